@@ -55,7 +55,7 @@ const SOCKET: &str = "admin.sock";
 pub(crate) struct Places {
     /// The socket of the owner.
     pub(crate) socket: PathBuf,
-    /// Whether it was asked for, so that it must be had.
+    /// The configuration names the socket, so listening on it must succeed.
     pub(crate) asked_for: bool,
     /// Where metrics and health are for everybody.
     pub(crate) tcp: Option<SocketAddr>,
@@ -72,7 +72,7 @@ impl Places {
     }
 }
 
-/// What an admin endpoint answers from.
+/// The parts that an admin endpoint answers from.
 pub(crate) struct Admin {
     registry: Registry,
     service: Arc<dyn ImageService>,
@@ -80,7 +80,7 @@ pub(crate) struct Admin {
     collection: Option<Arc<Collection>>,
     pods: Option<pods::PodBoard>,
     engine: Option<Arc<dyn ImageEngine>>,
-    /// What is waited for before there is anything to tell.
+    /// The thing that is waited for while the process is not ready.
     waiting: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What a running command has at hand: configuration, printer, progress, the images that were asked for, and who collects
-//! them. Does nothing with images.
+//! [`App`]: the surroundings of a running command: configuration, printer, progress, the images that were asked for, and the
+//! process that collects them. Does nothing with images.
 //! Called by `main` and the commands.
 
 use std::path::PathBuf;
@@ -34,9 +34,9 @@ pub(crate) struct App {
     pub(crate) progress: Progress,
     /// Cancelled when the process is asked to end.
     pub(crate) stop: CancellationToken,
-    /// What asked it.
+    /// The signal that asked the process to end.
     pub(crate) signals: Signals,
-    /// Whether somebody keeps back-off: a kubelet in front, or our own manager that tries again. Then a registry's wish to
+    /// Somebody keeps back-off: a kubelet in front, or our own manager that tries again. Then a registry's wish to
     /// be left alone ends a pull with that error, and does not keep the place of others while it is waited out.
     pub(crate) backs_off: bool,
     images: OnceCell<Images>,
@@ -141,12 +141,12 @@ impl App {
         self.managed.get()
     }
 
-    /// Who collects the images: this process, or the agent that has the root or the state of its collection.
+    /// The process that collects the images: this one, or the agent that has the root or the state of its collection.
     pub(crate) async fn owner(&self) -> Outcome<&Arc<Owner>> {
         self.owner.get_or_try_init(async || self.find_owner().await.map(Arc::new)).await
     }
 
-    /// Who makes room for a pull that runs out of space, where that is wished and somebody can.
+    /// Makes room for a pull that runs out of space; `None` where that is not configured or nobody can.
     pub(crate) async fn room(&self) -> Option<Arc<dyn MakeRoom>> {
         if !self.config.gc.on_full_disk {
             return None;
@@ -166,7 +166,7 @@ impl App {
         images.filter_map(|image| room.hold(image)).collect()
     }
 
-    /// Who pulled what, and where that is counted.
+    /// The pull records, and the metrics that count them.
     pub(crate) async fn records(&self) -> Outcome<&(Arc<Metrics>, PullRecords)> {
         self.records.get_or_try_init(|| wiring::records(&self.config)).await
     }
@@ -230,7 +230,7 @@ impl App {
         }
     }
 
-    /// Who knows the containers: as for the kubelet, images and containers are behind one endpoint unless it is said
+    /// The runtime that knows the containers: as for the kubelet, images and containers are behind one endpoint unless it is said
     /// otherwise. Nobody runs containers from the embedded store.
     async fn containers(&self, images: &Images) -> Result<Option<Arc<dyn RuntimeService>>, String> {
         let endpoint = match (&self.config.container_runtime_endpoint, images.endpoint()) {
@@ -266,7 +266,7 @@ impl App {
         }
     }
 
-    /// What only a store of ours can do, in this process or in the agent that holds the root; `what` names that.
+    /// The calls that only a store of ours has, in this process or in the agent that holds the root; `what` names the call.
     pub(crate) async fn engine(&self, what: &str) -> Outcome<Arc<dyn ImageEngine>> {
         match self.images().await {
             Ok(images) => images.engine().ok_or_else(|| Failure::no_engine(what, &images.endpoint_text())),
@@ -275,7 +275,7 @@ impl App {
         }
     }
 
-    /// One line for an ordinary user, before something is unpacked in this process.
+    /// Logs a line for an ordinary user, before something is unpacked in this process.
     pub(crate) async fn note_unprivileged(&self) -> Outcome {
         let images = self.images().await?;
         if self.environment.privileged {

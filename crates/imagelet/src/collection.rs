@@ -39,7 +39,7 @@ pub(crate) struct Collection {
     probe: DiskProbe,
     /// For how long an image goes last that was brought ahead of its use.
     protects: Duration,
-    /// What is collected, as an endpoint, or empty for the embedded store: requests for another one are refused.
+    /// The endpoint that is collected, or empty for the embedded store: requests for another one are refused.
     images: String,
     /// Collects containers, where somebody runs them.
     containers: Option<Arc<ContainerGc>>,
@@ -53,27 +53,27 @@ impl std::fmt::Debug for Collection {
     }
 }
 
-/// What a collection is made of, beside the configuration.
+/// The parts of a collection, beside the configuration.
 pub(crate) struct Parts {
     /// The images.
     pub(crate) service: Arc<dyn ImageService>,
-    /// What their store can do beyond CRI; `None`: a foreign runtime keeps them.
+    /// The calls of their store beyond CRI; `None`: a foreign runtime keeps them.
     pub(crate) engine: Option<Arc<dyn ImageEngine>>,
     /// Counts the calls of that store.
     pub(crate) operations: Option<Arc<Metrics>>,
     /// Their endpoint; empty: the embedded store.
     pub(crate) endpoint: String,
-    /// Who knows the containers; `Ok(None)`: nobody runs any from these images. Otherwise why that is not known.
+    /// The runtime that knows the containers; `Ok(None)`: nobody runs any from these images. Otherwise why that is not known.
     pub(crate) runtime: Result<Option<Arc<dyn RuntimeService>>, String>,
     /// Where events go.
     pub(crate) events: Arc<dyn EventRecorder>,
     /// Records of pulls, which go with their images.
     pub(crate) records: Option<PullRecords>,
-    /// Who knows which pods there should be, and the images that they need, also before there is a container of them.
+    /// The pods that there should be, and the images that they need, also before there is a container of them.
     pub(crate) pods: Option<KnownPods>,
 }
 
-/// What is known of pods.
+/// The states of pods and their images.
 #[derive(Clone)]
 pub(crate) struct KnownPods {
     /// How they are.
@@ -117,12 +117,12 @@ impl Collection {
         Ok(collection)
     }
 
-    /// What is collected: an endpoint, or empty for the embedded store.
+    /// The endpoint that is collected, or empty for the embedded store.
     pub(crate) fn images(&self) -> &str {
         &self.images
     }
 
-    /// Whether somebody tells which containers there are.
+    /// Returns true if a runtime lists the containers.
     pub(crate) fn knows_containers(&self) -> bool {
         self.containers.is_some()
     }
@@ -152,7 +152,7 @@ impl Collection {
         Served::new(service, Arc::clone(&self.pins), Arc::clone(&self.manager), collects)
     }
 
-    /// What a collection would do.
+    /// The plan of a collection; nothing is removed.
     pub(crate) async fn plan(&self, request: &Request) -> Outcome<Plan> {
         self.sees()?;
         let before = self.disk().await;
@@ -238,12 +238,12 @@ impl Collection {
         self.manager.hold(image)
     }
 
-    /// What the node says of its images and their disk.
+    /// The node's status of its images and their disk.
     pub(crate) async fn status(&self) -> Outcome<NodeStatus> {
         self.manager.status().await.map_err(|error| failure(&error))
     }
 
-    /// What containers left behind: what would go and what stays, or what went.
+    /// The leftovers of containers: what would go and what stays, or what went.
     pub(crate) async fn containers(&self, dry_run: bool) -> Outcome<CollectedContainers> {
         self.sees()?;
         let none = || Failure::failed("nobody runs containers here: --runtime-endpoint says where they are".to_owned());

@@ -5,7 +5,7 @@ use std::fmt;
 
 use cri_api::Kind;
 
-/// What the process tells the shell.
+/// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Code {
@@ -103,12 +103,12 @@ impl Failure {
         self.code
     }
 
-    /// What the shell is told.
+    /// The exit code for the shell.
     pub(crate) fn exit_code(&self) -> std::process::ExitCode {
         self.ended.map_or_else(|| self.code.into(), std::process::ExitCode::from)
     }
 
-    /// What to print, a line each.
+    /// The lines to print.
     pub(crate) fn lines(&self) -> &[String] {
         &self.lines
     }

@@ -26,7 +26,7 @@ const BRIEF: Duration = Duration::from_secs(2);
 /// Images, and how they are reached.
 pub(crate) struct Images {
     service: Arc<dyn ImageService>,
-    /// What CRI has no call for; `None` where a foreign runtime keeps the images.
+    /// The calls beyond CRI; `None` where a foreign runtime keeps the images.
     engine: Option<Arc<dyn ImageEngine>>,
     keeper: Keeper,
 }
@@ -94,7 +94,7 @@ impl Images {
         Arc::clone(&self.service)
     }
 
-    /// What CRI has no call for; `None` where a foreign runtime keeps the images.
+    /// The calls beyond CRI; `None` where a foreign runtime keeps the images.
     pub(crate) fn engine(&self) -> Option<Arc<dyn ImageEngine>> {
         self.engine.clone()
     }
@@ -130,10 +130,10 @@ impl Images {
         }
     }
 
-    /// The verbose status of an image, also of one that must not be used, where that can be told.
+    /// The verbose status of an image, also of one that must not be used, where that is known.
     pub(crate) async fn inspect(&self, image: &ImageSpec) -> cri_api::Result<ImageStatus> {
         match &self.engine {
-            Some(engine) => match told(engine.inspect_image(image).await)? {
+            Some(engine) => match optional(engine.inspect_image(image).await)? {
                 Some(status) => Ok(status),
                 None => self.service.image_status(image, true).await,
             },
@@ -141,18 +141,18 @@ impl Images {
         }
     }
 
-    /// What an image takes on disk, where that can be told.
+    /// The disk usage of an image, where it is known.
     pub(crate) async fn usage(&self, image: &ImageSpec) -> cri_api::Result<Option<ImageUsage>> {
         match &self.engine {
-            Some(engine) => Ok(told(engine.image_usage(image).await)?.flatten()),
+            Some(engine) => Ok(optional(engine.image_usage(image).await)?.flatten()),
             None => Ok(None),
         }
     }
 
-    /// What interrupted pulls left, where that can be told.
+    /// The leftovers of interrupted pulls, where they are known.
     pub(crate) async fn unfinished(&self) -> cri_api::Result<Option<UnfinishedPulls>> {
         match &self.engine {
-            Some(engine) => told(engine.unfinished_pulls().await),
+            Some(engine) => optional(engine.unfinished_pulls().await),
             None => Ok(None),
         }
     }
@@ -171,7 +171,7 @@ pub(crate) fn engine_of_agent(config: &Config) -> AgentEngine {
 }
 
 /// An answer without which a command can do: `None` where the agent's admin socket is elsewhere, or the agent is an older one.
-fn told<T>(answer: cri_api::Result<T>) -> cri_api::Result<Option<T>> {
+fn optional<T>(answer: cri_api::Result<T>) -> cri_api::Result<Option<T>> {
     match answer {
         Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Unimplemented) => {
             tracing::debug!("not told: {}", error.message());

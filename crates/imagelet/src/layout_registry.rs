@@ -240,7 +240,7 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// What is served, for the log: `repository:tag` of everything.
+/// The served images, for the log: `repository:tag` of everything.
 pub(crate) fn names(layout: &Layout) -> Result<Vec<String>, LayoutError> {
     let mut names = Vec::new();
     for (repository, tags) in layout.repositories()? {

@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// What would be on stderr.
+    /// A buffer in place of stderr.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<String>>);
 
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// What strangers write stands in messages and fields, as it is and quoted.
+    /// Text of strangers stands in messages and fields, as it is and quoted.
     #[test]
     fn no_line_of_the_log_drives_a_terminal() {
         let text = "a\n\u{1b}[31m\u{9b}31m\u{85}\u{7f}\u{61c}\u{200e}\u{202e}\u{2066}\r\u{7}z";

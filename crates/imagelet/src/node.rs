@@ -48,11 +48,11 @@ const EVENTS: usize = 2000;
 /// Pauses between two looks for a runtime that is not there.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What reading manifests needs, before there is a runtime to run them on.
+/// The parts that reading manifests needs, before there is a runtime to run them on.
 pub(crate) struct Reading {
     /// How they are read.
     pub(crate) options: SourceOptions,
-    /// Whether the node stays, and so waits for what is not there yet.
+    /// The node keeps running, and so waits for what is not there yet.
     stays: bool,
     book: Arc<EventBook>,
     recorder: Arc<dyn EventRecorder>,
@@ -209,7 +209,7 @@ impl Node {
         })
     }
 
-    /// What the admin endpoint tells of pods.
+    /// The state of pods for the admin endpoint.
     pub(crate) fn board(&self) -> PodBoard {
         PodBoard {
             agent: Arc::clone(&self.agent),
@@ -278,7 +278,7 @@ async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeServi
     Ok(Arc::new(runtime))
 }
 
-/// What `look` finds. A process that stays waits for whoever does not answer, and says so once, in the log and to whoever
+/// The value that `look` finds. A process that stays waits for whoever does not answer, and says so once, in the log and to whoever
 /// asks its admin endpoint.
 async fn until_there<T>(app: &App, stays: bool, mut look: impl AsyncFnMut() -> Outcome<T>) -> Outcome<T> {
     let mut waiting: Option<Running> = None;

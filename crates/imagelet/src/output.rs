@@ -43,7 +43,7 @@ impl Format {
     }
 }
 
-/// What a command has to show.
+/// The output of a command, in every format.
 pub(crate) trait Report: Serialize {
     /// Columns for people; `wide` asks for more of them, `whole` for ids that are not cut.
     fn table(&self, wide: bool, whole: bool) -> Table;

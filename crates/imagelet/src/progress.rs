@@ -18,14 +18,14 @@ const TICK: Duration = Duration::from_millis(120);
 /// More bars than this would not fit a terminal: further layers are only counted.
 const MAX_BARS: usize = 24;
 
-/// What the command line asks for.
+/// The progress that the command line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Mode {
     /// Bars on a terminal, lines elsewhere
     Auto,
     /// Bars
     Tty,
-    /// One line per change of state
+    /// A line per change of state
     Plain,
     /// Nothing
     None,
@@ -71,11 +71,11 @@ impl Progress {
             Self::Nothing => ProgressSink::default(),
             Self::Lines => {
                 let pull = Mutex::new(PlainPull { image, sizes: HashMap::new() });
-                ProgressSink::new(move |event| pull.lock().tell(event))
+                ProgressSink::new(move |event| pull.lock().report(event))
             }
             Self::Bars(bars) => {
                 let pull = Arc::new(Mutex::new(BarPull::new(image, bars.clone())));
-                ProgressSink::new(move |event| pull.lock().tell(event))
+                ProgressSink::new(move |event| pull.lock().report(event))
             }
         }
     }
@@ -100,14 +100,14 @@ fn word(state: LayerState) -> &'static str {
     }
 }
 
-/// One line per change of state.
+/// The progress of a pull as lines, one per change of state.
 struct PlainPull {
     image: String,
     sizes: HashMap<Digest, u64>,
 }
 
 impl PlainPull {
-    fn tell(&mut self, event: PullEvent) {
+    fn report(&mut self, event: PullEvent) {
         let image = &self.image;
         match event {
             PullEvent::Resolved { digest, layers } => {
@@ -157,7 +157,7 @@ impl BarPull {
         Self { image, multi, head, layers: HashMap::new(), total: 0, finished: 0, shown: 0 }
     }
 
-    fn tell(&mut self, event: PullEvent) {
+    fn report(&mut self, event: PullEvent) {
         match event {
             PullEvent::Resolved { layers, .. } => {
                 self.total = layers.len();
@@ -303,10 +303,10 @@ mod tests {
         let (a, b) = (Digest::sha256(b"a"), Digest::sha256(b"b"));
         let mut pull = BarPull::new("demo/x:1".to_owned(), multi);
         let layers = vec![(a.clone(), 1_000_000), (b.clone(), 5)];
-        pull.tell(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers });
-        pull.tell(PullEvent::Layer { digest: b, state: LayerState::Present });
-        pull.tell(PullEvent::Layer { digest: a.clone(), state: LayerState::Fetching });
-        pull.tell(PullEvent::Bytes { digest: a.clone(), done: 500_000 });
+        pull.report(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers });
+        pull.report(PullEvent::Layer { digest: b, state: LayerState::Present });
+        pull.report(PullEvent::Layer { digest: a.clone(), state: LayerState::Fetching });
+        pull.report(PullEvent::Bytes { digest: a.clone(), done: 500_000 });
         let bar = pull.layers[&a].bar.clone().expect("a layer at work has a bar");
         bar.tick();
         assert_eq!((bar.position(), bar.length()), (500_000, Some(1_000_000)));
@@ -315,7 +315,7 @@ mod tests {
         assert!(drawn.contains("demo/x:1 1/2 layers"), "{drawn}");
         assert!(drawn.contains(&format!("{} fetching", a.short())), "{drawn}");
         assert!(drawn.contains("500.00 kB/1.00 MB"), "{drawn}");
-        pull.tell(PullEvent::Layer { digest: a.clone(), state: LayerState::Done });
+        pull.report(PullEvent::Layer { digest: a.clone(), state: LayerState::Done });
         assert!(bar.is_finished() && pull.layers[&a].bar.is_none());
         assert_eq!((pull.finished, pull.shown), (2, 0));
     }
@@ -339,13 +339,13 @@ mod tests {
         let multi = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let mut pull = BarPull::new("x".to_owned(), multi);
         let layers: Vec<_> = (0..100_u8).map(|n| (Digest::sha256(&[n]), 1)).collect();
-        pull.tell(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: layers.clone() });
+        pull.report(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: layers.clone() });
         for (digest, _) in &layers {
-            pull.tell(PullEvent::Layer { digest: digest.clone(), state: LayerState::Fetching });
+            pull.report(PullEvent::Layer { digest: digest.clone(), state: LayerState::Fetching });
         }
         assert_eq!(pull.shown, MAX_BARS);
         for (digest, _) in &layers {
-            pull.tell(PullEvent::Layer { digest: digest.clone(), state: LayerState::Done });
+            pull.report(PullEvent::Layer { digest: digest.clone(), state: LayerState::Done });
         }
         assert_eq!((pull.finished, pull.shown), (100, 0));
     }

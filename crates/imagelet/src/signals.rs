@@ -13,7 +13,7 @@ use crate::exit::Code;
 /// A file would grow beyond the limit of the process. It has this number wherever this program runs.
 const FILE_SIZE: i32 = 25;
 
-/// What the signals say.
+/// The signals that the process was sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signals {
     /// Cancelled by the first signal.

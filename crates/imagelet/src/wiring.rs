@@ -38,7 +38,7 @@ const SIDE_BY_SIDE: usize = 5;
 /// How long node files are believed, as in the kubelet.
 const NODE_CACHE: Duration = Duration::from_secs(300);
 
-/// Who pulls: it decides the limits where none are configured.
+/// The caller that pulls: it decides the limits where none are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// A command that a person waits for: no limit on the rate, everything at the same time.

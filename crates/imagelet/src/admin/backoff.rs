@@ -1,4 +1,4 @@
-//! What is said about back-off over the admin endpoint: plain data, the same on both sides. It decides nothing. Called
+//! Back-off over the admin endpoint: plain data, the same on both sides. Decides nothing. Called
 //! by the routes and by `imagelet backoff`.
 
 use image_manager::{BackoffEntry, BackoffSelector};
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) uid: String,
     pub(crate) image: String,
     pub(crate) registry: String,
-    /// What the last pull failed of, in one word.
+    /// The cause of the last failed pull, in one word.
     pub(crate) cause: String,
     /// How many pulls failed in a row.
     pub(crate) failures: u32,

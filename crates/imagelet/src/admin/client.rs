@@ -1,4 +1,4 @@
-//! One request to an admin endpoint, over its unix socket. Called by the commands that ask a process that goes on.
+//! A request to an admin endpoint, over its unix socket. Called by the commands that ask a long-running process.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ async fn asked(socket: &Path, method: Method, target: &str) -> Outcome<String> {
 pub(crate) struct Lines {
     socket: PathBuf,
     body: axum::body::BodyDataStream,
-    /// What came behind the last line.
+    /// Bytes that were read beyond the last line.
     read: Vec<u8>,
     _connection: tokio_util::task::AbortOnDropHandle<()>,
 }

@@ -160,7 +160,7 @@ async fn convert(state: Of, RawQuery(query): RawQuery) -> Response {
     answer(report.map_err(|error| Failure::call("convert layers", &error)))
 }
 
-/// What a query wants converted: `to` once, and any number of `image`.
+/// The conversion that a query asks for: `to` once, and any number of `image`.
 fn conversion(query: &str) -> Result<ConvertRequest, String> {
     let (mut to, mut images) = (None, Vec::new());
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {

@@ -72,7 +72,7 @@ async fn in_time<T>(socket: &Path, answer: impl Future<Output = Result<T>>) -> R
     tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// What kept a call from being answered.
+/// The error of a call that was not answered.
 fn error_of(failure: &Failure) -> Error {
     let kind = match failure.code() {
         Code::Unreachable => Kind::Unavailable,

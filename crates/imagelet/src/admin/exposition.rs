@@ -15,12 +15,12 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// What a request accepts.
+    /// The form that a request accepts.
     pub(super) fn accepted(accept: &str) -> Self {
         if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
     }
 
-    /// What stands in the answer's `Content-Type`.
+    /// The `Content-Type` of the answer.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -68,7 +68,7 @@ fn older(text: &str) -> Result<String, std::fmt::Error> {
     Ok(out)
 }
 
-/// Whether a sample is one of a bucket up to its bound, and the bound has been whole so far.
+/// Returns true if a sample is one of a bucket up to its bound, and the bound has been whole so far.
 fn whole_bound(before: &str) -> bool {
     let bound = before.rsplit_once("_bucket{le=\"").map(|(_, bound)| bound);
     bound.is_some_and(|bound| !bound.is_empty() && bound.bytes().all(|b| b.is_ascii_digit()))

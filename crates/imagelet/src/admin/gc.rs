@@ -1,5 +1,5 @@
-//! What is said about garbage collection over the admin endpoint: plain data, the same on both sides, and what the commands
-//! write as JSON. It decides nothing. Called by the routes, by [`crate::collection`] and by the commands.
+//! Garbage collection over the admin endpoint: plain data, the same on both sides, and what the commands
+//! write as JSON. Decides nothing. Called by the routes, by [`crate::collection`] and by the commands.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use image_manager::gc::{Pattern, PatternError, RemovedImage, Row};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What is asked for: one goal, or none for a round by the thresholds.
+/// A request to collect: one goal, or none for a round by the thresholds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// So many bytes are to be free on the image file system.
     pub(crate) until_free: Option<u64>,
-    /// What nobody used for so long.
+    /// Collects images that nobody has used for so many seconds.
     pub(crate) older_than_seconds: Option<u64>,
     /// Everything unused.
     pub(crate) all_unused: bool,
@@ -46,7 +46,7 @@ impl Request {
         query.finish()
     }
 
-    /// What a query means.
+    /// The request of a query.
     pub(super) fn parse(query: &str) -> Result<Self, String> {
         let mut request = Self::default();
         for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -104,7 +104,7 @@ pub(crate) struct Plan {
     pub(crate) wanted_bytes: u64,
     /// Bytes that would be freed.
     pub(crate) frees_bytes: u64,
-    /// Whether that is known to the byte.
+    /// True if `frees_bytes` is exact.
     pub(crate) exact: bool,
     /// From when on a round collects.
     pub(crate) high_threshold_percent: i32,
@@ -113,7 +113,7 @@ pub(crate) struct Plan {
     pub(crate) disk: Option<Span>,
     /// Every image: those that would go in their order, then the others.
     pub(crate) images: Vec<Image>,
-    /// What would be missing to the goal.
+    /// Bytes that would be missing to the goal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<Missing>,
 }
@@ -142,12 +142,12 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Whether it would go.
+    /// Returns true if the image would be removed.
     pub(crate) fn goes(&self) -> bool {
         self.decision == "remove"
     }
 
-    /// Its first name, or its id.
+    /// The first name of the image, or its id.
     pub(crate) fn title(&self) -> &str {
         self.names.first().unwrap_or(&self.id)
     }
@@ -204,13 +204,13 @@ impl Missing {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Collected {
-    /// What went, in order.
+    /// The removed images, in order.
     pub(crate) removed: Vec<Removed>,
     /// Bytes that were to be freed.
     pub(crate) wanted_bytes: u64,
     /// Bytes that were freed.
     pub(crate) freed_bytes: u64,
-    /// Whether that is known to the byte; otherwise it was measured on the file system.
+    /// True if `freed_bytes` is exact; otherwise it was measured on the file system.
     pub(crate) exact: bool,
     /// From when on a round collects.
     pub(crate) high_threshold_percent: i32,
@@ -219,10 +219,10 @@ pub(crate) struct Collected {
     /// The image file system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) disk: Option<Span>,
-    /// What failed.
+    /// The error of the collection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
-    /// What is missing to the goal.
+    /// Bytes that are missing to the goal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<Missing>,
 }
@@ -254,7 +254,7 @@ impl From<RemovedImage> for Removed {
 pub(crate) struct Made {
     pub(crate) freed_bytes: u64,
     pub(crate) removed: usize,
-    /// Whether there is room now for what was said to be needed.
+    /// True if there is room now for the bytes that were needed.
     pub(crate) enough: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
@@ -279,7 +279,7 @@ impl From<Made> for Room {
 pub(crate) struct CollectedContainers {
     /// Of a plan everything that there is, of a collection what went.
     pub(crate) items: Vec<Leftover>,
-    /// What failed, a line each.
+    /// Errors, a line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) problems: Vec<String>,
 }
@@ -305,12 +305,12 @@ pub(crate) struct Leftover {
 }
 
 impl Leftover {
-    /// Whether it goes, or went.
+    /// Returns true if the item would be removed, or was.
     pub(crate) fn goes(&self) -> bool {
         self.decision == "remove"
     }
 
-    /// What a row says.
+    /// The item of a row.
     pub(crate) fn new(kind: &str, row: &kuberuntime::container_gc::Row) -> Self {
         Self {
             kind: kind.to_owned(),
@@ -330,7 +330,7 @@ impl Leftover {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Pin {
     pub(crate) pattern: String,
-    pub(crate) images: Vec<Held>,
+    pub(crate) images: Vec<NamedImage>,
     /// Of a pin that was made or taken away: whether it was not there before, or was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) changed: bool,
@@ -338,7 +338,7 @@ pub(crate) struct Pin {
 
 /// An image that a pin holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Held {
+pub(crate) struct NamedImage {
     pub(crate) id: String,
     pub(crate) names: Vec<String>,
 }
@@ -347,7 +347,7 @@ impl Pin {
     /// A pin with the images that it holds.
     pub(crate) fn new(pattern: &Pattern, images: &[cri_api::Image]) -> Self {
         let names = |image: &cri_api::Image| image.repo_tags.iter().chain(&image.repo_digests).cloned().collect();
-        let held = images.iter().map(|image| Held { id: image.id.clone(), names: names(image) }).collect();
+        let held = images.iter().map(|image| NamedImage { id: image.id.clone(), names: names(image) }).collect();
         Self { pattern: pattern.to_string(), images: held, changed: false }
     }
 }

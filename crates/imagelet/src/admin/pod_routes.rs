@@ -18,7 +18,7 @@ use super::state::{Of, State, json as answer, refused};
 /// How long a client may wait for an event in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// What is told when nobody runs pods here.
+/// The refusal of a process that runs no pods.
 pub(super) const NOBODY: &str = "this process runs no pods; `imagelet run` does";
 
 /// Adds the routes.

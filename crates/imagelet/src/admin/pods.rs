@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::node::events::{Entry, EventBook};
 
-/// What is asked for pods and events.
+/// The state of pods and events that the routes answer from.
 #[derive(Clone)]
 pub(crate) struct PodBoard {
     pub(crate) agent: Arc<PodAgent>,
@@ -22,11 +22,11 @@ pub(crate) struct PodBoard {
     pub(crate) node: About,
 }
 
-/// What the node says of itself.
+/// The node as its agent describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct About {
-    /// Its name.
+    /// The name of the node.
     pub(crate) node_name: String,
     /// Where its pods run.
     pub(crate) runtime_endpoint: String,
@@ -42,15 +42,15 @@ pub(crate) struct About {
 pub(crate) struct Sync {
     /// Where the pod is on its way.
     pub(crate) state: String,
-    /// What the last look at it asked for, in words.
+    /// The actions of the last sync, in words.
     pub(crate) actions: String,
-    /// What went wrong the last time.
+    /// The error of the last sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
 
 impl PodBoard {
-    /// Whether the node keeps its pods as they should be.
+    /// Fails with the reason while the node does not keep its pods as they should be.
     pub(super) fn healthy(&self) -> Result<(), String> {
         self.agent.healthy()
     }

@@ -1,5 +1,5 @@
-//! What the kernel knows of this process, under the names that every Prometheus client uses. Read from `/proc` at each
-//! look; what cannot be read is left out. Called by the metrics registry.
+//! Metrics of this process from the kernel, under the names that every Prometheus client uses. Read from `/proc` at each
+//! scrape; what cannot be read is left out. Called by the metrics registry.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 #[derive(Debug)]
 pub(super) struct Process;
 
-/// What `/proc/self/stat` and its neighbours say.
+/// Values of `/proc/self/stat` and its neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Facts {
     /// User and system time, in seconds.

@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) pods: Option<PodBoard>,
     /// The store of this process, if it has one.
     pub(super) engine: Option<Arc<dyn ImageEngine>>,
-    /// What is waited for before there is anything to tell.
+    /// The thing that is waited for while the process is not ready.
     pub(super) waiting: Option<String>,
     /// Cancelled when the process is about to end.
     pub(super) stop: CancellationToken,

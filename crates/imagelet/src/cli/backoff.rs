@@ -15,9 +15,9 @@ use crate::output::{Format, Report, Table, units};
 
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Shown(List);
+struct BackoffReport(List);
 
-impl Report for Shown {
+impl Report for BackoffReport {
     fn table(&self, wide: bool, _: bool) -> Table {
         let titles: &[&str] = if wide {
             &["POD", "UID", "IMAGE", "REGISTRY", "CAUSE", "FAILURES", "WINDOW", "NEXT TRY", "MESSAGE"]
@@ -71,7 +71,7 @@ pub(super) async fn run(app: &App, args: &Backoff) -> Outcome {
 async fn list(app: &App) -> Outcome {
     let list: List = client::ask_json(&Places::of(&app.config).socket, Method::GET, "/backoff").await?;
     note(list.note.as_deref());
-    app.printer.report(&Shown(list))
+    app.printer.report(&BackoffReport(list))
 }
 
 async fn reset(app: &App, args: &BackoffReset) -> Outcome {
@@ -125,12 +125,12 @@ mod tests {
     fn tables() {
         let list = List { entries: vec![entry(38_200)], note: None };
         assert_eq!(
-            Shown(list.clone()).table(false, false).render(),
+            BackoffReport(list.clone()).table(false, false).render(),
             "POD        IMAGE             CAUSE       FAILURES   NEXT TRY   MESSAGE\n\
              shop/web   r.example/web:1   not_found   3          in 39s     ErrImagePull: no such manifest\n"
         );
         assert_eq!(
-            Shown(list).table(true, false).render(),
+            BackoffReport(list).table(true, false).render(),
             "POD        UID   IMAGE             REGISTRY    CAUSE       FAILURES   WINDOW   NEXT TRY   MESSAGE\n\
              shop/web   u-1   r.example/web:1   r.example   not_found   3          40.00s   in 39s     \
              ErrImagePull: no such manifest\n"

@@ -8,7 +8,7 @@ use engine_api::{
 };
 use serde::Serialize;
 
-use crate::admin::gc::Held;
+use crate::admin::gc::NamedImage;
 use crate::app::App;
 use crate::args::Check;
 use crate::exit::{Failure, Outcome};
@@ -23,7 +23,7 @@ struct Checked {
     images_checked: u64,
     problems: Vec<Problem>,
     /// Images that lack a layer and wait for being pulled again.
-    incomplete_images: Vec<Held>,
+    incomplete_images: Vec<NamedImage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layer_shapes: Option<LayerShapes>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,12 +35,12 @@ struct Problem {
     kind: ProblemKind,
     subject: String,
     detail: String,
-    images: Vec<Held>,
+    images: Vec<NamedImage>,
     repaired: bool,
 }
 
-fn named(ids: Vec<String>, names: &BTreeMap<String, Vec<String>>) -> Vec<Held> {
-    let held = |id: String| Held { names: names.get(&id).cloned().unwrap_or_default(), id };
+fn named(ids: Vec<String>, names: &BTreeMap<String, Vec<String>>) -> Vec<NamedImage> {
+    let held = |id: String| NamedImage { names: names.get(&id).cloned().unwrap_or_default(), id };
     ids.into_iter().map(held).collect()
 }
 
@@ -65,7 +65,7 @@ impl Checked {
         self.problems.iter().filter(|problem| !problem.repaired).count()
     }
 
-    /// What follows the table.
+    /// The lines after the table.
     fn lines(&self) -> Vec<String> {
         let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (layers, images) = (plural(self.layers_checked, "layer"), plural(self.images_checked, "image"));
@@ -93,7 +93,7 @@ impl Checked {
     }
 }
 
-/// What layers are, and what new ones become.
+/// The shapes of the layers, and that of new ones.
 fn shapes(shapes: &LayerShapes) -> String {
     let LayerShapes { dir, erofs, new, why } = shapes;
     let what = |shape| match shape {
@@ -109,7 +109,7 @@ fn shapes(shapes: &LayerShapes) -> String {
     format!("Layers on the disk: {there}; new ones become {}: {why}.", what(*new).1)
 }
 
-fn title(image: &Held, whole: bool) -> String {
+fn title(image: &NamedImage, whole: bool) -> String {
     image.names.first().cloned().unwrap_or_else(|| units::id(&image.id, whole))
 }
 

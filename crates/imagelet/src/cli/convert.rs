@@ -42,7 +42,7 @@ impl Converted {
         self.images.iter().map(|named| of(&named.image)).sum()
     }
 
-    /// What follows the table.
+    /// The line after the table.
     fn line(&self) -> String {
         let layers = self.sum(|image| image.layers);
         let (before, after) = (self.sum(|image| image.bytes_before), self.sum(|image| image.bytes_after));
@@ -58,7 +58,7 @@ impl Converted {
         )
     }
 
-    /// What was not done, a line for each.
+    /// Layers that were not converted, a line for each.
     fn complaints(&self) -> Vec<String> {
         let of = |named: &Named| {
             let title = named.title(false);

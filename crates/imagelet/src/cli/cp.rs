@@ -21,7 +21,7 @@ use crate::output::units;
 /// Bytes written at a time.
 const BUFFER: usize = 256 << 10;
 
-/// What stands where a copy is to go.
+/// The kind of file at the target of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum There {
     Nothing,
@@ -31,7 +31,7 @@ enum There {
 
 /// Where a copy goes.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct CopyTarget {
     /// The directory that is written to.
     into: PathBuf,
     /// Under which name; `None`: what the source holds goes into the directory itself.
@@ -74,10 +74,10 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
             Some(name) if node.stat().kind != Kind::Directory => {
                 let named = place.into.join(OsStr::from_bytes(&name));
                 match destination::find(&named, &cancelled) {
-                    Ok(Destination::File(path)) => at(&path).unwrap_or(Place { name: Some(name), ..place }),
+                    Ok(Destination::File(path)) => at(&path).unwrap_or(CopyTarget { name: Some(name), ..place }),
                     Ok(Destination::Stream(out)) if node.stat().kind == Kind::File => {
                         let copied = pour(&open.view, &node, out, &named, &cancelled);
-                        tell(&copied.map_err(|error| failure(&context, &error))?, &target);
+                        report(&copied.map_err(|error| failure(&context, &error))?, &target);
                         return Ok(());
                     }
                     Ok(Destination::Stream(_)) => {
@@ -101,16 +101,16 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
         };
         let options = CopyOptions { privileged, whole: place.make, cancelled: &cancelled };
         let copied = open.view.copy(&node, &place.into, place.name.as_deref(), options);
-        tell(&copied.map_err(|error| failure(&context, &error))?, &target);
+        report(&copied.map_err(|error| failure(&context, &error))?, &target);
         Ok(())
     };
     tree::blocking("cp", work).await
 }
 
 /// The directory and the name of a path.
-fn at(path: &Path) -> Option<Place> {
+fn at(path: &Path) -> Option<CopyTarget> {
     let into = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some(Place { into: into.to_owned(), name: Some(path.file_name()?.as_bytes().to_vec()), make: false })
+    Some(CopyTarget { into: into.to_owned(), name: Some(path.file_name()?.as_bytes().to_vec()), make: false })
 }
 
 /// A file's bytes into a device, a pipe, or whatever else stays what it is.
@@ -146,7 +146,7 @@ fn archive(view: &View, node: &Node, source: &[u8], context: &str, cancelled: &d
     let mut out = BufWriter::with_capacity(BUFFER, std::io::stdout().lock());
     match view.archive(node, name, &mut out, cancelled) {
         Ok(copied) => {
-            tell(&copied, Path::new("standard output"));
+            report(&copied, Path::new("standard output"));
             Ok(())
         }
         // Nobody reads any more.
@@ -161,7 +161,7 @@ fn archive(view: &View, node: &Node, source: &[u8], context: &str, cancelled: &d
     }
 }
 
-/// Whether what is in a directory is meant, and not the directory under its name.
+/// Returns true if the content of a directory is meant, and not the directory under its name.
 fn is_content(source: &[u8], name: &[u8]) -> bool {
     name.is_empty() || source.ends_with(b"/.") || source == b"."
 }
@@ -187,16 +187,18 @@ fn split(text: &OsStr) -> Outcome<(String, Vec<u8>)> {
 
 /// Where a copy goes: a directory that is there takes the source under its name, or what is in it if its path ends in `/.`;
 /// what is not there is made.
-fn place(source: &[u8], kind: Kind, name: &[u8], target: &Path, there: There) -> Result<Place, &'static str> {
+fn place(source: &[u8], kind: Kind, name: &[u8], target: &Path, there: There) -> Result<CopyTarget, &'static str> {
     let slash = target.as_os_str().as_bytes().ends_with(b"/");
     let content = is_content(source, name);
-    let under = |name: &[u8], into: &Path| Place { into: into.to_owned(), name: Some(name.to_vec()), make: false };
+    let under = |name: &[u8], into: &Path| CopyTarget { into: into.to_owned(), name: Some(name.to_vec()), make: false };
     match (kind, there) {
         (Kind::Directory, There::Directory) if content => {
-            Ok(Place { into: target.to_owned(), name: None, make: false })
+            Ok(CopyTarget { into: target.to_owned(), name: None, make: false })
         }
         (_, There::Directory) => Ok(under(name, target)),
-        (Kind::Directory, There::Nothing) if content => Ok(Place { into: target.to_owned(), name: None, make: true }),
+        (Kind::Directory, There::Nothing) if content => {
+            Ok(CopyTarget { into: target.to_owned(), name: None, make: true })
+        }
         (Kind::Directory, There::Other) => Err("it is no directory, and a directory is to be copied there"),
         (_, There::Nothing) if slash && kind != Kind::Directory => Err("there is no such directory"),
         (_, There::Other) if slash => Err("it is no directory"),
@@ -215,7 +217,7 @@ fn file_failure(context: &str, operation: &str, path: &Path, error: &std::io::Er
 }
 
 /// Says what came of it, and what the copy lacks.
-fn tell(copied: &Copied, target: &Path) {
+fn report(copied: &Copied, target: &Path) {
     let count = |count: u64, one: &str, many: &str| match count {
         1 => format!("1 {one}"),
         count => format!("{count} {many}"),

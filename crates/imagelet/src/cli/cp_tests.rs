@@ -1,4 +1,4 @@
-//! What is copied and where it goes, in words, as users of `docker cp` know it.
+//! Tests of what is copied and where to, in words, as users of `docker cp` know it.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn copies_go_where_docker_puts_them() {
     for (source, kind, target, there, want) in cases {
         let name = source.trim_end_matches("/.").trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         let got = place(source.as_bytes(), *kind, name.as_bytes(), Path::new(target), *there);
-        let want = want.map(|(into, name, make)| Place {
+        let want = want.map(|(into, name, make)| CopyTarget {
             into: into.into(),
             name: name.map(|name| name.as_bytes().to_vec()),
             make,

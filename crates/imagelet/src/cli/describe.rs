@@ -17,7 +17,7 @@ use crate::output::units;
 use crate::pods::columns::columns;
 use crate::pods::shape::{Container, ContainerStatus, Pod, State};
 
-/// What the agent answers.
+/// The answer of the agent.
 #[derive(Deserialize)]
 struct Detail {
     pod: Value,
@@ -82,7 +82,7 @@ impl Text {
     }
 }
 
-/// What comes from runtimes and programs may drive the terminal that it is shown on.
+/// Text of runtimes and programs with its control characters made harmless for the terminal.
 fn clean(text: &str) -> String {
     oci::text::printable(&text.trim_end().replace('\n', " "), '?', &['\t']).into_owned()
 }

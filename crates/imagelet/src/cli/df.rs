@@ -28,7 +28,7 @@ struct Row {
 struct Usage {
     images: Vec<Row>,
     total: Total,
-    /// What interrupted pulls left for later ones. Not known from a remote runtime.
+    /// Data that interrupted pulls left for later ones. Not known from a remote runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     unfinished: Option<UnfinishedPulls>,
     filesystems: Vec<FilesystemUsage>,
@@ -43,7 +43,7 @@ struct Total {
     /// Sum of what goes with one image each.
     #[serde(skip_serializing_if = "Option::is_none")]
     unique_bytes: Option<u64>,
-    /// What all images take on disk.
+    /// Bytes that all images take on disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     used_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

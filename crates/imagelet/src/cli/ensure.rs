@@ -15,14 +15,14 @@ use crate::manifest::Role;
 use crate::output::{Report, Table, units};
 use crate::wiring::Mode;
 
-/// What became of one need.
+/// The result of one need.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
     pod: String,
     namespace: String,
     container: String,
-    /// What the image is for.
+    /// The use of the image in its pod.
     #[serde(rename = "type")]
     role: Role,
     image: String,

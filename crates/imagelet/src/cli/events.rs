@@ -28,7 +28,7 @@ struct ListMetadata {
     resource_version: String,
 }
 
-/// What of an event people are shown.
+/// The fields of an event that people are shown.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Event {
@@ -73,25 +73,25 @@ impl Event {
         format!("{}/{name}{part}", kind.to_lowercase())
     }
 
-    /// Whether it is about the pod of this uid.
+    /// Returns true if the event is about the pod of this uid.
     pub(super) fn is_of(&self, uid: &str) -> bool {
         self.involved_object.uid == uid
     }
 }
 
-struct Shown {
+struct EventReport {
     events: Vec<(Value, Event)>,
     now: Timestamp,
 }
 
-impl Serialize for Shown {
+impl Serialize for EventReport {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let items: Vec<&Value> = self.events.iter().map(|(value, _)| value).collect();
         json!({"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": items}).serialize(serializer)
     }
 }
 
-impl Report for Shown {
+impl Report for EventReport {
     fn table(&self, _: bool, _: bool) -> Table {
         let mut table = Table::new(&["NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]);
         for (_, event) in &self.events {
@@ -140,11 +140,11 @@ pub(super) async fn run(app: &App, args: &Events) -> Outcome {
         let table = matches!(app.printer.format, None | Some(Format::Table | Format::Wide)) && !app.printer.quiet;
         if first || !table {
             if first || !events.is_empty() {
-                app.printer.report(&Shown { events, now })?;
+                app.printer.report(&EventReport { events, now })?;
             }
         } else if !events.is_empty() {
             // Columns without titles, as wide as these few need.
-            let text = Shown { events, now }.table(false, false).render();
+            let text = EventReport { events, now }.table(false, false).render();
             app.printer.lines(text.lines().skip(1))?;
         }
         if !args.watch {
@@ -176,7 +176,8 @@ mod tests {
             (value, event)
         };
         let now = "2026-01-01T00:05:00Z".parse().expect("a time");
-        let shown = Shown { events: vec![event("Started", 1, "spec.containers{a}"), event("BackOff", 7, "")], now };
+        let shown =
+            EventReport { events: vec![event("Started", 1, "spec.containers{a}"), event("BackOff", 7, "")], now };
         assert_eq!(
             shown.table(false, false).render(),
             "NAMESPACE   LAST SEEN         TYPE     REASON    OBJECT                            MESSAGE\n\

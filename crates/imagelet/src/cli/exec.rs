@@ -15,7 +15,7 @@ use crate::streaming::{Peer, connect};
 
 /// Ctrl-P Ctrl-Q, as docker has it: a process that ends on no key can be left all the same.
 const LEAVE: &[u8] = &[16, 17];
-/// What a shell says of a program that wrote to nobody.
+/// The exit code of a shell for a program that wrote to a closed pipe.
 const UNREAD: u8 = 141;
 
 pub(super) async fn exec(app: &App, args: &Exec) -> Outcome {
@@ -68,7 +68,7 @@ async fn find(app: &App, pod: &ThePod, container: Option<&str>) -> Outcome<(Arc<
     Ok((runtime, id))
 }
 
-/// Whether there is to be a terminal: only where there is one here.
+/// Returns true if there is to be a terminal: only where there is one here.
 fn terminal(tty: bool, stdin: bool) -> bool {
     match (tty, stdin, is_terminal()) {
         (true, true, false) => {

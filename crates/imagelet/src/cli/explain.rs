@@ -23,7 +23,7 @@ use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table};
 use crate::wiring::Mode;
 
-/// One decision.
+/// The decision about one image.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -40,7 +40,7 @@ struct Row {
     /// Of a pull: helpers and providers that would be asked for more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     would_ask: Vec<String>,
-    /// What would be left out, and why.
+    /// Notes on what would be left out, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
     /// Pull secrets that the pod names and nobody has.
@@ -145,7 +145,7 @@ async fn service(app: &App) -> Outcome<Arc<dyn ImageService>> {
     app.service().await
 }
 
-/// Whether nobody has opened a store at `root` yet. Blocks.
+/// Returns true if nobody has opened a store at `root` yet. Blocks.
 fn is_without_store(root: &std::path::Path) -> bool {
     matches!(std::fs::read_dir(root).map(|mut entries| entries.next().is_none()), Ok(true))
         || std::fs::metadata(root).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)

@@ -46,7 +46,7 @@ impl Report for Planned {
     }
 }
 
-/// What was done, as it is shown.
+/// The report of a collection.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Done(Collected);

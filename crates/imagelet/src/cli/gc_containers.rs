@@ -11,9 +11,9 @@ use crate::output::{Format, Report, Table, units};
 
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Shown(CollectedContainers);
+struct ContainersReport(CollectedContainers);
 
-impl Report for Shown {
+impl Report for ContainersReport {
     fn table(&self, wide: bool, whole: bool) -> Table {
         let titles: &[&str] = if wide {
             &["KIND", "ID", "POD", "CONTAINER", "DECISION", "WHY", "CREATED", "POD UID"]
@@ -47,7 +47,7 @@ impl Report for Shown {
     }
 }
 
-impl Shown {
+impl ContainersReport {
     fn going(&self) -> impl Iterator<Item = &Leftover> {
         self.0.items.iter().filter(|left| left.goes())
     }
@@ -62,7 +62,7 @@ fn short(id: &str, whole: bool) -> String {
 }
 
 pub(super) async fn run(app: &App, args: &GcContainers) -> Outcome {
-    let shown = Shown(app.owner().await?.containers(args.dry_run).await?);
+    let shown = ContainersReport(app.owner().await?.containers(args.dry_run).await?);
     let tables = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet;
     if !(tables && shown.0.items.is_empty()) {
         app.printer.report(&shown)?;
@@ -98,7 +98,7 @@ mod tests {
             ..Leftover::default()
         };
         let items = vec![left("container", "remove", "its pod is gone"), left("sandbox", "ready", "it is ready")];
-        let shown = Shown(CollectedContainers { items, problems: Vec::new() });
+        let shown = ContainersReport(CollectedContainers { items, problems: Vec::new() });
         assert_eq!(
             shown.table(false, false).render(),
             "KIND        ID              POD        CONTAINER   DECISION   WHY\n\

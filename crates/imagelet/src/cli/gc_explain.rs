@@ -10,21 +10,21 @@ use crate::args::GcExplain;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
 
-/// What is said of an image.
+/// The verdict on an image.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explained {
     #[serde(flatten)]
     image: Image,
-    /// Whether nothing holds it: it would go when its space is needed, and with `--all-unused`.
+    /// Nothing holds the image: it would be removed when its space is needed, and with `--all-unused`.
     collectable: bool,
     /// How many images would go before it then.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<usize>,
-    /// What it would free then.
+    /// Bytes that its removal would free then.
     #[serde(skip_serializing_if = "Option::is_none")]
     would_free_bytes: Option<u64>,
-    /// Whether that is known to the byte.
+    /// True if `would_free_bytes` is exact.
     exact: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::args::Images;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
 
-/// What `-o json` shows, as crictl shapes it.
+/// The images of `-o json`, as crictl shapes them.
 #[derive(Serialize)]
 pub(super) struct ImageList {
     pub(super) images: Vec<Image>,
@@ -23,14 +23,14 @@ pub(super) struct ImageList {
 pub(super) enum Wanted {
     /// The beginning of an image id, in hex digits.
     Id(String),
-    /// One name.
+    /// A name of an image.
     Name(String),
     /// Every name of a repository.
     Repository(String),
 }
 
 impl Wanted {
-    /// What a word on the command line can mean: hex digits can be an id and a name.
+    /// The meanings of a word on the command line: hex digits can be an id and a name.
     pub(super) fn parse(text: &str) -> Outcome<Vec<Self>> {
         let mut meanings = Vec::new();
         let hex = text.strip_prefix("sha256:").unwrap_or(text);

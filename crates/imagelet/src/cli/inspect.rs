@@ -11,7 +11,7 @@ use crate::exit::{Failure, Outcome};
 use crate::images::Images;
 use crate::output::Format;
 
-/// What is known of an image.
+/// The description of an image.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Inspected {

@@ -87,18 +87,18 @@ fn since(args: &Logs) -> Outcome<Option<Timestamp>> {
 }
 
 /// The log of a run.
-struct Found {
+struct LogFile {
     id: String,
     path: PathBuf,
 }
 
 struct Log {
     container: String,
-    found: Found,
+    found: LogFile,
     prefix: Option<String>,
 }
 
-async fn find(service: &dyn RuntimeService, pod: &FoundPod, container: &str, previous: bool) -> Outcome<Found> {
+async fn find(service: &dyn RuntimeService, pod: &FoundPod, container: &str, previous: bool) -> Outcome<LogFile> {
     let title = pod.known.title();
     let runs = pod.runs(container);
     let run = runs.get(usize::from(previous)).ok_or_else(|| {
@@ -111,10 +111,10 @@ async fn find(service: &dyn RuntimeService, pod: &FoundPod, container: &str, pre
     if status.log_path.is_empty() {
         return Err(Failure::failed(format!("the runtime keeps no log of container {container:?} in pod {title}")));
     }
-    Ok(Found { id: run.id.clone(), path: status.log_path.into() })
+    Ok(LogFile { id: run.id.clone(), path: status.log_path.into() })
 }
 
-/// What a step of the reader came to, with what it works with.
+/// The reader and the sink, which each step hands back.
 struct Reading {
     reader: LogReader,
     sink: Sink,

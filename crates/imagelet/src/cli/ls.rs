@@ -34,7 +34,7 @@ struct Entry {
     target: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     xattrs: Vec<Attribute>,
-    /// It hides what the layers below have there; told of a single layer only.
+    /// An opaque directory hides the entries of the layers below; present for a single layer only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     opaque: bool,
     /// Diff id of the layer that it is from.
@@ -57,7 +57,7 @@ struct Attribute {
 
 /// How entries are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum EntryForm {
     Names,
     Long { layer: bool },
     Document(Format),
@@ -66,16 +66,16 @@ enum Shown {
 pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
     let open = tree::open(app, &format!("ls {}", args.image), &args.image).await?;
     let shown = match app.printer.format {
-        _ if app.printer.quiet => Shown::Names,
-        Some(format @ (Format::Json | Format::Yaml)) => Shown::Document(format),
-        Some(Format::Wide) => Shown::Long { layer: true },
-        Some(Format::Table) | None if args.long => Shown::Long { layer: false },
-        Some(Format::Name | Format::Table) | None => Shown::Names,
+        _ if app.printer.quiet => EntryForm::Names,
+        Some(format @ (Format::Json | Format::Yaml)) => EntryForm::Document(format),
+        Some(Format::Wide) => EntryForm::Long { layer: true },
+        Some(Format::Table) | None if args.long => EntryForm::Long { layer: false },
+        Some(Format::Name | Format::Table) | None => EntryForm::Names,
     };
     let (path, recursive, whole, image) = (args.path.clone(), args.recursive, app.printer.whole, args.image.clone());
     let list = move || {
         let out = match shown {
-            Shown::Document(format) => Sequence::of(format),
+            EntryForm::Document(format) => Sequence::of(format),
             _ => Sequence::lines(),
         };
         let lister = Lister { view: &open.view, image: &image, shown, recursive, whole, out };
@@ -87,7 +87,7 @@ pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
 struct Lister<'a> {
     view: &'a View,
     image: &'a str,
-    shown: Shown,
+    shown: EntryForm,
     recursive: bool,
     whole: bool,
     out: Sequence,
@@ -99,7 +99,7 @@ impl Lister<'_> {
         let mut node = self.view.resolve(path, false).map_err(told)?;
         // As for `ls`: of a link to a directory what is in it, unless the link itself is to be looked at.
         if node.stat().kind == Kind::Symlink
-            && self.shown == Shown::Names
+            && self.shown == EntryForm::Names
             && let Ok(led) = self.view.resolve(path, true)
             && led.stat().kind == Kind::Directory
         {
@@ -123,7 +123,7 @@ impl Lister<'_> {
         self.out.end()
     }
 
-    /// What is in a directory, the first one last.
+    /// The entries of a directory, the first one last.
     fn below(&self, dir: &Node) -> Outcome<Vec<Node>> {
         let mut entries = self.view.entries(dir).map_err(|error| failure(format!("ls {}", self.image), &error))?;
         entries.reverse();
@@ -133,12 +133,12 @@ impl Lister<'_> {
     /// Writes one; `false` when nobody reads any more.
     fn entry(&mut self, node: &Node, name: &[u8]) -> Outcome<bool> {
         match self.shown {
-            Shown::Names => self.out.line(name),
-            Shown::Long { layer } => {
+            EntryForm::Names => self.out.line(name),
+            EntryForm::Long { layer } => {
                 let line = self.long(node, name, layer)?;
                 self.out.line(&line)
             }
-            Shown::Document(_) => {
+            EntryForm::Document(_) => {
                 let entry = self.document(node)?;
                 self.out.item(&entry)
             }

@@ -10,11 +10,11 @@ use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
 
 #[derive(Serialize)]
-struct Shown {
+struct PinReport {
     pins: Vec<Pin>,
 }
 
-impl Report for Shown {
+impl Report for PinReport {
     fn table(&self, wide: bool, whole: bool) -> Table {
         let mut table = Table::new(&["PIN", "IMAGES", if wide { "NAMES" } else { "NAME" }]);
         for pin in &self.pins {
@@ -45,7 +45,7 @@ impl Report for Shown {
 
 pub(super) async fn list(app: &App) -> Outcome {
     let pins = app.owner().await?.pins().await?;
-    app.printer.report(&Shown { pins })
+    app.printer.report(&PinReport { pins })
 }
 
 pub(super) async fn pin(app: &App, args: &PinArgs) -> Outcome {
@@ -59,7 +59,7 @@ pub(super) async fn pin(app: &App, args: &PinArgs) -> Outcome {
             tracing::info!("{pattern} was pinned already");
         }
     }
-    app.printer.report(&Shown { pins })
+    app.printer.report(&PinReport { pins })
 }
 
 pub(super) async fn unpin(app: &App, args: &UnpinArgs) -> Outcome {
@@ -67,7 +67,7 @@ pub(super) async fn unpin(app: &App, args: &UnpinArgs) -> Outcome {
     let pins = app.owner().await?.unpin(&patterns).await?;
     let (gone, missing): (Vec<Pin>, Vec<Pin>) = pins.into_iter().partition(|pin| pin.changed);
     if !gone.is_empty() {
-        app.printer.report(&Shown { pins: gone })?;
+        app.printer.report(&PinReport { pins: gone })?;
     }
     let failure = |pin: Pin| Failure::failed(format!("no such pin: {}; `imagelet pins` lists them", pin.pattern));
     Failure::all(missing.into_iter().map(failure).collect()).map_or(Ok(()), Err)

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::target::{Known, PodName};
+use super::target::{PodIdentity, PodName};
 use crate::admin::{Places, client};
 use crate::app::App;
 use crate::args::{Pods, Scope};
@@ -26,27 +26,27 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// What it is found by.
-    pub(super) fn known(&self) -> Known {
+    /// The identity by which a command finds the pod.
+    pub(super) fn known(&self) -> PodIdentity {
         let (metadata, node) = (&self.pod.metadata, self.pod.spec.node_name.clone());
         let (namespace, name, uid) = (metadata.namespace.clone(), metadata.name.clone(), metadata.uid.clone());
-        Known { namespace, name, uid, node }
+        PodIdentity { namespace, name, uid, node }
     }
 }
 
-struct Shown {
+struct PodReport {
     pods: Vec<Listed>,
     now: Timestamp,
 }
 
-impl Serialize for Shown {
+impl Serialize for PodReport {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let items: Vec<&Value> = self.pods.iter().map(|listed| &listed.value).collect();
         json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}).serialize(serializer)
     }
 }
 
-impl Report for Shown {
+impl Report for PodReport {
     fn table(&self, wide: bool, _: bool) -> Table {
         let titles: &[&str] = if wide {
             &["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "IMAGES"]
@@ -87,7 +87,7 @@ pub(super) async fn run(app: &App, args: &Pods) -> Outcome {
     let mut last = None;
     loop {
         let pods = listed(app, &args.scope, &args.pods, last.is_none()).await?;
-        let shown = Shown { pods, now: Timestamp::now() };
+        let shown = PodReport { pods, now: Timestamp::now() };
         let text = serde_json::to_string(&shown).unwrap_or_default();
         if last.as_ref() != Some(&text) {
             if shown.pods.is_empty() && args.pods.is_empty() && matches!(app.printer.format, None | Some(Format::Table))
@@ -126,7 +126,7 @@ async fn listed(app: &App, scope: &Scope, names: &[String], tells: bool) -> Outc
 
 /// Those of these names, in their order.
 pub(super) fn choose(pods: Vec<Listed>, names: &[String], namespace: Option<&str>) -> Outcome<Vec<Listed>> {
-    let known: Vec<Known> = pods.iter().map(Listed::known).collect();
+    let known: Vec<PodIdentity> = pods.iter().map(Listed::known).collect();
     let mut chosen = Vec::with_capacity(names.len());
     for name in names {
         chosen.push(pods[PodName::parse(name, namespace)?.choose(&known)?].clone());
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn tables() {
         let now = "2026-01-01T00:05:00Z".parse().expect("a time");
-        let shown = Shown { pods: vec![listed("web-edge", "u-1")], now };
+        let shown = PodReport { pods: vec![listed("web-edge", "u-1")], now };
         assert_eq!(
             shown.table(false, false).render(),
             "NAMESPACE   NAME       READY   STATUS    RESTARTS     AGE\n\

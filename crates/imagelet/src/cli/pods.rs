@@ -21,7 +21,7 @@ pub(super) struct Need {
     pub(super) image: PodImage,
     reference: PodRef,
     priority: i32,
-    /// What the pod's names of secrets and of its account stand for.
+    /// The secrets and the account that the pod names.
     access: Arc<Resolved>,
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn read(app: &App, files: &[PathBuf], skip_other_kinds: bool) -
     read.await.map_err(|_| Failure::failed("read manifests: the reader panicked"))?
 }
 
-/// What lies in the secrets directory. What cannot be used there is told; pods that need it will miss it.
+/// The objects of the secrets directory. Unusable ones are logged; pods that need them will miss them.
 fn secrets_of(directory: &Path) -> Outcome<Objects> {
     let read = read_directory(directory)
         .map_err(|error| Failure::new(Code::Config, format!("secretsDirectory {}: {error}", directory.display())))?;

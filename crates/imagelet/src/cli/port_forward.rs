@@ -139,7 +139,7 @@ impl Forward {
         })
     }
 
-    /// Whether the sandbox is there no more. A runtime that does not answer says nothing about it.
+    /// Returns true if the sandbox is gone. A runtime that does not answer says nothing about it.
     async fn is_gone(&self) -> bool {
         match self.runtime.pod_sandbox_status(&self.sandbox, false).await {
             Ok(status) => !status.ready,

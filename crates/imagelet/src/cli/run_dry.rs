@@ -18,16 +18,16 @@ use crate::output::{Report, Table};
 /// How long a source may take to tell what it has.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-struct Shown(Vec<Arc<Pod>>);
+struct DryRunReport(Vec<Arc<Pod>>);
 
-impl Serialize for Shown {
+impl Serialize for DryRunReport {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let items: Vec<_> = self.0.iter().map(|pod| pod.to_json()).collect();
         json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}).serialize(serializer)
     }
 }
 
-impl Report for Shown {
+impl Report for DryRunReport {
     fn table(&self, _: bool, _: bool) -> Table {
         let mut table = Table::new(&["NAMESPACE", "NAME", "UID", "IMAGES"]);
         for pod in &self.0 {
@@ -67,7 +67,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     };
     let mut pods: Vec<Arc<Pod>> = told.pods.into_values().collect();
     pods.sort_by_key(|pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone()));
-    app.printer.report(&Shown(pods))?;
+    app.printer.report(&DryRunReport(pods))?;
     let refused = told.refused.into_iter().map(|refused| {
         let pod = refused.pod.map(|pod| format!("pod {pod}: ")).unwrap_or_default();
         Failure::failed(format!("{}: {pod}{}", refused.origin, refused.reason))
@@ -75,7 +75,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     Failure::all(refused.collect()).map_or(Ok(()), Err)
 }
 
-/// Whether every source has told what it has, and of everything that cannot be taken why.
+/// Returns true if every source has reported its pods, and a reason for each object that cannot be taken.
 fn all_told(desired: &DesiredPods) -> bool {
     let why = |origin: &String| desired.refused.iter().any(|refused| refused.origin == *origin);
     desired.ready && desired.held.iter().all(why)

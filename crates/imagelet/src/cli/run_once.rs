@@ -41,7 +41,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     outcome
 }
 
-/// What the files hold, each read once, and the documents of the node.
+/// The sources of the files, each read once, and the documents of the node.
 pub(super) async fn sources(app: &App, files: &[PathBuf], reading: &Reading) -> Outcome<Vec<Source>> {
     if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
         return Err(Failure::usage("-f -: standard input can be read only once"));
@@ -70,14 +70,14 @@ async fn foreground(app: &App, node: &Node, told: &mut Told) -> Outcome {
     let finished = node.agent.finished();
     tokio::pin!(finished);
     let views = loop {
-        told.tell(app, node)?;
+        told.print_changes(app, node)?;
         tokio::select! {
             views = &mut finished => break Some(views),
             () = app.stop.cancelled() => break None,
             heard = changes.changed() => if heard.is_err() { break None },
         }
     };
-    told.tell(app, node)?;
+    told.print_changes(app, node)?;
     let failed: Vec<String> =
         views.iter().flatten().filter(|view| view.status.phase == Phase::Failed).map(title).collect();
     if views.is_none() {
@@ -91,7 +91,7 @@ async fn foreground(app: &App, node: &Node, told: &mut Told) -> Outcome {
             heard = changes.changed() => if heard.is_err() { break },
         }
         if views.is_none() {
-            told.tell(app, node)?;
+            told.print_changes(app, node)?;
         }
     }
     match (views, failed.as_slice()) {
@@ -105,13 +105,13 @@ fn title(view: &Arc<PodView>) -> String {
     format!("{}/{}", view.pod.metadata.namespace, view.pod.metadata.name)
 }
 
-/// What was told of pods, by their uids.
+/// The state that was last printed of each pod, by uid.
 #[derive(Default)]
 struct Told(BTreeMap<String, String>);
 
 impl Told {
-    /// One line for each pod that changed.
-    fn tell(&mut self, app: &App, node: &Node) -> Outcome {
+    /// Prints a line for each pod that changed.
+    fn print_changes(&mut self, app: &App, node: &Node) -> Outcome {
         let desired = node.desired.borrow().clone();
         let mut lines = Vec::new();
         for view in node.agent.pods() {

@@ -76,7 +76,7 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     served.map_err(|error| Failure::caused(Code::Failed, "serve", &error))
 }
 
-/// Whether this agent collects by itself. It must not guess what is in use.
+/// Returns true if this agent collects by itself. It must not guess what is in use.
 fn collects(app: &App, images: &Images) -> Outcome<bool> {
     let enabled = app.config.gc.enabled.unwrap_or(false);
     if enabled && images.endpoint().is_none() && app.config.container_runtime_endpoint.is_none() {

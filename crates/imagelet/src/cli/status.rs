@@ -8,10 +8,10 @@ use crate::app::App;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Format, Table, units};
 
-/// What of it people are shown.
+/// The fields of the status that people are shown.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct StatusReport {
     images: Vec<Image>,
     image_count: usize,
     conditions: Vec<Condition>,
@@ -68,7 +68,7 @@ pub(super) async fn run(app: &App) -> Outcome {
     if matches!(format, Format::Json | Format::Yaml) && !app.printer.quiet {
         return app.printer.document(Format::Json, &status);
     }
-    let shown: Shown = serde_json::from_value(status)
+    let shown: StatusReport = serde_json::from_value(status)
         .map_err(|error| Failure::caused(Code::Failed, "understand the status", &error))?;
     if app.printer.quiet {
         return app.printer.lines(shown.conditions.iter().map(|c| format!("{}={}", c.kind, c.status)));
@@ -81,7 +81,7 @@ pub(super) async fn run(app: &App) -> Outcome {
 }
 
 /// Conditions, file systems and thresholds.
-fn tables(shown: &Shown) -> Vec<String> {
+fn tables(shown: &StatusReport) -> Vec<String> {
     let mut conditions = Table::new(&["CONDITION", "STATUS", "SINCE", "MESSAGE"]);
     for condition in &shown.conditions {
         let Condition { kind, status, last_transition_time, message } = condition;
@@ -117,7 +117,7 @@ fn tables(shown: &Shown) -> Vec<String> {
 }
 
 /// The images of the status, the largest first.
-fn images(shown: &Shown) -> Table {
+fn images(shown: &StatusReport) -> Table {
     let mut table = Table::new(&["SIZE", "NAMES"]);
     for image in &shown.images {
         table.row([units::bytes(image.size_bytes), image.names.join(" ")]);
@@ -150,7 +150,7 @@ mod tests {
                 "available": 40_000_000_000_u64, "capacity": 100_000_000_000_u64, "crossed": false},
                 {"signal": "imagefs.inodesFree", "threshold": 50, "available": 20, "capacity": 1000, "crossed": true}],
         });
-        let mut shown: Shown = serde_json::from_value(status).expect("a status");
+        let mut shown: StatusReport = serde_json::from_value(status).expect("a status");
         assert_eq!(
             tables(&shown).join("\n"),
             "CONDITION      STATUS   SINCE                  MESSAGE\n\

@@ -41,7 +41,7 @@ async fn default_endpoint(app: &App) -> String {
     told.unwrap_or_else(crate::node::usual_endpoint)
 }
 
-/// What a person wrote for a pod.
+/// The name of a pod as a person wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodName {
     /// As written, for messages.
@@ -50,9 +50,9 @@ pub(crate) struct PodName {
     name: String,
 }
 
-/// What a pod is known by.
+/// The identity of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct PodIdentity {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -60,7 +60,7 @@ pub(crate) struct Known {
     pub(crate) node: String,
 }
 
-impl Known {
+impl PodIdentity {
     /// `namespace/name`.
     pub(crate) fn title(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -95,15 +95,15 @@ impl PodName {
     }
 
     /// Which of `pods` is meant. Of several that share namespace and name the first one is: the newest belongs in front.
-    pub(crate) fn choose(&self, pods: &[Known]) -> Outcome<usize> {
-        let here = |pod: &Known| self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace);
-        let first = |fits: &dyn Fn(&Known) -> bool| -> Vec<usize> {
+    pub(crate) fn choose(&self, pods: &[PodIdentity]) -> Outcome<usize> {
+        let here = |pod: &PodIdentity| self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace);
+        let first = |fits: &dyn Fn(&PodIdentity) -> bool| -> Vec<usize> {
             let mut titles = std::collections::BTreeSet::new();
             let fitting = pods.iter().enumerate().filter(|(_, pod)| here(pod) && fits(pod));
             fitting.filter(|(_, pod)| titles.insert(pod.title())).map(|(index, _)| index).collect()
         };
         // What is said exactly goes before what is said for short.
-        let ways: [&dyn Fn(&Known) -> bool; 3] =
+        let ways: [&dyn Fn(&PodIdentity) -> bool; 3] =
             [&|pod| pod.uid == self.name, &|pod| pod.name == self.name, &|pod| pod.plain_name() == Some(&self.name)];
         for way in ways {
             match &first(way)[..] {
@@ -115,15 +115,15 @@ impl PodName {
         Err(self.absent(pods))
     }
 
-    fn ambiguous<'a>(&self, pods: impl Iterator<Item = &'a Known>) -> Failure {
-        let mut titles: Vec<String> = pods.map(Known::title).collect();
+    fn ambiguous<'a>(&self, pods: impl Iterator<Item = &'a PodIdentity>) -> Failure {
+        let mut titles: Vec<String> = pods.map(PodIdentity::title).collect();
         titles.sort();
         Failure::failed(format!("pod {:?} may be any of {}: say which", self.text, titles.join(", ")))
     }
 
-    fn absent(&self, pods: &[Known]) -> Failure {
+    fn absent(&self, pods: &[PodIdentity]) -> Failure {
         let mut close: Vec<String> =
-            pods.iter().filter(|pod| pod.name.contains(&self.name)).map(Known::title).take(5).collect();
+            pods.iter().filter(|pod| pod.name.contains(&self.name)).map(PodIdentity::title).take(5).collect();
         close.sort();
         close.dedup();
         let hint = match &close[..] {
@@ -138,7 +138,7 @@ impl PodName {
 /// A pod as the runtime shows it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoundPod {
-    pub(crate) known: Known,
+    pub(crate) known: PodIdentity,
     /// The newest first.
     pub(crate) sandboxes: Vec<PodSandbox>,
     /// The newest first: earlier runs of a container stand behind its latest one.
@@ -160,11 +160,11 @@ impl FoundPod {
         let sandboxes = runtime.list_pod_sandboxes(None).await.map_err(failed)?;
         let containers = runtime.list_containers(None).await.map_err(failed)?;
         let mut pods = group(sandboxes, containers);
-        let known: Vec<Known> = pods.iter().map(|pod| pod.known.clone()).collect();
+        let known: Vec<PodIdentity> = pods.iter().map(|pod| pod.known.clone()).collect();
         Ok(pods.swap_remove(name.choose(&known)?))
     }
 
-    /// Its sandbox, where that is ready.
+    /// The sandbox of the pod, where that is ready.
     pub(crate) fn ready_sandbox(&self) -> Outcome<&PodSandbox> {
         let ready = self.sandboxes.iter().find(|sandbox| sandbox.ready);
         ready.ok_or_else(|| Failure::failed(format!("pod {} does not run", self.known.title())))
@@ -281,7 +281,7 @@ fn group(sandboxes: Vec<PodSandbox>, containers: Vec<Container>) -> Vec<FoundPod
             pod.containers
                 .sort_by_key(|container| std::cmp::Reverse((container.created_at, container.metadata.attempt)));
             let node = pod.annotation(NODE).unwrap_or_default().to_owned();
-            pod.known = Known { namespace, name, uid, node };
+            pod.known = PodIdentity { namespace, name, uid, node };
             pod
         })
         .collect();

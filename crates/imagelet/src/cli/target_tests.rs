@@ -6,8 +6,8 @@ use kuberuntime::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID};
 
 use super::*;
 
-fn known(namespace: &str, name: &str, uid: &str, node: &str) -> Known {
-    Known { namespace: namespace.into(), name: name.into(), uid: uid.into(), node: node.into() }
+fn known(namespace: &str, name: &str, uid: &str, node: &str) -> PodIdentity {
+    PodIdentity { namespace: namespace.into(), name: name.into(), uid: uid.into(), node: node.into() }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::exit::Outcome;
 use crate::output::{Format, Printer};
 
-/// What is told.
+/// The version, as it is printed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Version {

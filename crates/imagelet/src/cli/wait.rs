@@ -21,7 +21,7 @@ use crate::wiring::Managed;
 /// How often a pod is looked at: the kubelet's back-off period, and up to half of it more.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What became of a need; `None` where the command ended before anything did.
+/// The result of a need; `None` where the command ended before there was one.
 pub(super) type End = Option<Result<EnsuredImage, EnsureImageError>>;
 
 /// Asks for all images until each is present, it cannot become so, the time is over, or the process is asked to end.

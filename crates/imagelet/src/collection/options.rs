@@ -1,4 +1,4 @@
-//! What the libraries that collect are told, of a configuration that was checked. Decides nothing. Called by
+//! Options of the libraries that collect, from a configuration that was checked. Decides nothing. Called by
 //! [`Collection::open`](super::Collection::open).
 
 use std::path::{Path, PathBuf};

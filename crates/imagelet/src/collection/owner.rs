@@ -15,7 +15,7 @@ use crate::admin::client;
 use crate::admin::gc::{Collected, CollectedContainers, Made, Of, Pin, Pins, Plan, Request, patterns_query};
 use crate::exit::{Code, Failure, Outcome};
 
-/// Who collects.
+/// The process that collects.
 #[derive(Debug)]
 pub(crate) enum Owner {
     /// This process.
@@ -41,7 +41,7 @@ impl Owner {
         of.is_ok_and(|of| of.images == endpoint).then(|| Self::Agent(socket.to_owned()))
     }
 
-    /// What a collection would do.
+    /// The plan of a collection; nothing is removed.
     pub(crate) async fn plan(&self, request: &Request) -> Outcome<Plan> {
         match self {
             Self::Here(collection) => collection.plan(request).await,
@@ -61,7 +61,7 @@ impl Owner {
         }
     }
 
-    /// What the node says of its images and their disk, as JSON.
+    /// The node's status of its images and their disk, as JSON.
     pub(crate) async fn status(&self) -> Outcome<serde_json::Value> {
         match self {
             Self::Here(collection) => {
@@ -72,7 +72,7 @@ impl Owner {
         }
     }
 
-    /// What containers left behind: what would go and what stays, or what went.
+    /// The leftovers of containers: what would go and what stays, or what went.
     pub(crate) async fn containers(&self, dry_run: bool) -> Outcome<CollectedContainers> {
         match self {
             Self::Here(collection) => collection.containers(dry_run).await,

@@ -18,7 +18,7 @@ pub(crate) struct Served {
     service: Arc<dyn ImageService>,
     pins: Board,
     manager: Arc<ImageGcManager>,
-    /// Whether it may be asked for room; otherwise somebody else collects.
+    /// May be asked for room; otherwise somebody else collects.
     collects: bool,
 }
 

@@ -134,7 +134,7 @@ impl Layout {
         self.directory.join("blobs").join(digest.algorithm().as_str()).join(digest.hex())
     }
 
-    /// What is served is not verified: no link may lead to a file that is none of the layout.
+    /// Opens a file of the layout, and refuses links that lead out of it: served content is not verified.
     fn open_file(&self, name: &str) -> io::Result<File> {
         image_service::open_within(&File::open(&self.directory)?, name)
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// What to send.
+/// The part of a blob to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// Everything: there is no such header, or one that need not be understood.

@@ -1,4 +1,4 @@
-//! What this machine is like, as its pods have to know it: name, addresses, amounts, whom it asks for names. Read once from
+//! The facts about this machine that its pods need: name, addresses, amounts, name servers. Read once from
 //! files of the system and the configuration, at the start; everything that has a form is read by pure functions. Called by
 //! [`super::Node`].
 
@@ -111,7 +111,7 @@ fn memory(text: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the node's resolver file says.
+/// The content of the node's resolver file.
 fn resolver(config: &Config) -> DnsConfig {
     let Some(path) = &config.pods.resolv_conf else { return DnsConfig::default() };
     let text = fs::read_to_string(path).unwrap_or_else(|error| {

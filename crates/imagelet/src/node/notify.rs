@@ -8,12 +8,12 @@ use std::path::Path;
 
 use crate::environment::Environment;
 
-/// Who is told; nobody, mostly.
+/// The socket of systemd, or nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Notify(Option<SocketAddr>);
 
 impl Notify {
-    /// Whoever the environment names.
+    /// The socket that the environment names.
     pub(crate) fn of(environment: &Environment) -> Self {
         let address = environment.notify_socket.as_ref().and_then(|name| match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok(),
@@ -23,22 +23,22 @@ impl Notify {
         Self(address)
     }
 
-    /// It works.
+    /// Reports that the agent is ready.
     pub(crate) fn ready(&self) {
-        self.tell("READY=1\nSTATUS=running pods");
+        self.send("READY=1\nSTATUS=running pods");
     }
 
-    /// It ends.
+    /// Reports that the agent is ending.
     pub(crate) fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=ending; containers go on");
+        self.send("STOPPING=1\nSTATUS=ending; containers go on");
     }
 
-    /// What it does, for people.
+    /// Reports what the agent does, for people.
     pub(crate) fn status(&self, text: &str) {
-        self.tell(&format!("STATUS={}", text.replace('\n', " ")));
+        self.send(&format!("STATUS={}", text.replace('\n', " ")));
     }
 
-    fn tell(&self, words: &str) {
+    fn send(&self, words: &str) {
         let Some(address) = &self.0 else { return };
         let sent = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::{Code, Failure, Outcome};
 use crate::secrets::{SecretStore, read_directory};
 
-/// What pods may pull with.
+/// The credentials with which pods may pull.
 pub(crate) struct PullCredentials {
     directory: Option<PathBuf>,
     documents: DocumentStore,
@@ -48,7 +48,7 @@ impl PullCredentials {
                 () = tokio::time::sleep(period) => {}
             }
             if let Err(line) = self.read_again().await {
-                self.tell([format!("{line}; what was known of it goes on")].into());
+                self.report([format!("{line}; what was known of it goes on")].into());
             }
         }
     }
@@ -58,18 +58,18 @@ impl PullCredentials {
         let read = tokio::task::spawn_blocking(move || store(&directory));
         let (store, problems) = read.await.map_err(|_| "secretsDirectory: the reader panicked".to_owned())??;
         *self.store.write() = Arc::new(store);
-        self.tell(problems);
+        self.report(problems);
         Ok(())
     }
 
     /// Tells what was not told the last time.
-    fn tell(&self, problems: BTreeSet<String>) {
+    fn report(&self, problems: BTreeSet<String>) {
         let mut told = self.told.lock();
         problems.difference(&told).for_each(|problem| tracing::warn!("{problem}"));
         *told = problems;
     }
 
-    /// What a pod may pull with. What lies beside the pod goes before what lies in the directory.
+    /// The credentials of a pod. Secrets beside the pod go before those of the directory.
     pub(super) fn of(&self, pod: &Pod) -> PodCredentials {
         let store = Arc::clone(&self.store.read());
         let (namespace, spec) = (&pod.metadata.namespace, &pod.spec);
@@ -80,7 +80,7 @@ impl PullCredentials {
     }
 }
 
-/// What lies in the directory, and what is not as it should be.
+/// The content of the directory, and its problems.
 fn store(directory: &Path) -> Result<(SecretStore, BTreeSet<String>), String> {
     let read =
         read_directory(directory).map_err(|error| format!("secretsDirectory {}: {error}", directory.display()))?;

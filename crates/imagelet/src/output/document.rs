@@ -50,7 +50,7 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Failure {
     Failure::caused(Code::Failed, "write the result as YAML", error)
 }
 
-/// Whether the writer of YAML, which escapes control characters, separators and U+FEFF by itself, writes a character as it is
+/// Returns true if the writer of YAML, which escapes control characters, separators and U+FEFF by itself, writes a character as it is
 /// although it is not printable.
 fn is_left_alone(c: char) -> bool {
     !is_printable(c) && !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')

@@ -17,7 +17,7 @@ impl Table {
         Self { rows: vec![titles.iter().map(|&t| t.to_owned()).collect()] }
     }
 
-    /// One more row. Empty cells are shown as `-`, so that columns can be cut by blanks.
+    /// Appends a row. Empty cells are shown as `-`, so that columns can be cut by blanks.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(|cell| clean(&cell)).collect());
     }
@@ -43,7 +43,7 @@ impl Table {
     }
 }
 
-/// What could drive the terminal that the table is shown on becomes `?`.
+/// The text of a cell: `?` for every character that could drive the terminal, `-` for no text.
 pub(crate) fn clean(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use super::age;
 use super::shape::{Container, Pod, Terminated};
 
-/// What stands in the columns.
+/// The columns of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Columns {
     /// Containers that can serve, and all that should.
     pub(crate) ready: (usize, usize),
-    /// One word.
+    /// The status in one word.
     pub(crate) status: String,
     /// How often containers were started again, and when the last one of those that this is about ended.
     pub(crate) restarts: u32,

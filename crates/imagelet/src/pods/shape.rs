@@ -1,4 +1,4 @@
-//! What of a Pod's JSON people are shown, and nothing more: everything that is not there is empty.
+//! The fields of a Pod's JSON that people are shown, and nothing more: everything that is not there is empty.
 
 use std::collections::BTreeMap;
 
@@ -155,7 +155,7 @@ pub(crate) struct ContainerStatus {
     pub(crate) started: Option<bool>,
 }
 
-/// One of the three is there, or none.
+/// The state of a container: at most one of the three is there.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct State {
@@ -194,12 +194,12 @@ impl Pod {
         Self::deserialize(value)
     }
 
-    /// Whether a condition holds.
+    /// Returns true if a condition holds.
     pub(crate) fn is(&self, kind: &str) -> bool {
         self.status.conditions.iter().any(|condition| condition.kind == kind && condition.status == "True")
     }
 
-    /// Whether it has ended for good.
+    /// Returns true if the pod has ended for good.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }

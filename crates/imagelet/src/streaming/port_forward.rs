@@ -1,4 +1,4 @@
-//! One connection to a port of a pod, through the runtime: bytes both ways, each half closed by itself, and a stream on which
+//! A connection to a port of a pod, through the runtime: bytes both ways, each half closed by itself, and a stream on which
 //! the runtime says what went wrong. Listens nowhere. Called by `port-forward`, with a session for each connection.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::session::{Out, Session, Stream, StreamError};
 
-/// What is spoken.
+/// The protocols of the session.
 pub(crate) const PROTOCOLS: [&str; 1] = ["portforward.k8s.io"];
 
 /// How long the runtime has to say that something went wrong, when all is said.
@@ -61,7 +61,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What the runtime says went wrong, when the stream for that has ended.
+/// The error that the runtime reports, when its stream has ended.
 async fn said(mut errors: Stream) -> Option<String> {
     let mut text = Vec::new();
     while let Ok(Some(bytes)) = errors.next().await {

@@ -11,16 +11,16 @@ use super::terminal::{Size, Sizes};
 /// The newest first. All have a stream of their own for how it ended; those older than v4 say it as text.
 pub(crate) const PROTOCOLS: [&str; 3] = ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io"];
 
-/// What is streamed.
+/// The streams of a command.
 pub(crate) struct Streams<I, O, E> {
-    /// What it reads; `None`: it has no standard input.
+    /// The input of the command; `None`: no standard input.
     pub(crate) stdin: Option<I>,
     pub(crate) stdout: O,
     /// `None`: with a terminal there is none.
     pub(crate) stderr: Option<E>,
     /// Sizes of its terminal, where it has one.
     pub(crate) sizes: Option<Sizes>,
-    /// What is typed one after the other to leave it; empty: nothing.
+    /// The keys that leave the session when they are typed one after the other; empty: none do.
     pub(crate) leave: &'static [u8],
 }
 
@@ -178,7 +178,7 @@ struct Cause {
     message: String,
 }
 
-/// What the runtime said at last: nothing, text, or a status.
+/// The end that the runtime reported: nothing, text, or a status.
 fn ended(text: &[u8]) -> Ended {
     if text.is_empty() {
         return Ended::Exited(0);

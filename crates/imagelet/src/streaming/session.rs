@@ -106,7 +106,7 @@ impl Session {
 }
 
 impl Stream {
-    /// What comes next; `None`: the stream has ended.
+    /// The next bytes of the stream; `None`: it has ended.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
         while !self.ended {
             match self.came.recv().await {

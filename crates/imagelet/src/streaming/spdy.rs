@@ -19,18 +19,18 @@ const RST_STREAM: u16 = 3;
 const PING: u16 = 6;
 const GOAWAY: u16 = 7;
 
-/// What the peer says.
+/// A frame of the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// Bytes of a stream; the last ones of it.
     Data { stream: u32, bytes: Bytes, last: bool },
-    /// It takes a stream; and it has nothing to say on it.
+    /// The peer accepts a stream; `last`: it will send nothing on it.
     Reply { stream: u32, last: bool },
-    /// It ends a stream in the middle.
+    /// The peer ends a stream in the middle.
     Reset { stream: u32, status: u32 },
-    /// It wants this number back.
+    /// The peer wants this number back.
     Ping(u32),
-    /// It will take no more streams.
+    /// The peer will take no more streams.
     GoAway,
     /// Something that does not matter here.
     Other,

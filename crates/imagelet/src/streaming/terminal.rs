@@ -13,7 +13,7 @@ pub(crate) struct Size {
     pub(crate) rows: u16,
 }
 
-/// Whether standard input is a terminal.
+/// Returns true if standard input is a terminal.
 pub(crate) fn is_terminal() -> bool {
     std::io::stdin().is_terminal()
 }

@@ -24,7 +24,7 @@ pub(super) fn of(roots: &[PathBuf], domain: &str) -> u64 {
     hasher.finish()
 }
 
-/// What shows a change of the directory and of the files in it, in the order of their names.
+/// Hashes what changes with the directory and the files in it, in the order of their names.
 fn hash_directory(directory: &Path, hasher: &mut DefaultHasher) {
     let Ok(entries) = fs::read_dir(directory) else { return hasher.write_u8(0) };
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
