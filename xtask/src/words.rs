@@ -93,7 +93,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/erofs", 17),
     ("crates/image-manager", 311),
     ("crates/image-service", 10),
-    ("crates/imagelet", 286),
+    ("crates/imagelet", 97),
     ("crates/oci", 3),
     ("crates/registry", 12),
     ("crates/signature", 2),

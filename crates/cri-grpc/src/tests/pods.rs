@@ -87,7 +87,7 @@ async fn deadlines_are_the_kubelets() {
     let fake = FakeRuntimeService::new();
     let (sandbox, id) = running(&fake).await;
     let peer = Peer::new(fake.clone()).serve();
-    let options = ClientOptions { request_timeout: Duration::from_millis(50), ..Default::default() };
+    let options = ClientOptions { request_timeout: Duration::from_secs(1), ..Default::default() };
     let client = client(&peer, options).await;
     let exec = ExecRequest { container_id: id.clone(), stdout: true, ..Default::default() };
     let attach = AttachRequest { container_id: id.clone(), stdout: true, ..Default::default() };
@@ -152,7 +152,7 @@ async fn a_command_without_a_limit_has_no_deadline() {
     let fake = FakeRuntimeService::new();
     let (_, id) = running(&fake).await;
     let peer = Peer::new(fake.clone()).serve();
-    let options = ClientOptions { request_timeout: Duration::from_millis(50), ..Default::default() };
+    let options = ClientOptions { request_timeout: Duration::from_secs(1), ..Default::default() };
     let client = client(&peer, options).await;
     let gate = fake.faults().hold(CallKind::ExecSync);
     let (calling, called) = (client.clone(), id.clone());
