@@ -25,6 +25,8 @@ use crate::sockets::{Sockets, TRANSFER, Transfer};
 /// Idle connections that are kept per origin, and for how long.
 const POOL_IDLE: usize = 16;
 const POOL_IDLE_FOR: Duration = Duration::from_secs(30);
+/// The most bytes that a connection reads at once: what ten pulls hold beside their budget is mostly this.
+const READ_BUFFER: usize = 256 << 10;
 
 /// An HTTP/1.1 client with a connection pool, for one host or for the origins that it redirects to.
 pub(crate) struct HttpClient {
@@ -60,6 +62,7 @@ impl HttpClient {
             .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(POOL_IDLE)
             .pool_idle_timeout(POOL_IDLE_FOR)
+            .http1_max_buf_size(READ_BUFFER)
             .build(connector);
         Ok(Self { client, sockets, network, user_agent, dial_timeout })
     }

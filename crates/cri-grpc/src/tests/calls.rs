@@ -81,7 +81,7 @@ async fn calls_have_a_deadline_and_pulls_have_none() {
     let fake = offering();
     let server = Running::fake(&fake);
     let client =
-        server.client_with(ClientOptions { request_timeout: Duration::from_millis(250), ..Default::default() }).await;
+        server.client_with(ClientOptions { request_timeout: Duration::from_millis(50), ..Default::default() }).await;
     let gate = fake.faults().hold(CallKind::PullImage);
     let pulling = client.clone();
     let pull = TaskTracker::new().spawn(async move { pulling.pull_image(PullImageRequest::new(NAME)).await });

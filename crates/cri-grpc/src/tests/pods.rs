@@ -87,7 +87,7 @@ async fn deadlines_are_the_kubelets() {
     let fake = FakeRuntimeService::new();
     let (sandbox, id) = running(&fake).await;
     let peer = Peer::new(fake.clone()).serve();
-    let options = ClientOptions { request_timeout: Duration::from_secs(1), ..Default::default() };
+    let options = ClientOptions { request_timeout: Duration::from_millis(50), ..Default::default() };
     let client = client(&peer, options).await;
     let exec = ExecRequest { container_id: id.clone(), stdout: true, ..Default::default() };
     let attach = AttachRequest { container_id: id.clone(), stdout: true, ..Default::default() };
