@@ -1,7 +1,7 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
 //! table of [mounts](mount) and [loop devices](LoopDevice).
 //!
-//! It knows nothing of images, pods or settings.
+//! Nothing here knows images, pods or settings.
 
 #[cfg(feature = "tokio")]
 mod blocking;

@@ -39,7 +39,7 @@ pub enum Source {
     Node(NodeSource),
 }
 
-/// What on the node a credential came from.
+/// Source of a credential on the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeSource {
     /// A docker configuration file.
@@ -52,7 +52,7 @@ pub enum NodeSource {
     Anonymous,
 }
 
-/// Who says which object a Secret is. Namespace, name and uid prove nothing by themselves: they are no secret, and in a
+/// Origin of the coordinates of a Secret. Namespace, name and uid prove nothing by themselves: they are no secret, and in a
 /// manifest they are what its author wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
@@ -80,7 +80,7 @@ pub struct SecretCoordinates {
     pub name: String,
     /// Uid.
     pub uid: String,
-    /// Who says so.
+    /// Origin of the coordinates.
     pub origin: Origin,
 }
 

@@ -20,7 +20,7 @@ pub enum DockerConfigError {
     /// Not JSON, or a value of the wrong type. The words before the colon are the kubelet's.
     #[error("error occurred while trying to unmarshal json: {problem} in line {line}, column {column}")]
     Json {
-        /// What kind of error.
+        /// Category of the error.
         problem: &'static str,
         /// Line, from 1.
         line: usize,
@@ -52,7 +52,7 @@ pub(crate) struct DockerConfig {
     pub(crate) store: Option<String>,
 }
 
-/// One credential with its hash.
+/// A credential with its hash.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) auth: RegistryAuth,

@@ -40,7 +40,7 @@ impl<T> Index<T> {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -103,13 +103,13 @@ impl<T> Index<T> {
         }
     }
 
-    /// What stands under the default registry's own key.
+    /// Entries under the default registry's own key.
     pub(crate) fn of_default_registry(&self) -> &[T] {
         self.literal.get(DEFAULT_REGISTRY).and_then(|paths| paths.0.get("".as_bytes())).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Whether an image (without tag and digest) is of the default registry, by the kubelet's rule, which counts
+/// Returns true if an image (without tag and digest) is of the default registry, by the kubelet's rule, which counts
 /// `localhost/foo` among them.
 pub(crate) fn is_default_registry(repository: &str) -> bool {
     match repository.split_once('/') {

@@ -1,7 +1,7 @@
 //! [`Keyring`]: every credential that may be tried for an image and a pod, in the order in which they are tried: the pod's
 //! pull secrets, the node's docker configuration with its helpers, the credential providers.
 //!
-//! It decides nothing about presence or access, and what a source does wrong becomes a note: only a pull secret of the
+//! Presence and access are not decided here, and an error of a source becomes a note: only a pull secret of the
 //! right type with broken content fails the look-up, as in the kubelet. The image manager asks it.
 
 use parking_lot::Mutex;
@@ -39,7 +39,7 @@ pub struct KeyringOptions {
     pub helpers: HelperOptions,
     /// The credential providers, where there are any.
     pub providers: Option<Providers>,
-    /// Whether an anonymous pull is tried after all credentials have failed, so that a wrong credential does not keep a
+    /// True if an anonymous pull is tried after all credentials have failed, so that a wrong credential does not keep a
     /// public image away.
     pub anonymous_fallback: bool,
     /// Where the time comes from.
@@ -72,7 +72,7 @@ pub enum KeyringError {
     Secret {
         /// The secret.
         secret: SecretCoordinates,
-        /// What is wrong with it.
+        /// Description of the error.
         problem: DockerConfigError,
     },
 }
@@ -82,18 +82,18 @@ pub enum KeyringError {
 pub struct Candidates {
     /// In the order in which they are to be tried. Empty: the pull is anonymous.
     pub candidates: Vec<Candidate>,
-    /// What people should know about it; never a secret.
+    /// Notes for people; never a secret.
     pub notes: Vec<Note>,
 }
 
-/// What is known without running a program.
+/// Candidates that need no program to run.
 #[derive(Clone, Debug, Default)]
 pub struct Preview {
     /// In the order in which they are to be tried, without those of helpers and of providers that would be asked.
     pub candidates: Vec<Candidate>,
     /// The helpers and providers that would be asked, in words.
     pub would_ask: Vec<String>,
-    /// What people should know about it; never a secret.
+    /// Notes for people; never a secret.
     pub notes: Vec<Note>,
 }
 
@@ -107,7 +107,7 @@ pub struct Keyring {
     hasher: RandomState,
 }
 
-/// What one helper says of one registry.
+/// Answer of a helper for a registry.
 #[derive(Default)]
 struct AnswerSlot {
     /// How many runs have ended. Whoever waited while one failed takes its failure; whoever comes later has it run again.
@@ -199,7 +199,7 @@ impl Keyring {
         Ok(Preview { candidates: found.candidates, would_ask, notes: found.notes })
     }
 
-    /// Whether [`Keyring::fingerprint`] looks at files, and may wait for their disk.
+    /// Returns true if [`Keyring::fingerprint`] reads file metadata, and may wait for a disk.
     #[must_use]
     pub fn looks_at_files(&self) -> bool {
         !self.node.is_empty()

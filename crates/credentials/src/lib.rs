@@ -1,7 +1,7 @@
 //! Which credential for which image, and where it came from: [`Keyring`] joins a pod's pull secrets, the node's docker
 //! configuration with its credential helpers, and the kubelet's exec credential providers.
 //!
-//! It reads files of the node and runs the programs that its configuration names; it knows no network and no CRI. It
+//! Files of the node are read and the programs that the configuration names are run; network and CRI are unknown here. The crate
 //! never logs, prints or serialises a secret. The image manager asks it.
 #![deny(missing_docs)]
 

@@ -49,7 +49,7 @@ impl NodeFiles {
     }
 }
 
-/// What the node's files say.
+/// Content of the node's files.
 pub(crate) struct NodeConfig {
     /// The file that was used.
     pub(crate) path: PathBuf,
@@ -82,7 +82,7 @@ struct Current {
     settled: bool,
 }
 
-/// What tells one state of a file from another.
+/// Metadata that differs between two states of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Stamp {
     device: u64,
@@ -93,7 +93,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// One system call, which is quick enough for an async worker. Whatever goes wrong counts as no file: reading it
+    /// Makes a single system call, which is quick enough for an async worker. Whatever goes wrong counts as no file: reading it
     /// tells what it is.
     fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
@@ -114,7 +114,7 @@ impl NodeConfigs {
         Self { files: json.chain(legacy).collect(), mode, lifetime, clock, current: Mutex::default() }
     }
 
-    /// What the files say now.
+    /// Returns the present content of the files.
     pub(crate) async fn get(&self) -> Arc<NodeConfig> {
         let now = (self.clock)();
         let known = self.current().clone();
@@ -157,7 +157,7 @@ impl NodeConfigs {
         }
     }
 
-    /// Whether there is a file to look at.
+    /// Returns true if a file is configured.
     pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty()
     }

@@ -2,7 +2,7 @@
 //! parts of the host. The kubelet's rules, but a path ends where a segment ends unless [`PathMatch::Compat`] is asked for, and a
 //! host is the same in every spelling, as it is in names of images.
 //!
-//! It knows no index and no credential; the keyring's index and the credential providers call it.
+//! Indexes and credentials are unknown here; the keyring's index and the credential providers call it.
 
 use oci::HostError;
 
@@ -17,7 +17,7 @@ pub enum PathMatch {
 }
 
 impl PathMatch {
-    /// Whether an image's `path` lies under a pattern's.
+    /// Returns true if an image's `path` lies under a pattern's.
     pub(crate) fn under(self, pattern: &[u8], path: &[u8]) -> bool {
         path.starts_with(pattern)
             && match self {
@@ -142,12 +142,12 @@ impl Pattern {
         &self.path
     }
 
-    /// Whether the host has a glob in it.
+    /// Returns true if the host has a glob.
     pub(crate) fn is_glob(&self) -> bool {
         self.glob
     }
 
-    /// Whether the pattern is for `repository` (an image without tag and digest).
+    /// Returns true if the pattern matches `repository` (an image without tag and digest).
     #[must_use]
     pub fn matches(&self, repository: &str, mode: PathMatch) -> bool {
         let target = Target::of(repository);
@@ -164,7 +164,7 @@ impl Pattern {
     }
 }
 
-/// Whether `pattern` is for the image `target` (without tag and digest).
+/// Returns true if `pattern` matches the image `target` (without tag and digest).
 ///
 /// # Errors
 /// `pattern` is none.
@@ -232,14 +232,14 @@ fn split_port(authority: &str) -> (&str, &str) {
     }
 }
 
-/// Whether a host is an IPv6 address in brackets, and not a glob that begins with a character class.
+/// Returns true if a host is an IPv6 address in brackets, and not a glob that begins with a character class.
 fn is_address(host: &str) -> bool {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).is_some_and(|address| {
         address.contains(':') && address.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
     })
 }
 
-/// Whether every character class of a glob is complete.
+/// Returns true if every character class of a glob is complete.
 fn is_complete(mut glob: &[u8]) -> bool {
     while let Some((first, rest)) = glob.split_first() {
         glob = match first {
@@ -285,7 +285,7 @@ fn class(text: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     }
 }
 
-/// Whether `text` is what the glob says (`*`, `?`, `[…]`). Never slower than the product of the lengths.
+/// Returns true if `text` matches the glob (`*`, `?`, `[…]`). Never slower than the product of the lengths.
 pub(crate) fn glob_matches(glob: &str, text: &str) -> bool {
     let (mut glob, mut text) = (glob.as_bytes(), text.as_bytes());
     // Where to go on when what follows the last star does not fit: one byte further.

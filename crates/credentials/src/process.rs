@@ -29,7 +29,7 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
-/// What is run.
+/// Program to run.
 pub(crate) struct Run<'a> {
     pub(crate) program: &'a Path,
     pub(crate) arguments: &'a [String],
@@ -42,7 +42,7 @@ pub(crate) struct Run<'a> {
     pub(crate) secrets: &'a [&'a str],
 }
 
-/// What a program did that came to its end.
+/// Result of a program that ended.
 pub(crate) struct Ran {
     pub(crate) status: ExitStatus,
     /// Wiped when it goes.

@@ -120,7 +120,7 @@ impl Kept {
     }
 }
 
-/// Whether the secret holds a `config.json`, and its text. Type and key must both be right, as in the kubelet.
+/// Returns the `config.json` of the secret, if it has one. Type and key must both be right, as in the kubelet.
 fn payload(secret: &PullSecret) -> Result<(bool, &Secret), Note> {
     let (kind, key) = match secret.kind.as_str() {
         kind if kind == DOCKER_CONFIG_JSON.0 => DOCKER_CONFIG_JSON,

@@ -15,9 +15,9 @@ pub struct Requester {
     pub name: String,
     /// Uid of the pod.
     pub uid: String,
-    /// Its pull secrets, in the order in which the pod names them.
+    /// Pull secrets, in the order in which the pod names them.
     pub secrets: Vec<PullSecret>,
-    /// Its service account, where it has one.
+    /// Service account of the pod, if any.
     pub service_account: Option<ServiceAccount>,
 }
 
@@ -30,7 +30,7 @@ pub struct PullSecret {
     pub name: String,
     /// Uid.
     pub uid: String,
-    /// Who says so.
+    /// Origin of the coordinates.
     pub origin: Origin,
     /// Type, for example `kubernetes.io/dockerconfigjson`.
     pub kind: String,

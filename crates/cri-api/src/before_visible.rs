@@ -24,7 +24,7 @@ impl BeforeVisible {
     /// Answers when it is done.
     ///
     /// # Errors
-    /// What kept it from being done. The image must not appear then.
+    /// Error that prevented it. The image must not appear then.
     pub async fn done(&self) -> Result<()> {
         match &self.0 {
             Some(work) => work().await,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::convert::LayerShape;
 use crate::layers::UnfinishedPulls;
 
-/// What to look at, and what to do about it.
+/// Scope of a check, and whether problems are repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CheckRequest {
@@ -20,7 +20,7 @@ pub struct CheckRequest {
     pub since_unclean_only: bool,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CheckReport {
@@ -34,15 +34,15 @@ pub struct CheckReport {
     pub problems: Vec<Problem>,
     /// Ids of images that lack a layer and wait for being pulled again. Those of earlier repairs are among them.
     pub incomplete_images: Vec<String>,
-    /// What layers are on the disk.
+    /// The forms of the layers on the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_shapes: Option<LayerShapes>,
-    /// What interrupted pulls left for later ones. It is no problem, and nobody has looked into it.
+    /// Left-overs of interrupted pulls, kept for later ones. They are no problem, and were not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished_pulls: Option<UnfinishedPulls>,
 }
 
-/// What layers are on the disk, and what new ones become.
+/// The forms of the layers on the disk, and of new ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LayerShapes {
@@ -50,34 +50,34 @@ pub struct LayerShapes {
     pub dir: u64,
     /// Layers that are EROFS files.
     pub erofs: u64,
-    /// What layers are made into from now on.
+    /// The form of layers that are unpacked from now on.
     pub new: LayerShape,
     /// Why, in words that follow "new ones become EROFS files: ".
     pub why: String,
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong, or all that was wrong is repaired.
+    /// Returns true if there is no problem, or every problem is repaired.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.iter().all(|problem| problem.repaired)
     }
 }
 
-/// One thing that is not as it should be.
+/// A problem in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// What it is.
+    /// Kind of the problem.
     pub kind: ProblemKind,
-    /// What has it: a layer, an image, a name, a path.
+    /// The layer, image, name or path that has the problem.
     pub subject: String,
-    /// One line for people.
+    /// Description, a line for people.
     pub detail: String,
     /// Ids of the images that it concerns.
     #[serde(default)]
     pub images: Vec<String>,
-    /// Whether it is no more.
+    /// True if the problem is repaired.
     #[serde(default)]
     pub repaired: bool,
 }
@@ -104,7 +104,7 @@ pub enum ProblemKind {
     UnusedLayer,
     /// A directory that no record names.
     Orphan,
-    /// What a pull that ended left over.
+    /// Left-over of a pull that ended.
     LeftOver,
     /// A layer could not be looked at, which says nothing of the layer: the machine had not got what that takes.
     UncheckedLayer,

@@ -5,13 +5,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a layer is on the disk.
+/// Form of a layer on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LayerShape {
     /// A directory tree.
     Dir,
-    /// One EROFS file.
+    /// An EROFS file.
     Erofs,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for LayerShape {
     }
 }
 
-/// What to convert, and to what.
+/// The images to convert, and the form they get.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvertRequest {
     /// The shape that all layers are to have.
@@ -50,26 +50,26 @@ pub struct ConvertRequest {
     pub images: Vec<String>,
 }
 
-/// What became of the images, in the order of the request.
+/// Result of a conversion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConvertReport {
-    /// One for each image.
+    /// An entry for each image, in the order of the request.
     pub images: Vec<ConvertedImage>,
 }
 
-/// What became of one image.
+/// Result of the conversion of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConvertedImage {
-    /// Its id.
+    /// Image id.
     pub id: String,
     /// How many of its layers were converted. Those that had the shape already, or that an image before it in the report has
     /// as well, are not among them.
     pub layers: u64,
-    /// What these took on the disk.
+    /// Bytes of these on the disk before.
     pub bytes_before: u64,
-    /// What they take now.
+    /// Bytes of them on the disk now.
     pub bytes_after: u64,
     /// Inodes that they took.
     pub inodes_before: u64,

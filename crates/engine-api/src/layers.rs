@@ -1,4 +1,4 @@
-//! What images take on disk, layer by layer, and leases of layers.
+//! Disk usage of images by layers, and leases of layers.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub struct ImageUsage {
     pub shared_bytes: u64,
 }
 
-/// What interrupted pulls left for later ones.
+/// Left-overs of interrupted pulls, kept for later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnfinishedPulls {

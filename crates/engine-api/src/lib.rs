@@ -1,6 +1,6 @@
 //! The second half of the waist: what a store of ours can do with images and CRI has no call for.
 //!
-//! One trait, [`ImageEngine`], and its plain types. Two implementations: the embedded engine, and the client of the admin
+//! The trait [`ImageEngine`], and its plain types. Two implementations: the embedded engine, and the client of the admin
 //! socket of an agent that holds the root. Where a foreign runtime keeps the images there is none: whoever has an
 //! [`ImageEngine`] has every call of it. No I/O, no clock, no wire format here. With feature
 //! `testing`: the conformance suite of both.

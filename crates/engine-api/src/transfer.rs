@@ -22,7 +22,7 @@ pub struct ImportedImage {
     pub names: Vec<String>,
 }
 
-/// What an export writes.
+/// Options of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Format {
@@ -54,7 +54,7 @@ pub enum Compress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportOptions {
-    /// What is written.
+    /// Content of the archive.
     pub format: Format,
     /// How layers are compressed. Docker archives take none.
     pub compress: Compress,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 const PURGE_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// The most answers that are kept; more than images that a node sees while one of them holds.
 const MAX_ANSWERS: usize = 10_000;
-/// What is kept longer than this is kept no longer than this.
+/// Longest lifetime of a cached answer.
 const FAR_AWAY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The key of answers that are for every image.
@@ -51,7 +51,7 @@ impl Key {
     }
 }
 
-/// What of a service account makes an answer its own.
+/// The part of a service account that belongs to the key of an answer.
 pub(super) struct AccountKey<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,

@@ -14,7 +14,7 @@ use super::provider_config::ProvidersConfig;
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 8 << 20;
-/// What files of a directory are called.
+/// Endings of the files of a directory that are read.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
 /// Reads `path`; with the configuration comes the hash of the files.

@@ -114,7 +114,7 @@ impl Providers {
         provided
     }
 
-    /// What is known without running a program and without a token: the answers that the caches hold, and the names of
+    /// Returns what needs no program and no token: the answers that the caches hold, and the names of
     /// the providers that would be asked.
     #[must_use]
     pub fn peek(&self, repository: &str, requester: &Requester) -> (Provided, Vec<String>) {
@@ -189,7 +189,7 @@ fn build(
     })
 }
 
-/// Whether the program is there and may be run.
+/// Returns true if the program exists and may be executed.
 fn executable(program: &Path) -> io::Result<()> {
     let found = fs::metadata(program)?;
     if found.is_dir() {

@@ -29,9 +29,9 @@ pub struct ExecOptions {
     pub clock: Clock,
     /// Reads the configuration's text.
     pub yaml: ParseYaml,
-    /// Who makes service account tokens. Without it, providers that need one are noted as failed.
+    /// Maker of service account tokens. Without it, providers that need one are noted as failed.
     pub tokens: Option<Arc<dyn TokenSource>>,
-    /// Whether providers may use service account tokens: the kubelet's feature gate
+    /// True if providers may use service account tokens: the kubelet's feature gate
     /// `KubeletServiceAccountTokenForCredentialProviders`, which is on where nobody turned it off.
     pub service_account_tokens: bool,
     /// Where a path in `matchImages` may end within an image's path.

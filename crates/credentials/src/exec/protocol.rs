@@ -15,7 +15,7 @@ use base::GoDuration;
 const GROUP: &str = "credentialprovider.kubelet.k8s.io/";
 const KIND: &str = "CredentialProviderResponse";
 
-/// What a provider is asked.
+/// Request to a provider.
 pub(super) struct Request<'a> {
     pub(super) image: &'a str,
     pub(super) token: &'a Secret,
@@ -60,7 +60,7 @@ pub(super) enum CacheKeyType {
     Global,
 }
 
-/// What a provider answered.
+/// Response of a provider.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Response {
     /// `None` when it is none of the three.

@@ -4,17 +4,17 @@ use oci::RegistryAuth;
 
 use crate::{Note, Source};
 
-/// What the providers answered for one image.
+/// Answers of the providers for an image.
 #[derive(Clone, Debug, Default)]
 pub struct Provided {
     /// Credentials in the order of the configuration, each with the pattern of images that it is for. They are not
     /// yet narrowed to the image.
     pub entries: Vec<ProvidedEntry>,
-    /// What went wrong.
+    /// Errors of providers.
     pub notes: Vec<Note>,
 }
 
-/// One credential of a provider.
+/// A credential of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvidedEntry {
     /// The images that it is for: a pattern as in a docker configuration.

@@ -30,7 +30,7 @@ type Answer = Arc<[(String, RegistryAuth)]>;
 /// Result of a run of the program; the error is a line for people.
 type RunResult = Result<Answer, Arc<str>>;
 
-/// One provider.
+/// A provider.
 pub(super) struct Provider {
     pub(super) name: String,
     pub(super) program: PathBuf,
@@ -58,7 +58,7 @@ pub(super) struct Provider {
 #[derive(Clone, Debug)]
 pub(super) struct TokenUse {
     pub(super) audience: String,
-    /// Whether every token has answers of its own, rather than every service account.
+    /// True if answers are cached for each token, rather than for each service account.
     pub(super) per_token: bool,
     pub(super) account_required: bool,
     pub(super) required_annotations: Vec<String>,
@@ -85,13 +85,13 @@ impl Account<'_> {
     }
 }
 
-/// What a run is for.
+/// Purpose of a run.
 struct Question {
     image: String,
     token: Secret,
     annotations: BTreeMap<String, String>,
     account_key: Key,
-    /// Whether the token may come back as the password.
+    /// True if the provider may answer the token as the password.
     may_echo: bool,
 }
 
@@ -101,7 +101,7 @@ pub(super) enum CachedAnswer {
     NotAsked,
     /// An earlier answer holds.
     Answer(Vec<ProvidedEntry>),
-    /// It would have to be asked.
+    /// No answer is cached: the provider would have to run.
     Unknown,
 }
 
@@ -145,7 +145,7 @@ impl Provider {
         Ok(self.entries(&answer, account))
     }
 
-    /// What is known already.
+    /// Returns the cached answer.
     pub(super) fn peek(&self, image: &str, requester: &Requester) -> CachedAnswer {
         match self.asked(image, requester) {
             None => CachedAnswer::NotAsked,

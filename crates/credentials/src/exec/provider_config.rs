@@ -8,7 +8,7 @@ pub(super) struct ProvidersConfig {
     pub(super) providers: Vec<ProviderConfig>,
 }
 
-/// One provider. Fields that the file does not set are empty.
+/// A provider of the configuration. Fields that the file does not set are empty.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct ProviderConfig {
     pub(super) name: String,

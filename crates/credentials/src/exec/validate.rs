@@ -14,7 +14,7 @@ pub(super) const API_VERSIONS: [&str; 3] = [
 ];
 /// The version that knows service account tokens.
 const WITH_TOKENS: &str = API_VERSIONS[0];
-/// One credential for all pods of a service account, or one for each token.
+/// A credential for all pods of a service account, or for each token.
 pub(super) const CACHE_TYPES: [&str; 2] = ["ServiceAccount", "Token"];
 
 /// Every complaint. `tokens` says that providers may use service account tokens at all.
@@ -151,7 +151,7 @@ fn annotation_keys(path: &str, keys: &[String], found: &mut Vec<String>) {
     }
 }
 
-/// What is wrong with a pattern of images; where Go's URL parser has words for it, with these.
+/// The error of an image pattern; where Go's URL parser has words for it, with these.
 fn bad_pattern(text: &str) -> Option<String> {
     let error = Pattern::parse(text).err()?;
     let escape = text.match_indices('%').map(|(at, _)| &text[at..]).find(|rest| {
@@ -168,7 +168,7 @@ fn bad_pattern(text: &str) -> Option<String> {
     })
 }
 
-/// What is wrong with a Kubernetes qualified name, `[prefix/]name`.
+/// The error of a Kubernetes qualified name, `[prefix/]name`.
 fn qualified_name(value: &str) -> Vec<String> {
     const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
         alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
@@ -204,7 +204,7 @@ fn qualified_name(value: &str) -> Vec<String> {
     found
 }
 
-/// What is wrong with a lower-case DNS subdomain.
+/// The error of a lower-case DNS subdomain.
 fn subdomain(value: &str) -> Vec<String> {
     let mut found = Vec::new();
     if value.len() > 253 {
@@ -222,7 +222,7 @@ fn subdomain(value: &str) -> Vec<String> {
     found
 }
 
-/// Whether `text` begins and ends with what `edge` likes, and has nothing but what `inner` likes.
+/// Returns true if `edge` accepts the first and the last character of `text`, and `inner` all of them.
 fn between(text: &str, edge: impl Fn(&u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(&edge) && bytes.last().is_some_and(&edge) && bytes.iter().copied().all(inner)

@@ -18,7 +18,7 @@ use crate::process::{self, Run};
 pub struct HelperOptions {
     /// The directories in which a helper is looked up, as in `PATH`. Without it there are no helpers.
     pub path: Option<OsString>,
-    /// Its environment.
+    /// Environment of the helper.
     pub environment: Vec<(OsString, OsString)>,
     /// How long one run may take.
     pub timeout: Duration,
@@ -45,11 +45,11 @@ impl fmt::Debug for HelperOptions {
 #[error("{0}")]
 pub struct HelperError(String);
 
-/// What every helper's name begins with.
+/// Prefix of the names of helpers.
 const PREFIX: &str = "docker-credential-";
-/// What a helper prints that has nothing for the server.
+/// Output of a helper that has no credential for the server.
 const NOT_FOUND: &str = "credentials not found in native keychain";
-/// What else helpers say on their standard output that is known to be no secret.
+/// Further texts on the standard output of helpers that are no secrets.
 const SAYINGS: [&str; 2] = ["no credentials server URL", "no credentials username"];
 /// The user name that makes the secret an identity token.
 const IDENTITY: &str = "<token>";
@@ -108,7 +108,7 @@ async fn find(name: &str, options: &HelperOptions) -> Result<PathBuf, String> {
     Err("it is not in any directory of PATH, or may not be executed".to_owned())
 }
 
-/// What the fuzzer does with an answer.
+/// Parses an answer, for the fuzzer.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzzed_answer(bytes: &[u8]) {
     let _ = read(bytes);
@@ -122,7 +122,7 @@ fn read(stdout: &[u8]) -> Option<(String, Secret)> {
     Some((username, Secret::new(secret)))
 }
 
-/// What helpers print. More fields than these are none of our business.
+/// Output of a helper. Further fields are ignored.
 #[derive(serde::Deserialize)]
 struct Wire {
     #[serde(rename = "Username", alias = "username", default)]

@@ -40,7 +40,7 @@ pub(super) fn one_line(text: &[u8], cut: bool, secrets: &[&str]) -> String {
     }
 }
 
-/// Whether a JSON web token is in the word: they begin with `{"`, which is `eyJ` in base64.
+/// Returns true if the word contains a JSON web token: they begin with `{"`, which is `eyJ` in base64.
 fn is_signed_token(word: &str) -> bool {
     word.find("eyJ").is_some_and(|at| word[at..].len() > 20 && word[at..].contains('.'))
 }
