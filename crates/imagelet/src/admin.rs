@@ -126,8 +126,8 @@ impl Admin {
         Self { pods: Some(pods), ..self }
     }
 
-    /// Listens at these places, and answers until `stop` or its own end. A socket that somebody else answers on is left
-    /// to him: with a line in the log where it is the default one, with a failure where it was asked for.
+    /// Listens at these places, and answers until `stop` or its own end. A socket on which another process answers is left
+    /// alone: with a line in the log where it is the default one, with a failure where it was asked for.
     pub(crate) async fn start(self, places: &Places, stop: &CancellationToken) -> Outcome<Running> {
         let stop = stop.child_token();
         let Self { registry, service, manager, collection, pods, engine, waiting } = self;

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use base::{LoopDevice, LoopFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -15,9 +16,11 @@ use rustix::mount::{
 
 use super::failure::Failure;
 use super::kernel_features::KernelFeatures;
-use super::loop_device::LoopDevice;
 use super::overlay::{Names, explain};
 use crate::recipe;
+
+/// How a loop device shows a layer: by blocks of EROFS.
+const LAYER_DEVICE: LoopFlags = LoopFlags { block_bytes: 4096, read_only: true, direct: false };
 
 /// Why an EROFS file was not mounted.
 #[derive(Debug)]
@@ -97,7 +100,7 @@ fn mount_files(source: &Path, path: &Path, devices: &[PathBuf]) -> Result<OwnedF
 
 fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedFd, ErofsFailure> {
     let show = |file: &File| {
-        LoopDevice::new(file).map_err(|source| match source.kind() {
+        LoopDevice::new(file, LAYER_DEVICE).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => ErofsFailure::NotPermitted(source),
             io::ErrorKind::NotFound => ErofsFailure::NoErofs(source),
             _ => ErofsFailure::Failed(Failure { operation: "set a loop device up for", source }),
@@ -111,8 +114,8 @@ fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedF
             .map_err(|error| ErofsFailure::Failed(Failure::at("open a layer for", path, error)))?;
         further.push(show(&File::from(file))?);
     }
-    let paths: Vec<PathBuf> = further.iter().map(|device| device.path.clone()).collect();
-    match mount_source(&device.path, path, &paths) {
+    let paths: Vec<PathBuf> = further.iter().map(|device| device.path().to_owned()).collect();
+    match mount_source(device.path(), path, &paths) {
         Err(Refused::NeedsDevice) => Err(ErofsFailure::Failed(Failure::at("mount a layer for", path, Errno::NOTBLK))),
         Err(Refused::Otherwise(failure)) => Err(failure),
         // The file system keeps the device from now on.

@@ -10,7 +10,6 @@ mod erofs_file;
 mod failure;
 mod fuse;
 mod kernel_features;
-mod loop_device;
 mod merged;
 pub(crate) mod mounts;
 mod overlay;
