@@ -189,6 +189,10 @@ fn check(errors: &FieldErrors, root: &FieldPath, fields: &[&str]) -> Result<(), 
 
 /// `spec.containers[].image` of `spec.containers[3].image`.
 fn without_keys(path: &str) -> String {
+    // The key of an annotation may have brackets itself.
+    if path.starts_with("metadata.annotations[") {
+        return "metadata.annotations[]".to_owned();
+    }
     let mut form = String::new();
     let mut rest = path;
     while let Some((before, after)) = rest.split_once('[') {
@@ -280,6 +284,16 @@ mod tests {
         let read = read("Job", &object).expect("read");
         assert_eq!((&*read.namespace, &*read.name, &*read.uid, read.priority), ("default", "web-*", "", 0));
         assert_eq!(read.pod.images().iter().map(|image| image.image).collect::<Vec<_>>(), ["i:1"]);
+    }
+
+    #[test]
+    fn an_annotation_with_brackets_in_its_key_counts() {
+        let object = json!({
+            "metadata": {"name": "p", "annotations": {"a]b": 1}},
+            "spec": {"containers": [{"name": "c", "image": "i:1"}]},
+        });
+        let error = read("Pod", &object).expect_err("not text");
+        assert_eq!(error.message, "metadata.annotations: a]b must be text, not 1");
     }
 
     #[test]
