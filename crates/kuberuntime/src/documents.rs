@@ -9,9 +9,7 @@ use zeroize::Zeroize as _;
 /// The ConfigMaps and Secrets of one namespace, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
-    /// ConfigMaps.
     pub config_maps: BTreeMap<String, Document>,
-    /// Secrets.
     pub secrets: BTreeMap<String, Document>,
 }
 

@@ -59,7 +59,6 @@ pub enum EnvironmentError {
     /// A document does not have the key.
     #[error("couldn't find key {key} in {kind} {document}")]
     NoKey {
-        /// The key.
         key: String,
         /// `ConfigMap` or `Secret`.
         kind: &'static str,
@@ -69,7 +68,6 @@ pub enum EnvironmentError {
     /// The content of a key is not UTF-8 text.
     #[error("key {key} in {kind} {document} is not text in UTF-8")]
     NotText {
-        /// The key.
         key: String,
         /// `ConfigMap` or `Secret`.
         kind: &'static str,
@@ -79,7 +77,6 @@ pub enum EnvironmentError {
     /// A field that nobody can show.
     #[error("failed to resolve the variable {variable:?}: {what:?} cannot be shown in a variable")]
     NoField {
-        /// The variable.
         variable: String,
         /// The field or resource.
         what: String,

@@ -12,15 +12,12 @@ pub enum PodEvent<'a> {
     Started,
     /// A container could not be made or started.
     Failed(&'a str),
-    /// The postStart hook failed.
     FailedPostStartHook,
-    /// The preStop hook failed.
     FailedPreStopHook,
     /// The start is delayed: the message of [`crate::RestartWait`].
     BackOff(&'a str),
     /// The container is stopped. The message is that of its kill, empty where the whole pod is stopped.
     Killing {
-        /// The container.
         container: &'a str,
         /// Why; may be empty.
         message: &'a str,

@@ -52,7 +52,6 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Problem of a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
     /// The field is missing.
@@ -72,7 +71,6 @@ pub enum FieldProblem {
     /// The value is not one of the supported ones.
     #[error("Unsupported value: {value:?}{}", choices(.supported))]
     Unsupported {
-        /// The value.
         value: String,
         /// Those that there are.
         supported: Vec<String>,
@@ -80,7 +78,6 @@ pub enum FieldProblem {
     /// The value stands in its list twice.
     #[error("Duplicate value: {value:?}")]
     Duplicate {
-        /// The value.
         value: String,
     },
     /// The field must not be set here.
@@ -137,7 +134,6 @@ fn hint(closest: &Option<String>) -> String {
 pub struct FieldError {
     /// Where.
     pub field: FieldPath,
-    /// The problem.
     pub problem: FieldProblem,
 }
 

@@ -9,13 +9,9 @@ use serde_json::{Value, json};
 use crate::hash::{fnv32a, fnv64a};
 use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
 
-/// Name of the pod.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";
-/// Namespace of the pod.
 pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
-/// Uid of the pod.
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
-/// Name of the container.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 /// On sandboxes: the node of the pod, where its name ends in it.
@@ -82,7 +78,6 @@ pub fn sandbox_annotations(pod: &Pod) -> Map {
     annotations
 }
 
-/// Labels of a container.
 #[must_use]
 pub fn container_labels(pod: &Pod, container: &Container) -> Map {
     let mut labels: Map = names(pod).into_iter().collect();
@@ -127,11 +122,8 @@ pub fn container_annotations(pod: &Pod, kind: ContainerKind, container: &Contain
 /// Whose a sandbox or a container is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    /// Uid of the pod.
     pub uid: String,
-    /// Name of the pod.
     pub name: String,
-    /// Namespace of the pod.
     pub namespace: String,
 }
 
@@ -153,9 +145,7 @@ impl Owner {
 /// Facts about a container that its labels and annotations keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerInfo {
-    /// Name of the container.
     pub name: String,
-    /// Kind of the container in its pod.
     pub kind: Option<ContainerKind>,
     /// The hash of what it was made of.
     pub hash: Option<u64>,

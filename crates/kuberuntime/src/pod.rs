@@ -45,29 +45,21 @@ pub use volume::{
 pub(crate) use words::words;
 pub use workload::{WORKLOAD_KINDS, Workload, WorkloadError, WorkloadKind};
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// Metadata.
     pub metadata: Metadata,
-    /// Spec.
     pub spec: PodSpec,
 }
 
 /// Metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// Name.
     pub name: String,
     /// Prefix of a name that somebody else makes.
     pub generate_name: String,
-    /// Namespace.
     pub namespace: String,
-    /// Uid.
     pub uid: String,
-    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
     pub annotations: BTreeMap<String, String>,
     /// When its deletion was asked for.
     pub deletion_timestamp: Option<jiff::Timestamp>,

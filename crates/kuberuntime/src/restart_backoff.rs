@@ -34,7 +34,6 @@ struct RestartDelay {
     seen: Option<(String, Timestamp)>,
 }
 
-/// A container that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartWait {
     /// Until when.

@@ -11,7 +11,6 @@ use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, VolumeSourc
 /// Mode where nobody says one.
 const MODE: i32 = 0o644;
 
-/// A file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFile {
     /// Mode, before the group of the volume adds to it.
@@ -29,7 +28,6 @@ pub enum VolumeError {
     /// A ConfigMap is not there.
     #[error("volume {volume:?}: configmap {name:?} not found")]
     NoConfigMap {
-        /// The volume.
         volume: String,
         /// The document.
         name: String,
@@ -37,7 +35,6 @@ pub enum VolumeError {
     /// A Secret is not there.
     #[error("volume {volume:?}: secret {name:?} not found")]
     NoSecret {
-        /// The volume.
         volume: String,
         /// The document.
         name: String,
@@ -45,19 +42,16 @@ pub enum VolumeError {
     /// A document does not have a key.
     #[error("volume {volume:?}: {kind} {name:?} references non-existent config key: {key}")]
     NoKey {
-        /// The volume.
         volume: String,
         /// `configmap` or `secret`.
         kind: &'static str,
         /// The document.
         name: String,
-        /// The key.
         key: String,
     },
     /// Something that no file can show; validation refuses it.
     #[error("volume {volume:?}: {what:?} cannot be shown in a file")]
     NoField {
-        /// The volume.
         volume: String,
         /// The document or key.
         what: String,
@@ -65,9 +59,7 @@ pub enum VolumeError {
     /// A key of a document that cannot be a path.
     #[error("volume {volume:?}: {path:?} does not stay below the volume")]
     NotBelow {
-        /// The volume.
         volume: String,
-        /// The path.
         path: String,
     },
 }

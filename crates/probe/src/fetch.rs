@@ -43,7 +43,6 @@ pub enum FetchError {
     Status {
         /// The URL, without its secrets.
         url: String,
-        /// The status.
         status: u16,
     },
     /// The document is too big.

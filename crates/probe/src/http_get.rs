@@ -22,7 +22,6 @@ pub struct HttpGet<'a> {
     pub tls: bool,
     /// Name or address.
     pub host: &'a str,
-    /// Port.
     pub port: u16,
     /// Path, with a query if there is one.
     pub path: &'a str,
@@ -37,7 +36,6 @@ pub struct HttpGet<'a> {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
-    /// Status.
     pub status: u16,
     /// The beginning of the body.
     pub body: String,

@@ -42,7 +42,6 @@ pub enum BindError {
     /// Something other than a socket is there. It is left alone.
     #[error("{} is {what}, not a socket: remove it or choose another path", path.display())]
     NotASocket {
-        /// The path.
         path: PathBuf,
         /// What is there.
         what: &'static str,

@@ -15,7 +15,6 @@ use crate::status::to_status;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// The peer.
 #[derive(Clone)]
 pub(crate) struct Peer {
     runtime: Arc<dyn RuntimeService>,

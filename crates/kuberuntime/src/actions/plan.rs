@@ -13,7 +13,6 @@ use crate::status::{ObservedContainer, ObservedPod};
 pub struct Start {
     /// Index among the containers of the same kind.
     pub index: usize,
-    /// Name of the container.
     pub name: String,
     /// Why.
     pub reason: StartReason,
@@ -22,11 +21,8 @@ pub struct Start {
 /// A container that is to be stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kill {
-    /// Id of the container.
     pub id: String,
-    /// Name of the container.
     pub name: String,
-    /// Kind of the container in its pod.
     pub kind: ContainerKind,
     /// Why.
     pub reason: KillReason,
@@ -37,9 +33,7 @@ pub struct Kill {
 /// A container that is to be removed, so that its pod begins anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reset {
-    /// Id of the container.
     pub id: String,
-    /// Name of the container.
     pub name: String,
     /// True if the container has to be stopped first.
     pub kill: bool,
@@ -56,7 +50,6 @@ pub struct PodActions {
     pub sandbox_id: Option<String>,
     /// The number of the sandbox that is, or will be, the newest.
     pub attempt: u32,
-    /// Ephemeral containers to start.
     pub ephemeral_to_start: Vec<Start>,
     /// Init containers to start, in this order.
     pub init_to_start: Vec<Start>,

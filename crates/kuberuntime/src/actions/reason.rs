@@ -26,15 +26,12 @@ pub enum PodReason {
     /// An init container failed, and is not started again.
     #[error("init container {name} failed with exit code {exit_code}, and is not started again")]
     InitFailed {
-        /// The container.
         name: String,
-        /// Exit code of the container.
         exit_code: i32,
     },
     /// Nobody knows how an init container ended, and it is not started again.
     #[error("the runtime does not know what became of init container {name}, and it is not started again")]
     InitUnknown {
-        /// The container.
         name: String,
     },
     /// No container runs, and none is to be started.
@@ -63,7 +60,6 @@ pub enum StartReason {
     /// A sidecar ended; sidecars run as long as their pod.
     #[error("it is a sidecar and ended with exit code {exit_code}")]
     SidecarEnded {
-        /// Exit code of the container.
         exit_code: i32,
     },
     /// Later init containers show that this sidecar ran, and the runtime shows nothing of it.
@@ -72,15 +68,12 @@ pub enum StartReason {
     /// The container ended, and its restart policy wants it back.
     #[error("it ended with exit code {exit_code}, and its restart policy is {policy}")]
     Ended {
-        /// Exit code of the container.
         exit_code: i32,
-        /// The policy.
         policy: RestartPolicy,
     },
     /// The container ended, and a restart rule wants it back.
     #[error("it ended with exit code {exit_code}, for which rule {rule} restarts it")]
     Rule {
-        /// Exit code of the container.
         exit_code: i32,
         /// Place of the rule.
         rule: usize,
@@ -108,9 +101,7 @@ pub enum LeaveReason {
     /// The container ended, and its restart policy does not restart it.
     #[error("it ended with exit code {exit_code}, and its restart policy is {policy}")]
     Ended {
-        /// Exit code of the container.
         exit_code: i32,
-        /// The policy.
         policy: RestartPolicy,
     },
 }

@@ -10,7 +10,6 @@ use crate::status::{ObservedContainer, ObservedPod};
 /// Decision about one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The container is started.
     Start(StartReason),
     /// The container is left as it is.
     Leave(LeaveReason),

@@ -16,7 +16,6 @@ pub struct ContainerInput {
     pub restart_count: u32,
     /// The image ref that the image manager answered.
     pub image_ref: String,
-    /// Runtime handler of the pod.
     pub runtime_handler: String,
     /// Whom the image wants to run as.
     pub image_user: ImageUser,
@@ -24,7 +23,6 @@ pub struct ContainerInput {
     pub environment: Environment,
     /// Mounts of volumes, of the hosts file and of the termination message file.
     pub mounts: Vec<Mount>,
-    /// Devices.
     pub devices: Vec<Device>,
     /// Of an ephemeral container: id of the container whose processes it sees.
     pub target_id: Option<String>,

@@ -23,7 +23,6 @@ pub struct SandboxInput {
     pub dns: DnsConfig,
     /// Host name of the pod.
     pub hostname: String,
-    /// The directory of its logs.
     pub log_directory: String,
     /// The cgroup in which its own lies; empty: the runtime's choice.
     pub cgroup_parent: String,

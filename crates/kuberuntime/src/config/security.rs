@@ -41,17 +41,13 @@ pub enum NonRootError {
     /// `runAsUser` is root.
     #[error("container's runAsUser breaks non-root policy (pod: {pod:?}, container: {container})")]
     RunAsUser {
-        /// The pod.
         pod: String,
-        /// The container.
         container: String,
     },
     /// The image's user is root.
     #[error("container has runAsNonRoot and image will run as root (pod: {pod:?}, container: {container})")]
     Image {
-        /// The pod.
         pod: String,
-        /// The container.
         container: String,
     },
     /// Nobody knows who its image's user is.
@@ -60,11 +56,8 @@ pub enum NonRootError {
          (pod: {pod:?}, container: {container})"
     )]
     Name {
-        /// The user.
         user: String,
-        /// The pod.
         pod: String,
-        /// The container.
         container: String,
     },
 }

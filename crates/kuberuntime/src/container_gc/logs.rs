@@ -45,14 +45,10 @@ pub struct PodLogDirectory {
     pub pod: Option<LogOwner>,
 }
 
-/// The pod that logs are of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOwner {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// Uid.
     pub uid: String,
 }
 

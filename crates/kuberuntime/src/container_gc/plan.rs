@@ -12,9 +12,7 @@ use serde::Serialize;
 pub struct ContainerPlan {
     /// Containers: those that go in their order, then the others.
     pub containers: Vec<Row>,
-    /// Sandboxes.
     pub sandboxes: Vec<Row>,
-    /// Directories of pods' logs.
     pub log_directories: Vec<Row>,
     /// Links to logs that are not there.
     pub log_links: Vec<Row>,
@@ -77,7 +75,6 @@ pub enum Verdict {
 /// Why something goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remove {
-    /// The pod is gone.
     PodGone,
     /// The pod has ended, and space is needed.
     PodEnded,
@@ -94,7 +91,6 @@ pub enum Remove {
 /// Why something stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Running.
     Running,
     /// Created too recently.
     TooYoung {
@@ -105,7 +101,6 @@ pub enum Keep {
     },
     /// The limits allow it.
     WithinLimits,
-    /// Ready.
     Ready,
     /// Containers are left in it.
     HasContainers(usize),

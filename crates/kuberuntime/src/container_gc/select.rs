@@ -17,11 +17,8 @@ use crate::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 /// Everything on the node that can be collected.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
-    /// All containers.
     pub containers: Vec<Container>,
-    /// All sandboxes.
     pub sandboxes: Vec<PodSandbox>,
-    /// Logs.
     pub logs: LogInventory,
 }
 

@@ -28,7 +28,6 @@ pub(crate) enum PodField {
 /// Facts about a pod that are known only while it runs, and facts about its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Name of the node.
     pub node_name: String,
     /// Addresses of the node, the first one being its own.
     pub host_ips: Vec<String>,
@@ -45,7 +44,6 @@ pub struct Surroundings {
 /// Which fields are shown where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldUse {
-    /// In a variable.
     Variable,
     /// In a file of a volume.
     File,

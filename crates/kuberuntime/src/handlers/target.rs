@@ -5,9 +5,7 @@ use crate::pod::{Container, ContainerPort, EnvVar};
 /// The container that is meant.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// Id of the container.
     pub container_id: &'a str,
-    /// Name of the container.
     pub name: &'a str,
     /// The ports that it names.
     pub ports: &'a [ContainerPort],

@@ -14,7 +14,6 @@ use super::words::words;
 use crate::field::{FieldErrors, FieldPath};
 
 words! {
-    /// Kind of a container in its pod.
     ContainerKind {
         /// An entry of `initContainers`; a sidecar if its restart policy is `Always`.
         Init = "init",
@@ -52,11 +51,8 @@ words! {
 words! {
     /// Protocol of a port.
     Protocol {
-        /// TCP.
         Tcp = "TCP",
-        /// UDP.
         Udp = "UDP",
-        /// SCTP.
         Sctp = "SCTP",
     }
 }
@@ -64,7 +60,6 @@ words! {
 words! {
     /// Where the message of a container that ended comes from.
     TerminationMessagePolicy {
-        /// The file.
         File = "File",
         /// The file, or the end of its log when it failed and the file is empty.
         FallbackToLogsOnError = "FallbackToLogsOnError",
@@ -120,7 +115,6 @@ impl Word for PullPolicy {
         &[("Always", Self::Always), ("IfNotPresent", Self::IfNotPresent), ("Never", Self::Never)];
 }
 
-/// A container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Container {
     /// Name within the pod.
@@ -135,7 +129,6 @@ pub struct Container {
     pub args: Vec<String>,
     /// Working directory, instead of the image's.
     pub working_dir: String,
-    /// Ports.
     pub ports: Vec<ContainerPort>,
     /// Variables from whole documents.
     pub env_from: Vec<EnvFromSource>,
@@ -182,25 +175,20 @@ impl Container {
 /// A container for debugging.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EphemeralContainer {
-    /// The container.
     pub container: Container,
     /// The container whose processes it sees.
     pub target_container_name: String,
 }
 
-/// A port.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerPort {
-    /// Name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Port of the node; 0 for none.
     #[serde(skip_serializing_if = "is_zero")]
     pub host_port: i32,
-    /// Port of the container.
     pub container_port: i32,
-    /// Protocol.
     pub protocol: Protocol,
     /// Address of the node.
     #[serde(rename = "hostIP", skip_serializing_if = "String::is_empty")]
@@ -231,9 +219,7 @@ fn is_zero(number: &i32) -> bool {
 /// Amounts by the name of the resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// Limits.
     pub limits: BTreeMap<String, Quantity>,
-    /// Requests.
     pub requests: BTreeMap<String, Quantity>,
 }
 
@@ -263,7 +249,6 @@ pub struct VolumeMount {
     pub sub_path: String,
     /// The same, with `$(VAR)` in it.
     pub sub_path_expr: String,
-    /// Propagation of mounts.
     pub mount_propagation: Option<MountPropagation>,
 }
 

@@ -51,7 +51,6 @@ pub struct ExecAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpGetAction {
-    /// Path.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// Port, or its name.
@@ -62,7 +61,6 @@ pub struct HttpGetAction {
     /// In plain text unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<Scheme>,
-    /// Headers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub http_headers: Vec<HttpHeader>,
 }
@@ -70,9 +68,7 @@ pub struct HttpGetAction {
 /// A header of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HttpHeader {
-    /// Name.
     pub name: String,
-    /// Value.
     pub value: String,
 }
 
@@ -89,7 +85,6 @@ pub struct TcpAction {
 /// A request of gRPC's health protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GrpcAction {
-    /// Port.
     pub port: i32,
     /// Service that is asked for; empty for the whole.
     pub service: String,

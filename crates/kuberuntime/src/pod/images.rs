@@ -5,7 +5,6 @@ use image_manager::PullPolicy;
 
 use super::{ContainerKind, Pod, VolumeSource};
 
-/// Role of an image in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageRole {
     /// The image is a volume.

@@ -103,7 +103,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text.
     pub(crate) fn text(&mut self, name: &'static str) -> Option<String> {
         match self.take(name)? {
             Value::String(text) => Some(text.clone()),
@@ -201,7 +200,6 @@ impl<'a> Fields<'a> {
         self.entries(name, quantity)
     }
 
-    /// Texts by name.
     pub(crate) fn texts_by_name(&mut self, name: &'static str) -> BTreeMap<String, String> {
         self.entries(name, |value, path, errors| match value {
             Value::String(text) => Some(text.clone()),
@@ -232,7 +230,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Texts.
     pub(crate) fn texts(&mut self, name: &'static str) -> Vec<String> {
         self.items(name, |value, path, errors| match value {
             Value::String(text) => text.clone(),
@@ -277,7 +274,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An object.
     pub(crate) fn object<T: Read>(&mut self, name: &'static str) -> Option<T> {
         let path = self.path.child(name);
         self.known.push(name);

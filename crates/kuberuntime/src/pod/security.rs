@@ -39,7 +39,6 @@ words! {
 /// A profile of seccomp or AppArmor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// Which.
     pub kind: Option<ProfileKind>,
     /// Name of one of the node's.
     pub localhost_profile: Option<String>,
@@ -48,22 +47,17 @@ pub struct Profile {
 /// Labels of SELinux.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeLinuxOptions {
-    /// User.
     pub user: String,
-    /// Role.
     pub role: String,
     /// Type.
     pub kind: String,
-    /// Level.
     pub level: String,
 }
 
 /// A parameter of the kernel, in the pod's namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sysctl {
-    /// Name.
     pub name: String,
-    /// Value.
     pub value: String,
 }
 
@@ -72,9 +66,7 @@ pub struct Sysctl {
 pub struct PodSecurityContext {
     /// Labels.
     pub se_linux_options: Option<SeLinuxOptions>,
-    /// User.
     pub run_as_user: Option<i64>,
-    /// Group.
     pub run_as_group: Option<i64>,
     /// True if containers that run as root are refused.
     pub run_as_non_root: Option<bool>,
@@ -88,7 +80,6 @@ pub struct PodSecurityContext {
     pub sysctls: Vec<Sysctl>,
     /// System calls.
     pub seccomp_profile: Option<Profile>,
-    /// AppArmor.
     pub app_armor_profile: Option<Profile>,
 }
 
@@ -104,15 +95,12 @@ pub struct Capabilities {
 /// Rights of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecurityContext {
-    /// Capabilities.
     pub capabilities: Option<Capabilities>,
     /// True if the container has all rights of the node's root.
     pub privileged: Option<bool>,
     /// Labels.
     pub se_linux_options: Option<SeLinuxOptions>,
-    /// User.
     pub run_as_user: Option<i64>,
-    /// Group.
     pub run_as_group: Option<i64>,
     /// True if the container is refused as root.
     pub run_as_non_root: Option<bool>,
@@ -120,11 +108,9 @@ pub struct SecurityContext {
     pub read_only_root_filesystem: Option<bool>,
     /// False if no program can gain more rights than its parent.
     pub allow_privilege_escalation: Option<bool>,
-    /// `/proc`.
     pub proc_mount: Option<ProcMount>,
     /// System calls.
     pub seccomp_profile: Option<Profile>,
-    /// AppArmor.
     pub app_armor_profile: Option<Profile>,
 }
 

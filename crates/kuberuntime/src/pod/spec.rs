@@ -20,10 +20,8 @@ words! {
     }
 }
 
-/// Spec of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodSpec {
-    /// Volumes.
     pub volumes: Vec<Volume>,
     /// Containers that run before the normal ones, in order, and sidecars.
     pub init_containers: Vec<Container>,
@@ -67,9 +65,7 @@ pub struct PodSpec {
     pub set_hostname_as_fqdn: Option<bool>,
     /// Lines for the hosts file.
     pub host_aliases: Vec<HostAlias>,
-    /// Name of the priority.
     pub priority_class_name: String,
-    /// Priority.
     pub priority: Option<i32>,
     /// Runtime handler: a runtime class means the handler of its name.
     pub runtime_class_name: String,
@@ -82,16 +78,13 @@ pub struct DnsConfig {
     pub nameservers: Vec<String>,
     /// Domains that are tried behind a name.
     pub searches: Vec<String>,
-    /// Options.
     pub options: Vec<DnsOption>,
 }
 
 /// An option of a resolver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnsOption {
-    /// Name.
     pub name: String,
-    /// Value.
     pub value: Option<String>,
 }
 

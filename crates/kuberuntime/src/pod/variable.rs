@@ -7,10 +7,8 @@ use oci::Quantity;
 
 use super::read::{Fields, Read};
 
-/// A variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvVar {
-    /// Name.
     pub name: String,
     /// Where its value comes from.
     pub source: EnvSource,
@@ -21,13 +19,10 @@ pub struct EnvVar {
 pub enum EnvSource {
     /// The literal value, with `$(VAR)` for other variables.
     Literal(String),
-    /// A field of the pod.
     Field(FieldRef),
     /// An amount of a container.
     Resource(ResourceFieldRef),
-    /// A key of a ConfigMap.
     ConfigMapKey(KeyRef),
-    /// A key of a Secret.
     SecretKey(KeyRef),
     /// Nowhere, or from more than one place: the number of places. It does not pass validation.
     Unclear(usize),
@@ -77,7 +72,6 @@ pub struct ResourceFieldRef {
 pub struct KeyRef {
     /// Name of the document.
     pub name: String,
-    /// The key.
     pub key: String,
     /// True if document and key may be missing.
     pub optional: bool,
@@ -94,7 +88,6 @@ pub struct EnvFromSource {
     pub secret: Option<DocumentRef>,
 }
 
-/// A document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentRef {
     /// Name of the document.

@@ -12,17 +12,13 @@ words! {
     HostPathType {
         /// A directory; it is made where it is missing.
         DirectoryOrCreate = "DirectoryOrCreate",
-        /// A directory.
         Directory = "Directory",
         /// A file; it is made where it is missing.
         FileOrCreate = "FileOrCreate",
-        /// A file.
         File = "File",
-        /// A socket.
         Socket = "Socket",
         /// A character device.
         CharDevice = "CharDevice",
-        /// A block device.
         BlockDevice = "BlockDevice",
     }
 }
@@ -30,28 +26,23 @@ words! {
 words! {
     /// Where an empty directory lies.
     Medium {
-        /// In memory.
         Memory = "Memory",
     }
 }
 
-/// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
     /// Name within the pod.
     pub name: String,
-    /// Source of the volume.
     pub source: VolumeSource,
     /// Fields of further sources, of which there must be none.
     pub(crate) further: Vec<&'static str>,
 }
 
-/// Source of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeSource {
     /// A path of the node.
     HostPath {
-        /// The path.
         path: String,
         /// Check of the path; `None`: no check.
         kind: Option<HostPathType>,
@@ -112,7 +103,6 @@ pub struct DocumentVolume {
 /// A key that becomes a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyToPath {
-    /// The key.
     pub key: String,
     /// The file, below the volume.
     pub path: String,
@@ -125,7 +115,6 @@ pub struct KeyToPath {
 pub struct DownwardItem {
     /// The file, below the volume.
     pub path: String,
-    /// A field.
     pub field_ref: Option<FieldRef>,
     /// An amount.
     pub resource_field_ref: Option<ResourceFieldRef>,
@@ -136,9 +125,7 @@ pub struct DownwardItem {
 /// A part of a projected volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProjectedSource {
-    /// A ConfigMap.
     ConfigMap(DocumentVolume),
-    /// A Secret.
     Secret(DocumentVolume),
     /// Fields of the pod.
     DownwardApi(Vec<DownwardItem>),

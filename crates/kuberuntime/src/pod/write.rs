@@ -50,7 +50,6 @@ impl Object {
         if value { self.set(name, true) } else { self }
     }
 
-    /// A word.
     fn word<W: serde::Serialize>(self, name: &str, word: Option<W>) -> Self {
         self.set(name, json!(word))
     }

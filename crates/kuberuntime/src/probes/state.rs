@@ -26,7 +26,6 @@ pub(super) struct ProbeStart {
     pub(super) age: Duration,
 }
 
-/// Effect of an answer.
 #[derive(Default)]
 pub(super) struct AnswerEffect {
     /// The result is another one than before.
@@ -37,7 +36,6 @@ pub(super) struct AnswerEffect {
     pub(super) starts: Vec<ProbeStart>,
 }
 
-/// All pods.
 pub(super) struct Pods {
     by_uid: BTreeMap<String, ProbedPod>,
     /// Ends all questions.
@@ -53,7 +51,6 @@ struct ProbedPod {
     runs: BTreeMap<String, ProbedRun>,
 }
 
-/// A run of a container.
 struct ProbedRun {
     id: String,
     container: (ContainerKind, usize),

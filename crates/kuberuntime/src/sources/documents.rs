@@ -13,7 +13,6 @@ use crate::validate::{config_key, subdomain};
 /// The most bytes that a document may hold, as in Kubernetes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DocumentKind {
     ConfigMap,
@@ -36,7 +35,6 @@ pub(super) struct DocumentObject {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
-    /// Type of a Secret.
     pub(super) secret_type: String,
     pub(super) document: Document,
 }
@@ -48,7 +46,6 @@ impl DocumentObject {
     }
 }
 
-/// Reads one.
 pub(super) fn read(kind: DocumentKind, object: &Map<String, Value>) -> Result<DocumentObject, String> {
     let none = Map::new();
     let metadata = match object.get("metadata") {

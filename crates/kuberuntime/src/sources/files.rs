@@ -79,7 +79,6 @@ pub(super) struct PendingRead {
     generation: u64,
 }
 
-/// State of one file.
 #[derive(Debug)]
 pub(super) struct FileState<T, P> {
     /// When it was first seen.
@@ -102,7 +101,6 @@ pub(super) struct FileState<T, P> {
     seen: Option<FileIdentity>,
 }
 
-/// The files of one directory.
 #[derive(Debug)]
 pub(super) struct DirectoryFiles<T, P> {
     entries: BTreeMap<OsString, FileState<T, P>>,

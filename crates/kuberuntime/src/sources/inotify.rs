@@ -15,7 +15,6 @@ use tokio::io::unix::AsyncFd;
 /// Something that happened.
 #[derive(Debug)]
 pub(super) struct Notice {
-    /// Which watch.
     pub(super) watch: i32,
     /// The event.
     pub(super) flags: ReadFlags,

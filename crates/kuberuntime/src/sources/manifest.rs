@@ -13,7 +13,6 @@ use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
 use crate::pod::{Pod, Profile, ProfileKind};
 
-/// Content of one manifest.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     hash: u128,

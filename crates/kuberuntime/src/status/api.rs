@@ -22,13 +22,11 @@ words! {
     }
 }
 
-/// The status of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
     /// How far it is.
     pub phase: Phase,
-    /// Conditions of the pod.
     pub conditions: Vec<PodCondition>,
     /// Why it ended, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -50,12 +48,10 @@ pub struct PodStatus {
     pub pod_ips: Vec<Ip>,
     /// When this node took it.
     pub start_time: Timestamp,
-    /// Init containers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
     /// Normal containers.
     pub container_statuses: Vec<ContainerStatus>,
-    /// Ephemeral containers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ephemeral_container_statuses: Vec<ContainerStatus>,
     /// Quality of service.
@@ -102,13 +98,10 @@ pub struct PodCondition {
     pub message: String,
 }
 
-/// The status of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatus {
-    /// Name.
     pub name: String,
-    /// State of the container.
     pub state: ContainerState,
     /// How it ended before that.
     #[serde(rename = "lastState", serialize_with = "as_state")]
@@ -138,13 +131,11 @@ fn as_state<S: Serializer>(last: &Option<Terminated>, serializer: S) -> Result<S
     }
 }
 
-/// State of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ContainerState {
     /// To be started.
     Waiting(Waiting),
-    /// Running.
     Running(Running),
     /// Ended.
     Terminated(Terminated),
@@ -172,7 +163,6 @@ pub struct Running {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminated {
-    /// Exit code.
     pub exit_code: i32,
     /// Why, in one word.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -184,7 +174,6 @@ pub struct Terminated {
     pub started_at: Option<Timestamp>,
     /// Time of the end.
     pub finished_at: Option<Timestamp>,
-    /// Id of the container.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
 }

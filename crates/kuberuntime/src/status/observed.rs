@@ -19,7 +19,6 @@ pub struct ObservedPod {
 /// A sandbox as the runtime shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedSandbox {
-    /// Id.
     pub id: String,
     /// Which attempt at creating it.
     pub attempt: u32,
@@ -38,21 +37,17 @@ pub struct ObservedSandbox {
 /// A container as the runtime shows it. Times are nanoseconds since the epoch, 0 for "not yet".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedContainer {
-    /// Id.
     pub id: String,
     /// Name within the pod.
     pub name: String,
     /// The sandbox that it is in; empty: not known. A status does not tell it, a list does.
     pub sandbox_id: String,
-    /// State.
     pub state: ContainerState,
     /// Creation.
     pub created_at: i64,
-    /// Start.
     pub started_at: i64,
     /// End.
     pub finished_at: i64,
-    /// Exit code.
     pub exit_code: i32,
     /// Image as the runtime names it.
     pub image: String,
@@ -71,7 +66,6 @@ pub struct ObservedContainer {
 }
 
 impl ObservedContainer {
-    /// With the sandbox that it is in.
     #[must_use]
     pub fn in_sandbox(mut self, id: impl Into<String>) -> Self {
         self.sandbox_id = id.into();

@@ -57,7 +57,6 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// A container of the pod.
     pub(super) fn known(
         pod: &Pod,
         kind: ContainerKind,

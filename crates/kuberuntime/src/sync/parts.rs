@@ -50,7 +50,6 @@ pub struct PodRuntimeParts {
     pub node: NodeFacts,
 }
 
-/// Facts of the node.
 #[derive(Clone)]
 pub struct NodeFacts {
     /// Name, addresses, and what pods may use; the pod's own addresses are filled in.

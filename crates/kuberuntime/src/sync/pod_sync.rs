@@ -21,7 +21,6 @@ use crate::status::{CONTAINER_CREATING, ObservedPod};
 
 type Told<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
 
-/// A sync of one pod.
 pub(super) struct PodSync<'a> {
     pub(super) hands: &'a PodRuntime,
     pub(super) pod: &'a Pod,

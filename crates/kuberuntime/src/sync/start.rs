@@ -184,7 +184,6 @@ impl PodSync<'_> {
         }
     }
 
-    /// The directory of the logs of one container.
     pub(super) fn log_directory_of(&self, container: &str) -> PathBuf {
         let pods = &self.hands.parts().node.pod_logs;
         PathBuf::from(config::pod_log_directory(pods, self.pod)).join(container)

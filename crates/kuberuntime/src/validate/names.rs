@@ -62,7 +62,6 @@ pub(crate) fn subdomain(text: &str) -> Vec<String> {
     wrong
 }
 
-/// The value of a label.
 pub(super) fn label_value(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
@@ -134,7 +133,6 @@ pub(super) fn variable(text: &str) -> Vec<String> {
     }
 }
 
-/// The name of a port.
 pub(super) fn port_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 15 {

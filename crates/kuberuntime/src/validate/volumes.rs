@@ -9,7 +9,6 @@ use crate::environment::FieldUse;
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{DocumentVolume, DownwardItem, PodSpec, ProjectedSource, VolumeSource};
 
-/// All volumes.
 pub(super) fn volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = UniqueNames::default();
     for (index, volume) in spec.volumes.iter().enumerate() {

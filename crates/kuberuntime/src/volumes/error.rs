@@ -7,7 +7,6 @@ pub enum VolumeSetupError {
     /// A volume cannot be made.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {reason}")]
     SetUp {
-        /// The volume.
         volume: String,
         /// Why.
         reason: String,
@@ -15,7 +14,6 @@ pub enum VolumeSetupError {
     /// A container cannot get its mounts.
     #[error("{reason}")]
     Mount {
-        /// The container.
         container: String,
         /// Why.
         reason: String,
@@ -29,7 +27,6 @@ pub enum VolumeSetupError {
     /// Something of the pod stays on the node.
     #[error("cannot take the directory of pod {uid:?} away: {reason}")]
     TearDown {
-        /// The pod.
         uid: String,
         /// Why.
         reason: String,

@@ -8,11 +8,8 @@ use crate::pod::{Container, ContainerKind, Pod};
 /// Input from which the mounts of one container are made.
 #[derive(Clone, Copy, Debug)]
 pub struct MountInput<'a> {
-    /// The pod.
     pub pod: &'a Pod,
-    /// Kind of the container in its pod.
     pub kind: ContainerKind,
-    /// The container.
     pub container: &'a Container,
     /// How many were before it: the file of its last message is its own.
     pub restart_count: u32,
@@ -22,7 +19,6 @@ pub struct MountInput<'a> {
     pub hosts: Option<&'a str>,
     /// The image refs of the pod's image volumes, by the names of volumes.
     pub image_refs: &'a BTreeMap<String, String>,
-    /// Runtime handler of the pod.
     pub runtime_handler: &'a str,
     /// True if the handler can make mounts read-only with all that is mounted below them.
     pub recursive_read_only: bool,

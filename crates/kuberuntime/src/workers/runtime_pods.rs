@@ -37,7 +37,6 @@ impl RuntimePod {
     }
 }
 
-/// All pods of the runtime.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RuntimePods {
     /// By uid.
