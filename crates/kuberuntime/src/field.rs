@@ -77,9 +77,7 @@ pub enum FieldProblem {
     },
     /// The value stands in its list twice.
     #[error("Duplicate value: {value:?}")]
-    Duplicate {
-        value: String,
-    },
+    Duplicate { value: String },
     /// The field must not be set here.
     #[error("Forbidden: {detail}")]
     Forbidden {

@@ -58,10 +58,7 @@ pub enum VolumeError {
     },
     /// A key of a document that cannot be a path.
     #[error("volume {volume:?}: {path:?} does not stay below the volume")]
-    NotBelow {
-        volume: String,
-        path: String,
-    },
+    NotBelow { volume: String, path: String },
 }
 
 /// Input from which the files of one volume are made.

@@ -25,15 +25,10 @@ pub enum PodReason {
     NoIp,
     /// An init container failed, and is not started again.
     #[error("init container {name} failed with exit code {exit_code}, and is not started again")]
-    InitFailed {
-        name: String,
-        exit_code: i32,
-    },
+    InitFailed { name: String, exit_code: i32 },
     /// Nobody knows how an init container ended, and it is not started again.
     #[error("the runtime does not know what became of init container {name}, and it is not started again")]
-    InitUnknown {
-        name: String,
-    },
+    InitUnknown { name: String },
     /// No container runs, and none is to be started.
     #[error("no container of it runs or is to be started")]
     NothingRuns,
@@ -59,18 +54,13 @@ pub enum StartReason {
     Unknown,
     /// A sidecar ended; sidecars run as long as their pod.
     #[error("it is a sidecar and ended with exit code {exit_code}")]
-    SidecarEnded {
-        exit_code: i32,
-    },
+    SidecarEnded { exit_code: i32 },
     /// Later init containers show that this sidecar ran, and the runtime shows nothing of it.
     #[error("it is a sidecar, and the runtime shows nothing of it any more")]
     SidecarGone,
     /// The container ended, and its restart policy wants it back.
     #[error("it ended with exit code {exit_code}, and its restart policy is {policy}")]
-    Ended {
-        exit_code: i32,
-        policy: RestartPolicy,
-    },
+    Ended { exit_code: i32, policy: RestartPolicy },
     /// The container ended, and a restart rule wants it back.
     #[error("it ended with exit code {exit_code}, for which rule {rule} restarts it")]
     Rule {
@@ -100,10 +90,7 @@ pub enum LeaveReason {
     PodDeleted,
     /// The container ended, and its restart policy does not restart it.
     #[error("it ended with exit code {exit_code}, and its restart policy is {policy}")]
-    Ended {
-        exit_code: i32,
-        policy: RestartPolicy,
-    },
+    Ended { exit_code: i32, policy: RestartPolicy },
 }
 
 /// Why a container is stopped.

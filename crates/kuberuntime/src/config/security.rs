@@ -40,26 +40,16 @@ pub struct ImageUser {
 pub enum NonRootError {
     /// `runAsUser` is root.
     #[error("container's runAsUser breaks non-root policy (pod: {pod:?}, container: {container})")]
-    RunAsUser {
-        pod: String,
-        container: String,
-    },
+    RunAsUser { pod: String, container: String },
     /// The image's user is root.
     #[error("container has runAsNonRoot and image will run as root (pod: {pod:?}, container: {container})")]
-    Image {
-        pod: String,
-        container: String,
-    },
+    Image { pod: String, container: String },
     /// Nobody knows who its image's user is.
     #[error(
         "container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root \
          (pod: {pod:?}, container: {container})"
     )]
-    Name {
-        user: String,
-        pod: String,
-        container: String,
-    },
+    Name { user: String, pod: String, container: String },
 }
 
 /// Checks that a container keeps to `runAsNonRoot`, where that is requested.
