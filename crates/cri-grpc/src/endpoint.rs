@@ -34,7 +34,7 @@ pub enum EndpointError {
     Path {
         /// The whole text.
         text: String,
-        /// What is wrong with it.
+        /// The fault in the text.
         why: String,
     },
 }
@@ -86,8 +86,8 @@ impl Endpoint {
         &self.path
     }
 
-    /// What to tell the person who wrote the endpoint, if the form is deprecated. Whoever reads the endpoint tells it
-    /// once; client and server do not.
+    /// Warning for the person who wrote the endpoint, if the form is deprecated. The program that reads the endpoint
+    /// shows it once; client and server do not.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.deprecated.then(|| {

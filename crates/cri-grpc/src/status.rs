@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use crate::texts;
 
-/// What a Go program puts in front when it passes an `Unknown` status on as text.
+/// Prefix that a Go program adds when it passes an `Unknown` status on as text.
 const UNKNOWN_PREFIX: &str = "rpc error: code = Unknown desc = ";
 /// Longest message that is sent. It travels in a header; percent-encoded it must stay below the 16 KiB that common
 /// clients take.

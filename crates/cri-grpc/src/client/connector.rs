@@ -38,14 +38,14 @@ impl std::error::Error for ConnectFailure {}
 
 /// Makes connections. One per client.
 pub(super) struct Connector {
-    endpoint: Endpoint,
-    options: ClientOptions,
+    pub(super) endpoint: Endpoint,
+    pub(super) options: ClientOptions,
     /// Guards the outcome of the last attempts.
-    past: Mutex<Past>,
+    past: Mutex<ConnectAttempts>,
 }
 
 #[derive(Default)]
-struct Past {
+struct ConnectAttempts {
     failures: u32,
     /// The last failure, and when the next attempt may be made.
     last: Option<(ConnectFailure, Instant)>,
@@ -56,29 +56,21 @@ impl Connector {
         Arc::new(Self { endpoint: endpoint.clone(), options, past: Mutex::default() })
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    pub(super) fn options(&self) -> &ClientOptions {
-        &self.options
-    }
-
     /// The last failure, unless a connection came after it.
     pub(super) fn last_failure(&self) -> Option<ConnectFailure> {
-        self.past().last.as_ref().map(|(failure, _)| failure.clone())
+        self.past.lock().last.as_ref().map(|(failure, _)| failure.clone())
     }
 
     /// When it makes sense to try again.
     pub(super) fn next_attempt(&self) -> Instant {
         let soon = Instant::now() + self.options.backoff.base;
         // Never at once: a peer that answers "not now" by itself leaves no pause behind.
-        self.past().last.as_ref().map_or(soon, |(_, next)| (*next).max(Instant::now() + Duration::from_millis(10)))
+        self.past.lock().last.as_ref().map_or(soon, |(_, next)| (*next).max(Instant::now() + Duration::from_millis(10)))
     }
 
-    /// One connection, or why there is none.
+    /// Makes a connection, or answers why there is none.
     pub(super) async fn connect(self: Arc<Self>) -> Result<TokioIo<Connection>, ConnectFailure> {
-        if let Some((failure, next)) = &self.past().last
+        if let Some((failure, next)) = &self.past.lock().last
             && Instant::now() < *next
         {
             return Err(failure.clone());
@@ -104,7 +96,7 @@ impl Connector {
 
     fn failed(&self, why: String) -> ConnectFailure {
         let failure = ConnectFailure { endpoint: self.endpoint.clone(), why: why.into() };
-        let mut past = self.past();
+        let mut past = self.past.lock();
         past.failures = past.failures.saturating_add(1);
         let pause = self.options.backoff.pause(past.failures, random());
         past.last = Some((failure.clone(), Instant::now() + pause));
@@ -112,11 +104,7 @@ impl Connector {
     }
 
     fn succeeded(&self) {
-        *self.past() = Past::default();
-    }
-
-    fn past(&self) -> parking_lot::MutexGuard<'_, Past> {
-        self.past.lock()
+        *self.past.lock() = ConnectAttempts::default();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the client can be told. Defaults are those of the kubelet's client.
+//! [`ClientOptions`]: timeouts and limits of the client. Defaults are those of the kubelet's client.
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ const MAX_STREAMS: u32 = 1024;
 /// Pause after a failed accept. Too many open files does not pass by asking again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Clone)]
 pub(super) struct Connections {
     pub(super) served: Served,
@@ -65,7 +65,7 @@ impl Connections {
         }
     }
 
-    /// One connection, to its end.
+    /// Serves a connection to its end.
     async fn serve(self, stream: UnixStream) {
         if let Ok(peer) = stream.peer_cred() {
             tracing::debug!(pid = peer.pid(), uid = peer.uid(), "connection");

@@ -43,7 +43,7 @@ pub enum BindError {
     #[error("{} is {what}, not a socket: remove it or choose another path", path.display())]
     NotASocket {
         path: PathBuf,
-        /// What is there.
+        /// Type of the file.
         what: &'static str,
     },
     /// Somebody took the socket away when it was just made, and put something else there. That is left alone.
@@ -58,7 +58,7 @@ pub enum BindError {
     /// A system call failed.
     #[error("{operation} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The system call, in words.
         operation: &'static str,
         /// On what.
         path: PathBuf,
@@ -197,7 +197,7 @@ fn remove(path: &Path, identity: (u64, u64)) -> io::Result<bool> {
     Ok(is_same)
 }
 
-/// Who answers on the socket; `None` when nobody does.
+/// The process that answers on the socket; `None` if no process does.
 fn probe(path: &Path) -> io::Result<Option<String>> {
     let address = SocketAddrUnix::new(path)?;
     // Without blocking: the queue of a living process may be full.

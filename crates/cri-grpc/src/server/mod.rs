@@ -32,7 +32,7 @@ use crate::{Endpoint, MAX_MESSAGE_BYTES};
 /// How long connections have to close once every call has ended.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// What is served, and how.
+/// Services behind a server, and its limits.
 #[derive(Clone)]
 pub struct ServerOptions {
     /// The images.
