@@ -144,7 +144,8 @@ impl Scene {
 
 pub(super) fn rule(action: crate::pod::RestartAction, values: &[i64]) -> crate::pod::RestartRule {
     let operator = Some(crate::pod::ExitCodeOperator::In);
-    crate::pod::RestartRule { action: Some(action), operator, values: values.to_vec() }
+    let exit_codes = crate::pod::ExitCodes { operator, values: values.to_vec() };
+    crate::pod::RestartRule { action: Some(action), exit_codes }
 }
 
 const LIVENESS_FAILED: Probed = Probed { liveness: Some(ProbeResult::Failure), readiness: None, startup: None };
@@ -474,7 +475,7 @@ fn restart_rules() {
                 |s| {
                     s.own_policy(0, Never);
                     let mut not = rule(crate::pod::RestartAction::Restart, &[0]);
-                    not.operator = Some(crate::pod::ExitCodeOperator::NotIn);
+                    not.exit_codes.operator = Some(crate::pod::ExitCodeOperator::NotIn);
                     s.pod.spec.containers[0].restart_policy_rules = vec![not];
                     s.exited("id1", 7);
                 },

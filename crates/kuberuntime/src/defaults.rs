@@ -118,25 +118,25 @@ fn source(source: &mut VolumeSource) {
         }
     };
     match source {
-        VolumeSource::HostPath { .. } | VolumeSource::EmptyDir { .. } => {}
+        VolumeSource::HostPath(_) | VolumeSource::EmptyDir(_) => {}
         VolumeSource::ConfigMap(document) | VolumeSource::Secret(document) => {
             document.default_mode.get_or_insert(FILE_MODE);
         }
-        VolumeSource::DownwardApi { items: list, default_mode } => {
-            default_mode.get_or_insert(FILE_MODE);
-            items(list);
+        VolumeSource::DownwardApi(downward) => {
+            downward.default_mode.get_or_insert(FILE_MODE);
+            items(&mut downward.items);
         }
-        VolumeSource::Projected { sources, default_mode } => {
-            default_mode.get_or_insert(FILE_MODE);
-            for part in sources {
+        VolumeSource::Projected(projected) => {
+            projected.default_mode.get_or_insert(FILE_MODE);
+            for part in &mut projected.sources {
                 if let ProjectedSource::DownwardApi(list) = part {
                     items(list);
                 }
             }
         }
-        VolumeSource::Image { reference, pull_policy } => {
-            if !reference.is_empty() {
-                pull_policy.get_or_insert_with(|| PullPolicy::default_for(reference));
+        VolumeSource::Image(image) => {
+            if !image.reference.is_empty() {
+                image.pull_policy.get_or_insert_with(|| PullPolicy::default_for(&image.reference));
             }
         }
     }

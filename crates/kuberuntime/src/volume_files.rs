@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::documents::{Content, Document, Documents};
 use crate::environment::{FieldUse, PodField, Surroundings, amount};
-use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, VolumeSource};
+use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, VolumeSource};
 
 /// Mode where nobody says one.
 const MODE: i32 = 0o644;
@@ -85,14 +85,16 @@ pub fn volume_files(
     let made = match &volume.source {
         VolumeSource::ConfigMap(volume) => maker.config_map(volume, volume.default_mode),
         VolumeSource::Secret(volume) => maker.secret(volume, volume.default_mode),
-        VolumeSource::DownwardApi { items, default_mode } => maker.downward(items, *default_mode),
-        VolumeSource::Projected { sources, default_mode } => sources.iter().try_for_each(|source| match source {
-            ProjectedSource::ConfigMap(volume) => maker.config_map(volume, *default_mode),
-            ProjectedSource::Secret(volume) => maker.secret(volume, *default_mode),
-            ProjectedSource::DownwardApi(items) => maker.downward(items, *default_mode),
-            ProjectedSource::Unclear(_) => Err(maker.no_field("a source")),
-        }),
-        VolumeSource::HostPath { .. } | VolumeSource::EmptyDir { .. } | VolumeSource::Image { .. } => return None,
+        VolumeSource::DownwardApi(volume) => maker.downward(&volume.items, volume.default_mode),
+        VolumeSource::Projected(ProjectedVolume { sources, default_mode }) => {
+            sources.iter().try_for_each(|source| match source {
+                ProjectedSource::ConfigMap(volume) => maker.config_map(volume, *default_mode),
+                ProjectedSource::Secret(volume) => maker.secret(volume, *default_mode),
+                ProjectedSource::DownwardApi(items) => maker.downward(items, *default_mode),
+                ProjectedSource::Unclear(_) => Err(maker.no_field("a source")),
+            })
+        }
+        VolumeSource::HostPath(_) | VolumeSource::EmptyDir(_) | VolumeSource::Image(_) => return None,
     };
     Some(made.map(|()| maker.files))
 }

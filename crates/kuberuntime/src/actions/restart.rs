@@ -60,8 +60,8 @@ pub(super) fn after_failure(pod: &Pod, container: &Container) -> bool {
 /// The first rule for an exit code, and where it stands.
 pub(super) fn matching_rule(container: &Container, exit_code: i32) -> Option<(usize, RestartAction)> {
     container.restart_policy_rules.iter().enumerate().find_map(|(index, rule)| {
-        let among = rule.values.contains(&i64::from(exit_code));
-        let matches = match rule.operator? {
+        let among = rule.exit_codes.values.contains(&i64::from(exit_code));
+        let matches = match rule.exit_codes.operator? {
             ExitCodeOperator::In => among,
             ExitCodeOperator::NotIn => !among,
         };

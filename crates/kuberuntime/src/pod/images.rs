@@ -3,7 +3,7 @@
 
 use image_manager::PullPolicy;
 
-use super::{ContainerKind, Pod, VolumeSource};
+use super::{ContainerKind, ImageVolume, Pod, VolumeSource};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageRole {
@@ -45,7 +45,7 @@ impl Pod {
         let spec = &self.spec;
         let policy = |policy: Option<PullPolicy>, image: &str| policy.unwrap_or_else(|| PullPolicy::default_for(image));
         let volumes = spec.volumes.iter().filter_map(|volume| match &volume.source {
-            VolumeSource::Image { reference, pull_policy } => Some(PodImage {
+            VolumeSource::Image(ImageVolume { reference, pull_policy }) => Some(PodImage {
                 role: ImageRole::Volume,
                 name: &volume.name,
                 image: reference,

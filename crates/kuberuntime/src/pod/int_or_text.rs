@@ -3,8 +3,7 @@
 use std::fmt;
 
 /// A number, or the name of something that has one.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntOrText {
     /// A number.
     Int(i32),

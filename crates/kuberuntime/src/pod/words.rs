@@ -15,8 +15,18 @@ macro_rules! words {
             }
         }
 
-        impl $crate::pod::read::Word for $name {
-            const WORDS: &'static [(&'static str, Self)] = &[$(($text, Self::$word),)+];
+        impl $crate::pod::read::Json for $name {
+            fn from_value(
+                value: &serde_json::Value,
+                path: $crate::FieldPath,
+                errors: &mut $crate::FieldErrors,
+            ) -> Option<Self> {
+                $crate::pod::read::word(&[$(($text, Self::$word),)+], value, path, errors)
+            }
+
+            fn to_value(&self) -> serde_json::Value {
+                self.as_str().into()
+            }
         }
 
         impl std::fmt::Display for $name {

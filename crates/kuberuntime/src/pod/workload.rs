@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::read;
+use super::read::{self, Json as _};
 use super::{ContainerKind, Metadata, Pod, VolumeSource};
 use crate::field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 
@@ -124,7 +124,7 @@ impl Workload {
     pub fn read(kind: WorkloadKind, object: &Value) -> Result<Self, WorkloadError> {
         let mut errors = FieldErrors::default();
         let metadata = object.get("metadata").filter(|value| !value.is_null());
-        let metadata = metadata.and_then(|value| read::object(value, FieldPath::new("metadata"), &mut errors));
+        let metadata = metadata.and_then(|value| Metadata::from_value(value, FieldPath::new("metadata"), &mut errors));
         check(&errors, &FieldPath::default(), &OBJECT_FIELDS)?;
         let Metadata { name, generate_name, namespace, uid, .. } = metadata.unwrap_or_default();
         let name = match (name.as_str(), generate_name.as_str()) {
@@ -229,7 +229,7 @@ fn sentence(error: &FieldError) -> String {
 fn check_images(pod: &Pod, spec: &FieldPath) -> Result<(), WorkloadError> {
     let mut seen: Vec<(bool, &str, &'static str)> = Vec::new();
     let volumes = pod.spec.volumes.iter().enumerate().filter_map(|(index, volume)| match &volume.source {
-        VolumeSource::Image { reference, .. } => Some((index, volume.name.as_str(), reference.as_str())),
+        VolumeSource::Image(image) => Some((index, volume.name.as_str(), image.reference.as_str())),
         _ => None,
     });
     let mut needs: Vec<(&'static str, usize, &str, &str)> =

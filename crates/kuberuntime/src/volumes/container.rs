@@ -11,7 +11,7 @@ use super::layout::{VOLUMES, plugin_directory};
 use super::place::{Directory, PRIVATE, text};
 use super::sub_path::{self, SubPathMount};
 use super::{MountInput, VolumeSetupError};
-use crate::pod::{self, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
+use crate::pod::{self, HostPathVolume, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
 
 /// Where containers look for names of hosts.
 const ETC_HOSTS: &str = "/etc/hosts";
@@ -63,10 +63,8 @@ fn one(
         "" => mount.sub_path.clone(),
         expression => input.environment.path(expression).map_err(|error| error.to_string())?,
     };
-    let of_documents = !matches!(
-        volume.source,
-        VolumeSource::HostPath { .. } | VolumeSource::EmptyDir { .. } | VolumeSource::Image { .. }
-    );
+    let of_documents =
+        !matches!(volume.source, VolumeSource::HostPath(_) | VolumeSource::EmptyDir(_) | VolumeSource::Image(_));
     let mut made = Mount {
         container_path: absolute(&mount.mount_path),
         readonly: mount.read_only || of_documents,
@@ -78,12 +76,12 @@ fn one(
         },
         ..Mount::default()
     };
-    if let VolumeSource::Image { reference, .. } = &volume.source {
+    if let VolumeSource::Image(image) = &volume.source {
         let image_ref = input.image_refs.get(name);
         let image_ref = image_ref.ok_or_else(|| format!("the image of volume {name:?} is not there"))?;
         made.readonly = true;
         made.image = Some(ImageSpec {
-            user_specified_image: reference.clone(),
+            user_specified_image: image.reference.clone(),
             runtime_handler: input.runtime_handler.to_owned(),
             annotations: input.pod.metadata.annotations.clone(),
             ..ImageSpec::new(image_ref.clone())
@@ -92,10 +90,10 @@ fn one(
         return Ok(made);
     }
     // What is the node's own keeps the labels that the node gave it.
-    made.selinux_relabel = relabel && !matches!(volume.source, VolumeSource::HostPath { .. });
+    made.selinux_relabel = relabel && !matches!(volume.source, VolumeSource::HostPath(_));
     made.host_path = if sub_path.is_empty() {
         match &volume.source {
-            VolumeSource::HostPath { path, .. } => path.clone(),
+            VolumeSource::HostPath(host) => host.path.clone(),
             _ => text(own_directory(pod, volume)?.path()).map_err(|error| error.to_string())?,
         }
     } else {
@@ -118,7 +116,7 @@ fn own_directory(pod: &Directory, volume: &Volume) -> Result<Directory, String> 
 
 fn part(pod: &Directory, volume: &Volume, sub_path: &str, stand: &SubPathMount<'_>) -> Result<String, String> {
     let source = match &volume.source {
-        VolumeSource::HostPath { path, .. } => {
+        VolumeSource::HostPath(HostPathVolume { path, .. }) => {
             let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
             let root = rustix::fs::open(path.as_str(), flags, rustix::fs::Mode::empty())
                 .map_err(|error| format!("{path}: {}", std::io::Error::from(error)))?;

@@ -8,7 +8,7 @@ use super::place::{Directory, PRIVATE};
 use super::{empty_dir, files, host_path};
 use crate::documents::Documents;
 use crate::environment::Surroundings;
-use crate::pod::{Medium, Pod, ProjectedSource, Volume, VolumeSource};
+use crate::pod::{EmptyDirVolume, Medium, Pod, ProjectedSource, Volume, VolumeSource};
 use crate::volume_files::volume_files;
 
 /// Those documents that volumes of the pod are made of: the others need not be copied.
@@ -26,8 +26,8 @@ pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
         match &volume.source {
             VolumeSource::ConfigMap(document) => config_map(&document.name),
             VolumeSource::Secret(document) => secret(&document.name),
-            VolumeSource::Projected { sources, .. } => {
-                for source in sources {
+            VolumeSource::Projected(projected) => {
+                for source in &projected.sources {
                     match source {
                         ProjectedSource::ConfigMap(document) => config_map(&document.name),
                         ProjectedSource::Secret(document) => secret(&document.name),
@@ -67,8 +67,8 @@ fn make(
     documents: &Documents,
     around: &Surroundings,
 ) -> Result<(), String> {
-    if let VolumeSource::HostPath { path, kind } = &volume.source {
-        return host_path::check(path, *kind);
+    if let VolumeSource::HostPath(host) = &volume.source {
+        return host_path::check(&host.path, host.kind);
     }
     let Some(sort) = plugin_directory(&volume.source) else { return Ok(()) };
     let name = volume.name.as_str();
@@ -89,11 +89,11 @@ fn make(
     let parent = parent.map_err(|error| format!("make the directory: {error}"))?;
     let group = group(pod)?;
     match (&volume.source, wanted) {
-        (VolumeSource::EmptyDir { medium: Some(Medium::Memory), size_limit }, _) => {
+        (VolumeSource::EmptyDir(EmptyDirVolume { medium: Some(Medium::Memory), size_limit }), _) => {
             let size = empty_dir::memory_size(pod, *size_limit, around);
             empty_dir::in_memory(&parent, name, group, size).map(drop)
         }
-        (VolumeSource::EmptyDir { medium: None, .. }, _) => empty_dir::on_disk(&parent, name, group),
+        (VolumeSource::EmptyDir(_), _) => empty_dir::on_disk(&parent, name, group),
         (source, Some(wanted)) => {
             let mode = files::root_mode(group);
             let directory = if holds_secrets(source) {
@@ -120,8 +120,8 @@ fn made_for_files(parent: &Directory, name: &str, mode: u32, group: Option<Gid>)
 fn holds_secrets(source: &VolumeSource) -> bool {
     match source {
         VolumeSource::Secret(_) => true,
-        VolumeSource::Projected { sources, .. } => {
-            sources.iter().any(|source| matches!(source, ProjectedSource::Secret(_)))
+        VolumeSource::Projected(projected) => {
+            projected.sources.iter().any(|source| matches!(source, ProjectedSource::Secret(_)))
         }
         _ => false,
     }

@@ -178,9 +178,10 @@ impl Drop for WorkingGuard<'_> {
 fn names_documents(pod: &Pod) -> bool {
     let volumes = pod.spec.volumes.iter().any(|volume| match &volume.source {
         VolumeSource::ConfigMap(_) | VolumeSource::Secret(_) => true,
-        VolumeSource::Projected { sources, .. } => {
-            sources.iter().any(|source| matches!(source, ProjectedSource::ConfigMap(_) | ProjectedSource::Secret(_)))
-        }
+        VolumeSource::Projected(projected) => projected
+            .sources
+            .iter()
+            .any(|source| matches!(source, ProjectedSource::ConfigMap(_) | ProjectedSource::Secret(_))),
         _ => false,
     });
     let variables = || {
