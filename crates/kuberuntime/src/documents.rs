@@ -6,11 +6,54 @@ use std::fmt;
 
 use zeroize::Zeroize as _;
 
+/// Kind of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DocumentKind {
+    ConfigMap,
+    Secret,
+}
+
+impl DocumentKind {
+    /// As the kubelet's errors write it.
+    pub(crate) fn lower_case(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+        }
+    }
+}
+
+impl fmt::Display for DocumentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+        })
+    }
+}
+
 /// The ConfigMaps and Secrets of one namespace, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
     pub config_maps: BTreeMap<String, Document>,
     pub secrets: BTreeMap<String, Document>,
+}
+
+impl Documents {
+    pub(crate) fn get(&self, kind: DocumentKind, name: &str) -> Option<&Document> {
+        match kind {
+            DocumentKind::ConfigMap => self.config_maps.get(name),
+            DocumentKind::Secret => self.secrets.get(name),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, kind: DocumentKind, name: &str, document: Document) {
+        let documents = match kind {
+            DocumentKind::ConfigMap => &mut self.config_maps,
+            DocumentKind::Secret => &mut self.secrets,
+        };
+        documents.insert(name.to_owned(), document);
+    }
 }
 
 /// Data of a ConfigMap or Secret.

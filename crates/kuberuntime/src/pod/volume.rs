@@ -8,6 +8,7 @@ use super::object::object;
 use super::read::{Field, Fields, Json, Object};
 use super::variable::{FieldRef, ResourceFieldRef};
 use super::words::words;
+use crate::documents::DocumentKind;
 use crate::field::{FieldErrors, FieldPath};
 
 words! {
@@ -75,6 +76,24 @@ pub enum VolumeSource {
     Projected(ProjectedVolume),
     /// The content of an image, to be read only.
     Image(ImageVolume),
+}
+
+impl VolumeSource {
+    /// Kinds and names of the documents that the volume is made of.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = (DocumentKind, &str)> {
+        let own = match self {
+            Self::ConfigMap(document) => Some((DocumentKind::ConfigMap, document)),
+            Self::Secret(document) => Some((DocumentKind::Secret, document)),
+            _ => None,
+        };
+        let parts = if let Self::Projected(projected) = self { &projected.sources[..] } else { &[] };
+        let parts = parts.iter().filter_map(|part| match part {
+            ProjectedSource::ConfigMap(document) => Some((DocumentKind::ConfigMap, document)),
+            ProjectedSource::Secret(document) => Some((DocumentKind::Secret, document)),
+            ProjectedSource::DownwardApi(_) | ProjectedSource::Unclear(_) => None,
+        });
+        own.into_iter().chain(parts).map(|(kind, document)| (kind, document.name.as_str()))
+    }
 }
 
 impl Default for VolumeSource {

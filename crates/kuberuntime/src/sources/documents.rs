@@ -1,32 +1,15 @@
 //! Reads ConfigMaps and Secrets as manifests have them. An error names the key, never what stands there. Called by
 //! [`super::manifest`].
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use crate::documents::{Content, Document};
+use crate::documents::{Content, Document, DocumentKind};
 use crate::validate::{config_key, subdomain};
 
 /// The most bytes that a document may hold, as in Kubernetes.
 const MAX_BYTES: usize = 1 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum DocumentKind {
-    ConfigMap,
-    Secret,
-}
-
-impl fmt::Display for DocumentKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ConfigMap => "ConfigMap",
-            Self::Secret => "Secret",
-        })
-    }
-}
 
 /// A ConfigMap or a Secret, and what names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::documents::{self, DocumentKind, DocumentObject};
+use super::documents::{self, DocumentObject};
 use super::options::SourceOptions;
 use super::problem::Problem;
+use crate::documents::DocumentKind;
 use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
 use crate::pod::{Pod, Profile, ProfileKind};

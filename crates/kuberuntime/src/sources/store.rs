@@ -9,8 +9,8 @@ use image_manager::{Origin, PullSecret};
 use oci::Secret;
 use tokio::sync::watch;
 
-use super::documents::{DocumentKind, DocumentObject};
-use crate::documents::{Content, Documents};
+use super::documents::DocumentObject;
+use crate::documents::{Content, DocumentKind, Documents};
 use crate::hash::fnv128a;
 
 type DocumentKey = (DocumentKind, String, String);
@@ -37,11 +37,7 @@ impl DocumentStore {
     pub fn of(&self, namespace: &str) -> Documents {
         let mut found = Documents::default();
         for object in self.lock().values().filter(|object| object.namespace == namespace) {
-            let place = match object.kind {
-                DocumentKind::ConfigMap => &mut found.config_maps,
-                DocumentKind::Secret => &mut found.secrets,
-            };
-            place.insert(object.name.clone(), object.document.clone());
+            found.insert(object.kind, &object.name, object.document.clone());
         }
         found
     }

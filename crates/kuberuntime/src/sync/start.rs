@@ -232,14 +232,12 @@ impl PodSync<'_> {
         let image_refs =
             image_refs.filter_map(|(volume, image)| Some((volume.clone(), image.as_ref().ok()?.clone()))).collect();
         let mounts = parts.volumes.mounts(MountInput {
-            pod: self.pod,
-            kind,
-            container,
+            pod: self.pod.clone(),
+            container: container.clone(),
             restart_count: number,
-            environment: &input.environment,
-            hosts: Some(&hosts),
-            image_refs: &image_refs,
-            runtime_handler: &self.pod.spec.runtime_class_name,
+            environment: input.environment.clone(),
+            hosts: Some(hosts),
+            image_refs,
             recursive_read_only: self.recursive_read_only(container).await?,
         });
         let mounts = mounts.await.map_err(|error| Failure::config(error.to_string()))?;

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use cri_api::{ImageSpec, Mount, MountPropagation};
 
+use super::MountInput;
 use super::layout::{VOLUMES, plugin_directory};
 use super::place::{Directory, PRIVATE, text};
 use super::sub_path::{self, SubPathMount};
-use super::{MountInput, VolumeSetupError};
 use crate::pod::{self, HostPathVolume, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
 
 /// Where containers look for names of hosts.
@@ -21,25 +21,20 @@ const CONTAINERS: &str = "containers";
 const KEPT_MESSAGES: u32 = 8;
 
 /// All of them, in order.
-pub(super) fn mounts(input: &MountInput<'_>, pod: &Directory, relabel: bool) -> Result<Vec<Mount>, VolumeSetupError> {
-    let container = input.container;
+pub(super) fn mounts(input: &MountInput, pod: &Directory, relabel: bool) -> Result<Vec<Mount>, String> {
+    let container = &input.container;
     let mut mounts = Vec::new();
     for (number, mount) in container.volume_mounts.iter().enumerate() {
-        let made = one(input, pod, number, mount, relabel);
-        mounts.push(made.map_err(|reason| VolumeSetupError::Mount { container: container.name.clone(), reason })?);
+        mounts.push(one(input, pod, number, mount, relabel)?);
     }
-    let own = |error: std::io::Error, what: &str| VolumeSetupError::Mount {
-        container: container.name.clone(),
-        reason: format!("{what}: {error}"),
-    };
     let has_hosts = mounts.iter().any(|mount| mount.container_path.trim_end_matches('/') == ETC_HOSTS);
-    if let Some(hosts) = input.hosts.filter(|_| !has_hosts) {
-        let path = hosts_file(pod, hosts).map_err(|error| own(error, "failed to write its hosts file"))?;
+    if let Some(hosts) = input.hosts.as_ref().filter(|_| !has_hosts) {
+        let path = hosts_file(pod, hosts).map_err(|error| format!("failed to write its hosts file: {error}"))?;
         mounts.push(file(ETC_HOSTS, path, relabel));
     }
     if !container.termination_message_path.is_empty() {
         let path = message_file(pod, &container.name, input.restart_count)
-            .map_err(|error| own(error, "failed to make the file of its last message"))?;
+            .map_err(|error| format!("failed to make the file of its last message: {error}"))?;
         mounts.push(file(&container.termination_message_path, path, relabel));
     }
     Ok(mounts)
@@ -50,7 +45,7 @@ fn file(container_path: &str, host_path: String, relabel: bool) -> Mount {
 }
 
 fn one(
-    input: &MountInput<'_>,
+    input: &MountInput,
     pod: &Directory,
     number: usize,
     mount: &VolumeMount,
@@ -82,7 +77,7 @@ fn one(
         made.readonly = true;
         made.image = Some(ImageSpec {
             user_specified_image: image.reference.clone(),
-            runtime_handler: input.runtime_handler.to_owned(),
+            runtime_handler: input.pod.spec.runtime_class_name.clone(),
             annotations: input.pod.metadata.annotations.clone(),
             ..ImageSpec::new(image_ref.clone())
         });

@@ -2,40 +2,20 @@
 
 use rustix::fs::Gid;
 
-use super::error::VolumeSetupError;
 use super::layout::{VOLUMES, plugin_directory};
 use super::place::{Directory, PRIVATE};
 use super::{empty_dir, files, host_path};
-use crate::documents::Documents;
+use crate::documents::{DocumentKind, Documents};
 use crate::environment::Surroundings;
-use crate::pod::{EmptyDirVolume, Medium, Pod, ProjectedSource, Volume, VolumeSource};
+use crate::pod::{EmptyDirVolume, Medium, Pod, Volume, VolumeSource};
 use crate::volume_files::volume_files;
 
 /// Those documents that volumes of the pod are made of: the others need not be copied.
 pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
     let mut needed = Documents::default();
-    let mut config_map = |name: &str| {
-        let found = documents.config_maps.get(name).cloned();
-        needed.config_maps.extend(found.map(|found| (name.to_owned(), found)));
-    };
-    let mut secret = |name: &str| {
-        let found = documents.secrets.get(name).cloned();
-        needed.secrets.extend(found.map(|found| (name.to_owned(), found)));
-    };
-    for volume in &pod.spec.volumes {
-        match &volume.source {
-            VolumeSource::ConfigMap(document) => config_map(&document.name),
-            VolumeSource::Secret(document) => secret(&document.name),
-            VolumeSource::Projected(projected) => {
-                for source in &projected.sources {
-                    match source {
-                        ProjectedSource::ConfigMap(document) => config_map(&document.name),
-                        ProjectedSource::Secret(document) => secret(&document.name),
-                        ProjectedSource::DownwardApi(_) | ProjectedSource::Unclear(_) => {}
-                    }
-                }
-            }
-            _ => {}
+    for (kind, name) in pod.spec.volumes.iter().flat_map(|volume| volume.source.documents()) {
+        if let Some(document) = documents.get(kind, name) {
+            needed.insert(kind, name, document.clone());
         }
     }
     needed
@@ -48,14 +28,15 @@ pub(super) fn volumes(
     directory: &Directory,
     documents: &Documents,
     around: &Surroundings,
-) -> Result<(), VolumeSetupError> {
+) -> Result<(), String> {
     let used = |name: &str| {
         pod.all_containers().any(|(_, container)| container.volume_mounts.iter().any(|mount| mount.name == name))
     };
     let mut first = Ok(());
     for volume in pod.spec.volumes.iter().filter(|volume| used(&volume.name)) {
         let made = make(pod, volume, directory, documents, around);
-        first = first.and(made.map_err(|reason| VolumeSetupError::SetUp { volume: volume.name.clone(), reason }));
+        first = first
+            .and(made.map_err(|reason| format!("MountVolume.SetUp failed for volume {:?} : {reason}", volume.name)));
     }
     first
 }
@@ -80,10 +61,7 @@ fn make(
             tracing::warn!(pod = pod.title(), "{error}; the files that were made of it stay");
             return Ok(());
         }
-        Err(error) => {
-            let text = error.to_string();
-            return Err(text.strip_prefix(&format!("volume {name:?}: ")).map_or(text.clone(), str::to_owned));
-        }
+        Err(error) => return Err(error.reason),
     };
     let parent = directory.made(VOLUMES, PRIVATE).and_then(|volumes| volumes.made(sort, PRIVATE));
     let parent = parent.map_err(|error| format!("make the directory: {error}"))?;
@@ -96,7 +74,8 @@ fn make(
         (VolumeSource::EmptyDir(_), _) => empty_dir::on_disk(&parent, name, group),
         (source, Some(wanted)) => {
             let mode = files::root_mode(group);
-            let directory = if holds_secrets(source) {
+            // A Secret must not get onto a disk.
+            let directory = if source.documents().any(|(kind, _)| kind == DocumentKind::Secret) {
                 empty_dir::memory(&parent, name, mode, group, None)?
             } else {
                 made_for_files(&parent, name, mode, group).map_err(|error| format!("make the directory: {error}"))?
@@ -114,17 +93,6 @@ fn made_for_files(parent: &Directory, name: &str, mode: u32, group: Option<Gid>)
         rustix::fs::fchmod(&directory, rustix::fs::Mode::from_raw_mode(mode))?;
     }
     Ok(directory)
-}
-
-/// Returns true if a volume must not get onto a disk.
-fn holds_secrets(source: &VolumeSource) -> bool {
-    match source {
-        VolumeSource::Secret(_) => true,
-        VolumeSource::Projected(projected) => {
-            projected.sources.iter().any(|source| matches!(source, ProjectedSource::Secret(_)))
-        }
-        _ => false,
-    }
 }
 
 /// The group to which volumes are given.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::documents::{Content, Document};
 use crate::environment::Environment;
-use crate::pod::ContainerKind;
+use crate::pod::PodSpec;
 use crate::resolve_environment;
 
 #[path = "full_disk_tests.rs"]
@@ -79,14 +79,12 @@ impl Bench {
         let container = &pod.spec.containers[0];
         let environment = resolve_environment(pod, container, &Documents::default(), &Surroundings::default()).unwrap();
         let input = MountInput {
-            pod,
-            kind: ContainerKind::Normal,
-            container,
+            pod: Pod { spec: PodSpec { runtime_class_name: "runc".into(), ..pod.spec.clone() }, ..pod.clone() },
+            container: container.clone(),
             restart_count: run,
-            environment: &environment,
-            hosts,
-            image_refs: &BTreeMap::from([("pictures".to_owned(), "sha256:1".to_owned())]),
-            runtime_handler: "runc",
+            environment,
+            hosts: hosts.map(str::to_owned),
+            image_refs: BTreeMap::from([("pictures".to_owned(), "sha256:1".to_owned())]),
             recursive_read_only: can,
         };
         self.volumes.mounts(input).await.map_err(|error| error.to_string())
@@ -658,14 +656,12 @@ fn who_may_not_mount_is_told() {
         let pods = Directory::open(bench.top.path()).unwrap();
         let in_memory = setup::volumes(&login, &pods, &bench.documents, &Surroundings::default()).unwrap_err();
         let input = MountInput {
-            pod: &part,
-            kind: ContainerKind::Normal,
-            container: &part.spec.containers[0],
+            pod: part.clone(),
+            container: part.spec.containers[0].clone(),
             restart_count: 0,
-            environment: &Environment::default(),
+            environment: Environment::default(),
             hosts: None,
-            image_refs: &BTreeMap::new(),
-            runtime_handler: "",
+            image_refs: BTreeMap::new(),
             recursive_read_only: false,
         };
         (in_memory.to_string(), container::mounts(&input, &pods, false).unwrap_err().to_string())

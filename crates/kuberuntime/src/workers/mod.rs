@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::container_gc::PodStates;
-use crate::pod::{EnvSource, Pod, ProjectedSource, VolumeSource};
+use crate::pod::{EnvSource, Pod};
 use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
@@ -176,14 +176,7 @@ impl Drop for WorkingGuard<'_> {
 
 /// Returns true if a pod needs ConfigMaps or Secrets.
 fn names_documents(pod: &Pod) -> bool {
-    let volumes = pod.spec.volumes.iter().any(|volume| match &volume.source {
-        VolumeSource::ConfigMap(_) | VolumeSource::Secret(_) => true,
-        VolumeSource::Projected(projected) => projected
-            .sources
-            .iter()
-            .any(|source| matches!(source, ProjectedSource::ConfigMap(_) | ProjectedSource::Secret(_))),
-        _ => false,
-    });
+    let volumes = pod.spec.volumes.iter().any(|volume| volume.source.documents().next().is_some());
     let variables = || {
         pod.all_containers().any(|(_, container)| {
             let named = |source: &EnvSource| matches!(source, EnvSource::ConfigMapKey(_) | EnvSource::SecretKey(_));
