@@ -7,7 +7,6 @@ mod init;
 mod plan;
 mod probed;
 mod reason;
-mod reset;
 pub(crate) mod restart;
 mod sandbox;
 
@@ -32,7 +31,7 @@ pub fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &ProbeResu
         sandbox::begin_anew(pod, observed, reason, &mut actions);
         return actions;
     }
-    reset::reset(pod, observed, &mut actions);
+    restart::reset(pod, observed, &mut actions);
     if !actions.containers_to_reset.is_empty() {
         return actions;
     }

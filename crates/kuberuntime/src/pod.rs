@@ -8,14 +8,13 @@
 mod container;
 mod handler;
 mod images;
-mod int_or_text;
-mod object;
+mod macros;
 pub(crate) mod read;
 mod security;
 mod spec;
+mod values;
 mod variable;
 mod volume;
-mod words;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -32,20 +31,21 @@ pub use handler::{
     ExecAction, GrpcAction, Handler, HttpGetAction, HttpHeader, Lifecycle, Probe, Scheme, SleepAction, TcpAction,
 };
 pub use images::{ImageRole, PodImage};
-pub use int_or_text::IntOrText;
-use object::object;
+use macros::object;
+pub(crate) use macros::words;
 use read::{Field, Fields, Json as _, Object, Plain};
 pub use security::{
     Capabilities, PodSecurityContext, ProcMount, Profile, ProfileKind, SeLinuxOptions, SecurityContext,
     SupplementalGroupsPolicy, Sysctl,
 };
 pub use spec::{DnsConfig, DnsOption, DnsPolicy, HostAlias, PodSpec};
+pub(crate) use spec::{NODE_CRITICAL, PRIORITY_CLASSES};
+pub use values::IntOrText;
 pub use variable::{DocumentRef, EnvFromSource, EnvSource, EnvVar, FieldRef, KeyRef, ResourceFieldRef};
 pub use volume::{
     DocumentVolume, DownwardApiVolume, DownwardItem, EmptyDirVolume, HostPathType, HostPathVolume, ImageVolume,
     KeyToPath, Medium, ProjectedSource, ProjectedVolume, Volume, VolumeSource,
 };
-pub(crate) use words::words;
 pub use workload::{WORKLOAD_KINDS, Workload, WorkloadError, WorkloadKind};
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,15 +8,14 @@ mod containers;
 mod input;
 mod observed;
 mod phase;
-mod time;
 
 use crate::pod::ContainerKind;
 use crate::qos::qos_class;
+use api::whole_seconds;
 use api::{Ip, Phase, PodStatus};
 pub(crate) use containers::CONTAINER_CREATING;
 pub use input::{PodEnd, StatusInput};
 pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
-use time::whole_seconds;
 
 /// The status of a pod. A pod that has succeeded or failed stays so.
 #[must_use]

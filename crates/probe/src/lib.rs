@@ -28,6 +28,8 @@ pub enum ProbeOutcome {
     Warning,
     /// The container does not work.
     Failure,
+    /// The question itself could not be asked; it counts for nothing.
+    Unknown,
 }
 
 /// An answer, with what was said, for people.

@@ -1,10 +1,12 @@
 //! [`restart_verdict`]: whether a container that does not run is started, by its pod's restart policy, its own, and its
-//! restart rules. Pure. Called by the computation of actions and by the status.
+//! restart rules; and the rules that ask for more than their container ([`reset`]). Pure. Called by the computation of
+//! actions and by the status.
 
 use cri_api::ContainerState;
 
+use super::plan::{PodActions, Reset};
 use super::reason::{LeaveReason, StartReason};
-use crate::pod::{Container, ExitCodeOperator, Pod, RestartAction, RestartPolicy};
+use crate::pod::{Container, ContainerKind, ExitCodeOperator, Pod, RestartAction, RestartPolicy};
 use crate::status::{ObservedContainer, ObservedPod};
 
 /// Decision about one container.
@@ -77,4 +79,23 @@ pub(super) fn is_over(pod: &Pod, container: &Container, run: &ObservedContainer)
         ContainerState::Running => policy(pod, container) == RestartPolicy::Never,
         ContainerState::Created | ContainerState::Unknown => false,
     }
+}
+
+/// Lists what is removed, where a rule asks for it.
+pub(super) fn reset(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions) {
+    let containers = || pod.all_containers().filter(|(kind, _)| *kind != ContainerKind::Ephemeral);
+    let asks = containers().find_map(|(_, container)| {
+        let run = observed.latest_here(&container.name).filter(|run| run.state == ContainerState::Exited)?;
+        let (_, action) = matching_rule(container, run.exit_code)?;
+        (action == RestartAction::RestartAllContainers).then_some(run)
+    });
+    let Some(asks) = asks else { return };
+    let others = containers().flat_map(|(_, container)| observed.runs(&container.name)).filter(|run| run.id != asks.id);
+    actions.containers_to_reset = others.chain([asks]).map(one).collect();
+}
+
+fn one(run: &ObservedContainer) -> Reset {
+    // Of one in an unknown state nobody knows that it does not run.
+    let kill = matches!(run.state, ContainerState::Running | ContainerState::Unknown);
+    Reset { id: run.id.clone(), name: run.name.clone(), kill }
 }

@@ -10,12 +10,14 @@ use cri_api::{Container, ContainerState, Kind, RuntimeService};
 use image_manager::gc::ReclaimContainers;
 use image_manager::{EventRecorder, EventRef, EventType, ObjectRef, WallClock};
 use tokio::sync::{Mutex, Notify};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 use super::logs::{LogDirectories, LogInventory, link_name};
 use super::plan::ContainerPlan;
-use super::pods::{NoPodSource, PodStates};
+use super::plan::{ContainerGcError, ContainerGcReport};
 use super::policy::ContainerGcPolicy;
-use super::report::{ContainerGcError, ContainerGcReport};
+use super::policy::{NoPodSource, PodStates};
 use super::select::{Inventory, Scope, select, select_containers, select_logs, select_sandboxes};
 use crate::labels::{CONTAINER_NAME, ContainerInfo, POD_NAME, POD_NAMESPACE};
 
@@ -276,6 +278,23 @@ fn grace(container: &Container) -> Duration {
 impl ReclaimContainers for ContainerGc {
     async fn delete_all_unused_containers(&self) -> Result<(), String> {
         self.collect_and_tell(Scope::Pressure).await.failure().map_or(Ok(()), Err)
+    }
+}
+
+impl ContainerGc {
+    /// Runs the loop until `stop`. A round that has begun is finished.
+    pub async fn run(&self, stop: &CancellationToken) {
+        let mut turns = interval(self.options.interval.max(Duration::from_millis(1)));
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = turns.tick() => {}
+                () = self.nudge.notified() => {}
+            }
+            self.collect_and_tell(Scope::Policy).await;
+        }
     }
 }
 

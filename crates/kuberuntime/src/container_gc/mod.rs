@@ -5,18 +5,15 @@
 
 mod collector;
 mod logs;
-mod loops;
 mod plan;
-mod pods;
 mod policy;
-mod report;
 mod select;
 
 pub use collector::{ContainerGc, ContainerGcOptions};
 pub(crate) use logs::link_name;
 pub use logs::{ContainerLink, LogDirectories, LogInventory, LogOwner, PodLogDirectory};
+pub use plan::{ContainerGcError, ContainerGcReport};
 pub use plan::{ContainerPlan, Keep, Remove, Row, Verdict};
-pub use pods::{NoPodSource, PodStates};
 pub use policy::{ContainerGcPolicy, ContainerGcPolicyError};
-pub use report::{ContainerGcError, ContainerGcReport};
+pub use policy::{NoPodSource, PodStates};
 pub use select::{Inventory, Scope, select};

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::logs::LogInventory;
 use super::plan::{ContainerPlan, Keep, Remove, Row, Verdict};
-use super::pods::PodStates;
 use super::policy::ContainerGcPolicy;
+use super::policy::PodStates;
 use crate::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 
 /// Everything on the node that can be collected.

@@ -1,8 +1,6 @@
 //! [`Handlers`]: what is done to a container from outside, by a hook or by a probe: a program in it, a request over HTTP, a
 //! connection, a request over gRPC, a pause. Decides nothing from the answers.
 
-mod answer;
-mod endpoint;
 mod exec;
 mod target;
 
@@ -10,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::RuntimeService;
-use probe::{HttpGet, ProbeReply};
+use probe::{HttpGet, ProbeOutcome, ProbeReply};
 
 use crate::pod::{Handler, HttpGetAction, Probe};
-pub use answer::ProbeAnswer;
-use endpoint::Endpoint;
+use target::Endpoint;
 pub use target::Target;
 
 /// As often as a question is asked that the runtime does not take.
@@ -83,7 +80,7 @@ impl Handlers {
 
     /// Asks once, within the probe's own limit: the answer, and what was said, for people. Where the runtime does not take
     /// the question, it is asked again at once, and not more than twice.
-    pub async fn ask(&self, probe: &Probe, target: &Target<'_>) -> (ProbeAnswer, String) {
+    pub async fn ask(&self, probe: &Probe, target: &Target<'_>) -> (ProbeOutcome, String) {
         let timeout = Duration::from_secs(u64::from(probe.timeout_seconds.max(1).unsigned_abs()));
         if let Some(exec) = &probe.handler.exec {
             let command = exec::expanded(&exec.command, target.env);
@@ -97,8 +94,8 @@ impl Handlers {
             return (asked.answer, asked.text);
         }
         match over_network(&probe.handler, target, timeout).await {
-            Ok(said) => (said.outcome.into(), said.text),
-            Err(text) => (ProbeAnswer::Unknown, text),
+            Ok(said) => (said.outcome, said.text),
+            Err(text) => (ProbeOutcome::Unknown, text),
         }
     }
 }

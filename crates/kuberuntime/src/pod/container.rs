@@ -7,11 +7,10 @@ use oci::Quantity;
 use serde_json::Value;
 
 use super::handler::{Lifecycle, Probe};
-use super::object::object;
+use super::macros::{object, words};
 use super::read::{self, Fields, Json, Plain};
 use super::security::SecurityContext;
 use super::variable::{EnvFromSource, EnvVar};
-use super::words::words;
 use crate::field::{FieldErrors, FieldPath};
 
 words! {

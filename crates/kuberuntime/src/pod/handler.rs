@@ -1,10 +1,9 @@
 //! [`Handler`]: something that is done to a container, and [`Probe`] and [`Lifecycle`], which say when. Handlers are
 //! written into annotations and read from there again, in Kubernetes' JSON. Read by [`super::Container`].
 
-use super::int_or_text::IntOrText;
-use super::object::object;
+use super::macros::{object, words};
 use super::read::{self, Plain};
-use super::words::words;
+use super::values::IntOrText;
 use crate::field::FieldErrors;
 
 words! {

@@ -1,9 +1,8 @@
 //! [`PodSecurityContext`] and [`SecurityContext`]: rights of a pod and of a container; the container's go before the
 //! pod's. Read by [`super::PodSpec`] and [`super::Container`].
 
-use super::object::object;
+use super::macros::{object, words};
 use super::read::{Fields, Plain};
-use super::words::words;
 
 words! {
     /// Rule for the groups that an image gives the user of a container.

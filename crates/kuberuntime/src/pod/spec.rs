@@ -1,11 +1,16 @@
 //! [`PodSpec`] and what is of the pod as a whole. Read by [`super::Pod`].
 
 use super::container::{Container, EphemeralContainer, RestartPolicy};
-use super::object::object;
+use super::macros::{object, words};
 use super::read::{Fields, Object};
 use super::security::PodSecurityContext;
 use super::volume::Volume;
-use super::words::words;
+
+/// The priority at which a pod goes last.
+pub(crate) const NODE_CRITICAL: i32 = 2_000_001_000;
+/// The priority classes that every cluster has.
+pub(crate) const PRIORITY_CLASSES: [(&str, i32); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", NODE_CRITICAL)];
 
 words! {
     /// Whom a pod asks for names.
@@ -176,7 +181,7 @@ mod service_account {
 
 /// Names of secrets, each in an object of its own.
 mod pull_secrets {
-    use crate::pod::object::object;
+    use crate::pod::macros::object;
     use crate::pod::read::{Field, Fields};
 
     object! {

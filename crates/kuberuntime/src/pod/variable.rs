@@ -6,7 +6,7 @@ use std::fmt;
 use oci::Quantity;
 use serde_json::{Map, Value};
 
-use super::object::object;
+use super::macros::object;
 use super::read::{Field, Fields, Json, Object};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,9 @@ use image_manager::PullPolicy;
 use oci::Quantity;
 use serde_json::{Map, Value};
 
-use super::object::object;
+use super::macros::{object, words};
 use super::read::{Field, Fields, Json, Object};
 use super::variable::{FieldRef, ResourceFieldRef};
-use super::words::words;
 use crate::documents::DocumentKind;
 use crate::field::{FieldErrors, FieldPath};
 

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::read::{self, Json as _};
-use super::{ContainerKind, Metadata, Pod, VolumeSource};
+use super::{ContainerKind, Metadata, PRIORITY_CLASSES, Pod, VolumeSource};
 use crate::field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 
 /// A kind of object that holds a pod.
@@ -50,10 +50,6 @@ pub const WORKLOAD_KINDS: [WorkloadKind; 8] = [
         template: &["spec", "jobTemplate", "spec", "template"],
     },
 ];
-
-/// The priority classes that every cluster has.
-const PRIORITY_CLASSES: [(&str, i32); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// Fields of an object in which an error counts.
 const OBJECT_FIELDS: [&str; 5] =

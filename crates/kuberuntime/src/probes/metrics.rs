@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use probe::ProbeOutcome;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,7 +12,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::ProbeKind;
-use crate::handlers::ProbeAnswer;
 use crate::pod::Pod;
 
 /// Seconds that an answer takes: the bounds that Prometheus' libraries have where nobody says others.
@@ -99,11 +99,11 @@ impl From<ResultLabels> for DurationLabels {
 
 impl Series {
     /// A question was answered after so long.
-    pub(super) fn observe(&self, answer: ProbeAnswer, took: Duration) {
+    pub(super) fn observe(&self, answer: ProbeOutcome, took: Duration) {
         let result = match answer {
-            ProbeAnswer::Success | ProbeAnswer::Warning => RESULTS[0],
-            ProbeAnswer::Failure => RESULTS[1],
-            ProbeAnswer::Unknown => RESULTS[2],
+            ProbeOutcome::Success | ProbeOutcome::Warning => RESULTS[0],
+            ProbeOutcome::Failure => RESULTS[1],
+            ProbeOutcome::Unknown => RESULTS[2],
         };
         let labels = ResultLabels { result, ..self.labels.clone() };
         self.metrics.total.get_or_create(&labels).inc();

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use cri_api::ContainerState;
 use image_manager::{EventRecorder, EventRef, ObjectRef, WallClock};
+use probe::ProbeOutcome;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -22,7 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::actions::ProbeResults;
 use crate::events::PodEvent;
-use crate::handlers::{Handlers, ProbeAnswer, Target};
+use crate::handlers::{Handlers, Target};
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::ObservedPod;
 pub(crate) use kind::ProbeKind;
@@ -235,13 +236,13 @@ impl Question {
         }
     }
 
-    fn record_event(&self, shared: &ProbeContext, container: &str, answer: ProbeAnswer, text: &str) {
+    fn record_event(&self, shared: &ProbeContext, container: &str, answer: ProbeOutcome, text: &str) {
         let probe = self.kind.as_str();
         let event = match answer {
-            ProbeAnswer::Success => return,
-            ProbeAnswer::Warning => PodEvent::ProbeWarning { probe, output: text },
-            ProbeAnswer::Failure => PodEvent::Unhealthy { probe, output: text },
-            ProbeAnswer::Unknown => PodEvent::ProbeErrored { probe, error: text },
+            ProbeOutcome::Success => return,
+            ProbeOutcome::Warning => PodEvent::ProbeWarning { probe, output: text },
+            ProbeOutcome::Failure => PodEvent::Unhealthy { probe, output: text },
+            ProbeOutcome::Unknown => PodEvent::ProbeErrored { probe, error: text },
         };
         let metadata = &self.pod.metadata;
         let object = ObjectRef {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::ContainerState;
+use probe::ProbeOutcome;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::kind::{ProbeKind, container_at};
 use crate::actions::{ProbeResult, ProbeResults, Probed};
-use crate::handlers::ProbeAnswer;
 use crate::pod::{Container, ContainerKind, Pod, Probe};
 use crate::status::ObservedContainer;
 
@@ -98,11 +98,11 @@ impl ProbeState {
     }
 
     /// Takes an answer; whether the result is another one.
-    fn take(&mut self, kind: ProbeKind, answer: ProbeAnswer) -> bool {
+    fn take(&mut self, kind: ProbeKind, answer: ProbeOutcome) -> bool {
         let said = match answer {
-            ProbeAnswer::Success | ProbeAnswer::Warning => ProbeResult::Success,
-            ProbeAnswer::Failure => ProbeResult::Failure,
-            ProbeAnswer::Unknown => return false,
+            ProbeOutcome::Success | ProbeOutcome::Warning => ProbeResult::Success,
+            ProbeOutcome::Failure => ProbeResult::Failure,
+            ProbeOutcome::Unknown => return false,
         };
         let row = match self.streak {
             Some((last, row)) if last == said => row.saturating_add(1),
@@ -286,7 +286,7 @@ impl Pods {
         name: &str,
         id: &str,
         kind: ProbeKind,
-        (answer, token): (ProbeAnswer, &CancellationToken),
+        (answer, token): (ProbeOutcome, &CancellationToken),
         now: Instant,
     ) -> AnswerEffect {
         let over = AnswerEffect { over: true, ..AnswerEffect::default() };

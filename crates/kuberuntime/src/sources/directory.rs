@@ -16,7 +16,7 @@ use super::files::{Change, DirectoryFiles, PendingRead, ReadOutcome};
 use super::inotify::{Inotify, Notice};
 use super::manifest::{Content, Expected, Reader};
 use super::options::SourceOptions;
-use super::problem::Problem;
+use super::view::Problem;
 use super::view::{Manifest, View};
 use crate::identity::Origin;
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fetch::{FetchRequest, shown};
 use super::manifest::{Content, Expected, Reader};
+use super::options::{FetchRequest, shown};
 use super::options::{MAX_MANIFEST, SourceOptions};
-use super::problem::Problem;
+use super::view::Problem;
 use super::view::{Manifest, View};
 use crate::identity::Origin;
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::documents::{self, DocumentObject};
 use super::options::SourceOptions;
-use super::problem::Problem;
+use super::view::Problem;
 use crate::documents::DocumentKind;
 use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};

@@ -14,10 +14,10 @@ use image_manager::{EventRecorder, EventRef, ObjectRef};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::desired::{DesiredPods, RefusedManifest};
 use super::documents::DocumentObject;
-use super::problem::Problem;
 use super::store::DocumentStore;
+use super::view::Problem;
+use super::view::{DesiredPods, RefusedManifest};
 use super::view::{Manifest, View};
 use crate::events::PodEvent;
 use crate::pod::Pod;

@@ -5,11 +5,9 @@
 //! A manifest that cannot be read, is being written or is not valid never looks like one that is gone: what was last good
 //! in it goes on, and where nothing was, its origin is *held*. One file is one unit: it counts as a whole or not at all.
 
-mod desired;
 mod directory;
 mod disk;
 mod documents;
-mod fetch;
 mod files;
 mod http;
 mod inotify;
@@ -17,7 +15,6 @@ mod manifest;
 mod merge;
 mod once;
 mod options;
-mod problem;
 mod store;
 mod view;
 
@@ -28,13 +25,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use crate::identity::CONFIG_ORIGIN_ANNOTATION;
-pub use desired::{DesiredPods, RefusedManifest};
-pub use fetch::{Fetch, FetchRequest};
 pub use http::UrlSource;
 pub use once::{Once, OnceError};
+pub use options::{Fetch, FetchRequest};
 pub use options::{MAX_MANIFEST, Parse, SourceOptions};
 pub use store::DocumentStore;
 use view::View;
+pub use view::{DesiredPods, RefusedManifest};
 
 /// A source of pods. Where two have the same pod, the first source counts.
 #[derive(Clone)]

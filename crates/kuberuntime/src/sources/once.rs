@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::manifest::{Content, Expected, Reader};
 use super::options::{MAX_MANIFEST, SourceOptions};
-use super::problem::Problem;
+use super::view::Problem;
 use super::view::{Manifest, View};
 use crate::identity::Origin;
 

@@ -1,9 +1,10 @@
-//! [`View`]: what one source has now.
+//! What the sources have: [`View`] of one source, [`DesiredPods`] of all together, and the [`Problem`]s of manifests. Plain data.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::manifest::Content;
-use super::problem::Problem;
+use crate::pod::Pod;
 
 /// Present content of one source.
 #[derive(Clone, Debug, Default)]
@@ -28,4 +29,51 @@ pub(super) struct Manifest {
     pub(super) held: bool,
     /// The problem, once it has lasted.
     pub(super) problem: Option<Problem>,
+}
+
+/// A problem of a manifest or a source, and the pod that it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) reason: String,
+    /// Namespace, name and uid, where they are known.
+    pub(super) pod: Option<(String, String, String)>,
+    /// True if the next read may succeed though nothing changed.
+    pub(super) passing: bool,
+    /// True if the problem was reported already.
+    pub(super) told: bool,
+}
+
+impl Problem {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), pod: None, passing: false, told: false }
+    }
+
+    pub(super) fn passing(reason: impl Into<String>) -> Self {
+        Self { passing: true, ..Self::new(reason) }
+    }
+}
+
+/// The pods that should be on this node, of all sources.
+#[derive(Clone, Debug, Default)]
+pub struct DesiredPods {
+    /// Pods by uid.
+    pub pods: BTreeMap<String, Arc<Pod>>,
+    /// True once every source has reported. Before that, a pod that is not in here may only be late.
+    pub ready: bool,
+    /// Origins whose manifests are there and cannot be read or are not valid now, and of which nothing better is known:
+    /// what runs from them stays as it is.
+    pub held: BTreeSet<String>,
+    /// Manifests that were refused.
+    pub refused: Vec<RefusedManifest>,
+}
+
+/// A manifest that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedManifest {
+    /// Path or address.
+    pub origin: String,
+    /// Namespace and name of the pod, where they are known.
+    pub pod: Option<String>,
+    /// Why.
+    pub reason: String,
 }

@@ -3,10 +3,10 @@
 
 use jiff::Timestamp;
 
+use super::api::whole_seconds;
 use super::api::{ContainerStatus, Phase, PodCondition};
 use super::input::StatusInput;
 use super::observed::ObservedPod;
-use super::time::whole_seconds;
 use crate::pod::{Container, Pod};
 
 /// Status, reason and message of one condition.

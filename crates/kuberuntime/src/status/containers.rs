@@ -3,10 +3,10 @@
 
 use cri_api::ContainerState as Seen;
 
+use super::api::time;
 use super::api::{ContainerState, ContainerStatus, PodStatus, Running, Terminated, Waiting};
 use super::input::StatusInput;
 use super::observed::ObservedContainer;
-use super::time::time;
 use crate::actions::{ProbeResult, Verdict, restart_verdict};
 use crate::pod::{Container, ContainerKind};
 

@@ -3,7 +3,6 @@
 //! for each pod. What it keeps between two calls (delays of restarts, images that come ahead of their turn, hooks that
 //! were run) may be lost at any moment; what counts stands in the runtime.
 
-mod error;
 mod failure;
 mod image_volumes;
 mod images;
@@ -11,11 +10,8 @@ mod kill;
 mod messages;
 mod metrics;
 mod observe;
-mod parts;
 mod pod_sync;
 mod prefetch;
-mod remove;
-mod report;
 mod runtime;
 mod sandbox;
 mod start;
@@ -27,12 +23,12 @@ use crate::actions::ProbeResults;
 use crate::pod::Pod;
 use crate::status::ObservedPod;
 use crate::status::api::Waiting;
-pub use error::PodRuntimeError;
+pub use failure::PodRuntimeError;
 pub use metrics::PodMetrics;
-pub use parts::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRuntimeParts};
 use pod_sync::PodSync;
-pub use report::SyncReport;
+pub use pod_sync::SyncReport;
 pub use runtime::PodRuntime;
+pub use runtime::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRuntimeParts};
 
 impl PodRuntime {
     /// Asks the runtime for the state of one pod.
@@ -79,7 +75,7 @@ impl PodRuntime {
     /// # Errors
     /// What is still there.
     pub async fn remove_pod(&self, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
-        remove::remove_pod(self, observed).await
+        kill::remove_pod(self, observed).await
     }
 }
 

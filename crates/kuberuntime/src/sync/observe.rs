@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cri_api::{ContainerFilter, ContainerState, Error, Kind, PodSandboxFilter, RuntimeService};
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::error::PodRuntimeError;
+use super::failure::PodRuntimeError;
 use super::messages;
 use crate::labels::{Owner, POD_UID};
 use crate::status::{ObservedContainer, ObservedPod, ObservedSandbox};

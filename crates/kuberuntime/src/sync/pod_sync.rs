@@ -1,16 +1,17 @@
-//! [`PodSync`]: one sync of a pod, and what all of its steps share.
+//! [`PodSync`]: one sync of a pod, what all of its steps share, and what it came to ([`SyncReport`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cri_api::PodSandboxConfig;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::{Failure, Halt, Step};
-use super::parts::PodCredentials;
-use super::report::SyncReport;
+use super::runtime::PodCredentials;
 use super::runtime::PodRuntime;
+use crate::actions::PodActions;
 use crate::config::PodHostname;
 use crate::documents::Documents;
 use crate::events::PodEvent;
@@ -102,4 +103,24 @@ impl<'a> PodSync<'a> {
             done = work => Ok(done),
         }
     }
+}
+
+/// Result of a sync.
+#[derive(Clone, Debug, Default)]
+pub struct SyncReport {
+    /// Actions that were to be done.
+    pub actions: PodActions,
+    /// Outcomes of starts, by container: `None` for a success, otherwise the reason of the waiting state. Containers
+    /// whose start was not tried are absent.
+    pub starts: BTreeMap<String, Option<Waiting>>,
+    /// When the first container that waits out its back-off may be started.
+    pub retry_at: Option<Timestamp>,
+    /// The runtime's network is not ready.
+    pub network_not_ready: bool,
+    /// How long it waited for images.
+    pub waited_for_images: std::time::Duration,
+    /// Failures, for people; empty after a success.
+    pub errors: Vec<String>,
+    /// True if a stop was requested before the sync was done.
+    pub cancelled: bool,
 }

@@ -3,11 +3,11 @@
 
 use cri_api::ContainerState;
 
-use super::error::{first_of, gone_is_done};
 use super::failure::{Halt, Step};
+use super::failure::{first_of, gone_is_done};
 use super::kill::{Victim, kill_containers, kill_pod};
+use super::pod_sync::SyncReport;
 use super::pod_sync::{PodSync, ReadySandbox};
-use super::report::SyncReport;
 use crate::actions::{Kill, PodActions, ProbeResults, Reset, compute_pod_actions};
 use crate::container_gc::link_name;
 use crate::events::PodEvent;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::names::UniqueNames;
 use super::names::{label, needed, port, port_name, relative_path, report};
-use super::unique_names::UniqueNames;
 use super::{probes, resources, security, variables};
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{

@@ -1,5 +1,7 @@
 //! Forms of names, keys, paths and addresses, each with the sentence that apimachinery has for it. Pure.
 
+use std::collections::BTreeSet;
+
 use crate::field::{FieldErrors, FieldPath};
 
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
@@ -200,5 +202,17 @@ pub(super) fn needed(errors: &mut FieldErrors, path: FieldPath, text: &str, look
         errors.required(path, "");
     } else {
         report(errors, &path, text, look(text));
+    }
+}
+
+/// The names of a list that were seen so far.
+#[derive(Default)]
+pub(super) struct UniqueNames<'a>(BTreeSet<&'a str>);
+
+impl<'a> UniqueNames<'a> {
+    pub(super) fn check(&mut self, errors: &mut FieldErrors, path: FieldPath, name: &'a str) {
+        if !name.is_empty() && !self.0.insert(name) {
+            errors.duplicate(path, name);
+        }
     }
 }

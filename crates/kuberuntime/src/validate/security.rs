@@ -1,7 +1,7 @@
 //! Rights of pods and containers. Called by [`super::validate`] and [`super::containers`].
 
+use super::names::UniqueNames;
 use super::names::{relative_path, report};
-use super::unique_names::UniqueNames;
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{Capabilities, Container, PodSpec, ProcMount, Profile, ProfileKind, Sysctl};
 

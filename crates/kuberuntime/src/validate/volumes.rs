@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::names::UniqueNames;
 use super::names::{config_key, file_path, label, needed, subdomain};
-use super::unique_names::UniqueNames;
 use super::variables::{field_ref, resource_ref};
 use crate::environment::FieldUse;
 use crate::field::{FieldErrors, FieldPath};

@@ -8,8 +8,8 @@ use std::path::Path;
 use cri_api::{ImageSpec, Mount, MountPropagation};
 
 use super::MountInput;
-use super::layout::{VOLUMES, plugin_directory};
 use super::place::{Directory, PRIVATE, text};
+use super::place::{VOLUMES, plugin_directory};
 use super::sub_path::{self, SubPathMount};
 use crate::pod::{self, HostPathVolume, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
 

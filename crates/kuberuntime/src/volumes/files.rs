@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::layout::VOLUMES;
+use super::place::VOLUMES;
 use super::place::{Directory, is_hidden};
 use super::remove::remove_tree;
 use super::walk::{Links, WalkError, attributes, find, kind, place};

@@ -6,7 +6,6 @@ mod container;
 mod empty_dir;
 mod files;
 mod host_path;
-mod layout;
 pub(crate) mod place;
 mod remove;
 mod setup;

@@ -2,8 +2,8 @@
 
 use rustix::fs::Gid;
 
-use super::layout::{VOLUMES, plugin_directory};
 use super::place::{Directory, PRIVATE};
+use super::place::{VOLUMES, plugin_directory};
 use super::{empty_dir, files, host_path};
 use crate::documents::{DocumentKind, Documents};
 use crate::environment::Surroundings;

@@ -18,7 +18,6 @@ mod slot;
 mod states;
 mod timing;
 mod unknown;
-mod view;
 mod worker;
 
 use parking_lot::Mutex;
@@ -35,11 +34,11 @@ use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
 use agent::Agent;
+pub use board::{PodView, WorkerState};
 pub use metrics::WorkerMetrics;
 pub use options::AgentOptions;
 use shared::AgentState;
 use slot::EndOrder;
-pub use view::{PodView, WorkerState};
 
 /// Keeps the pods of a node as they should be.
 pub struct PodAgent {
