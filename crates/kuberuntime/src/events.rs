@@ -1,7 +1,7 @@
 //! [`PodEvent`]: what happens to a pod and its containers, as the kubelet's events: type, reason and message, in one table.
-//! Pulls have theirs in the image manager. Records nothing; whoever does things does.
+//! Pulls have theirs in the image manager. Called by whatever acts on pods.
 
-use image_manager::EventType;
+use image_manager::{EventRecorder, EventRef, EventType, ObjectRef};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub enum PodEvent<'a> {
     InvalidEnvironmentVariableNames(&'a str),
     /// A volume could not be made: the text of [`crate::volumes::VolumeSetupError`].
     FailedMount(&'a str),
+    /// The pod ran longer than it may: the message of its end.
+    DeadlineExceeded(&'a str),
 }
 
 impl PodEvent<'_> {
@@ -69,7 +71,9 @@ impl PodEvent<'_> {
     #[must_use]
     pub fn kind(&self) -> EventType {
         match self {
-            Self::Created | Self::Started | Self::Killing { .. } | Self::SandboxChanged => EventType::Normal,
+            Self::Created | Self::Started | Self::Killing { .. } | Self::SandboxChanged | Self::DeadlineExceeded(_) => {
+                EventType::Normal
+            }
             _ => EventType::Warning,
         }
     }
@@ -94,7 +98,13 @@ impl PodEvent<'_> {
             Self::FailedValidation { .. } => "FailedValidation",
             Self::InvalidEnvironmentVariableNames(_) => "InvalidEnvironmentVariableNames",
             Self::FailedMount(_) => "FailedMount",
+            Self::DeadlineExceeded(_) => "DeadlineExceeded",
         }
+    }
+
+    /// Records the event about `object`.
+    pub(crate) fn record(&self, events: &dyn EventRecorder, object: &ObjectRef) {
+        events.record(EventRef { object, kind: self.kind(), reason: self.reason(), message: &self.message() });
     }
 
     /// For people.
@@ -109,7 +119,8 @@ impl PodEvent<'_> {
             Self::BackOff(text)
             | Self::InvalidEnvironmentVariableNames(text)
             | Self::NetworkNotReady(text)
-            | Self::FailedMount(text) => (*text).to_owned(),
+            | Self::FailedMount(text)
+            | Self::DeadlineExceeded(text) => (*text).to_owned(),
             Self::Killing { container, message: "" } => format!("Stopping container {container}"),
             Self::Killing { message, .. } => (*message).to_owned(),
             Self::Unhealthy { probe, output } => format!("{probe} probe failed: {output}"),

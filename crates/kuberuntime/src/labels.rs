@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use image_manager::ObjectRef;
 use serde_json::{Value, json};
 
 use crate::hash::{fnv32a, fnv64a};
@@ -139,6 +140,21 @@ impl Owner {
     pub(crate) fn of(pod: &Pod) -> Self {
         let metadata = &pod.metadata;
         Self { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
+    }
+
+    /// `web_default(uid)`, as the kubelet names pods in messages.
+    pub(crate) fn title(&self) -> String {
+        format!("{}_{}({})", self.name, self.namespace, self.uid)
+    }
+
+    /// Object of events about a part of the pod: a container, or, without one, the pod.
+    pub(crate) fn object(&self, part: Option<(ContainerKind, &str)>) -> ObjectRef {
+        ObjectRef {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            field_path: part.map_or_else(String::new, |(kind, name)| format!("spec.{}{{{name}}}", kind.field())),
+        }
     }
 }
 

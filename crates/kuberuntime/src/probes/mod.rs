@@ -9,12 +9,12 @@ mod metrics;
 mod schedule;
 mod state;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::ContainerState;
-use image_manager::{EventRecorder, EventRef, ObjectRef, WallClock};
+use image_manager::{EventRecorder, WallClock};
 use probe::ProbeOutcome;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::actions::ProbeResults;
 use crate::events::PodEvent;
 use crate::handlers::{Handlers, Target};
+use crate::labels::Owner;
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::ObservedPod;
 pub(crate) use kind::ProbeKind;
@@ -98,7 +99,7 @@ impl ProbeManager {
             return;
         }
         let ip = if pod.spec.host_network { host_ip } else { observed.ips().first().map(String::as_str) };
-        let (now, mut pods) = (Instant::now(), self.shared.lock());
+        let (now, mut pods) = (Instant::now(), self.shared.pods.lock());
         let look = pods.mark_observed(pod, ip, now);
         for (kind, index, container) in probed(pod) {
             let run = observed.latest(&container.name);
@@ -120,13 +121,13 @@ impl ProbeManager {
     /// Last results of a pod's probes, by the ids of containers.
     #[must_use]
     pub fn results(&self, uid: &str) -> ProbeResults {
-        self.shared.lock().results(uid)
+        self.shared.pods.lock().results(uid)
     }
 
     /// A pod is being ended: only readiness is still asked.
     pub fn ending(&self, uid: &str) {
         let now = Instant::now();
-        let starts = self.shared.lock().ending(uid, now);
+        let starts = self.shared.pods.lock().ending(uid, now);
         for start in starts {
             self.ask(start, now);
         }
@@ -134,7 +135,7 @@ impl ProbeManager {
 
     /// A pod is gone: nobody asks it any more.
     pub fn forget(&self, uid: &str) {
-        if let Some(pod) = self.shared.lock().forget(uid) {
+        if let Some(pod) = self.shared.pods.lock().forget(uid) {
             for (_, _, container) in probed(&pod) {
                 self.shared.metrics.forget(&pod, &container.name);
             }
@@ -192,12 +193,6 @@ fn ask(shared: &Arc<ProbeContext>, tasks: &TaskTracker, start: ProbeStart, now: 
     });
 }
 
-impl ProbeContext {
-    fn lock(&self) -> MutexGuard<'_, Pods> {
-        self.pods.lock()
-    }
-}
-
 impl Question {
     /// Asks on every period until what was said ends it, or it is cancelled.
     async fn ask_on(&self, shared: &Arc<ProbeContext>, tasks: &TaskTracker, token: &CancellationToken, first: Instant) {
@@ -209,9 +204,8 @@ impl Question {
         let uid = &self.pod.metadata.uid;
         loop {
             turns.tick().await;
-            let ip = shared.lock().ip(uid);
-            let metadata = &self.pod.metadata;
-            let named = format!("{}_{}({uid})", metadata.name, metadata.namespace);
+            let ip = shared.pods.lock().ip(uid);
+            let named = self.pod.title();
             let target = Target::new(container, &self.id, ip.as_deref()).in_pod(&named);
             let asked = Instant::now();
             let (answer, text) = shared.handlers.ask(probe, &target).await;
@@ -221,7 +215,8 @@ impl Question {
             self.series.observe(answer, asked.elapsed());
             self.record_event(shared, &container.name, answer, &text);
             let heard = (answer, token);
-            let heard = shared.lock().record_answer(uid, &container.name, &self.id, self.kind, heard, Instant::now());
+            let heard =
+                shared.pods.lock().record_answer(uid, &container.name, &self.id, self.kind, heard, Instant::now());
             let AnswerEffect { changed, over, starts } = heard;
             for start in starts {
                 ask(shared, tasks, start, Instant::now());
@@ -244,20 +239,8 @@ impl Question {
             ProbeOutcome::Failure => PodEvent::Unhealthy { probe, output: text },
             ProbeOutcome::Unknown => PodEvent::ProbeErrored { probe, error: text },
         };
-        let metadata = &self.pod.metadata;
-        let object = ObjectRef {
-            namespace: metadata.namespace.clone(),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
-            field_path: format!("spec.{}{{{container}}}", self.container.0.field()),
-        };
-        let message = event.message();
-        shared.events.record(EventRef {
-            object: &object,
-            kind: event.kind(),
-            reason: event.reason(),
-            message: &message,
-        });
+        let object = Owner::of(&self.pod).object(Some((self.container.0, container)));
+        event.record(&*shared.events, &object);
     }
 }
 

@@ -12,6 +12,7 @@ use super::view::Problem;
 use crate::documents::DocumentKind;
 use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
+use crate::labels::Owner;
 use crate::pod::{Pod, Profile, ProfileKind};
 
 #[derive(Debug, Default)]
@@ -48,12 +49,6 @@ pub(super) struct Reader {
     pub(super) expected: Expected,
 }
 
-/// A pod that is not valid: `pod` names it as well as it can be.
-struct Invalid {
-    pod: Pod,
-    errors: String,
-}
-
 impl Reader {
     /// Reads a manifest. `shown` is its origin for people; `previous` is its last valid content, of which unchanged
     /// objects are kept as they are.
@@ -86,9 +81,8 @@ impl Reader {
                 Ok(()) => continue,
                 Err(Refusal::Plain(reason)) => reason,
                 Err(Refusal::Pod(invalid)) => {
-                    let Invalid { pod, errors } = *invalid;
-                    let metadata = pod.metadata;
-                    about = about.or(Some((metadata.namespace, metadata.name, metadata.uid)));
+                    let (owner, errors) = *invalid;
+                    about = about.or(Some(owner));
                     errors
                 }
             };
@@ -160,7 +154,7 @@ impl Reader {
             if pod.metadata.namespace.is_empty() {
                 "default".clone_into(&mut pod.metadata.namespace);
             }
-            Refusal::Pod(Box::new(Invalid { pod, errors: errors.to_string() }))
+            Refusal::Pod(Box::new((Owner::of(&pod), errors.to_string())))
         })?;
         if self.options.seccomp_default {
             let runtimes = || Profile { kind: Some(ProfileKind::RuntimeDefault), localhost_profile: None };
@@ -193,9 +187,11 @@ impl Reader {
     }
 }
 
+/// Why an object is refused.
 enum Refusal {
     Plain(String),
-    Pod(Box<Invalid>),
+    /// Why the pod is not valid; the owner names it as well as can be.
+    Pod(Box<(Owner, String)>),
 }
 
 fn kind_of(value: &Value) -> &'static str {

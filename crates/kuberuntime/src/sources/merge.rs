@@ -5,12 +5,12 @@
 //! manifest that has just come waits for a moment before it takes the place of another: it may be a file that is being
 //! renamed, and then both changes come in one.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use image_manager::{EventRecorder, EventRef, ObjectRef};
+use image_manager::EventRecorder;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ use super::view::Problem;
 use super::view::{DesiredPods, RefusedManifest};
 use super::view::{Manifest, View};
 use crate::events::PodEvent;
-use crate::pod::Pod;
+use crate::labels::Owner;
 
 /// All sources together.
 pub(super) struct Merge {
@@ -48,8 +48,8 @@ struct Merged {
 enum RefusalReport {
     /// To the log.
     Line,
-    /// As an event of a pod, by namespace, name and uid.
-    Event(String, String, String),
+    /// As an event of a pod.
+    Event(Owner),
     /// Not at all, or not yet.
     None,
 }
@@ -76,7 +76,7 @@ impl Merge {
 
     /// Replaces the view of a source. A source that was ready once stays so.
     pub(super) fn update(&self, index: usize, mut view: View) {
-        let mut views = self.views();
+        let mut views = self.views.lock();
         view.ready |= views[index].ready;
         views[index] = view;
         drop(views);
@@ -87,9 +87,9 @@ impl Merge {
     pub(super) async fn run(&self) {
         let mut told = BTreeMap::new();
         loop {
-            let views = self.views().clone();
+            let views = self.views.lock().clone();
             let merged = merge(&views, Instant::now(), self.quiet);
-            self.speak(&merged, &mut told);
+            self.report(&merged, &mut told);
             // Before the pods that need them.
             self.documents.set(merged.documents);
             self.desired.send_if_modified(|desired| {
@@ -113,7 +113,7 @@ impl Merge {
     }
 
     /// Tells of what was refused, once for each reason.
-    fn speak(&self, merged: &Merged, told: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
+    fn report(&self, merged: &Merged, told: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
         let mut now: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
         for (refused, word) in merged.desired.refused.iter().zip(&merged.words) {
             let RefusedManifest { origin, pod, reason } = refused;
@@ -128,27 +128,15 @@ impl Merge {
             }
             match word {
                 RefusalReport::Line => tracing::warn!("{origin}: {reason}"),
-                RefusalReport::Event(namespace, name, uid) => {
-                    let title = format!("{name}_{namespace}({uid})");
-                    let errors = format!("{reason} ({origin})");
+                RefusalReport::Event(owner) => {
+                    let (title, errors) = (owner.title(), format!("{reason} ({origin})"));
                     let event = PodEvent::FailedValidation { pod: &title, errors: &errors };
-                    let object = ObjectRef {
-                        namespace: namespace.clone(),
-                        name: name.clone(),
-                        uid: uid.clone(),
-                        field_path: String::new(),
-                    };
-                    let (kind, reason) = (event.kind(), event.reason());
-                    self.events.record(EventRef { object: &object, kind, reason, message: &event.message() });
+                    event.record(&*self.events, &owner.object(None));
                 }
                 RefusalReport::None => {}
             }
         }
         *told = now;
-    }
-
-    fn views(&self) -> MutexGuard<'_, Vec<View>> {
-        self.views.lock()
     }
 }
 
@@ -166,14 +154,14 @@ impl Merged {
     }
 
     fn problem(&mut self, origin: &str, problem: &Problem, goes_on: bool) {
-        let title = problem.pod.as_ref().map(|(namespace, name, _)| format!("{namespace}/{name}"));
+        let title = problem.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.name));
         let reason = match goes_on {
             true => format!("{}; what it said before goes on", problem.reason),
             false => problem.reason.clone(),
         };
         let word = match &problem.pod {
             _ if problem.told => RefusalReport::None,
-            Some((namespace, name, uid)) => RefusalReport::Event(namespace.clone(), name.clone(), uid.clone()),
+            Some(pod) => RefusalReport::Event(pod.clone()),
             None => RefusalReport::Line,
         };
         self.refuse(origin, title, reason, word);
@@ -222,7 +210,7 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
                 }
             };
             in_doubt |= young;
-            let word = if young { RefusalReport::None } else { event_of(pod) };
+            let word = if young { RefusalReport::None } else { RefusalReport::Event(Owner::of(pod)) };
             merged.refuse(origin, Some(title), reason, word);
         }
         for object in &content.documents {
@@ -243,9 +231,4 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
         merged.again = manifests.iter().map(|manifest| manifest.since + quiet).filter(|at| *at > now).min();
     }
     merged
-}
-
-fn event_of(pod: &Pod) -> RefusalReport {
-    let metadata = &pod.metadata;
-    RefusalReport::Event(metadata.namespace.clone(), metadata.name.clone(), metadata.uid.clone())
 }

@@ -90,7 +90,7 @@ impl Once {
 
 fn problem_text(problem: &Problem) -> String {
     match &problem.pod {
-        Some((namespace, name, _)) => format!("pod {namespace}/{name}: {}", problem.reason),
+        Some(pod) => format!("pod {}/{}: {}", pod.namespace, pod.name, problem.reason),
         None => problem.reason.clone(),
     }
 }

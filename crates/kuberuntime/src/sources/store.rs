@@ -1,7 +1,7 @@
 //! [`DocumentStore`]: the ConfigMaps and Secrets that lie on this node, by namespace, and word of when they change. Reads no
 //! file; the sources fill it. Called by whoever makes environments and volumes, and by who looks for pull secrets.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl DocumentStore {
     #[must_use]
     pub fn of(&self, namespace: &str) -> Documents {
         let mut found = Documents::default();
-        for object in self.lock().values().filter(|object| object.namespace == namespace) {
+        for object in self.0.documents.lock().values().filter(|object| object.namespace == namespace) {
             found.insert(object.kind, &object.name, object.document.clone());
         }
         found
@@ -46,7 +46,7 @@ impl DocumentStore {
     #[must_use]
     pub fn pull_secret(&self, namespace: &str, name: &str) -> Option<PullSecret> {
         let key = (DocumentKind::Secret, namespace.to_owned(), name.to_owned());
-        let object = self.lock().get(&key).map(Arc::clone)?;
+        let object = self.0.documents.lock().get(&key).map(Arc::clone)?;
         let text = |content: &Content| content.text().map(Secret::new);
         let data = object.document.data.iter().filter_map(|(key, content)| Some((key.clone(), text(content)?)));
         Some(PullSecret {
@@ -72,7 +72,7 @@ impl DocumentStore {
     /// Holds these from now on. Whether that changed anything.
     pub(super) fn set(&self, documents: Vec<Arc<DocumentObject>>) -> bool {
         let documents = documents.into_iter().map(|o| ((o.kind, o.namespace.clone(), o.name.clone()), o)).collect();
-        let mut held = self.lock();
+        let mut held = self.0.documents.lock();
         if *held == documents {
             return false;
         }
@@ -80,9 +80,5 @@ impl DocumentStore {
         drop(held);
         self.0.changed.send_modify(|count| *count += 1);
         true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<DocumentKey, Arc<DocumentObject>>> {
-        self.0.documents.lock()
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::manifest::Content;
+use crate::labels::Owner;
 use crate::pod::Pod;
 
 /// Present content of one source.
@@ -35,8 +36,7 @@ pub(super) struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) reason: String,
-    /// Namespace, name and uid, where they are known.
-    pub(super) pod: Option<(String, String, String)>,
+    pub(super) pod: Option<Owner>,
     /// True if the next read may succeed though nothing changed.
     pub(super) passing: bool,
     /// True if the problem was reported already.

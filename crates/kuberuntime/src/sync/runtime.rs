@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cri_api::{DnsConfig, RuntimeService};
-use image_manager::{EventRecorder, EventRef, ImageManager, ObjectRef, PullSecret, ServiceAccount, WallClock};
+use image_manager::{EventRecorder, ImageManager, PullSecret, ServiceAccount, WallClock};
 use parking_lot::Mutex;
 
 use super::metrics::PodMetrics;
@@ -91,18 +91,9 @@ impl PodRuntime {
         LogDirectories { pods: PathBuf::from(&node.pod_logs), links: node.container_logs.as_ref().map(PathBuf::from) }
     }
 
-    /// Tells an event about a part of a pod: a container, or, without one, the pod.
-    pub(super) fn record_event(&self, owner: &Owner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
-        let field_path = part.map_or_else(String::new, |(kind, name)| format!("spec.{}{{{name}}}", kind.field()));
-        let object = ObjectRef {
-            namespace: owner.namespace.clone(),
-            name: owner.name.clone(),
-            uid: owner.uid.clone(),
-            field_path,
-        };
-        let message = event.message();
-        let (kind, reason) = (event.kind(), event.reason());
-        self.parts.events.record(EventRef { object: &object, kind, reason, message: &message });
+    /// Records an event about a part of a pod: a container, or, without one, the pod.
+    pub(crate) fn record_event(&self, owner: &Owner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
+        event.record(&*self.parts.events, &owner.object(part));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::labels::Owner;
@@ -28,24 +28,20 @@ impl Board {
         Self { views: Mutex::default(), version: watch::Sender::new(0) }
     }
 
-    fn views(&self) -> MutexGuard<'_, BTreeMap<(String, String, String), Arc<PodView>>> {
-        self.views.lock()
-    }
-
     /// All pods, by namespace and name.
     pub(super) fn all(&self) -> Vec<Arc<PodView>> {
-        self.views().values().cloned().collect()
+        self.views.lock().values().cloned().collect()
     }
 
     /// Shows a pod so.
     pub(super) fn put(&self, owner: &Owner, view: Arc<PodView>) {
-        self.views().insert(key(owner), view);
+        self.views.lock().insert(key(owner), view);
         self.version.send_modify(|version| *version += 1);
     }
 
     /// A pod is gone.
     pub(super) fn take(&self, owner: &Owner) {
-        self.views().remove(&key(owner));
+        self.views.lock().remove(&key(owner));
         self.version.send_modify(|version| *version += 1);
     }
 

@@ -65,7 +65,7 @@ impl PodObserver {
         if record.error == error {
             return;
         }
-        let pod = self.title();
+        let pod = self.slot.owner.title();
         match &error {
             // That is told once for all pods.
             Some(error) if self.shared.health.is_down() => tracing::debug!(pod, "the pod has to wait: {error}"),
@@ -88,12 +88,6 @@ impl PodObserver {
         if before.as_ref() != waiting {
             self.publish();
         }
-    }
-
-    /// `web_default(uid)`.
-    pub(super) fn title(&self) -> String {
-        let owner = &self.slot.owner;
-        format!("{}_{}({})", owner.name, owner.namespace, owner.uid)
     }
 
     /// Makes the status of what is known, and shows it, if it says anything new.

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use image_manager::{EventRef, EventType, ObjectRef};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +15,8 @@ use super::observer::PodObserver;
 use super::slot::Orders;
 use super::timing::{Jitter, NextSync, RemainingWork, next_sync};
 use crate::actions::compute_pod_actions;
+use crate::events::PodEvent;
+use crate::labels::Owner;
 use crate::pod::Pod;
 use crate::status::api::{Phase, PodStatus};
 use crate::status::{ObservedPod, PodEnd};
@@ -259,10 +260,8 @@ impl Worker {
         let Some(age) = record.age else { return false };
         let Some(view) = &record.view else { return false };
         let Some(end) = PodEnd::deadline(pod, view.status.start_time, age.now(Instant::now())) else { return false };
-        let object = object(pod);
-        let event =
-            EventRef { object: &object, kind: EventType::Normal, reason: "DeadlineExceeded", message: &end.message };
-        self.observer.shared.runtime.parts().events.record(event);
+        let event = PodEvent::DeadlineExceeded(&end.message);
+        self.observer.shared.runtime.record_event(&Owner::of(pod), None, &event);
         record.ended = Some(end);
         drop(record);
         self.observer.publish();
@@ -326,14 +325,4 @@ fn initialised_for(status: &PodStatus) -> Duration {
 /// An error with what is behind it, in one line.
 pub(super) fn in_full(error: &PodRuntimeError) -> String {
     format!("{error}: {}", error.source)
-}
-
-fn object(pod: &Pod) -> ObjectRef {
-    let metadata = &pod.metadata;
-    ObjectRef {
-        namespace: metadata.namespace.clone(),
-        name: metadata.name.clone(),
-        uid: metadata.uid.clone(),
-        field_path: String::new(),
-    }
 }
