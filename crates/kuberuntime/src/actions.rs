@@ -13,10 +13,10 @@ mod sandbox;
 use crate::pod::Pod;
 use crate::status::ObservedPod;
 use plan::start;
-pub use plan::{Kill, PodActions, Reset, Start};
+pub use plan::{ContainerKill, ContainerReset, ContainerStart, PodActions};
 pub use probed::{ProbeResult, ProbeResults, Probed};
 pub use reason::{KillReason, LeaveReason, PodReason, StartReason};
-pub use restart::{Verdict, restart_verdict};
+pub use restart::{RestartVerdict, restart_verdict};
 
 /// Computes everything that `pod` needs done.
 #[must_use]

@@ -60,28 +60,28 @@ impl Documents {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
     /// `data`, by key.
-    pub data: BTreeMap<String, Content>,
+    pub data: BTreeMap<String, DocumentContent>,
     /// `binaryData` of a ConfigMap, by key: for files only.
-    pub binary: BTreeMap<String, Content>,
+    pub binary: BTreeMap<String, DocumentContent>,
 }
 
 impl Document {
     /// Everything that can be a file.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &Content)> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &DocumentContent)> {
         self.data.iter().chain(&self.binary)
     }
 
     /// Content of a key, as a file.
-    pub(crate) fn file(&self, key: &str) -> Option<&Content> {
+    pub(crate) fn file(&self, key: &str) -> Option<&DocumentContent> {
         self.data.get(key).or_else(|| self.binary.get(key))
     }
 }
 
 /// Content of a key of a ConfigMap or Secret. `Debug` shows nothing of it, and its memory is wiped on drop.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Content(Vec<u8>);
+pub struct DocumentContent(Vec<u8>);
 
-impl Content {
+impl DocumentContent {
     /// Takes the bytes over.
     #[must_use]
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
@@ -101,13 +101,13 @@ impl Content {
     }
 }
 
-impl Drop for Content {
+impl Drop for DocumentContent {
     fn drop(&mut self) {
         self.0.zeroize();
     }
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for DocumentContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Content(…)")
     }

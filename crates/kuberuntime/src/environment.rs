@@ -8,7 +8,7 @@ mod expand;
 
 use oci::Secret;
 
-use crate::documents::{Content, Document, DocumentKind, Documents};
+use crate::documents::{Document, DocumentContent, DocumentKind, Documents};
 use crate::pod::{Container, DocumentRef, EnvSource, KeyRef, Pod};
 pub use downward::Surroundings;
 pub(crate) use downward::{ContainerAmount, FieldUse, PodField, amount};
@@ -155,7 +155,7 @@ fn find<'d>(
     }
 }
 
-fn text(kind: DocumentKind, content: &Content, document: &str, key: &str) -> Result<Secret, EnvironmentError> {
+fn text(kind: DocumentKind, content: &DocumentContent, document: &str, key: &str) -> Result<Secret, EnvironmentError> {
     let text = content.text().map(Secret::new);
     text.ok_or_else(|| EnvironmentError(format!("key {key} in {kind} {document} is not text in UTF-8")))
 }

@@ -57,8 +57,8 @@ fn probe_of(value: &Value) -> Probe {
 }
 
 impl Scene {
-    fn target(&self) -> Target<'_> {
-        Target::new(&self.pod.spec.containers[0], &self.id, Some("127.0.0.1")).in_pod("web_default(u)")
+    fn target(&self) -> HandlerTarget<'_> {
+        HandlerTarget::new(&self.pod.spec.containers[0], &self.id, Some("127.0.0.1")).in_pod("web_default(u)")
     }
 
     async fn ask(&self, value: &Value) -> (ProbeOutcome, String) {
@@ -155,7 +155,7 @@ async fn places_are_found_by_number_by_name_and_by_host() {
         );
     }
     let host = json!({"httpGet": {"path": "/", "port": port, "host": "localhost"}});
-    let target = Target { ip: None, ..scene.target() };
+    let target = HandlerTarget { ip: None, ..scene.target() };
     assert_eq!(scene.handlers.ask(&probe_of(&host), &target).await.0, ProbeOutcome::Success);
     let cases = [
         (json!({"httpGet": {"path": "/", "port": "other"}}), "container \"web\" has no port \"other\""),
@@ -214,7 +214,7 @@ async fn hooks_over_http_want_an_answer_and_no_more() {
     let gone = scene.hook(&get(port, "HTTP"), None).await.expect_err("nobody is there");
     let want = "HTTP lifecycle hook (/stop) for Container \"web\" in Pod \"web_default(u)\" failed - error: Get ";
     assert!(gone.starts_with(want) && gone.ends_with("connection refused"), "{gone}");
-    let target = Target { ip: None, ..scene.target() };
+    let target = HandlerTarget { ip: None, ..scene.target() };
     let nowhere = scene.handlers.run_hook(&handler(&get(port, "HTTP")), &target, None).await.expect_err("nowhere");
     assert!(nowhere.0.ends_with("the pod has no address yet"), "{nowhere}");
 }

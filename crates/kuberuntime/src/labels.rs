@@ -122,13 +122,13 @@ pub fn container_annotations(pod: &Pod, kind: ContainerKind, container: &Contain
 
 /// Whose a sandbox or a container is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
+pub struct PodOwner {
     pub uid: String,
     pub name: String,
     pub namespace: String,
 }
 
-impl Owner {
+impl PodOwner {
     /// Reads labels; `None` if they are not those of a pod.
     #[must_use]
     pub fn from_labels(labels: &Map) -> Option<Self> {
@@ -259,9 +259,9 @@ mod tests {
         assert_eq!(annotations[HASH], format!("{:x}", container_hash(container)));
         assert_eq!(annotations[PORTS], r#"[{"containerPort":80,"protocol":"TCP"}]"#);
         assert_eq!(annotations[PRE_STOP], r#"{"httpGet":{"path":"/","port":"http","scheme":"HTTP"}}"#);
-        let owner = Owner { uid: "u-1".into(), name: "web".into(), namespace: "shop".into() };
-        assert_eq!(Owner::from_labels(&labels), Some(owner.clone()));
-        assert_eq!(Owner::from_labels(&sandbox_labels(&pod)), Some(owner));
+        let owner = PodOwner { uid: "u-1".into(), name: "web".into(), namespace: "shop".into() };
+        assert_eq!(PodOwner::from_labels(&labels), Some(owner.clone()));
+        assert_eq!(PodOwner::from_labels(&sandbox_labels(&pod)), Some(owner));
         let annotations_of_sandbox = sandbox_annotations(&pod);
         assert_eq!(sandbox_labels(&pod)["app"], "web");
         assert_eq!((&*annotations_of_sandbox["note"], &*annotations_of_sandbox[CONTAINERS]), ("x", "main"));
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_others_wrote_is_read_as_far_as_it_goes() {
-        assert_eq!(Owner::from_labels(&Map::from([(POD_NAME.to_owned(), "x".to_owned())])), None);
+        assert_eq!(PodOwner::from_labels(&Map::from([(POD_NAME.to_owned(), "x".to_owned())])), None);
         let annotations =
             [(HASH, "xyz"), (RESTART_COUNT, "-1"), (PRE_STOP, "{"), (KIND, "what"), (TERMINATION_GRACE_PERIOD, "9")];
         let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();

@@ -33,7 +33,7 @@ pub use handler::{
 pub use images::{ImageRole, PodImage};
 use macros::object;
 pub(crate) use macros::words;
-use read::{Field, Fields, Json as _, Object, Plain};
+use read::{Json as _, ManifestField, ManifestFields, ManifestObject, Plain};
 pub use security::{
     Capabilities, PodSecurityContext, ProcMount, Profile, ProfileKind, SeLinuxOptions, SecurityContext,
     SupplementalGroupsPolicy, Sysctl,
@@ -135,8 +135,8 @@ impl Pod {
     }
 }
 
-impl Object for Pod {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for Pod {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         for (name, want) in [("apiVersion", "v1"), ("kind", "Pod")] {
             let path = fields.path().child(name);
             match fields.get::<String>(name) {
@@ -154,7 +154,7 @@ impl Object for Pod {
     fn write(&self, object: &mut Map<String, Value>) {
         object.insert("apiVersion".to_owned(), "v1".into());
         object.insert("kind".to_owned(), "Pod".into());
-        Field::write(&self.metadata, "metadata", object);
+        ManifestField::write(&self.metadata, "metadata", object);
         object.insert("spec".to_owned(), self.spec.to_value());
     }
 }
@@ -162,8 +162,8 @@ impl Object for Pod {
 /// A pod without what makes it an object of its own.
 struct Template(Pod);
 
-impl Object for Template {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for Template {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         let metadata = fields.get("metadata").unwrap_or_default();
         let spec = fields.get("spec");
         if spec.is_none() && !fields.has("spec") {
@@ -180,7 +180,7 @@ impl Object for Template {
 
 impl Plain for Metadata {}
 
-fn ignored_in_metadata(fields: &mut Fields<'_>) {
+fn ignored_in_metadata(fields: &mut ManifestFields<'_>) {
     fields.ignored(&[
         "clusterName",
         "creationTimestamp",

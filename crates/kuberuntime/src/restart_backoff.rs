@@ -130,7 +130,7 @@ fn shown(delay: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::labels::Owner;
+    use crate::labels::PodOwner;
     use crate::status::ObservedContainer;
     use serde_json::json;
 
@@ -155,7 +155,7 @@ mod tests {
             finished_at: (START + ended) * 1_000_000_000,
             ..ObservedContainer::default()
         };
-        ObservedPod::new(Owner::default(), [], [run])
+        ObservedPod::new(PodOwner::default(), [], [run])
     }
 
     fn check(backoff: &mut RestartBackoff, id: &str, ended: i64, now: i64) -> Option<i64> {

@@ -12,7 +12,7 @@ mod phase;
 use crate::pod::ContainerKind;
 use crate::qos::qos_class;
 use api::whole_seconds;
-use api::{Ip, Phase, PodStatus};
+use api::{Phase, PodIp, PodStatus};
 pub(crate) use containers::CONTAINER_CREATING;
 pub use input::{PodEnd, StatusInput};
 pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
@@ -36,7 +36,7 @@ pub fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let PodEnd { reason, message } = input.ended.cloned().or(told).unwrap_or_default();
     // With the node's network its addresses are the pod's.
     let pod_ips = if input.pod.host_network() { input.host_ips } else { input.observed.ips() };
-    let list = |ips: &[String]| ips.iter().map(|ip| Ip { ip: ip.clone() }).collect();
+    let list = |ips: &[String]| ips.iter().map(|ip| PodIp { ip: ip.clone() }).collect();
     PodStatus {
         phase,
         conditions: conditions::conditions(input, phase, &init, &normal),

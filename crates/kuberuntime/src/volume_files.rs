@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::documents::{Content, DocumentKind, Documents};
+use crate::documents::{DocumentContent, DocumentKind, Documents};
 use crate::environment::{FieldUse, PodField, Surroundings, amount};
 use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, VolumeSource};
 
@@ -16,7 +16,7 @@ pub struct VolumeFile {
     /// Mode, before the group of the volume adds to it.
     pub mode: u32,
     /// Content of the file.
-    pub content: Content,
+    pub content: DocumentContent,
 }
 
 /// The files of a volume, by their paths below it. No path leads out of the volume.
@@ -31,7 +31,7 @@ pub struct VolumeError {
 }
 
 /// Input from which the files of one volume are made.
-struct Maker<'a> {
+struct VolumeFilesMaker<'a> {
     pod: &'a Pod,
     volume: &'a str,
     documents: &'a Documents,
@@ -50,7 +50,7 @@ pub fn volume_files(
     around: &Surroundings,
 ) -> Option<Result<VolumeFiles, VolumeError>> {
     let volume = pod.spec.volumes.iter().find(|volume| volume.name == name)?;
-    let mut maker = Maker { pod, volume: name, documents, around, files: VolumeFiles::new() };
+    let mut maker = VolumeFilesMaker { pod, volume: name, documents, around, files: VolumeFiles::new() };
     let made = match &volume.source {
         VolumeSource::ConfigMap(volume) => maker.document(DocumentKind::ConfigMap, volume, volume.default_mode),
         VolumeSource::Secret(volume) => maker.document(DocumentKind::Secret, volume, volume.default_mode),
@@ -68,7 +68,7 @@ pub fn volume_files(
     Some(made.map(|()| maker.files))
 }
 
-impl Maker<'_> {
+impl VolumeFilesMaker<'_> {
     fn document(&mut self, kind: DocumentKind, volume: &DocumentVolume, mode: Option<i32>) -> Result<(), VolumeError> {
         let (kind_name, name) = (kind.lower_case(), &volume.name);
         let Some(document) = self.documents.get(kind, name) else {
@@ -101,13 +101,13 @@ impl Maker<'_> {
                 }
                 (None, None) => return Err(self.no_field(&item.path)),
             };
-            self.put(&item.path, item.mode.or(mode), Content::new(text))?;
+            self.put(&item.path, item.mode.or(mode), DocumentContent::new(text))?;
         }
         Ok(())
     }
 
     /// A later file replaces an earlier one of its path.
-    fn put(&mut self, path: &str, mode: Option<i32>, content: Content) -> Result<(), VolumeError> {
+    fn put(&mut self, path: &str, mode: Option<i32>, content: DocumentContent) -> Result<(), VolumeError> {
         let stays = !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| part != "..");
         if !stays {
             return Err(self.error(format!("{path:?} does not stay below the volume")));
@@ -135,9 +135,12 @@ mod tests {
 
     fn documents() -> Documents {
         let content = |pairs: &[(&str, &str)]| {
-            pairs.iter().map(|(key, value)| ((*key).to_owned(), Content::new(*value))).collect::<BTreeMap<_, _>>()
+            pairs
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), DocumentContent::new(*value)))
+                .collect::<BTreeMap<_, _>>()
         };
-        let binary = [("logo".to_owned(), Content::new(vec![0xff, 0xfe]))].into();
+        let binary = [("logo".to_owned(), DocumentContent::new(vec![0xff, 0xfe]))].into();
         let settings = Document { data: content(&[("a", "1"), ("b", "2")]), binary };
         let login = Document { data: content(&[("password", "swordfish")]), ..Document::default() };
         let odd = Document { data: content(&[("..", "x")]), ..Document::default() };

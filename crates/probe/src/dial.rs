@@ -26,7 +26,7 @@ pub(crate) async fn dial(host: &str, port: u16) -> Result<TcpStream, String> {
             Ok(stream) => {
                 // What is asked is one small packet; it should not wait for company.
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "a connection goes on with delays");
+                    tracing::debug!(%error, "cannot set TCP_NODELAY");
                 }
                 return Ok(stream);
             }

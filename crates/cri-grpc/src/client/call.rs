@@ -19,7 +19,7 @@ use crate::status::from_status;
 const MAX_HEADER_BYTES: u32 = 1024 * 1024;
 
 /// Result of a call of tonic.
-type Answer<T> = std::result::Result<T, Status>;
+type CallResult<T> = std::result::Result<T, Status>;
 
 /// A channel with its rules.
 pub(super) struct Caller {
@@ -45,7 +45,7 @@ impl Caller {
     }
 
     /// A call with the request timeout.
-    pub(super) async fn timed<T>(&self, name: &str, call: impl Future<Output = Answer<T>> + Send) -> Result<T> {
+    pub(super) async fn timed<T>(&self, name: &str, call: impl Future<Output = CallResult<T>> + Send) -> Result<T> {
         let answer = self.within(name, Some(self.connector.options.request_timeout), call).await?;
         answer.map_err(|status| self.error(&status))
     }
@@ -56,7 +56,7 @@ impl Caller {
         name: &str,
         subject: &str,
         limit: Option<Duration>,
-        call: impl Future<Output = Answer<Response<T>>> + Send,
+        call: impl Future<Output = CallResult<Response<T>>> + Send,
     ) -> Result<T> {
         let title = format!("{name} {subject}");
         match self.within(&title, limit, call).await? {
@@ -74,8 +74,8 @@ impl Caller {
         &self,
         title: &str,
         limit: Option<Duration>,
-        call: impl Future<Output = Answer<T>> + Send,
-    ) -> Result<Answer<T>> {
+        call: impl Future<Output = CallResult<T>> + Send,
+    ) -> Result<CallResult<T>> {
         let Some(limit) = limit else { return Ok(call.await) };
         timeout(limit, call).await.map_err(|_| {
             let text = format!("{title}: no answer from {} within {limit:?}", self.connector.endpoint);
@@ -117,10 +117,10 @@ impl ListMode {
     /// All items. A stream that breaks off gives an error, not what came until then.
     pub(super) async fn collect<B, T>(
         &self,
-        stream: impl Future<Output = Answer<Response<Streaming<B>>>> + Send,
+        stream: impl Future<Output = CallResult<Response<Streaming<B>>>> + Send,
         items: impl Fn(B) -> Vec<T> + Send,
-        whole: impl Future<Output = Answer<Vec<T>>> + Send,
-    ) -> Answer<Vec<T>>
+        whole: impl Future<Output = CallResult<Vec<T>>> + Send,
+    ) -> CallResult<Vec<T>>
     where
         T: Send,
     {
@@ -128,7 +128,7 @@ impl ListMode {
             match drain(stream, items).await {
                 Err(status) if status.code() == Code::Unimplemented => {
                     self.stream.store(false, Ordering::Relaxed);
-                    tracing::debug!("the peer has no streamed lists; whole lists from now on");
+                    tracing::debug!("peer has no streamed lists, asking for whole lists");
                 }
                 other => return other,
             }
@@ -143,9 +143,9 @@ impl ListMode {
 }
 
 async fn drain<B, T>(
-    stream: impl Future<Output = Answer<Response<Streaming<B>>>> + Send,
+    stream: impl Future<Output = CallResult<Response<Streaming<B>>>> + Send,
     items: impl Fn(B) -> Vec<T>,
-) -> Answer<Vec<T>> {
+) -> CallResult<Vec<T>> {
     let mut stream = stream.await?.into_inner();
     let mut list = Vec::new();
     while let Some(batch) = stream.message().await? {

@@ -69,7 +69,7 @@ impl Connector {
     }
 
     /// Makes a connection, or answers why there is none.
-    pub(super) async fn connect(self: Arc<Self>) -> Result<TokioIo<Connection>, ConnectFailure> {
+    pub(super) async fn connect(self: Arc<Self>) -> Result<TokioIo<PeerConnection>, ConnectFailure> {
         if let Some((failure, next)) = &self.past.lock().last
             && Instant::now() < *next
         {
@@ -81,7 +81,7 @@ impl Connector {
             Ok(Err(e)) => return Err(self.failed(e.to_string())),
             Err(_) => return Err(self.failed(format!("not accepted within {limit:?}"))),
         };
-        Ok(TokioIo::new(Connection { stream, silence: Some(Box::pin(sleep(limit))), connector: self }))
+        Ok(TokioIo::new(PeerConnection { stream, silence: Some(Box::pin(sleep(limit))), connector: self }))
     }
 
     /// A full queue of connections at the peer is waited out; there is no event for its end.
@@ -115,14 +115,14 @@ fn random() -> f64 {
 }
 
 /// A connection whose peer must say something soon: every HTTP/2 server opens with its settings.
-pub(super) struct Connection {
+pub(super) struct PeerConnection {
     stream: UnixStream,
     /// Runs until the first byte comes.
     silence: Option<Pin<Box<Sleep>>>,
     connector: Arc<Connector>,
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for PeerConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -148,7 +148,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for PeerConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }

@@ -17,7 +17,7 @@ use cri_api::{Error, ImageService as _, Kind, RuntimeService as _};
 use tokio::time::Instant;
 
 pub use image::RemoteImageService;
-pub use options::{Backoff, ClientOptions};
+pub use options::{ClientOptions, ConnectBackoff};
 pub use runtime::RemoteRuntimeService;
 
 use crate::{Endpoint, KUBE_RUNTIME_API_VERSION};

@@ -66,7 +66,7 @@ macro_rules! fields {
 /// An enum and its numbers in both directions; a number without a name becomes the value after `or`.
 macro_rules! choices {
     ($($pb:path = $api:ident or $unknown:ident { $($wire:ident $plain:ident),* $(,)? })*) => {$(
-        impl $crate::convert::Choice for api::$api {
+        impl $crate::convert::WireEnum for api::$api {
             fn of(number: i32) -> Self {
                 use $pb as Wire;
                 match Wire::try_from(number) {
@@ -94,14 +94,14 @@ mod security;
 mod stats;
 
 /// An enum that is a number on the wire.
-trait Choice {
+trait WireEnum {
     fn of(number: i32) -> Self;
     fn number(self) -> i32;
 }
 
 /// How fields are read.
 mod to_api {
-    use super::{Choice, api, pb};
+    use super::{WireEnum, api, pb};
 
     pub(super) fn same<T>(value: T) -> T {
         value
@@ -125,7 +125,7 @@ mod to_api {
         super::all(values)
     }
 
-    pub(super) fn choice<T: Choice>(number: i32) -> T {
+    pub(super) fn choice<T: WireEnum>(number: i32) -> T {
         T::of(number)
     }
 
@@ -178,7 +178,7 @@ mod to_api {
 
 /// How fields are written.
 mod to_pb {
-    use super::{Choice, api, pb};
+    use super::{WireEnum, api, pb};
 
     pub(super) fn same<T>(value: T) -> T {
         value
@@ -200,7 +200,7 @@ mod to_pb {
         super::all(values)
     }
 
-    pub(super) fn choice<T: Choice>(value: T) -> i32 {
+    pub(super) fn choice<T: WireEnum>(value: T) -> i32 {
         value.number()
     }
 

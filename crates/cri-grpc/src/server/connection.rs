@@ -21,7 +21,7 @@ use tonic::body::Body;
 use tonic::codegen::http::Request;
 
 use super::Listener;
-use super::served::Served;
+use super::served::CallRouter;
 
 /// Calls that one connection may have open. A pull holds its stream for minutes, and a client queues in silence what
 /// is above; so the limit only stops a client that has gone wrong.
@@ -32,7 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// State that all connections share.
 #[derive(Clone)]
 pub(super) struct Connections {
-    pub(super) served: Served,
+    pub(super) served: CallRouter,
     pub(super) tasks: TaskTracker,
     /// No new connections and no new calls from here on.
     pub(super) shutdown: CancellationToken,

@@ -133,9 +133,9 @@ impl Drop for Listener {
         let path = self.endpoint.path();
         match remove(path, self.identity) {
             Ok(true) => {}
-            Ok(false) => tracing::warn!(endpoint = %self.endpoint, "the socket is not ours any more: left alone"),
+            Ok(false) => tracing::warn!(endpoint = %self.endpoint, "socket was replaced, not removing it"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                tracing::debug!(endpoint = %self.endpoint, "the socket is gone already");
+                tracing::debug!(endpoint = %self.endpoint, "socket is already gone");
             }
             Err(error) => tracing::warn!(endpoint = %self.endpoint, %error, "cannot remove the socket"),
         }

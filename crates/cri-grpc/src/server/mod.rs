@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use connection::Connections;
-use served::Served;
+use served::CallRouter;
 
 pub use listener::{BindError, Listener, bind, bind_private};
 #[cfg(test)]
@@ -102,7 +102,7 @@ pub async fn serve_on(
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let tasks = TaskTracker::new();
     let connections = Connections {
-        served: Served { images, runtime },
+        served: CallRouter { images, runtime },
         tasks: tasks.clone(),
         shutdown: stop.clone(),
         cut: cut.clone(),

@@ -4,14 +4,14 @@
 
 use cri_api::ContainerState;
 
-use super::plan::{PodActions, Reset};
+use super::plan::{ContainerReset, PodActions};
 use super::reason::{LeaveReason, StartReason};
 use crate::pod::{Container, ContainerKind, ExitCodeOperator, Pod, RestartAction, RestartPolicy};
 use crate::status::{ObservedContainer, ObservedPod};
 
 /// Decision about one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RestartVerdict {
     Start(StartReason),
     /// The container is left as it is.
     Leave(LeaveReason),
@@ -19,23 +19,23 @@ pub enum Verdict {
 
 /// Decides whether `container`, one of the pod's normal or init containers, is started.
 #[must_use]
-pub fn restart_verdict(pod: &Pod, container: &Container, observed: &ObservedPod) -> Verdict {
+pub fn restart_verdict(pod: &Pod, container: &Container, observed: &ObservedPod) -> RestartVerdict {
     if pod.metadata.deletion_timestamp.is_some() {
-        return Verdict::Leave(LeaveReason::PodDeleted);
+        return RestartVerdict::Leave(LeaveReason::PodDeleted);
     }
-    let Some(run) = observed.latest(&container.name) else { return Verdict::Start(StartReason::New) };
+    let Some(run) = observed.latest(&container.name) else { return RestartVerdict::Start(StartReason::New) };
     match run.state {
-        ContainerState::Running => Verdict::Leave(LeaveReason::Running),
-        ContainerState::Created => Verdict::Start(StartReason::Created),
-        ContainerState::Unknown => Verdict::Start(StartReason::Unknown),
+        ContainerState::Running => RestartVerdict::Leave(LeaveReason::Running),
+        ContainerState::Created => RestartVerdict::Start(StartReason::Created),
+        ContainerState::Unknown => RestartVerdict::Start(StartReason::Unknown),
         ContainerState::Exited => ended(pod, container, run.exit_code),
     }
 }
 
 /// Returns true if a container that ended with `exit_code` is started again.
-pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> Verdict {
+pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> RestartVerdict {
     if let Some((rule, _)) = matching_rule(container, exit_code) {
-        return Verdict::Start(StartReason::Rule { exit_code, rule });
+        return RestartVerdict::Start(StartReason::Rule { exit_code, rule });
     }
     let policy = policy(pod, container);
     let again = match policy {
@@ -44,8 +44,8 @@ pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> Verdict
         RestartPolicy::Never => false,
     };
     match again {
-        true => Verdict::Start(StartReason::Ended { exit_code, policy }),
-        false => Verdict::Leave(LeaveReason::Ended { exit_code, policy }),
+        true => RestartVerdict::Start(StartReason::Ended { exit_code, policy }),
+        false => RestartVerdict::Leave(LeaveReason::Ended { exit_code, policy }),
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) fn matching_rule(container: &Container, exit_code: i32) -> Option<(us
 /// Returns true if this run of a container is the last one, whatever happens to the pod's sandbox.
 pub(super) fn is_over(pod: &Pod, container: &Container, run: &ObservedContainer) -> bool {
     match run.state {
-        ContainerState::Exited => matches!(ended(pod, container, run.exit_code), Verdict::Leave(_)),
+        ContainerState::Exited => matches!(ended(pod, container, run.exit_code), RestartVerdict::Leave(_)),
         // It ends with its sandbox, and not well.
         ContainerState::Running => policy(pod, container) == RestartPolicy::Never,
         ContainerState::Created | ContainerState::Unknown => false,
@@ -94,8 +94,8 @@ pub(super) fn reset(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions)
     actions.containers_to_reset = others.chain([asks]).map(one).collect();
 }
 
-fn one(run: &ObservedContainer) -> Reset {
+fn one(run: &ObservedContainer) -> ContainerReset {
     // Of one in an unknown state nobody knows that it does not run.
     let kill = matches!(run.state, ContainerState::Running | ContainerState::Unknown);
-    Reset { id: run.id.clone(), name: run.name.clone(), kill }
+    ContainerReset { id: run.id.clone(), name: run.name.clone(), kill }
 }

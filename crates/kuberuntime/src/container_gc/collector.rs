@@ -18,7 +18,7 @@ use super::plan::ContainerPlan;
 use super::plan::{ContainerGcError, ContainerGcReport};
 use super::policy::ContainerGcPolicy;
 use super::policy::{NoPodSource, PodStates};
-use super::select::{Inventory, Scope, select, select_containers, select_logs, select_sandboxes};
+use super::select::{GcInventory, GcScope, select, select_containers, select_logs, select_sandboxes};
 use crate::labels::{CONTAINER_NAME, ContainerInfo, POD_NAME, POD_NAMESPACE};
 
 /// The least time that a container gets to end.
@@ -86,17 +86,17 @@ impl ContainerGc {
         let mut inventory = self.list().await?;
         inventory.logs = self.scan().await?;
         let now = (self.options.wall_clock)();
-        Ok(select(&inventory, &self.options.policy, &*self.options.pods, Scope::Policy, now))
+        Ok(select(&inventory, &self.options.policy, &*self.options.pods, GcScope::Policy, now))
     }
 
     /// Runs a round. Failures are in the report.
     pub async fn collect(&self) -> ContainerGcReport {
-        self.round(Scope::Policy).await
+        self.round(GcScope::Policy).await
     }
 
     /// Runs a round, with a warning event if it is not the first one in a row that failed. The kubelet warns from the
     /// first one on, also while a runtime restarts.
-    pub(super) async fn collect_and_tell(&self, scope: Scope) -> ContainerGcReport {
+    pub(super) async fn collect_and_tell(&self, scope: GcScope) -> ContainerGcReport {
         let report = self.round(scope).await;
         let mut failures = self.failures.lock().await;
         match report.failure() {
@@ -113,14 +113,14 @@ impl ContainerGc {
                 if *failures > 1 {
                     self.record_warning("ContainerGCFailed", &text);
                 } else {
-                    tracing::warn!("container garbage collection failed once: {text}");
+                    tracing::warn!(error = text, "container garbage collection failed once");
                 }
             }
         }
         report
     }
 
-    async fn round(&self, scope: Scope) -> ContainerGcReport {
+    async fn round(&self, scope: GcScope) -> ContainerGcReport {
         // Rounds take turns.
         let _turn = self.failures.lock().await;
         let mut report = ContainerGcReport::default();
@@ -136,7 +136,7 @@ impl ContainerGc {
         report
     }
 
-    async fn collect_containers(&self, scope: Scope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
+    async fn collect_containers(&self, scope: GcScope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
         let inventory = self.list().await?;
         let now = (self.options.wall_clock)();
         let rows = select_containers(&inventory, &self.options.policy, &*self.options.pods, scope, now);
@@ -151,9 +151,9 @@ impl ContainerGc {
         Ok(())
     }
 
-    async fn collect_sandboxes(&self, scope: Scope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
+    async fn collect_sandboxes(&self, scope: GcScope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
         // Anew: containers are gone, or are not, or came.
-        let Inventory { containers, sandboxes, .. } = self.list().await?;
+        let GcInventory { containers, sandboxes, .. } = self.list().await?;
         let rows = select_sandboxes(&sandboxes, containers.iter(), &*self.options.pods, scope);
         for row in rows.into_iter().filter(|row| row.verdict.removes()) {
             tracing::debug!(id = row.id, pod = row.pod, why = %row.verdict, "removing sandbox");
@@ -233,10 +233,10 @@ impl ContainerGc {
 
     /// Sandboxes before containers: a container that comes in between then has no sandbox in the list, and one that is in
     /// a listed sandbox is seen.
-    async fn list(&self) -> Result<Inventory, ContainerGcError> {
+    async fn list(&self) -> Result<GcInventory, ContainerGcError> {
         let sandboxes = self.runtime.list_pod_sandboxes(None).await;
         let sandboxes = sandboxes.map_err(|source| ContainerGcError::List { what: "list sandboxes", source })?;
-        Ok(Inventory { sandboxes, containers: self.containers().await?, logs: LogInventory::default() })
+        Ok(GcInventory { sandboxes, containers: self.containers().await?, logs: LogInventory::default() })
     }
 
     async fn containers(&self) -> Result<Vec<Container>, ContainerGcError> {
@@ -277,7 +277,7 @@ fn grace(container: &Container) -> Duration {
 #[async_trait]
 impl ReclaimContainers for ContainerGc {
     async fn delete_all_unused_containers(&self) -> Result<(), String> {
-        self.collect_and_tell(Scope::Pressure).await.failure().map_or(Ok(()), Err)
+        self.collect_and_tell(GcScope::Pressure).await.failure().map_or(Ok(()), Err)
     }
 }
 
@@ -293,7 +293,7 @@ impl ContainerGc {
                 _ = turns.tick() => {}
                 () = self.nudge.notified() => {}
             }
-            self.collect_and_tell(Scope::Policy).await;
+            self.collect_and_tell(GcScope::Policy).await;
         }
     }
 }

@@ -12,16 +12,16 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub struct ContainerPlan {
     /// Containers: those that go in their order, then the others.
-    pub containers: Vec<Row>,
-    pub sandboxes: Vec<Row>,
-    pub log_directories: Vec<Row>,
+    pub containers: Vec<GcRow>,
+    pub sandboxes: Vec<GcRow>,
+    pub log_directories: Vec<GcRow>,
     /// Links to logs that are not there.
-    pub log_links: Vec<Row>,
+    pub log_links: Vec<GcRow>,
 }
 
 impl ContainerPlan {
     /// Everything, with a word for what each is.
-    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &Row)> {
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &GcRow)> {
         let parts = [
             ("container", &self.containers),
             ("sandbox", &self.sandboxes),
@@ -41,7 +41,7 @@ impl ContainerPlan {
 /// A container, sandbox, log directory or link, with its verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Row {
+pub struct GcRow {
     /// Id, or the name in its directory.
     pub id: String,
     /// The container's name; empty where it is none.
@@ -58,7 +58,7 @@ pub struct Row {
     pub created_at: Option<Timestamp>,
     /// The decision, with its reason.
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: GcVerdict,
     /// Index in the inventory.
     #[serde(skip)]
     pub index: usize,
@@ -66,16 +66,16 @@ pub struct Row {
 
 /// Decision to remove or to keep, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GcVerdict {
     /// Removed.
-    Remove(Remove),
+    Remove(RemovalReason),
     /// Kept.
-    Keep(Keep),
+    Keep(KeepReason),
 }
 
 /// Why something goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remove {
+pub enum RemovalReason {
     PodGone,
     /// The pod has ended, and space is needed.
     PodEnded,
@@ -91,7 +91,7 @@ pub enum Remove {
 
 /// Why something stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeepReason {
     Running,
     /// Created too recently.
     TooYoung {
@@ -117,7 +117,7 @@ pub enum Keep {
     Foreign,
 }
 
-impl Verdict {
+impl GcVerdict {
     /// Returns true if the verdict is to remove.
     #[must_use]
     pub fn removes(&self) -> bool {
@@ -130,22 +130,22 @@ impl Verdict {
         match self {
             Self::Remove(_) => "remove",
             Self::Keep(keep) => match keep {
-                Keep::Running => "running",
-                Keep::TooYoung { .. } => "too-young",
-                Keep::WithinLimits => "within-limits",
-                Keep::Ready => "ready",
-                Keep::HasContainers(_) => "has-containers",
-                Keep::Newest => "newest",
-                Keep::SourcesNotReady => "sources-not-ready",
-                Keep::PodMayLive => "pod-may-live",
-                Keep::NotEnded => "not-ended",
-                Keep::Foreign => "foreign",
+                KeepReason::Running => "running",
+                KeepReason::TooYoung { .. } => "too-young",
+                KeepReason::WithinLimits => "within-limits",
+                KeepReason::Ready => "ready",
+                KeepReason::HasContainers(_) => "has-containers",
+                KeepReason::Newest => "newest",
+                KeepReason::SourcesNotReady => "sources-not-ready",
+                KeepReason::PodMayLive => "pod-may-live",
+                KeepReason::NotEnded => "not-ended",
+                KeepReason::Foreign => "foreign",
             },
         }
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for GcVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Remove(why) => why.fmt(f),
@@ -154,7 +154,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-impl fmt::Display for Remove {
+impl fmt::Display for RemovalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PodGone => f.write_str("its pod is gone"),
@@ -174,7 +174,7 @@ fn seconds(time: Duration) -> SignedDuration {
     SignedDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
 }
 
-impl fmt::Display for Keep {
+impl fmt::Display for KeepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Running => f.write_str("it runs"),
@@ -195,14 +195,14 @@ impl fmt::Display for Keep {
     }
 }
 
-impl Serialize for Verdict {
+impl Serialize for GcVerdict {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Words {
+        struct VerdictWords {
             decision: &'static str,
             why: String,
         }
-        Words { decision: self.word(), why: self.to_string() }.serialize(serializer)
+        VerdictWords { decision: self.word(), why: self.to_string() }.serialize(serializer)
     }
 }
 
@@ -210,13 +210,13 @@ impl Serialize for Verdict {
 #[derive(Debug, Default)]
 pub struct ContainerGcReport {
     /// Containers that went.
-    pub containers: Vec<Row>,
+    pub containers: Vec<GcRow>,
     /// Sandboxes that went.
-    pub sandboxes: Vec<Row>,
+    pub sandboxes: Vec<GcRow>,
     /// Log directories that went.
-    pub log_directories: Vec<Row>,
+    pub log_directories: Vec<GcRow>,
     /// Links that went.
-    pub log_links: Vec<Row>,
+    pub log_links: Vec<GcRow>,
     /// Log files of containers that went with them.
     pub log_files: usize,
     /// Failures.

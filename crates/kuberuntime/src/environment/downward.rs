@@ -126,7 +126,7 @@ fn quoted(text: &str) -> String {
 
 /// Which of the two amounts of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum ResourceBound {
     Limit,
     Request,
 }
@@ -134,7 +134,7 @@ enum Side {
 /// An amount of a container that variables and files may show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContainerAmount {
-    side: Side,
+    side: ResourceBound,
     resource: String,
 }
 
@@ -153,8 +153,8 @@ impl ContainerAmount {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (side, resource) = text.split_once('.')?;
         let side = match side {
-            "limits" => Side::Limit,
-            "requests" => Side::Request,
+            "limits" => ResourceBound::Limit,
+            "requests" => ResourceBound::Request,
             _ => return None,
         };
         let known = matches!(resource, "cpu" | "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
@@ -176,8 +176,8 @@ impl ContainerAmount {
             _ => Quantity::ZERO,
         };
         let amount = match self.side {
-            Side::Request => resources.requests.get(&self.resource).copied().unwrap_or_default(),
-            Side::Limit => resources.limits.get(&self.resource).copied().unwrap_or(node),
+            ResourceBound::Request => resources.requests.get(&self.resource).copied().unwrap_or_default(),
+            ResourceBound::Limit => resources.limits.get(&self.resource).copied().unwrap_or(node),
         };
         let divisor = if divisor.is_zero() { Quantity::milli(1000) } else { divisor };
         amount.divided(divisor, self.is_cores())

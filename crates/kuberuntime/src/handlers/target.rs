@@ -1,11 +1,11 @@
-//! [`Target`]: the container that a hook or a probe is about, and where its questions over the network go, by the kubelet's
+//! [`HandlerTarget`]: the container that a hook or a probe is about, and where its questions over the network go, by the kubelet's
 //! rules. Pure.
 
 use crate::pod::{Container, ContainerPort, EnvVar, IntOrText};
 
 /// The container that is meant.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct HandlerTarget<'a> {
     pub container_id: &'a str,
     pub name: &'a str,
     /// The ports that it names.
@@ -18,7 +18,7 @@ pub struct Target<'a> {
     pub pod: &'a str,
 }
 
-impl<'a> Target<'a> {
+impl<'a> HandlerTarget<'a> {
     /// A container of a pod whose address is `ip`.
     #[must_use]
     pub fn new(container: &'a Container, container_id: &'a str, ip: Option<&'a str>) -> Self {
@@ -34,18 +34,18 @@ impl<'a> Target<'a> {
 
 /// A host and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Endpoint<'a> {
+pub(super) struct HostPort<'a> {
     pub(super) host: &'a str,
     pub(super) port: u16,
 }
 
-impl<'a> Endpoint<'a> {
+impl<'a> HostPort<'a> {
     /// The host that is said, or the pod's address; the port by its number, by its name among the container's ports, or by
     /// a number that was written as text.
     ///
     /// # Errors
     /// There is no such place.
-    pub(super) fn of(host: &'a str, port: &IntOrText, target: &Target<'a>) -> Result<Self, String> {
+    pub(super) fn of(host: &'a str, port: &IntOrText, target: &HandlerTarget<'a>) -> Result<Self, String> {
         let number = match port {
             IntOrText::Int(number) => *number,
             IntOrText::Text(name) => match target.ports.iter().find(|port| port.name == *name) {

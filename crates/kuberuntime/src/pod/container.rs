@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::handler::{Lifecycle, Probe};
 use super::macros::{object, words};
-use super::read::{self, Fields, Json, Plain};
+use super::read::{self, Json, ManifestFields, Plain};
 use super::security::SecurityContext;
 use super::variable::{EnvFromSource, EnvVar};
 use crate::field::{FieldErrors, FieldPath};
@@ -133,13 +133,13 @@ impl Plain for Resources {}
 
 impl Plain for ExitCodes {}
 
-fn unsupported_in_container(fields: &mut Fields<'_>) {
+fn unsupported_in_container(fields: &mut ManifestFields<'_>) {
     // Pods of this node are not resized in place.
     fields.ignored(&["resizePolicy"]);
     fields.not_supported("volumeDevices", "block devices come from persistent volumes, which this node does not have");
 }
 
-fn unsupported_in_resources(fields: &mut Fields<'_>) {
+fn unsupported_in_resources(fields: &mut ManifestFields<'_>) {
     fields.not_supported("claims", "devices are not allocated dynamically on this node");
 }
 

@@ -54,15 +54,15 @@ pub(crate) use words;
 ///
 /// Behind the name of the struct may stand a function that refuses or ignores other fields before these are read.
 macro_rules! object {
-    (@read $fields:ident flat) => { $crate::pod::read::Object::read($fields) };
+    (@read $fields:ident flat) => { $crate::pod::read::ManifestObject::read($fields) };
     (@read $fields:ident with $module:ident) => { $module::read($fields) };
-    (@read $fields:ident $name:literal $(always)?) => { $crate::pod::read::Field::read($fields, $name) };
-    (@write $value:expr, $object:ident flat) => { $crate::pod::read::Object::write($value, $object) };
+    (@read $fields:ident $name:literal $(always)?) => { $crate::pod::read::ManifestField::read($fields, $name) };
+    (@write $value:expr, $object:ident flat) => { $crate::pod::read::ManifestObject::write($value, $object) };
     (@write $value:expr, $object:ident with $module:ident) => { $module::write($value, $object) };
     (@write $value:expr, $object:ident $name:literal always) => {
         $object.insert($name.to_owned(), $crate::pod::read::Json::to_value($value))
     };
-    (@write $value:expr, $object:ident $name:literal) => { $crate::pod::read::Field::write($value, $name, $object) };
+    (@write $value:expr, $object:ident $name:literal) => { $crate::pod::read::ManifestField::write($value, $name, $object) };
     (
         $(#[$meta:meta])*
         $vis:vis struct $struct:ident $(($first:path))? {
@@ -72,8 +72,8 @@ macro_rules! object {
         $(#[$meta])*
         $vis struct $struct { $($(#[$field_meta])* $field_vis $field: $type,)+ }
 
-        impl $crate::pod::read::Object for $struct {
-            fn read(fields: &mut $crate::pod::read::Fields<'_>) -> Self {
+        impl $crate::pod::read::ManifestObject for $struct {
+            fn read(fields: &mut $crate::pod::read::ManifestFields<'_>) -> Self {
                 $($first(fields);)?
                 Self { $($field: object!(@read fields $form $($more)?),)+ }
             }

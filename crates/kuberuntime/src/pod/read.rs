@@ -1,5 +1,5 @@
-//! [`Fields`]: reads the fields of one object of a manifest, strictly, and keeps on after a mistake, so that all of them are
-//! reported at once. What cannot be read counts as absent. [`Json`] and [`Field`] say how each type is read and written. Knows
+//! [`ManifestFields`]: reads the fields of one object of a manifest, strictly, and keeps on after a mistake, so that all of them are
+//! reported at once. What cannot be read counts as absent. [`Json`] and [`ManifestField`] say how each type is read and written. Knows
 //! types, not meanings. Called by every type of the model.
 
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use crate::field::{FieldErrors, FieldPath, FieldProblem};
 
 /// An object of a manifest.
-pub(crate) trait Object: Sized {
+pub(crate) trait ManifestObject: Sized {
     /// Takes the fields; what it does not take is unknown.
-    fn read(fields: &mut Fields<'_>) -> Self;
+    fn read(fields: &mut ManifestFields<'_>) -> Self;
     /// Adds the fields that say something.
     fn write(&self, object: &mut Map<String, Value>);
 }
@@ -24,7 +24,7 @@ pub(crate) trait Json: Sized {
 }
 
 /// A value that stands in lists.
-pub(crate) trait Entry: Json {
+pub(crate) trait ListEntry: Json {
     /// Value for an entry that cannot be read, so that those behind it keep their index.
     fn unreadable() -> Self;
 }
@@ -33,14 +33,14 @@ pub(crate) trait Entry: Json {
 pub(crate) trait Plain: Json + Default + PartialEq {}
 
 /// A field of an object.
-pub(crate) trait Field: Sized {
-    fn read(fields: &mut Fields<'_>, name: &'static str) -> Self;
+pub(crate) trait ManifestField: Sized {
+    fn read(fields: &mut ManifestFields<'_>, name: &'static str) -> Self;
     /// Adds the field, unless it says nothing.
     fn write(&self, name: &str, object: &mut Map<String, Value>);
 }
 
 /// The fields of one object, and what was found wrong so far.
-pub(crate) struct Fields<'a> {
+pub(crate) struct ManifestFields<'a> {
     path: FieldPath,
     map: &'a Map<String, Value>,
     known: Vec<&'static str>,
@@ -62,7 +62,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ManifestFields<'a> {
     /// Where the object is.
     pub(crate) fn path(&self) -> &FieldPath {
         &self.path
@@ -112,8 +112,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<T: Json> Field for Option<T> {
-    fn read(fields: &mut Fields<'_>, name: &'static str) -> Self {
+impl<T: Json> ManifestField for Option<T> {
+    fn read(fields: &mut ManifestFields<'_>, name: &'static str) -> Self {
         fields.get(name)
     }
 
@@ -124,8 +124,8 @@ impl<T: Json> Field for Option<T> {
     }
 }
 
-impl<T: Plain> Field for T {
-    fn read(fields: &mut Fields<'_>, name: &'static str) -> Self {
+impl<T: Plain> ManifestField for T {
+    fn read(fields: &mut ManifestFields<'_>, name: &'static str) -> Self {
         fields.get(name).unwrap_or_default()
     }
 
@@ -136,10 +136,10 @@ impl<T: Plain> Field for T {
     }
 }
 
-impl<T: Object> Json for T {
+impl<T: ManifestObject> Json for T {
     fn from_value(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<Self> {
         let map = expect(value.as_object(), value, &path, errors, "must be a map")?;
-        let mut fields = Fields { path, map, known: Vec::new(), errors };
+        let mut fields = ManifestFields { path, map, known: Vec::new(), errors };
         let read = T::read(&mut fields);
         fields.finish();
         Some(read)
@@ -152,14 +152,14 @@ impl<T: Object> Json for T {
     }
 }
 
-impl<T: Object> Entry for T {
+impl<T: ManifestObject> ListEntry for T {
     fn unreadable() -> Self {
         let (map, mut errors) = (Map::new(), FieldErrors::default());
-        T::read(&mut Fields { path: FieldPath::default(), map: &map, known: Vec::new(), errors: &mut errors })
+        T::read(&mut ManifestFields { path: FieldPath::default(), map: &map, known: Vec::new(), errors: &mut errors })
     }
 }
 
-impl<T: Entry> Json for Vec<T> {
+impl<T: ListEntry> Json for Vec<T> {
     fn from_value(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<Self> {
         let list = expect(value.as_array(), value, &path, errors, "must be a list")?.iter().enumerate();
         Some(list.map(|(i, value)| T::from_value(value, path.index(i), errors).unwrap_or_else(T::unreadable)).collect())
@@ -170,7 +170,7 @@ impl<T: Entry> Json for Vec<T> {
     }
 }
 
-impl<T: Entry + PartialEq> Plain for Vec<T> {}
+impl<T: ListEntry + PartialEq> Plain for Vec<T> {}
 
 impl<T: Json> Json for BTreeMap<String, T> {
     fn from_value(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<Self> {

@@ -2,7 +2,7 @@
 //! pod's. Read by [`super::PodSpec`] and [`super::Container`].
 
 use super::macros::{object, words};
-use super::read::{Fields, Plain};
+use super::read::{ManifestFields, Plain};
 
 words! {
     /// Rule for the groups that an image gives the user of a container.
@@ -128,12 +128,12 @@ object! {
 
 impl Plain for PodSecurityContext {}
 
-fn unsupported_in_pod(fields: &mut Fields<'_>) {
+fn unsupported_in_pod(fields: &mut ManifestFields<'_>) {
     // How ownership is changed is of no concern where volumes are made anew for each pod.
     fields.ignored(&["fsGroupChangePolicy", "seLinuxChangePolicy"]);
     unsupported_in_container(fields);
 }
 
-fn unsupported_in_container(fields: &mut Fields<'_>) {
+fn unsupported_in_container(fields: &mut ManifestFields<'_>) {
     fields.not_supported("windowsOptions", "this node runs Linux");
 }

@@ -2,7 +2,7 @@
 
 use super::container::{Container, EphemeralContainer, RestartPolicy};
 use super::macros::{object, words};
-use super::read::{Fields, Object};
+use super::read::{ManifestFields, ManifestObject};
 use super::security::PodSecurityContext;
 use super::volume::Volume;
 
@@ -121,10 +121,10 @@ impl PodSpec {
 }
 
 /// The operating system that a pod is for.
-struct Os;
+struct PodOs;
 
-impl Object for Os {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for PodOs {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         let path = fields.path().child("name");
         match fields.get::<String>("name").unwrap_or_default().as_str() {
             "linux" => {}
@@ -139,7 +139,7 @@ impl Object for Os {
 }
 
 /// Ignores and refuses fields.
-fn unsupported_in_spec(fields: &mut Fields<'_>) {
+fn unsupported_in_spec(fields: &mut ManifestFields<'_>) {
     // Where a pod goes and what it counts as there is decided; on one node they mean nothing.
     fields.ignored(&[
         "affinity",
@@ -162,14 +162,14 @@ fn unsupported_in_spec(fields: &mut Fields<'_>) {
         let path = fields.path().child("hostUsers");
         fields.errors().not_supported(path, "user namespaces are not made on this node");
     }
-    fields.get::<Os>("os");
+    fields.get::<PodOs>("os");
 }
 
 /// The name of the service account, also under its old name.
 mod service_account {
-    use crate::pod::read::{Field, Fields};
+    use crate::pod::read::{ManifestField, ManifestFields};
 
-    pub(super) fn read(fields: &mut Fields<'_>) -> String {
+    pub(super) fn read(fields: &mut ManifestFields<'_>) -> String {
         let old = fields.get("serviceAccount").unwrap_or_default();
         fields.get("serviceAccountName").filter(|name: &String| !name.is_empty()).unwrap_or(old)
     }
@@ -182,7 +182,7 @@ mod service_account {
 /// Names of secrets, each in an object of its own.
 mod pull_secrets {
     use crate::pod::macros::object;
-    use crate::pod::read::{Field, Fields};
+    use crate::pod::read::{ManifestField, ManifestFields};
 
     object! {
         #[derive(PartialEq)]
@@ -191,8 +191,8 @@ mod pull_secrets {
         }
     }
 
-    pub(super) fn read(fields: &mut Fields<'_>) -> Vec<String> {
-        let references: Vec<LocalObjectReference> = Field::read(fields, "imagePullSecrets");
+    pub(super) fn read(fields: &mut ManifestFields<'_>) -> Vec<String> {
+        let references: Vec<LocalObjectReference> = ManifestField::read(fields, "imagePullSecrets");
         references.into_iter().map(|reference| reference.name).collect()
     }
 

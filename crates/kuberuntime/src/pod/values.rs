@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use oci::Quantity;
 use serde_json::Value;
 
-use super::read::{Entry, Json, Plain, expect};
+use super::read::{Json, ListEntry, Plain, expect};
 use crate::field::{FieldErrors, FieldPath};
 
 /// A number, or the name of something that has one.
@@ -45,7 +45,7 @@ impl Json for String {
 
 impl Plain for String {}
 
-impl Entry for String {
+impl ListEntry for String {
     fn unreadable() -> Self {
         Self::new()
     }
@@ -75,7 +75,7 @@ impl Json for i64 {
 
 impl Plain for i64 {}
 
-impl Entry for i64 {
+impl ListEntry for i64 {
     fn unreadable() -> Self {
         0
     }

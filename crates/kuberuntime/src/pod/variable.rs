@@ -7,7 +7,7 @@ use oci::Quantity;
 use serde_json::{Map, Value};
 
 use super::macros::object;
-use super::read::{Field, Fields, Json, Object};
+use super::read::{Json, ManifestField, ManifestFields, ManifestObject};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvVar {
@@ -120,13 +120,13 @@ object! {
     }
 }
 
-fn unsupported_in_value_from(fields: &mut Fields<'_>) {
+fn unsupported_in_value_from(fields: &mut ManifestFields<'_>) {
     fields.not_supported("fileKeyRef", "variables are not read from files of volumes");
 }
 
-impl Object for EnvVar {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        let (name, value) = (Field::read(fields, "name"), String::read(fields, "value"));
+impl ManifestObject for EnvVar {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
+        let (name, value) = (ManifestField::read(fields, "name"), String::read(fields, "value"));
         let Some(from) = fields.get::<ValueFrom>("valueFrom") else {
             return Self { name, source: EnvSource::Literal(value) };
         };

@@ -5,7 +5,7 @@ use oci::Quantity;
 use serde_json::{Map, Value};
 
 use super::macros::{object, words};
-use super::read::{Field, Fields, Json, Object};
+use super::read::{Json, ManifestField, ManifestFields, ManifestObject};
 use super::variable::{FieldRef, ResourceFieldRef};
 use crate::documents::DocumentKind;
 use crate::field::{FieldErrors, FieldPath};
@@ -233,12 +233,12 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
     ("flocker", "disks of a cloud are not attached"),
 ];
 
-impl Object for Volume {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for Volume {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         for (field, reason) in NOT_SUPPORTED {
             fields.not_supported(field, reason);
         }
-        let name = Field::read(fields, "name");
+        let name = ManifestField::read(fields, "name");
         let sources = [
             ("hostPath", fields.get("hostPath").map(VolumeSource::HostPath)),
             ("emptyDir", fields.get("emptyDir").map(VolumeSource::EmptyDir)),
@@ -271,13 +271,13 @@ impl Object for Volume {
 /// A Secret as a volume, which calls its name otherwise.
 struct SecretVolume(DocumentVolume);
 
-impl Object for SecretVolume {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for SecretVolume {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         Self(DocumentVolume {
-            name: Field::read(fields, "secretName"),
-            items: Field::read(fields, "items"),
-            default_mode: Field::read(fields, "defaultMode"),
-            optional: Field::read(fields, "optional"),
+            name: ManifestField::read(fields, "secretName"),
+            items: ManifestField::read(fields, "items"),
+            default_mode: ManifestField::read(fields, "defaultMode"),
+            optional: ManifestField::read(fields, "optional"),
         })
     }
 
@@ -290,13 +290,13 @@ impl Object for SecretVolume {
 /// A document that is a part of a projected volume: without a mode of its own.
 struct ProjectedDocument(DocumentVolume);
 
-impl Object for ProjectedDocument {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for ProjectedDocument {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         Self(DocumentVolume {
-            name: Field::read(fields, "name"),
-            items: Field::read(fields, "items"),
+            name: ManifestField::read(fields, "name"),
+            items: ManifestField::read(fields, "items"),
             default_mode: None,
-            optional: Field::read(fields, "optional"),
+            optional: ManifestField::read(fields, "optional"),
         })
     }
 
@@ -312,8 +312,8 @@ object! {
     }
 }
 
-impl Object for ProjectedSource {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for ProjectedSource {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         fields.not_supported("serviceAccountToken", "tokens of service accounts come from an API server");
         fields.not_supported("clusterTrustBundle", "trust bundles come from an API server");
         fields.not_supported("podCertificate", "certificates of pods come from an API server");

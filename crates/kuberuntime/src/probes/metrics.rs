@@ -44,7 +44,7 @@ pub struct ProbeMetrics {
 }
 
 /// The series of one probe of one container.
-pub(super) struct Series {
+pub(super) struct ProbeSeries {
     metrics: Arc<ProbeMetrics>,
     labels: ResultLabels,
 }
@@ -61,8 +61,8 @@ impl ProbeMetrics {
         registry.register("prober_probe_duration_seconds", "Time that answers to probes took", self.duration.clone());
     }
 
-    pub(super) fn series(self: &Arc<Self>, kind: ProbeKind, pod: &Pod, container: &str) -> Series {
-        Series { metrics: Arc::clone(self), labels: labels(kind, pod, container) }
+    pub(super) fn series(self: &Arc<Self>, kind: ProbeKind, pod: &Pod, container: &str) -> ProbeSeries {
+        ProbeSeries { metrics: Arc::clone(self), labels: labels(kind, pod, container) }
     }
 
     /// The pod is gone, and its series go with it.
@@ -97,7 +97,7 @@ impl From<ResultLabels> for DurationLabels {
     }
 }
 
-impl Series {
+impl ProbeSeries {
     /// A question was answered after so long.
     pub(super) fn observe(&self, answer: ProbeOutcome, took: Duration) {
         let result = match answer {

@@ -23,16 +23,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::actions::ProbeResults;
 use crate::events::PodEvent;
-use crate::handlers::{Handlers, Target};
-use crate::labels::Owner;
+use crate::handlers::{HandlerTarget, Handlers};
+use crate::labels::PodOwner;
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::ObservedPod;
 pub(crate) use kind::ProbeKind;
 use kind::container_at;
 pub use metrics::ProbeMetrics;
-use metrics::Series;
+use metrics::ProbeSeries;
 use schedule::{Circumstances, first_question};
-use state::{AnswerEffect, Pods, ProbeStart};
+use state::{AnswerEffect, ProbeStart, ProbedPods};
 
 /// Asks the probes of all pods. When it is dropped, nobody asks any more.
 pub struct ProbeManager {
@@ -50,16 +50,16 @@ struct ProbeContext {
     began: Instant,
     stop: CancellationToken,
     /// Guards what is known of pods, what their probes said, and the tokens of those who ask.
-    pods: Mutex<Pods>,
+    pods: Mutex<ProbedPods>,
 }
 
 /// A probe of a container that runs.
-struct Question {
+struct ProbeQuestion {
     pod: Arc<Pod>,
     container: (ContainerKind, usize),
     id: String,
     kind: ProbeKind,
-    series: Series,
+    series: ProbeSeries,
 }
 
 impl ProbeManager {
@@ -80,7 +80,7 @@ impl ProbeManager {
             wall_clock,
             metrics,
             began: Instant::now(),
-            pods: Mutex::new(Pods::new(stop.clone())),
+            pods: Mutex::new(ProbedPods::new(stop.clone())),
             stop: stop.clone(),
         };
         Self { shared: Arc::new(shared), tasks: TaskTracker::new(), _stop: stop.drop_guard() }
@@ -182,7 +182,7 @@ fn ask(shared: &Arc<ProbeContext>, tasks: &TaskTracker, start: ProbeStart, now: 
     let circumstances = Circumstances { age, asking_for: now.duration_since(shared.began), key: &key };
     let first = now + first_question(kind, probe, &circumstances);
     let series = shared.metrics.series(kind, &pod, name);
-    let question = Question { container, id, kind, series, pod };
+    let question = ProbeQuestion { container, id, kind, series, pod };
     let (shared, tasks_of_others) = (Arc::clone(shared), tasks.clone());
     tasks.spawn(async move {
         tokio::select! {
@@ -193,7 +193,7 @@ fn ask(shared: &Arc<ProbeContext>, tasks: &TaskTracker, start: ProbeStart, now: 
     });
 }
 
-impl Question {
+impl ProbeQuestion {
     /// Asks on every period until what was said ends it, or it is cancelled.
     async fn ask_on(&self, shared: &Arc<ProbeContext>, tasks: &TaskTracker, token: &CancellationToken, first: Instant) {
         let Some(container) = container_at(&self.pod, self.container) else { return };
@@ -206,7 +206,7 @@ impl Question {
             turns.tick().await;
             let ip = shared.pods.lock().ip(uid);
             let named = self.pod.title();
-            let target = Target::new(container, &self.id, ip.as_deref()).in_pod(&named);
+            let target = HandlerTarget::new(container, &self.id, ip.as_deref()).in_pod(&named);
             let asked = Instant::now();
             let (answer, text) = shared.handlers.ask(probe, &target).await;
             if token.is_cancelled() {
@@ -239,7 +239,7 @@ impl Question {
             ProbeOutcome::Failure => PodEvent::Unhealthy { probe, output: text },
             ProbeOutcome::Unknown => PodEvent::ProbeErrored { probe, error: text },
         };
-        let object = Owner::of(&self.pod).object(Some((self.container.0, container)));
+        let object = PodOwner::of(&self.pod).object(Some((self.container.0, container)));
         event.record(&*shared.events, &object);
     }
 }

@@ -1,4 +1,4 @@
-//! [`Pods`]: what is known of the probes of all pods: what each said last and how often in a row, who is asked and who is
+//! [`ProbedPods`]: what is known of the probes of all pods: what each said last and how often in a row, who is asked and who is
 //! not. It asks nobody and knows no clock; it hands out [`ProbeStart`]s. Called by [`super::ProbeManager`] under its lock.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(super) struct AnswerEffect {
     pub(super) starts: Vec<ProbeStart>,
 }
 
-pub(super) struct Pods {
+pub(super) struct ProbedPods {
     by_uid: BTreeMap<String, ProbedPod>,
     /// Ends all questions.
     stop: CancellationToken,
@@ -158,7 +158,7 @@ impl ProbedRun {
     }
 }
 
-impl Pods {
+impl ProbedPods {
     /// Nobody is known; all questions end with `stop`.
     pub(super) fn new(stop: CancellationToken) -> Self {
         Self { by_uid: BTreeMap::new(), stop }

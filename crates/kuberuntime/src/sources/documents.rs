@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use crate::documents::{Content, Document, DocumentKind};
+use crate::documents::{Document, DocumentContent, DocumentKind};
 use crate::validate::{config_key, subdomain};
 
 /// The most bytes that a document may hold, as in Kubernetes.
@@ -89,7 +89,7 @@ pub(super) fn read(kind: DocumentKind, object: &Map<String, Value>) -> Result<Do
     Ok(read)
 }
 
-type Decode = fn(&str) -> Option<Content>;
+type Decode = fn(&str) -> Option<DocumentContent>;
 
 fn take(document: &mut Document, title: &str, field: &str, value: &Value, decode: Decode) -> Result<(), String> {
     let Value::Object(map) = value else { return Err(format!("{title}: {field} must be a map")) };
@@ -110,13 +110,13 @@ fn take(document: &mut Document, title: &str, field: &str, value: &Value, decode
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "one of two decoders")]
-fn plain(text: &str) -> Option<Content> {
-    Some(Content::new(text))
+fn plain(text: &str) -> Option<DocumentContent> {
+    Some(DocumentContent::new(text))
 }
 
-fn decoded(text: &str) -> Option<Content> {
+fn decoded(text: &str) -> Option<DocumentContent> {
     let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    STANDARD.decode(text).ok().map(Content::new)
+    STANDARD.decode(text).ok().map(DocumentContent::new)
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
             json!({"metadata": {"name": "m"}, "data": {"a": "1"}, "binaryData": {"b": "AP8="}, "immutable": true});
         let map = of(DocumentKind::ConfigMap, map).expect("read");
         assert_eq!(map.title(), "ConfigMap default/m");
-        assert_eq!(map.document.file("a").map(Content::bytes), Some(&b"1"[..]));
+        assert_eq!(map.document.file("a").map(DocumentContent::bytes), Some(&b"1"[..]));
         assert_eq!(map.document.binary["b"].bytes(), [0, 255]);
         let secret = json!({"metadata": {"name": "s", "namespace": "shop"}, "stringData": {"k": "new", "l": null},
                             "data": {"k": "b2xk", "x": "b\nGQ=\n"}, "type": "kubernetes.io/tls"});

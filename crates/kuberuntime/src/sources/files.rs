@@ -36,7 +36,7 @@ impl FileIdentity {
 
 /// A file in a list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed {
+pub(super) struct ListedFile {
     pub(super) ident: FileIdentity,
     /// True if the last write is so long ago that nobody is likely to be writing.
     pub(super) rested: bool,
@@ -215,7 +215,7 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
     }
 
     /// Takes a listing. `switched`: links were pointed elsewhere as a whole.
-    pub(super) fn listed(&mut self, found: &BTreeMap<OsString, Listed>, switched: bool, now: Instant) {
+    pub(super) fn listed(&mut self, found: &BTreeMap<OsString, ListedFile>, switched: bool, now: Instant) {
         let gone: Vec<OsString> = self.entries.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
         for name in gone {
             if self.entries[&name].missing.is_none() {

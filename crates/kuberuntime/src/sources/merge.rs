@@ -16,16 +16,16 @@ use tokio::time::Instant;
 
 use super::documents::DocumentObject;
 use super::store::DocumentStore;
-use super::view::Problem;
+use super::view::ManifestProblem;
 use super::view::{DesiredPods, RefusedManifest};
-use super::view::{Manifest, View};
+use super::view::{SourceManifest, SourceView};
 use crate::events::PodEvent;
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 
 /// All sources together.
 pub(super) struct Merge {
     /// Guards what each source told last; held for as long as it takes to put it there or to copy it.
-    views: Mutex<Vec<View>>,
+    views: Mutex<Vec<SourceView>>,
     told: Notify,
     desired: watch::Sender<DesiredPods>,
     documents: DocumentStore,
@@ -35,7 +35,7 @@ pub(super) struct Merge {
 
 /// Result of merging all views.
 #[derive(Default)]
-struct Merged {
+struct MergedSources {
     desired: DesiredPods,
     documents: Vec<Arc<DocumentObject>>,
     /// How each refusal is to be reported, in the order of `desired.refused`.
@@ -49,7 +49,7 @@ enum RefusalReport {
     /// To the log.
     Line,
     /// As an event of a pod.
-    Event(Owner),
+    Event(PodOwner),
     /// Not at all, or not yet.
     None,
 }
@@ -57,7 +57,7 @@ enum RefusalReport {
 impl Merge {
     pub(super) fn new(sources: usize, quiet: Duration, events: Arc<dyn EventRecorder>) -> Self {
         Self {
-            views: Mutex::new(vec![View::default(); sources]),
+            views: Mutex::new(vec![SourceView::default(); sources]),
             told: Notify::new(),
             desired: watch::Sender::new(DesiredPods::default()),
             documents: DocumentStore::default(),
@@ -75,7 +75,7 @@ impl Merge {
     }
 
     /// Replaces the view of a source. A source that was ready once stays so.
-    pub(super) fn update(&self, index: usize, mut view: View) {
+    pub(super) fn update(&self, index: usize, mut view: SourceView) {
         let mut views = self.views.lock();
         view.ready |= views[index].ready;
         views[index] = view;
@@ -113,7 +113,7 @@ impl Merge {
     }
 
     /// Tells of what was refused, once for each reason.
-    fn report(&self, merged: &Merged, told: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
+    fn report(&self, merged: &MergedSources, told: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
         let mut now: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
         for (refused, word) in merged.desired.refused.iter().zip(&merged.words) {
             let RefusedManifest { origin, pod, reason } = refused;
@@ -147,13 +147,13 @@ fn is_same(a: &DesiredPods, b: &DesiredPods) -> bool {
     pods && a.ready == b.ready && a.held == b.held && a.refused == b.refused
 }
 
-impl Merged {
+impl MergedSources {
     fn refuse(&mut self, origin: &str, pod: Option<String>, reason: String, word: RefusalReport) {
         self.desired.refused.push(RefusedManifest { origin: origin.to_owned(), pod, reason });
         self.words.push(word);
     }
 
-    fn problem(&mut self, origin: &str, problem: &Problem, goes_on: bool) {
+    fn problem(&mut self, origin: &str, problem: &ManifestProblem, goes_on: bool) {
         let title = problem.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.name));
         let reason = match goes_on {
             true => format!("{}; what it said before goes on", problem.reason),
@@ -169,13 +169,13 @@ impl Merged {
 }
 
 /// Merges all views at this moment.
-fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
-    let mut merged = Merged::default();
+fn merge(views: &[SourceView], now: Instant, quiet: Duration) -> MergedSources {
+    let mut merged = MergedSources::default();
     merged.desired.ready = views.iter().all(|view| view.ready);
     for (origin, problem) in views.iter().filter_map(|view| view.problem.as_ref()) {
         merged.problem(origin, problem, false);
     }
-    let manifests: Vec<&Manifest> = views.iter().flat_map(|view| &view.manifests).collect();
+    let manifests: Vec<&SourceManifest> = views.iter().flat_map(|view| &view.manifests).collect();
     for manifest in &manifests {
         if manifest.held {
             merged.desired.held.insert(manifest.origin.clone());
@@ -188,7 +188,7 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
             merged.refuse(&manifest.origin, None, line.clone(), RefusalReport::Line);
         }
     }
-    let is_young = |manifest: &Manifest| manifest.since + quiet > now;
+    let is_young = |manifest: &SourceManifest| manifest.since + quiet > now;
     let mut order = manifests.clone();
     order.sort_by_key(|manifest| is_young(manifest));
     let (mut names, mut uids) = (BTreeMap::<_, &str>::new(), BTreeMap::<_, &str>::new());
@@ -210,7 +210,7 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
                 }
             };
             in_doubt |= young;
-            let word = if young { RefusalReport::None } else { RefusalReport::Event(Owner::of(pod)) };
+            let word = if young { RefusalReport::None } else { RefusalReport::Event(PodOwner::of(pod)) };
             merged.refuse(origin, Some(title), reason, word);
         }
         for object in &content.documents {

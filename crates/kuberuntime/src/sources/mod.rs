@@ -30,7 +30,7 @@ pub use once::{Once, OnceError};
 pub use options::{Fetch, FetchRequest};
 pub use options::{MAX_MANIFEST, Parse, SourceOptions};
 pub use store::DocumentStore;
-use view::View;
+use view::SourceView;
 pub use view::{DesiredPods, RefusedManifest};
 
 /// A source of pods. Where two have the same pod, the first source counts.
@@ -77,12 +77,14 @@ impl Sources {
     /// Reads all sources, and goes on doing so until `stop`.
     pub async fn run(&self, stop: &CancellationToken) {
         let loops = self.sources.iter().enumerate().map(|(index, source)| {
-            let tell = move |view: View| self.merge.update(index, view);
+            let tell = move |view: SourceView| self.merge.update(index, view);
             async move {
                 match source {
-                    Source::Path(path) => directory::run(path, manifest::Expected::All, &self.options, &tell).await,
+                    Source::Path(path) => {
+                        directory::run(path, manifest::ExpectedObjects::All, &self.options, &tell).await
+                    }
                     Source::Documents(path) => {
-                        directory::run(path, manifest::Expected::Documents, &self.options, &tell).await;
+                        directory::run(path, manifest::ExpectedObjects::Documents, &self.options, &tell).await;
                     }
                     Source::Url(url) => http::run(url, &self.options, &tell).await,
                     Source::Once(once) => tell(once.view()),

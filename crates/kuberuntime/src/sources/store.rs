@@ -10,7 +10,7 @@ use oci::Secret;
 use tokio::sync::watch;
 
 use super::documents::DocumentObject;
-use crate::documents::{Content, DocumentKind, Documents};
+use crate::documents::{DocumentContent, DocumentKind, Documents};
 use crate::hash::fnv128a;
 
 type DocumentKey = (DocumentKind, String, String);
@@ -47,7 +47,7 @@ impl DocumentStore {
     pub fn pull_secret(&self, namespace: &str, name: &str) -> Option<PullSecret> {
         let key = (DocumentKind::Secret, namespace.to_owned(), name.to_owned());
         let object = self.0.documents.lock().get(&key).map(Arc::clone)?;
-        let text = |content: &Content| content.text().map(Secret::new);
+        let text = |content: &DocumentContent| content.text().map(Secret::new);
         let data = object.document.data.iter().filter_map(|(key, content)| Some((key.clone(), text(content)?)));
         Some(PullSecret {
             namespace: object.namespace.clone(),

@@ -1,49 +1,49 @@
-//! What the sources have: [`View`] of one source, [`DesiredPods`] of all together, and the [`Problem`]s of manifests. Plain data.
+//! What the sources have: [`SourceView`] of one source, [`DesiredPods`] of all together, and the [`ManifestProblem`]s of manifests. Plain data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::manifest::Content;
-use crate::labels::Owner;
+use super::manifest::ManifestContent;
+use crate::labels::PodOwner;
 use crate::pod::Pod;
 
 /// Present content of one source.
 #[derive(Clone, Debug, Default)]
-pub(super) struct View {
+pub(super) struct SourceView {
     /// True once the source knows its content.
     pub(super) ready: bool,
     /// Problem of the source as a whole, with the source's name for people.
-    pub(super) problem: Option<(String, Problem)>,
+    pub(super) problem: Option<(String, ManifestProblem)>,
     /// Manifests, in their order.
-    pub(super) manifests: Vec<Manifest>,
+    pub(super) manifests: Vec<SourceManifest>,
 }
 
 /// A file, or the answer of an address.
 #[derive(Clone, Debug)]
-pub(super) struct Manifest {
+pub(super) struct SourceManifest {
     pub(super) origin: String,
     /// When it was first there.
     pub(super) since: tokio::time::Instant,
     /// Last valid content.
-    pub(super) content: Option<Arc<Content>>,
+    pub(super) content: Option<Arc<ManifestContent>>,
     /// True if the present content is not known: it cannot be read, is not valid, or is being written.
     pub(super) held: bool,
     /// The problem, once it has lasted.
-    pub(super) problem: Option<Problem>,
+    pub(super) problem: Option<ManifestProblem>,
 }
 
 /// A problem of a manifest or a source, and the pod that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct ManifestProblem {
     pub(super) reason: String,
-    pub(super) pod: Option<Owner>,
+    pub(super) pod: Option<PodOwner>,
     /// True if the next read may succeed though nothing changed.
     pub(super) passing: bool,
     /// True if the problem was reported already.
     pub(super) told: bool,
 }
 
-impl Problem {
+impl ManifestProblem {
     pub(super) fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), pod: None, passing: false, told: false }
     }

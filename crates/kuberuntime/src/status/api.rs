@@ -39,13 +39,13 @@ pub struct PodStatus {
     pub host_ip: String,
     /// All addresses of the node.
     #[serde(rename = "hostIPs", skip_serializing_if = "Vec::is_empty")]
-    pub host_ips: Vec<Ip>,
+    pub host_ips: Vec<PodIp>,
     /// Address of the pod.
     #[serde(rename = "podIP", skip_serializing_if = "String::is_empty")]
     pub pod_ip: String,
     /// All addresses of the pod.
     #[serde(rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
-    pub pod_ips: Vec<Ip>,
+    pub pod_ips: Vec<PodIp>,
     /// When this node took it.
     pub start_time: Timestamp,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -74,7 +74,7 @@ impl PodStatus {
 
 /// An address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Ip {
+pub struct PodIp {
     /// The address.
     pub ip: String,
 }

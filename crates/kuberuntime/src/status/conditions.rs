@@ -10,13 +10,13 @@ use super::observed::ObservedPod;
 use crate::pod::{Container, Pod};
 
 /// Status, reason and message of one condition.
-struct Finding {
+struct ConditionState {
     holds: bool,
     reason: &'static str,
     message: String,
 }
 
-impl Finding {
+impl ConditionState {
     fn yes(reason: &'static str) -> Self {
         Self { holds: true, reason, message: String::new() }
     }
@@ -34,20 +34,20 @@ pub(super) fn conditions(
     normal: &[ContainerStatus],
 ) -> Vec<PodCondition> {
     let ready = containers_ready(input.pod, phase, init, normal);
-    let again = Finding { holds: ready.holds, reason: ready.reason, message: ready.message.clone() };
+    let again = ConditionState { holds: ready.holds, reason: ready.reason, message: ready.message.clone() };
     [
         ("PodReadyToStartContainers", has_sandbox(input.pod, input.observed)),
         ("Initialized", initialised(input, phase, init)),
         ("Ready", again),
         ("ContainersReady", ready),
-        ("PodScheduled", Finding::yes("")),
+        ("PodScheduled", ConditionState::yes("")),
     ]
     .into_iter()
     .map(|(kind, finding)| condition(input, kind, finding))
     .collect()
 }
 
-fn condition(input: &StatusInput<'_>, kind: &'static str, finding: Finding) -> PodCondition {
+fn condition(input: &StatusInput<'_>, kind: &'static str, finding: ConditionState) -> PodCondition {
     let status = if finding.holds { "True" } else { "False" };
     let before = input.previous.and_then(|previous| previous.conditions.iter().find(|c| c.kind == kind));
     let since: Option<Timestamp> = before.filter(|c| c.status == status).map(|c| c.last_transition_time);
@@ -61,18 +61,18 @@ fn condition(input: &StatusInput<'_>, kind: &'static str, finding: Finding) -> P
 }
 
 /// Containers can be started in its sandbox.
-fn has_sandbox(pod: &Pod, observed: &ObservedPod) -> Finding {
+fn has_sandbox(pod: &Pod, observed: &ObservedPod) -> ConditionState {
     let newest = observed.sandboxes.first();
     let ready = newest.is_some_and(|sandbox| sandbox.ready && (pod.host_network() || !sandbox.ips.is_empty()));
-    if ready { Finding::yes("") } else { Finding::no("", "") }
+    if ready { ConditionState::yes("") } else { ConditionState::no("", "") }
 }
 
-fn initialised(input: &StatusInput<'_>, phase: Phase, init: &[ContainerStatus]) -> Finding {
+fn initialised(input: &StatusInput<'_>, phase: Phase, init: &[ContainerStatus]) -> ConditionState {
     if phase == Phase::Succeeded {
-        return Finding::yes("PodCompleted");
+        return ConditionState::yes("PodCompleted");
     }
     if input.has_begun() {
-        return Finding::yes("");
+        return ConditionState::yes("");
     }
     let done = |(container, status): &(&Container, &ContainerStatus)| match container.is_sidecar() {
         true => status.started == Some(true),
@@ -81,18 +81,18 @@ fn initialised(input: &StatusInput<'_>, phase: Phase, init: &[ContainerStatus]) 
     let pairs = input.pod.spec.init_containers.iter().zip(init);
     let incomplete: Vec<&str> = pairs.filter(|pair| !done(pair)).map(|(_, status)| status.name.as_str()).collect();
     match incomplete.is_empty() {
-        true => Finding::yes(""),
-        false => Finding::no(
+        true => ConditionState::yes(""),
+        false => ConditionState::no(
             "ContainersNotInitialized",
             format!("containers with incomplete status: [{}]", incomplete.join(" ")),
         ),
     }
 }
 
-fn containers_ready(pod: &Pod, phase: Phase, init: &[ContainerStatus], normal: &[ContainerStatus]) -> Finding {
+fn containers_ready(pod: &Pod, phase: Phase, init: &[ContainerStatus], normal: &[ContainerStatus]) -> ConditionState {
     match phase {
-        Phase::Succeeded => return Finding::no("PodCompleted", ""),
-        Phase::Failed => return Finding::no("PodFailed", ""),
+        Phase::Succeeded => return ConditionState::no("PodCompleted", ""),
+        Phase::Failed => return ConditionState::no("PodFailed", ""),
         Phase::Pending | Phase::Running => {}
     }
     let sidecars = pod.spec.init_containers.iter().zip(init).filter(|(container, _)| container.is_sidecar());
@@ -100,7 +100,9 @@ fn containers_ready(pod: &Pod, phase: Phase, init: &[ContainerStatus], normal: &
     let unready = sidecars.chain(normal).filter(|status| !status.ready).map(|status| status.name.as_str());
     let unready: Vec<&str> = unready.collect();
     match unready.is_empty() {
-        true => Finding::yes(""),
-        false => Finding::no("ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" "))),
+        true => ConditionState::yes(""),
+        false => {
+            ConditionState::no("ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" ")))
+        }
     }
 }

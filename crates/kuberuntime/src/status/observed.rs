@@ -3,13 +3,13 @@
 
 use cri_api::{ContainerState, NamespaceMode, PodSandboxStatus};
 
-use crate::labels::{ContainerInfo, Owner};
+use crate::labels::{ContainerInfo, PodOwner};
 
 /// A pod as the runtime shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedPod {
     /// Whose sandboxes and containers these are.
-    pub owner: Owner,
+    pub owner: PodOwner,
     /// Sandboxes, the newest first.
     pub sandboxes: Vec<ObservedSandbox>,
     /// Containers of all runs, those of one name with the newest first.
@@ -135,7 +135,7 @@ impl From<PodSandboxStatus> for ObservedSandbox {
 impl ObservedPod {
     /// Puts what the runtime answered in order. Attempts decide before times do, because clocks are set back.
     pub fn new(
-        owner: Owner,
+        owner: PodOwner,
         sandboxes: impl IntoIterator<Item = ObservedSandbox>,
         containers: impl IntoIterator<Item = ObservedContainer>,
     ) -> Self {
@@ -199,12 +199,12 @@ mod tests {
             ..ObservedSandbox::default()
         };
         let old = sandbox("s0", 0, true, "10.0.0.1");
-        let pod = ObservedPod::new(Owner::default(), [old.clone(), sandbox("s1", 1, true, "10.0.0.2")], runs);
+        let pod = ObservedPod::new(PodOwner::default(), [old.clone(), sandbox("s1", 1, true, "10.0.0.2")], runs);
         assert_eq!(pod.latest("a").map(|c| &*c.id), Some("a2"));
         assert_eq!(pod.runs("a").map(|c| &*c.id).collect::<Vec<_>>(), ["a2", "a1", "a0"]);
         assert_eq!((pod.latest("b").map(|c| &*c.id), pod.latest("c")), (Some("b0"), None));
         assert_eq!(pod.ips(), ["10.0.0.2"]);
-        let gone = ObservedPod::new(Owner::default(), [old, sandbox("s1", 1, false, "10.0.0.2")], []);
+        let gone = ObservedPod::new(PodOwner::default(), [old, sandbox("s1", 1, false, "10.0.0.2")], []);
         assert_eq!(gone.ips(), [""; 0]);
     }
 

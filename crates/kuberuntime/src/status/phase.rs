@@ -1,7 +1,7 @@
 //! The phase of a pod, from the statuses of its containers. Pure. Called by [`super::pod_status`].
 
 use super::api::{ContainerState, ContainerStatus, Phase};
-use crate::actions::restart::{self, Verdict};
+use crate::actions::restart::{self, RestartVerdict};
 use crate::pod::{Container, Pod};
 
 /// How far a pod is. `has_begun`: a normal container was started, so that all init containers had been done.
@@ -50,5 +50,6 @@ pub(super) fn phase(pod: &Pod, has_begun: bool, init: &[ContainerStatus], normal
 
 /// Returns true if a container that ended so is started again. None is once the pod is being deleted.
 fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
-    pod.metadata.deletion_timestamp.is_none() && matches!(restart::ended(pod, container, exit_code), Verdict::Start(_))
+    pod.metadata.deletion_timestamp.is_none()
+        && matches!(restart::ended(pod, container, exit_code), RestartVerdict::Start(_))
 }

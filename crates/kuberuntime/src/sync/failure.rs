@@ -1,5 +1,5 @@
 //! Failures: why a pod could not be observed, ended or removed ([`PodRuntimeError`]), why a sync goes no further ([`Halt`]), and
-//! why a container was not started ([`Failure`]).
+//! why a container was not started ([`StartFailure`]).
 
 use cri_api::Kind;
 use image_manager::EnsureImageError;
@@ -13,14 +13,14 @@ pub(super) enum Halt {
     Failed(String),
 }
 
-pub(super) type Step<T = ()> = Result<T, Halt>;
+pub(super) type SyncStep<T = ()> = Result<T, Halt>;
 
 /// By this a runtime says that it could not mount an image volume.
 pub(super) const IMAGE_VOLUME_MOUNT_FAILED: &str = "ImageVolumeMountFailed";
 
 /// Why a container was not started.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct StartFailure {
     /// Of its waiting state.
     pub(super) reason: &'static str,
     /// Beside it.
@@ -29,7 +29,7 @@ pub(super) struct Failure {
     pub(super) event: Option<String>,
 }
 
-impl Failure {
+impl StartFailure {
     /// A failure whose event and waiting state have the same message.
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -42,7 +42,7 @@ impl Failure {
 }
 
 /// As in the kubelet the event names the reason and the waiting state has the words.
-impl From<&EnsureImageError> for Failure {
+impl From<&EnsureImageError> for StartFailure {
     fn from(error: &EnsureImageError) -> Self {
         Self { reason: error.reason(), message: error.message(), event: Some(error.reason().to_owned()) }
     }
@@ -51,7 +51,7 @@ impl From<&EnsureImageError> for Failure {
 /// Why a start goes no further.
 pub(super) enum StartError {
     Halted(Halt),
-    Started(Failure),
+    Started(StartFailure),
 }
 
 impl From<Halt> for StartError {
@@ -60,8 +60,8 @@ impl From<Halt> for StartError {
     }
 }
 
-impl From<Failure> for StartError {
-    fn from(failure: Failure) -> Self {
+impl From<StartFailure> for StartError {
+    fn from(failure: StartFailure) -> Self {
         Self::Started(failure)
     }
 }

@@ -16,15 +16,15 @@ use super::failure::{PodRuntimeError, first_of, gone_is_done};
 use super::runtime::PodRuntime;
 use crate::actions::KillReason;
 use crate::events::PodEvent;
-use crate::handlers::Target;
-use crate::labels::Owner;
+use crate::handlers::HandlerTarget;
+use crate::labels::PodOwner;
 use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
 use crate::status::{ObservedContainer, ObservedPod};
 use crate::termination::{after_hook, grace_period, orphan_grace_period, termination_order};
 
 /// A container that is to be ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Victim<'a> {
+pub(super) struct StoppingContainer<'a> {
     pub(super) id: &'a str,
     pub(super) name: &'a str,
     pub(super) kind: ContainerKind,
@@ -40,7 +40,7 @@ pub(super) struct Victim<'a> {
     pub(super) step: usize,
 }
 
-impl<'a> Victim<'a> {
+impl<'a> StoppingContainer<'a> {
     /// A container as the runtime shows it. `pod` is `None`, or lacks it, where nobody knows it any more: then what was
     /// written on it counts.
     pub(super) fn new(pod: Option<&'a Pod>, run: &'a ObservedContainer, reason: Option<KillReason>) -> Self {
@@ -80,10 +80,10 @@ impl<'a> Victim<'a> {
 }
 
 /// Whose turn it is.
-struct Turns(BTreeMap<usize, watch::Sender<usize>>);
+struct TerminationTurns(BTreeMap<usize, watch::Sender<usize>>);
 
-impl Turns {
-    fn new(victims: &[Victim<'_>]) -> Self {
+impl TerminationTurns {
+    fn new(victims: &[StoppingContainer<'_>]) -> Self {
         let mut steps = BTreeMap::<usize, usize>::new();
         for victim in victims {
             *steps.entry(victim.step).or_default() += 1;
@@ -108,11 +108,11 @@ impl Turns {
 /// Ends containers, all at once as far as their steps let them. What could not be ended is answered.
 pub(super) async fn kill_containers(
     hands: &PodRuntime,
-    owner: &Owner,
+    owner: &PodOwner,
     ip: Option<&str>,
-    victims: &[Victim<'_>],
+    victims: &[StoppingContainer<'_>],
 ) -> Vec<PodRuntimeError> {
-    let turns = Turns::new(victims);
+    let turns = TerminationTurns::new(victims);
     let ends = victims.iter().map(|victim| async {
         let ended = kill(hands, owner, ip, victim, &turns).await;
         turns.done(victim.step);
@@ -123,10 +123,10 @@ pub(super) async fn kill_containers(
 
 async fn kill(
     hands: &PodRuntime,
-    owner: &Owner,
+    owner: &PodOwner,
     ip: Option<&str>,
-    victim: &Victim<'_>,
-    turns: &Turns,
+    victim: &StoppingContainer<'_>,
+    turns: &TerminationTurns,
 ) -> Result<(), PodRuntimeError> {
     let (begun, grace) = (Instant::now(), seconds(victim.grace));
     let part = Some((victim.kind, victim.name));
@@ -136,15 +136,15 @@ async fn kill(
     }
     if let Some(hook) = victim.hook.filter(|_| first && !grace.is_zero()) {
         let (container_id, name, ports) = (victim.id, victim.name, victim.ports);
-        let target = Target { container_id, name, ports, env: &[], ip, pod: &owner.name };
+        let target = HandlerTarget { container_id, name, ports, env: &[], ip, pod: &owner.name };
         match timeout(grace, hands.parts.handlers.run_hook(hook, &target, Some(grace))).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(pod = owner.name, container = victim.name, "the hook before the stop failed: {error}");
+                tracing::warn!(pod = owner.name, container = victim.name, %error, "preStop hook failed");
                 hands.record_event(owner, part, &PodEvent::FailedPreStopHook);
             }
             Err(_) => {
-                tracing::warn!(pod = owner.name, container = victim.name, "the hook before the stop took too long");
+                tracing::warn!(pod = owner.name, container = victim.name, "preStop hook timed out");
             }
         }
     }
@@ -170,10 +170,10 @@ pub(super) async fn kill_pod(
     observed: &ObservedPod,
     grace: Option<i64>,
 ) -> Result<(), PodRuntimeError> {
-    let owner = pod.map_or_else(|| observed.owner.clone(), Owner::of);
+    let owner = pod.map_or_else(|| observed.owner.clone(), PodOwner::of);
     let runs = |run: &&ObservedContainer| matches!(run.state, ContainerState::Running | ContainerState::Unknown);
-    let mut victims: Vec<Victim<'_>> =
-        observed.containers.iter().filter(runs).map(|run| Victim::new(pod, run, None)).collect();
+    let mut victims: Vec<StoppingContainer<'_>> =
+        observed.containers.iter().filter(runs).map(|run| StoppingContainer::new(pod, run, None)).collect();
     for victim in &mut victims {
         victim.grace = grace.map_or(victim.grace, |grace| grace.min(victim.grace));
     }
@@ -199,9 +199,9 @@ pub(super) async fn kill_pod(
 }
 
 /// Init containers that run beside others are sidecars: they go last, the one that came last first.
-fn orphans_in_order(observed: &ObservedPod, victims: &mut [Victim<'_>]) {
+fn orphans_in_order(observed: &ObservedPod, victims: &mut [StoppingContainer<'_>]) {
     let created = |id: &str| observed.containers.iter().find(|run| run.id == id).map_or(0, |run| run.created_at);
-    let mut sidecars: Vec<&mut Victim<'_>> =
+    let mut sidecars: Vec<&mut StoppingContainer<'_>> =
         victims.iter_mut().filter(|victim| victim.kind == ContainerKind::Init).collect();
     sidecars.sort_by_key(|victim| std::cmp::Reverse(created(victim.id)));
     for (index, victim) in sidecars.into_iter().enumerate() {

@@ -8,7 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::failure::PodRuntimeError;
 use super::messages;
-use crate::labels::{Owner, POD_UID};
+use crate::labels::{POD_UID, PodOwner};
 use crate::status::{ObservedContainer, ObservedPod, ObservedSandbox};
 
 /// So many statuses of a pod are asked for at once.
@@ -31,8 +31,8 @@ pub(super) async fn observe(runtime: &dyn RuntimeService, uid: &str) -> Result<O
         .iter()
         .map(|sandbox| &sandbox.labels)
         .chain(containers.iter().map(|container| &container.labels))
-        .find_map(Owner::from_labels)
-        .unwrap_or_else(|| Owner { uid: uid.to_owned(), ..Owner::default() });
+        .find_map(PodOwner::from_labels)
+        .unwrap_or_else(|| PodOwner { uid: uid.to_owned(), ..PodOwner::default() });
     let statuses_of_sandboxes = futures::stream::iter(sandboxes)
         .map(|sandbox| async move {
             let status = there(runtime.pod_sandbox_status(&sandbox.id, false).await);

@@ -8,33 +8,33 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::failure::{Failure, Halt, Step};
+use super::failure::{Halt, StartFailure, SyncStep};
 use super::runtime::PodCredentials;
 use super::runtime::PodRuntime;
 use crate::actions::PodActions;
 use crate::config::PodHostname;
 use crate::documents::Documents;
 use crate::events::PodEvent;
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::status::api::Waiting;
 use crate::status::{CONTAINER_CREATING, ObservedPod};
 
-type Told<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
+type StartReporter<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
 
 pub(super) struct PodSync<'a> {
     pub(super) hands: &'a PodRuntime,
     pub(super) pod: &'a Pod,
-    pub(super) owner: Owner,
+    pub(super) owner: PodOwner,
     pub(super) observed: &'a ObservedPod,
     pub(super) report: SyncReport,
     pub(super) documents: Documents,
     pub(super) credentials: PodCredentials,
     /// The image refs of image volumes, or why there is none, by the names of volumes; as far as anybody asked.
-    pub(super) image_volumes: BTreeMap<String, Result<String, Failure>>,
+    pub(super) image_volumes: BTreeMap<String, Result<String, StartFailure>>,
     /// Guards for how long images were waited for.
     pub(super) waited_for_images: Mutex<Duration>,
-    pub(super) told: Told<'a>,
+    pub(super) told: StartReporter<'a>,
     pub(super) stop: &'a CancellationToken,
 }
 
@@ -55,13 +55,13 @@ impl<'a> PodSync<'a> {
         hands: &'a PodRuntime,
         pod: &'a Pod,
         observed: &'a ObservedPod,
-        told: Told<'a>,
+        told: StartReporter<'a>,
         stop: &'a CancellationToken,
     ) -> Self {
         Self {
             hands,
             pod,
-            owner: Owner::of(pod),
+            owner: PodOwner::of(pod),
             observed,
             report: SyncReport::default(),
             documents: (hands.parts.documents)(&pod.metadata.namespace),
@@ -91,12 +91,12 @@ impl<'a> PodSync<'a> {
     }
 
     /// Fails if a stop was requested.
-    pub(super) fn go_on(&self) -> Step {
+    pub(super) fn go_on(&self) -> SyncStep {
         if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
     /// Waits for something as long as nobody asks it to go no further.
-    pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> Step<T> {
+    pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> SyncStep<T> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(Halt::Stopped),

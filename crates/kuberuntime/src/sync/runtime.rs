@@ -16,7 +16,7 @@ use crate::documents::Documents;
 use crate::environment::Surroundings;
 use crate::events::PodEvent;
 use crate::handlers::Handlers;
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 use crate::pod::{ContainerKind, Pod};
 use crate::restart_backoff::RestartBackoff;
 use crate::volumes::Volumes;
@@ -92,7 +92,7 @@ impl PodRuntime {
     }
 
     /// Records an event about a part of a pod: a container, or, without one, the pod.
-    pub(crate) fn record_event(&self, owner: &Owner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
+    pub(crate) fn record_event(&self, owner: &PodOwner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
         event.record(&*self.parts.events, &owner.object(part));
     }
 }

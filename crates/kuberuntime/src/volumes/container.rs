@@ -8,7 +8,7 @@ use std::path::Path;
 use cri_api::{ImageSpec, Mount, MountPropagation};
 
 use super::MountInput;
-use super::place::{Directory, PRIVATE, text};
+use super::place::{OpenDirectory, PRIVATE, text};
 use super::place::{VOLUMES, plugin_directory};
 use super::sub_path::{self, SubPathMount};
 use crate::pod::{self, HostPathVolume, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
@@ -21,7 +21,7 @@ const CONTAINERS: &str = "containers";
 const KEPT_MESSAGES: u32 = 8;
 
 /// All of them, in order.
-pub(super) fn mounts(input: &MountInput, pod: &Directory, relabel: bool) -> Result<Vec<Mount>, String> {
+pub(super) fn mounts(input: &MountInput, pod: &OpenDirectory, relabel: bool) -> Result<Vec<Mount>, String> {
     let container = &input.container;
     let mut mounts = Vec::new();
     for (number, mount) in container.volume_mounts.iter().enumerate() {
@@ -46,7 +46,7 @@ fn file(container_path: &str, host_path: String, relabel: bool) -> Mount {
 
 fn one(
     input: &MountInput,
-    pod: &Directory,
+    pod: &OpenDirectory,
     number: usize,
     mount: &VolumeMount,
     relabel: bool,
@@ -103,13 +103,13 @@ fn one(
 }
 
 /// The directory of a volume that has one on the node.
-fn own_directory(pod: &Directory, volume: &Volume) -> Result<Directory, String> {
+fn own_directory(pod: &OpenDirectory, volume: &Volume) -> Result<OpenDirectory, String> {
     let plugin = plugin_directory(&volume.source).unwrap_or_default();
     let found = pod.child(VOLUMES).and_then(|volumes| volumes.child(plugin)?.child(&volume.name));
     found.map_err(|error| format!("volume {:?} is not there: {error}", volume.name))
 }
 
-fn part(pod: &Directory, volume: &Volume, sub_path: &str, stand: &SubPathMount<'_>) -> Result<String, String> {
+fn part(pod: &OpenDirectory, volume: &Volume, sub_path: &str, stand: &SubPathMount<'_>) -> Result<String, String> {
     let source = match &volume.source {
         VolumeSource::HostPath(HostPathVolume { path, .. }) => {
             let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
@@ -152,7 +152,7 @@ fn recursive_read_only(mount: &VolumeMount, runtime_can: bool) -> Result<bool, S
 }
 
 /// The hosts file of the pod, in place: containers that run have this very file mounted.
-fn hosts_file(pod: &Directory, hosts: &str) -> std::io::Result<String> {
+fn hosts_file(pod: &OpenDirectory, hosts: &str) -> std::io::Result<String> {
     let mut file = pod.file(HOSTS_FILE, 0o644)?;
     let mut found = String::new();
     let readable = (&file).take(1 << 20).read_to_string(&mut found).is_ok();
@@ -166,7 +166,7 @@ fn hosts_file(pod: &Directory, hosts: &str) -> std::io::Result<String> {
 }
 
 /// An empty file that whoever runs in the container can write to.
-fn message_file(pod: &Directory, container: &str, restart_count: u32) -> std::io::Result<String> {
+fn message_file(pod: &OpenDirectory, container: &str, restart_count: u32) -> std::io::Result<String> {
     let directory = pod.made(CONTAINERS, PRIVATE)?.made(container, PRIVATE)?;
     for name in directory.names()? {
         let number = name.strip_suffix(".message").and_then(|number| number.parse::<u32>().ok());

@@ -24,7 +24,7 @@ use cri_api::Mount;
 use crate::documents::Documents;
 use crate::environment::{Environment, Surroundings};
 use crate::pod::{Container, Pod};
-use place::{Directory, PRIVATE, one_name};
+use place::{OpenDirectory, PRIVATE, one_name};
 
 /// Exists where SELinux is in force.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
@@ -113,7 +113,7 @@ impl Volumes {
         let name = uid.to_owned();
         let removed = self.work(uid, move |shared| {
             one_name(&name).map_err(|error| error.to_string())?;
-            match Directory::open(&shared.root) {
+            match OpenDirectory::open(&shared.root) {
                 Ok(root) => tear_down::tear_down(&root, &name),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                 Err(error) => Err(format!("open {}: {error}", shared.root.display())),
@@ -131,7 +131,7 @@ impl Volumes {
     pub async fn uids(&self) -> io::Result<Vec<String>> {
         let shared = Arc::clone(&self.0);
         base::blocking(move || {
-            let root = match Directory::open(&shared.root) {
+            let root = match OpenDirectory::open(&shared.root) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
                 opened => opened?,
             };
@@ -160,12 +160,12 @@ impl Volumes {
 
 impl PodRoot {
     /// The directory of a pod.
-    fn make(&self, uid: &str) -> io::Result<Directory> {
-        let root = match Directory::open(&self.root) {
+    fn make(&self, uid: &str) -> io::Result<OpenDirectory> {
+        let root = match OpenDirectory::open(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 use std::os::unix::fs::DirBuilderExt as _;
                 std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.root)?;
-                Directory::open(&self.root)?
+                OpenDirectory::open(&self.root)?
             }
             opened => opened?,
         };

@@ -1,4 +1,4 @@
-//! Where things of pods lie: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`, `UID/containers/…`. [`Directory`] is
+//! Where things of pods lie: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`, `UID/containers/…`. [`OpenDirectory`] is
 //! one of these directories, open: everything in it is reached over its descriptor, and no link in it is followed. Used
 //! by everything here, and by whoever rotates logs.
 
@@ -19,12 +19,12 @@ const LONGEST_NAME: usize = 255;
 
 /// A directory of ours.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct OpenDirectory {
     handle: OwnedFd,
     path: PathBuf,
 }
 
-impl Directory {
+impl OpenDirectory {
     /// Opens one that lies where an administrator wants it: links on the way are theirs.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -127,7 +127,7 @@ impl Directory {
     }
 }
 
-impl AsFd for Directory {
+impl AsFd for OpenDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }

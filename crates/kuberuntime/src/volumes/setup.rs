@@ -2,7 +2,7 @@
 
 use rustix::fs::Gid;
 
-use super::place::{Directory, PRIVATE};
+use super::place::{OpenDirectory, PRIVATE};
 use super::place::{VOLUMES, plugin_directory};
 use super::{empty_dir, files, host_path};
 use crate::documents::{DocumentKind, Documents};
@@ -25,7 +25,7 @@ pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
 /// one from following its documents.
 pub(super) fn volumes(
     pod: &Pod,
-    directory: &Directory,
+    directory: &OpenDirectory,
     documents: &Documents,
     around: &Surroundings,
 ) -> Result<(), String> {
@@ -44,7 +44,7 @@ pub(super) fn volumes(
 fn make(
     pod: &Pod,
     volume: &Volume,
-    directory: &Directory,
+    directory: &OpenDirectory,
     documents: &Documents,
     around: &Surroundings,
 ) -> Result<(), String> {
@@ -58,7 +58,7 @@ fn make(
     let wanted = match volume_files(pod, name, documents, around).transpose() {
         Ok(wanted) => wanted,
         Err(error) if files::stands(directory, sort, name) => {
-            tracing::warn!(pod = pod.title(), "{error}; the files that were made of it stay");
+            tracing::warn!(pod = pod.title(), %error, "document is missing, its files are kept");
             return Ok(());
         }
         Err(error) => return Err(error.reason),
@@ -86,7 +86,7 @@ fn make(
     }
 }
 
-fn made_for_files(parent: &Directory, name: &str, mode: u32, group: Option<Gid>) -> std::io::Result<Directory> {
+fn made_for_files(parent: &OpenDirectory, name: &str, mode: u32, group: Option<Gid>) -> std::io::Result<OpenDirectory> {
     let directory = parent.made(name, mode)?;
     if group.is_some() {
         rustix::fs::fchown(&directory, None, group)?;

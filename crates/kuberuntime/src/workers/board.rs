@@ -1,4 +1,4 @@
-//! [`Board`]: one [`PodView`] for each pod, for people and for whoever waits for pods. Written by workers, read without waiting for
+//! [`PodBoard`]: one [`PodView`] for each pod, for people and for whoever waits for pods. Written by workers, read without waiting for
 //! any of them. It knows no runtime.
 
 use std::collections::BTreeMap;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::status::api::PodStatus;
 
 /// How every pod is.
-pub(super) struct Board {
+pub(super) struct PodBoard {
     /// Guards the views, by namespace, name and uid.
     views: Mutex<BTreeMap<(String, String, String), Arc<PodView>>>,
     /// Counts changes.
     version: watch::Sender<u64>,
 }
 
-fn key(owner: &Owner) -> (String, String, String) {
+fn key(owner: &PodOwner) -> (String, String, String) {
     (owner.namespace.clone(), owner.name.clone(), owner.uid.clone())
 }
 
-impl Board {
+impl PodBoard {
     pub(super) fn new() -> Self {
         Self { views: Mutex::default(), version: watch::Sender::new(0) }
     }
@@ -34,13 +34,13 @@ impl Board {
     }
 
     /// Shows a pod so.
-    pub(super) fn put(&self, owner: &Owner, view: Arc<PodView>) {
+    pub(super) fn put(&self, owner: &PodOwner, view: Arc<PodView>) {
         self.views.lock().insert(key(owner), view);
         self.version.send_modify(|version| *version += 1);
     }
 
     /// A pod is gone.
-    pub(super) fn take(&self, owner: &Owner) {
+    pub(super) fn take(&self, owner: &PodOwner) {
         self.views.lock().remove(&key(owner));
         self.version.send_modify(|version| *version += 1);
     }

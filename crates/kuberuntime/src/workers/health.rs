@@ -13,11 +13,11 @@ const DOWN: Duration = Duration::from_secs(30);
 pub(super) struct Health {
     threshold: Duration,
     /// Guards how the last lists went.
-    last: Mutex<Last>,
+    last: Mutex<LastAnswer>,
 }
 
 #[derive(Default)]
-struct Last {
+struct LastAnswer {
     /// When a question was last answered.
     answered: Option<Instant>,
     /// Why the last one was not.
@@ -36,7 +36,7 @@ impl Health {
         let back = last.error.take().is_some();
         drop(last);
         if back {
-            tracing::info!("the runtime answers again");
+            tracing::info!("runtime answers again");
         }
         back
     }
@@ -49,7 +49,7 @@ impl Health {
         last.error = Some(text);
         drop(last);
         if first {
-            tracing::warn!("the runtime does not answer, pods are left as they are: {}: {error}", error.kind());
+            tracing::warn!(kind = %error.kind(), %error, "runtime does not answer, pods stay as they are");
         }
         first
     }
