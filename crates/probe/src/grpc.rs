@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::dial::{dial, join};
-use crate::{ProbeReply, shown};
+use crate::{ProbeReply, percent_decoded, shown};
 
 /// More than any answer of this call has.
 const MAX_MESSAGE: usize = 64 << 10;
@@ -195,27 +195,9 @@ fn varint(bytes: &mut Bytes) -> Option<u64> {
 
 fn status_in(headers: &HeaderMap) -> Option<GrpcStatus> {
     let code = headers.get("grpc-status")?.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN);
-    let message = headers.get("grpc-message").map(|value| unescaped(value.as_bytes())).unwrap_or_default();
+    let message = headers.get("grpc-message").map(|value| percent_decoded(value.as_bytes())).unwrap_or_default();
+    let message = String::from_utf8_lossy(&message).into_owned();
     Some(GrpcStatus { code, message })
-}
-
-/// A message as gRPC writes it: everything unusual is `%XX`.
-fn unescaped(bytes: &[u8]) -> String {
-    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
-    while at < bytes.len() {
-        let hex = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                at += 3;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn unavailable(error: &h2::Error) -> GrpcStatus {

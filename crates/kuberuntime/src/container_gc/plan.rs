@@ -1,7 +1,6 @@
 //! [`ContainerPlan`]: what goes and what stays, with the reason for each, for machines and for people; and
 //! [`ContainerGcReport`], what a round removed. Plain data.
 
-use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -65,55 +64,60 @@ pub struct GcRow {
 }
 
 /// Decision to remove or to keep, with its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GcVerdict {
-    /// Removed.
+    #[error("{0}")]
     Remove(RemovalReason),
-    /// Kept.
+    #[error("{0}")]
     Keep(KeepReason),
 }
 
-/// Why something goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why something is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemovalReason {
+    #[error("its pod is gone")]
     PodGone,
-    /// The pod has ended, and space is needed.
+    #[error("its pod has ended, and space is needed")]
     PodEnded,
-    /// Of this container of the pod so many stay.
+    /// The pod has this many newer ones of the same container.
+    #[error("of one container of a pod {0} that ended stay, and newer ones are there")]
     PerContainer(usize),
-    /// On the node so many stay.
+    /// The node has this many newer ones.
+    #[error("of all containers that ended {0} stay, and newer ones are there")]
     InAll(usize),
     /// The pod has a newer sandbox.
+    #[error("its pod has a newer one")]
     NotNewest,
-    /// The log that the link leads to is gone.
+    #[error("the log that it leads to is not there")]
     Dangling,
 }
 
-/// Why something stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why something is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeepReason {
+    #[error("it runs")]
     Running,
-    /// Created too recently.
-    TooYoung {
-        /// How long ago.
-        age: Duration,
-        /// How long ago it would have to be.
-        min_age: Duration,
-    },
-    /// The limits allow it.
+    /// Created more recently than the policy allows.
+    #[error("made {:#} ago, and containers stay for {:#} at least", seconds(*.age), seconds(*.min_age))]
+    TooYoung { age: Duration, min_age: Duration },
+    #[error("so many may stay")]
     WithinLimits,
+    #[error("it is ready")]
     Ready,
-    /// Containers are left in it.
+    #[error("{}", if *.0 == 1 { "a container is left in it".to_owned() } else { format!("{} containers are left in it", .0) })]
     HasContainers(usize),
-    /// The newest one of its pod.
+    #[error("it is the newest of its pod")]
     Newest,
     /// Not every source of pods is ready, so that a pod may only be late.
+    #[error("which pods there should be is not known, or not yet")]
     SourcesNotReady,
-    /// The pod may be alive.
+    #[error("its pod is not gone")]
     PodMayLive,
-    /// The container has not ended: its log may be in rotation at this moment.
+    /// The log of a running container may be in rotation at this moment.
+    #[error("its container has not ended")]
     NotEnded,
     /// Not the type of file that its name stands for.
+    #[error("it is no pod's by its name")]
     Foreign,
 }
 
@@ -145,54 +149,9 @@ impl GcVerdict {
     }
 }
 
-impl fmt::Display for GcVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Remove(why) => why.fmt(f),
-            Self::Keep(why) => why.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for RemovalReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PodGone => f.write_str("its pod is gone"),
-            Self::PodEnded => f.write_str("its pod has ended, and space is needed"),
-            Self::PerContainer(limit) => {
-                write!(f, "of one container of a pod {limit} that ended stay, and newer ones are there")
-            }
-            Self::InAll(limit) => write!(f, "of all containers that ended {limit} stay, and newer ones are there"),
-            Self::NotNewest => f.write_str("its pod has a newer one"),
-            Self::Dangling => f.write_str("the log that it leads to is not there"),
-        }
-    }
-}
-
 /// Whole seconds, as people want ages.
 fn seconds(time: Duration) -> SignedDuration {
     SignedDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
-}
-
-impl fmt::Display for KeepReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Running => f.write_str("it runs"),
-            Self::TooYoung { age, min_age } => {
-                let (age, min_age) = (seconds(*age), seconds(*min_age));
-                write!(f, "made {age:#} ago, and containers stay for {min_age:#} at least")
-            }
-            Self::WithinLimits => f.write_str("so many may stay"),
-            Self::Ready => f.write_str("it is ready"),
-            Self::HasContainers(1) => f.write_str("a container is left in it"),
-            Self::HasContainers(number) => write!(f, "{number} containers are left in it"),
-            Self::Newest => f.write_str("it is the newest of its pod"),
-            Self::SourcesNotReady => f.write_str("which pods there should be is not known, or not yet"),
-            Self::PodMayLive => f.write_str("its pod is not gone"),
-            Self::NotEnded => f.write_str("its container has not ended"),
-            Self::Foreign => f.write_str("it is no pod's by its name"),
-        }
-    }
 }
 
 impl Serialize for GcVerdict {

@@ -1,4 +1,4 @@
-//! What a round of collection goes by: [`ContainerGcPolicy`], how many containers that have ended stay, and for how long, with
+//! Rules and facts for a round of collection: [`ContainerGcPolicy`], how many containers that have ended stay, and for how long, with
 //! the kubelet's names, units, defaults and messages; and [`PodStates`], the states of pods.
 
 use std::time::Duration;

@@ -14,9 +14,8 @@ use tokio::time::Instant;
 use super::disk::{self, FileContent, Listing, Watches};
 use super::files::{Change, DirectoryFiles, PendingRead, ReadOutcome};
 use super::inotify::{Inotify, Notice};
-use super::manifest::{ExpectedObjects, ManifestContent, ManifestReader};
+use super::manifest::{ExpectedObjects, ManifestContent, ManifestProblem, ManifestReader};
 use super::options::SourceOptions;
-use super::view::ManifestProblem;
 use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 

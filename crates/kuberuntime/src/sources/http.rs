@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::manifest::{ExpectedObjects, ManifestContent, ManifestReader};
+use super::manifest::{ExpectedObjects, ManifestContent, ManifestProblem, ManifestReader};
 use super::options::{FetchRequest, shown};
 use super::options::{MAX_MANIFEST, SourceOptions};
-use super::view::ManifestProblem;
 use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 

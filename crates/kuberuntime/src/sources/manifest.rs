@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use super::documents::{self, DocumentObject};
 use super::options::SourceOptions;
-use super::view::ManifestProblem;
 use crate::documents::DocumentKind;
 use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
@@ -30,6 +29,27 @@ impl ManifestContent {
     /// Returns true if there is a Secret in the manifest.
     pub(super) fn has_secrets(&self) -> bool {
         self.documents.iter().any(|object| object.kind == DocumentKind::Secret)
+    }
+}
+
+/// A problem of a manifest or a source, and the pod that it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ManifestProblem {
+    pub(super) reason: String,
+    pub(super) pod: Option<PodOwner>,
+    /// True if the next read may succeed though nothing changed.
+    pub(super) passing: bool,
+    /// True if the problem was reported already.
+    pub(super) told: bool,
+}
+
+impl ManifestProblem {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), pod: None, passing: false, told: false }
+    }
+
+    pub(super) fn passing(reason: impl Into<String>) -> Self {
+        Self { passing: true, ..Self::new(reason) }
     }
 }
 

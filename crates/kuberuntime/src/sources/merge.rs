@@ -15,8 +15,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::documents::DocumentObject;
+use super::manifest::ManifestProblem;
 use super::store::DocumentStore;
-use super::view::ManifestProblem;
 use super::view::{DesiredPods, RefusedManifest};
 use super::view::{SourceManifest, SourceView};
 use crate::events::PodEvent;

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
-use super::manifest::{ExpectedObjects, ManifestContent, ManifestReader};
+use super::manifest::{ExpectedObjects, ManifestContent, ManifestProblem, ManifestReader};
 use super::options::{MAX_MANIFEST, SourceOptions};
-use super::view::ManifestProblem;
 use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 

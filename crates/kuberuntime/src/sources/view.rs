@@ -1,10 +1,9 @@
-//! What the sources have: [`SourceView`] of one source, [`DesiredPods`] of all together, and the [`ManifestProblem`]s of manifests. Plain data.
+//! Content of the sources: [`SourceView`] of one source, [`DesiredPods`] of all together. Plain data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::manifest::ManifestContent;
-use crate::labels::PodOwner;
+use super::manifest::{ManifestContent, ManifestProblem};
 use crate::pod::Pod;
 
 /// Present content of one source.
@@ -30,27 +29,6 @@ pub(super) struct SourceManifest {
     pub(super) held: bool,
     /// The problem, once it has lasted.
     pub(super) problem: Option<ManifestProblem>,
-}
-
-/// A problem of a manifest or a source, and the pod that it is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ManifestProblem {
-    pub(super) reason: String,
-    pub(super) pod: Option<PodOwner>,
-    /// True if the next read may succeed though nothing changed.
-    pub(super) passing: bool,
-    /// True if the problem was reported already.
-    pub(super) told: bool,
-}
-
-impl ManifestProblem {
-    pub(super) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), pod: None, passing: false, told: false }
-    }
-
-    pub(super) fn passing(reason: impl Into<String>) -> Self {
-        Self { passing: true, ..Self::new(reason) }
-    }
 }
 
 /// The pods that should be on this node, of all sources.

@@ -1,17 +1,18 @@
 //! The mounts of one container: its volumes, its hosts file, the file of its last message. Blocks. Called by
 //! [`super::Volumes::mounts`].
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use cri_api::{ImageSpec, Mount, MountPropagation};
 
-use super::MountInput;
 use super::place::{OpenDirectory, PRIVATE, text};
 use super::place::{VOLUMES, plugin_directory};
 use super::sub_path::{self, SubPathMount};
-use crate::pod::{self, HostPathVolume, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
+use crate::environment::Environment;
+use crate::pod::{self, Container, HostPathVolume, Pod, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
 
 /// Where containers look for names of hosts.
 const ETC_HOSTS: &str = "/etc/hosts";
@@ -19,6 +20,23 @@ const HOSTS_FILE: &str = "etc-hosts";
 const CONTAINERS: &str = "containers";
 /// Last messages of so many runs are kept: a status shows two.
 const KEPT_MESSAGES: u32 = 8;
+
+/// Input from which the mounts of one container are made.
+#[derive(Clone, Debug)]
+pub struct MountInput {
+    pub pod: Pod,
+    pub container: Container,
+    /// How many were before it: the file of its last message is its own.
+    pub restart_count: u32,
+    /// Variables of the container, for paths below volumes.
+    pub environment: Environment,
+    /// Text of the hosts file; `None`: the runtime's own is left alone.
+    pub hosts: Option<String>,
+    /// The image refs of the pod's image volumes, by the names of volumes.
+    pub image_refs: BTreeMap<String, String>,
+    /// True if the runtime handler can make mounts read-only with all that is mounted below them.
+    pub recursive_read_only: bool,
+}
 
 /// All of them, in order.
 pub(super) fn mounts(input: &MountInput, pod: &OpenDirectory, relabel: bool) -> Result<Vec<Mount>, String> {

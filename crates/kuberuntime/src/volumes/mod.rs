@@ -22,8 +22,9 @@ use std::sync::{Arc, Weak};
 use cri_api::Mount;
 
 use crate::documents::Documents;
-use crate::environment::{Environment, Surroundings};
-use crate::pod::{Container, Pod};
+use crate::environment::Surroundings;
+use crate::pod::Pod;
+pub use container::MountInput;
 use place::{OpenDirectory, PRIVATE, one_name};
 
 /// Exists where SELinux is in force.
@@ -33,23 +34,6 @@ const SELINUX: &str = "/sys/fs/selinux/enforce";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct VolumeSetupError(String);
-
-/// Input from which the mounts of one container are made.
-#[derive(Clone, Debug)]
-pub struct MountInput {
-    pub pod: Pod,
-    pub container: Container,
-    /// How many were before it: the file of its last message is its own.
-    pub restart_count: u32,
-    /// Variables of the container, for paths below volumes.
-    pub environment: Environment,
-    /// Text of the hosts file; `None`: the runtime's own is left alone.
-    pub hosts: Option<String>,
-    /// The image refs of the pod's image volumes, by the names of volumes.
-    pub image_refs: BTreeMap<String, String>,
-    /// True if the runtime handler can make mounts read-only with all that is mounted below them.
-    pub recursive_read_only: bool,
-}
 
 /// The directories of pods.
 pub struct Volumes(Arc<PodRoot>);
