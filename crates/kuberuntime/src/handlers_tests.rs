@@ -58,7 +58,7 @@ fn probe_of(value: &Value) -> Probe {
 
 impl Scene {
     fn target(&self) -> HandlerTarget<'_> {
-        HandlerTarget::new(&self.pod.spec.containers[0], &self.id, Some("127.0.0.1")).in_pod("web_default(u)")
+        HandlerTarget::new(&self.pod.spec.containers[0], &self.id, Some("127.0.0.1"), "web_default(u)")
     }
 
     async fn ask(&self, value: &Value) -> (ProbeOutcome, String) {

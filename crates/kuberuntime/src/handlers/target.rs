@@ -21,14 +21,8 @@ pub struct HandlerTarget<'a> {
 impl<'a> HandlerTarget<'a> {
     /// A container of a pod whose address is `ip`.
     #[must_use]
-    pub fn new(container: &'a Container, container_id: &'a str, ip: Option<&'a str>) -> Self {
-        Self { container_id, name: &container.name, ports: &container.ports, env: &container.env, ip, pod: "" }
-    }
-
-    /// With the name of the pod, as the log says it.
-    #[must_use]
-    pub fn in_pod(self, pod: &'a str) -> Self {
-        Self { pod, ..self }
+    pub fn new(container: &'a Container, container_id: &'a str, ip: Option<&'a str>, pod: &'a str) -> Self {
+        Self { container_id, name: &container.name, ports: &container.ports, env: &container.env, ip, pod }
     }
 }
 

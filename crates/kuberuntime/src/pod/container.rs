@@ -50,7 +50,9 @@ words! {
 
 words! {
     /// Protocol of a port.
+    #[derive(Default)]
     Protocol {
+        #[default]
         Tcp = "TCP",
         Udp = "UDP",
         Sctp = "SCTP",
@@ -118,12 +120,6 @@ impl Json for PullPolicy {
 
     fn to_value(&self) -> Value {
         self.as_str().into()
-    }
-}
-
-impl Default for Protocol {
-    fn default() -> Self {
-        Self::Tcp
     }
 }
 

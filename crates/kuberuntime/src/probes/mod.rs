@@ -206,7 +206,7 @@ impl ProbeQuestion {
             turns.tick().await;
             let ip = shared.pods.lock().ip(uid);
             let named = self.pod.title();
-            let target = HandlerTarget::new(container, &self.id, ip.as_deref()).in_pod(&named);
+            let target = HandlerTarget::new(container, &self.id, ip.as_deref(), &named);
             let asked = Instant::now();
             let (answer, text) = shared.handlers.ask(probe, &target).await;
             if token.is_cancelled() {

@@ -66,12 +66,6 @@ pub struct ObservedContainer {
 }
 
 impl ObservedContainer {
-    #[must_use]
-    pub fn in_sandbox(mut self, id: impl Into<String>) -> Self {
-        self.sandbox_id = id.into();
-        self
-    }
-
     /// How many were before it.
     #[must_use]
     pub fn restart_count(&self) -> u32 {

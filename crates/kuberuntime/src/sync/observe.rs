@@ -47,7 +47,9 @@ pub(super) async fn observe(runtime: &dyn RuntimeService, uid: &str) -> Result<O
             let what = || format!("ask for container {} ({})", container.metadata.name, container.id);
             let status = status.map_err(|source| PodRuntimeError { what: what(), source })?;
             Ok::<_, PodRuntimeError>(match status {
-                Some(status) => Some(with_message(status).await.in_sandbox(container.pod_sandbox_id)),
+                Some(status) => {
+                    Some(ObservedContainer { sandbox_id: container.pod_sandbox_id, ..with_message(status).await })
+                }
                 None => None,
             })
         })

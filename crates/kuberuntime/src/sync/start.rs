@@ -315,8 +315,8 @@ impl PodSync<'_> {
         id: &str,
     ) -> StartResult {
         let Some(hook) = &container.lifecycle.post_start else { return Ok(()) };
-        let target = HandlerTarget::new(container, id, sandbox.ips.first().map(String::as_str));
-        let target = target.in_pod(&self.owner.name);
+        let ip = sandbox.ips.first().map(String::as_str);
+        let target = HandlerTarget::new(container, id, ip, &self.owner.name);
         // As in the kubelet it does not count as running before its hook has come to an end.
         self.comes_up(&container.name, true);
         let ran = self.until_stopped(self.hands.parts().handlers.run_hook(hook, &target, None)).await;
