@@ -32,7 +32,6 @@ pub enum EndpointError {
     /// A path that cannot be the path of a socket.
     #[error("endpoint {text:?}: {why}")]
     Path {
-        /// The whole text.
         text: String,
         /// The fault in the text.
         why: String,
@@ -80,7 +79,6 @@ impl Endpoint {
         Ok(Self { path: checked(path).map_err(bad)?, deprecated: false })
     }
 
-    /// The path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

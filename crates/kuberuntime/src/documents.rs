@@ -6,7 +6,6 @@ use std::fmt;
 
 use zeroize::Zeroize as _;
 
-/// Kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DocumentKind {
     ConfigMap,

@@ -26,21 +26,18 @@ pub enum PodEvent<'a> {
     Unhealthy {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,
-        /// Output of the probe.
         output: &'a str,
     },
     /// A probe succeeded with a warning: which one, and what it said.
     ProbeWarning {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,
-        /// Output of the probe.
         output: &'a str,
     },
     /// A probe could not be asked: which one, and why.
     ProbeErrored {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,
-        /// Why.
         error: &'a str,
     },
     /// The sandbox is made anew.
@@ -55,7 +52,6 @@ pub enum PodEvent<'a> {
     FailedValidation {
         /// Namespace and name.
         pod: &'a str,
-        /// The validation errors.
         errors: &'a str,
     },
     /// Keys of a document are no names of variables: the text of [`crate::SkippedKeys`].

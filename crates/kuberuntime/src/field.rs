@@ -32,7 +32,6 @@ impl FieldPath {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -80,22 +79,12 @@ pub enum FieldProblem {
     Duplicate { value: String },
     /// The field must not be set here.
     #[error("Forbidden: {detail}")]
-    Forbidden {
-        /// Why.
-        detail: String,
-    },
+    Forbidden { detail: String },
     /// The value names something that does not exist.
     #[error("Not found: {value:?}")]
-    NotFound {
-        /// The name.
-        value: String,
-    },
-    /// The value is too long.
+    NotFound { value: String },
     #[error("Too long: may not be more than {max} bytes")]
-    TooLong {
-        /// The limit.
-        max: usize,
-    },
+    TooLong { max: usize },
     /// There is no field of this name.
     #[error("Unknown field{}", hint(.closest))]
     Unknown {
@@ -104,10 +93,7 @@ pub enum FieldProblem {
     },
     /// Kubernetes knows it, and pods of this node cannot have it.
     #[error("Not supported: {reason}")]
-    NotSupported {
-        /// Why.
-        reason: String,
-    },
+    NotSupported { reason: String },
 }
 
 fn after(detail: &str) -> String {
@@ -130,7 +116,6 @@ fn hint(closest: &Option<String>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct FieldError {
-    /// Where.
     pub field: FieldPath,
     pub problem: FieldProblem,
 }

@@ -22,7 +22,6 @@ pub const CONFIG_ORIGIN_ANNOTATION: &str = "imagelet.dev/config.origin";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<'a> {
     File(&'a str),
-    /// An address.
     Url(&'a str),
     /// Standard input.
     Stdin,

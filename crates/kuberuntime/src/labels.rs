@@ -177,7 +177,6 @@ pub struct ContainerInfo {
     pub termination_grace_period: Option<i64>,
     /// Hook to run before the container is stopped.
     pub pre_stop: Option<Handler>,
-    /// The ports that it names.
     pub ports: Vec<ContainerPort>,
     /// Annotations that are there and cannot be read; they count as absent.
     pub unreadable: Vec<&'static str>,

@@ -7,7 +7,6 @@ mod conditions;
 mod containers;
 mod input;
 mod observed;
-mod phase;
 
 use crate::pod::ContainerKind;
 use crate::qos::qos_class;
@@ -29,7 +28,7 @@ pub fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let phase = match before {
         Some(over @ (Phase::Succeeded | Phase::Failed)) => over,
         _ if input.ended.is_some() => Phase::Failed,
-        _ => phase::phase(input.pod, input.has_begun(), &init, &normal),
+        _ => conditions::phase(input.pod, input.has_begun(), &init, &normal),
     };
     let told =
         input.previous.map(|previous| PodEnd { reason: previous.reason.clone(), message: previous.message.clone() });

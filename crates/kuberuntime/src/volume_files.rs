@@ -15,7 +15,6 @@ const MODE: i32 = 0o644;
 pub struct VolumeFile {
     /// Mode, before the group of the volume adds to it.
     pub mode: u32,
-    /// Content of the file.
     pub content: DocumentContent,
 }
 

@@ -15,7 +15,6 @@ use crate::{MAX_BODY, ProbeOutcome, ProbeReply, tls};
 /// As many redirects as are followed on one host.
 const MAX_REDIRECTS: usize = 10;
 
-/// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpGet<'a> {
     /// True for HTTPS.
@@ -33,7 +32,6 @@ pub struct HttpGet<'a> {
     pub timeout: Option<Duration>,
 }
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
     pub status: u16,

@@ -34,7 +34,6 @@ pub enum BindError {
     /// Somebody listens there.
     #[error("another process answers on {endpoint}: {who}")]
     InUse {
-        /// Where.
         endpoint: Endpoint,
         /// Process id and name, as far as they can be seen.
         who: String,
@@ -60,7 +59,6 @@ pub enum BindError {
     Io {
         /// The system call, in words.
         operation: &'static str,
-        /// On what.
         path: PathBuf,
         /// Why it failed.
         #[source]

@@ -35,7 +35,6 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// Services behind a server, and its limits.
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// The images.
     pub image: Arc<dyn ImageService>,
     /// The runtime whose answers are passed on; without one a stand-in answers that there are no pods.
     pub runtime: Option<Arc<dyn RuntimeService>>,
@@ -62,9 +61,7 @@ pub enum ServeError {
     /// The listening socket could not be handed to the reactor.
     #[error("listen on {endpoint}")]
     Listen {
-        /// Where.
         endpoint: Endpoint,
-        /// Why.
         #[source]
         source: std::io::Error,
     },

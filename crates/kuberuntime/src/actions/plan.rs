@@ -14,7 +14,6 @@ pub struct ContainerStart {
     /// Index among the containers of the same kind.
     pub index: usize,
     pub name: String,
-    /// Why.
     pub reason: StartReason,
 }
 
@@ -24,7 +23,6 @@ pub struct ContainerKill {
     pub id: String,
     pub name: String,
     pub kind: ContainerKind,
-    /// Why.
     pub reason: KillReason,
     /// Why, for the event `Killing`.
     pub message: String,

@@ -71,10 +71,8 @@ pub enum StartReason {
     /// The spec of the container changed.
     #[error("its definition changed")]
     Changed,
-    /// The liveness probe failed.
     #[error("it failed its liveness probe")]
     LivenessFailed,
-    /// The startup probe failed.
     #[error("it failed its startup probe")]
     StartupFailed,
 }
@@ -85,7 +83,6 @@ pub enum LeaveReason {
     /// The container runs.
     #[error("it runs")]
     Running,
-    /// The pod is being deleted.
     #[error("its pod is being deleted")]
     PodDeleted,
     /// The container ended, and its restart policy does not restart it.
@@ -98,9 +95,7 @@ pub enum LeaveReason {
 pub enum KillReason {
     /// The spec of the container changed.
     Changed,
-    /// The liveness probe failed.
     LivenessProbe,
-    /// The startup probe failed.
     StartupProbe,
     /// The runtime does not know its state.
     Unknown,

@@ -19,7 +19,6 @@ pub struct ContainerInput {
     pub runtime_handler: String,
     /// Whom the image wants to run as.
     pub image_user: ImageUser,
-    /// Environment variables.
     pub environment: Environment,
     /// Mounts of volumes, of the hosts file and of the termination message file.
     pub mounts: Vec<Mount>,

@@ -41,7 +41,6 @@ pub struct PodHostname {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to construct FQDN from pod hostname and cluster domain, FQDN {fqdn} is too long ({LONGEST_HOSTNAME} characters is the max, {} characters requested)", .fqdn.len())]
 pub struct HostnameError {
-    /// The name.
     pub fqdn: String,
 }
 

@@ -29,9 +29,7 @@ const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/
 /// Whom an image wants to run as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageUser {
-    /// A number.
     pub uid: Option<i64>,
-    /// A name.
     pub username: String,
 }
 

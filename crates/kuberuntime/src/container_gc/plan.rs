@@ -168,17 +168,12 @@ impl Serialize for GcVerdict {
 /// Result of a round, which goes on where a part of it fails.
 #[derive(Debug, Default)]
 pub struct ContainerGcReport {
-    /// Containers that went.
     pub containers: Vec<GcRow>,
-    /// Sandboxes that went.
     pub sandboxes: Vec<GcRow>,
-    /// Log directories that went.
     pub log_directories: Vec<GcRow>,
-    /// Links that went.
     pub log_links: Vec<GcRow>,
     /// Log files of containers that went with them.
     pub log_files: usize,
-    /// Failures.
     pub errors: Vec<ContainerGcError>,
 }
 
@@ -208,7 +203,6 @@ pub enum ContainerGcError {
     /// The runtime did not answer with a list.
     #[error("{what}")]
     List {
-        /// The request.
         what: &'static str,
         /// Error of the runtime.
         source: cri_api::Error,
@@ -216,19 +210,14 @@ pub enum ContainerGcError {
     /// A container or sandbox stays.
     #[error("{what} {id}")]
     Runtime {
-        /// The operation.
         what: &'static str,
-        /// On what.
         id: String,
         /// Why it stays.
         source: cri_api::Error,
     },
-    /// Logs stay.
     #[error("{what} {name}")]
     Logs {
-        /// The operation.
         what: &'static str,
-        /// On what.
         name: String,
         /// Why they stay.
         source: std::io::Error,

@@ -8,7 +8,6 @@ use crate::pod::{Container, ContainerPort, EnvVar, IntOrText};
 pub struct HandlerTarget<'a> {
     pub container_id: &'a str,
     pub name: &'a str,
-    /// The ports that it names.
     pub ports: &'a [ContainerPort],
     /// Variables of the container: those with a literal value stand in for `$(VAR)` in the commands of probes.
     pub env: &'a [EnvVar],

@@ -20,12 +20,10 @@ pub(super) const UNFINISHED: &str = ".tmp";
 pub(super) struct RotatedLog {
     /// Suffix behind the log's name: the time of the rotation, which orders rotated logs.
     pub(super) when: String,
-    /// True if the file is compressed.
     pub(super) compressed: bool,
 }
 
 impl RotatedLog {
-    /// File name.
     pub(super) fn name(&self, log: &str) -> String {
         format!("{log}.{}{}", self.when, if self.compressed { COMPRESSED } else { "" })
     }

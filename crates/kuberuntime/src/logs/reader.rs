@@ -34,7 +34,6 @@ pub struct LogOptions {
     pub limit_bytes: Option<u64>,
 }
 
-/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStep {
     /// Everything that there is was written; more may come.
@@ -43,7 +42,6 @@ pub enum LogStep {
     Full,
 }
 
-/// Reads one log.
 pub struct LogReader {
     path: PathBuf,
     options: LogOptions,

@@ -59,7 +59,6 @@ pub struct RotationReport {
     pub errors: Vec<String>,
 }
 
-/// Rotates logs.
 pub struct LogRotator {
     runtime: Arc<dyn RuntimeService>,
     options: LogRotationOptions,

@@ -49,7 +49,6 @@ words! {
 }
 
 words! {
-    /// Protocol of a port.
     #[derive(Default)]
     Protocol {
         #[default]
@@ -71,7 +70,6 @@ words! {
 words! {
     /// Propagation of later mounts between node and container.
     MountPropagation {
-        /// No.
         None = "None",
         /// From the node into the container.
         HostToContainer = "HostToContainer",
@@ -83,7 +81,6 @@ words! {
 words! {
     /// Read-only treatment of the mounts below a read-only mount.
     RecursiveReadOnly {
-        /// No.
         Disabled = "Disabled",
         /// Where the runtime can.
         IfPossible = "IfPossible",
@@ -93,7 +90,6 @@ words! {
 }
 
 words! {
-    /// Action of a restart rule.
     RestartAction {
         /// The container is started again.
         Restart = "Restart",
@@ -158,7 +154,6 @@ object! {
         pub ports: Vec<ContainerPort> = "ports",
         /// Variables from whole documents.
         pub env_from: Vec<EnvFromSource> = "envFrom",
-        /// Variables.
         pub env: Vec<EnvVar> = "env",
         /// Requests and limits.
         pub resources: Resources = "resources",
@@ -174,7 +169,6 @@ object! {
         pub readiness_probe: Option<Probe> = "readinessProbe",
         /// Startup probe: succeeds once the container has come up.
         pub startup_probe: Option<Probe> = "startupProbe",
-        /// Hooks.
         pub lifecycle: Lifecycle = "lifecycle",
         /// File that it leaves a last message in.
         pub termination_message_path: String = "terminationMessagePath",
@@ -246,7 +240,6 @@ object! {
     /// Restart by exit code.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct RestartRule {
-        /// Action of the rule.
         pub action: Option<RestartAction> = "action",
         pub exit_codes: ExitCodes = "exitCodes",
     }
@@ -266,11 +259,9 @@ object! {
     /// A volume that a container sees.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct VolumeMount {
-        /// Name of the volume.
         pub name: String = "name",
         /// Where the container sees it.
         pub mount_path: String = "mountPath",
-        /// True if the mount is read-only.
         pub read_only: bool = "readOnly",
         /// Read-only treatment of mounts below.
         pub recursive_read_only: Option<RecursiveReadOnly> = "recursiveReadOnly",

@@ -22,7 +22,6 @@ object! {
     pub struct Handler {
         /// A program is run in it.
         pub exec: Option<ExecAction> = "exec",
-        /// An HTTP request.
         pub http_get: Option<HttpGetAction> = "httpGet",
         /// A connection is made to it.
         pub tcp_socket: Option<TcpAction> = "tcpSocket",
@@ -58,7 +57,6 @@ object! {
 }
 
 object! {
-    /// A header of a request.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct HttpHeader {
         pub name: String = "name" always,
@@ -67,7 +65,6 @@ object! {
 }
 
 object! {
-    /// A connection.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct TcpAction {
         /// Port, or its name.
@@ -113,7 +110,6 @@ object! {
     /// A question that is asked again and again.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Probe {
-        /// The question.
         pub handler: Handler = flat,
         /// Seconds before the first.
         pub initial_delay_seconds: i32 = "initialDelaySeconds",

@@ -16,7 +16,6 @@ pub enum ImageRole {
 /// An image that a pod needs, and the container or volume that needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodImage<'a> {
-    /// Role of the image.
     pub role: ImageRole,
     /// Name of the container or volume.
     pub name: &'a str,

@@ -17,7 +17,6 @@ words! {
 words! {
     /// Which profile of seccomp or AppArmor is in force.
     ProfileKind {
-        /// None.
         Unconfined = "Unconfined",
         /// The runtime's own.
         RuntimeDefault = "RuntimeDefault",
@@ -52,7 +51,6 @@ object! {
     pub struct SeLinuxOptions {
         pub user: String = "user",
         pub role: String = "role",
-        /// Type.
         pub kind: String = "type",
         pub level: String = "level",
     }
@@ -71,7 +69,6 @@ object! {
     /// Rights of a pod.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct PodSecurityContext (unsupported_in_pod) {
-        /// Labels.
         pub se_linux_options: Option<SeLinuxOptions> = "seLinuxOptions",
         pub run_as_user: Option<i64> = "runAsUser",
         pub run_as_group: Option<i64> = "runAsGroup",
@@ -95,9 +92,7 @@ object! {
     /// Capabilities beside those that the runtime gives.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Capabilities {
-        /// More.
         pub add: Vec<String> = "add",
-        /// Fewer.
         pub drop: Vec<String> = "drop",
     }
 }
@@ -109,7 +104,6 @@ object! {
         pub capabilities: Option<Capabilities> = "capabilities",
         /// True if the container has all rights of the node's root.
         pub privileged: Option<bool> = "privileged",
-        /// Labels.
         pub se_linux_options: Option<SeLinuxOptions> = "seLinuxOptions",
         pub run_as_user: Option<i64> = "runAsUser",
         pub run_as_group: Option<i64> = "runAsGroup",

@@ -33,7 +33,6 @@ object! {
         pub volumes: Vec<Volume> = "volumes",
         /// Containers that run before the normal ones, in order, and sidecars.
         pub init_containers: Vec<Container> = "initContainers",
-        /// Normal containers.
         pub containers: Vec<Container> = "containers" always,
         /// Containers for debugging, which come later.
         pub ephemeral_containers: Vec<EphemeralContainer> = "ephemeralContainers",
@@ -84,7 +83,6 @@ object! {
     /// Name servers of a pod's own.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DnsConfig {
-        /// Addresses.
         pub nameservers: Vec<String> = "nameservers",
         /// Domains that are tried behind a name.
         pub searches: Vec<String> = "searches",
@@ -105,9 +103,7 @@ object! {
     /// A line of the hosts file.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct HostAlias {
-        /// Address.
         pub ip: String = "ip",
-        /// Names.
         pub hostnames: Vec<String> = "hostnames",
     }
 }

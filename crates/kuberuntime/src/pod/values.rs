@@ -12,9 +12,7 @@ use crate::field::{FieldErrors, FieldPath};
 /// A number, or the name of something that has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntOrText {
-    /// A number.
     Int(i32),
-    /// A name.
     Text(String),
 }
 

@@ -77,7 +77,6 @@ object! {
     /// A key of a document.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct KeyRef {
-        /// Name of the document.
         pub name: String = "name",
         pub key: String = "key",
         /// True if document and key may be missing.
@@ -91,9 +90,7 @@ object! {
     pub struct EnvFromSource {
         /// Prefix of the keys.
         pub prefix: String = "prefix",
-        /// Name of a ConfigMap.
         pub config_map: Option<DocumentRef> = "configMapRef",
-        /// Name of a Secret.
         pub secret: Option<DocumentRef> = "secretRef",
     }
 }
@@ -102,7 +99,6 @@ object! {
 
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DocumentRef {
-        /// Name of the document.
         pub name: String = "name",
         /// True if the document may be missing.
         pub optional: bool = "optional",

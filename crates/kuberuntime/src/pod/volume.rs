@@ -20,7 +20,6 @@ words! {
         FileOrCreate = "FileOrCreate",
         File = "File",
         Socket = "Socket",
-        /// A character device.
         CharDevice = "CharDevice",
         BlockDevice = "BlockDevice",
     }
@@ -65,9 +64,7 @@ pub enum VolumeSource {
     HostPath(HostPathVolume),
     /// A directory that lives as long as the pod.
     EmptyDir(EmptyDirVolume),
-    /// A ConfigMap as files.
     ConfigMap(DocumentVolume),
-    /// A Secret as files.
     Secret(DocumentVolume),
     /// Fields of the pod as files.
     DownwardApi(DownwardApiVolume),
@@ -126,7 +123,6 @@ object! {
     /// Fields of the pod as files.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DownwardApiVolume {
-        /// The files.
         pub items: Vec<DownwardItem> = "items",
         /// Mode of the files.
         pub default_mode: Option<i32> = "defaultMode",
@@ -158,7 +154,6 @@ object! {
     /// A document as files.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DocumentVolume {
-        /// Name of the document.
         pub name: String = "name",
         /// The keys that become files; none: all.
         pub items: Vec<KeyToPath> = "items",
@@ -188,7 +183,6 @@ object! {
         /// The file, below the volume.
         pub path: String = "path",
         pub field_ref: Option<FieldRef> = "fieldRef",
-        /// An amount.
         pub resource_field_ref: Option<ResourceFieldRef> = "resourceFieldRef",
         /// Mode of the file.
         pub mode: Option<i32> = "mode",

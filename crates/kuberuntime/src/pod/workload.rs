@@ -11,7 +11,6 @@ use crate::field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 /// A kind of object that holds a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadKind {
-    /// Name of the kind.
     pub name: &'static str,
     /// API versions in which the kind came, the newest first.
     pub versions: &'static [&'static str],

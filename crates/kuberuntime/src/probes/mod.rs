@@ -86,7 +86,6 @@ impl ProbeManager {
         Self { shared: Arc::new(shared), tasks: TaskTracker::new(), _stop: stop.drop_guard() }
     }
 
-    /// Metrics of probes.
     #[must_use]
     pub fn metrics(&self) -> Arc<ProbeMetrics> {
         Arc::clone(&self.shared.metrics)

@@ -125,7 +125,6 @@ pub(super) enum FileContent {
     Directory,
 }
 
-/// Reads a file.
 pub(super) fn read(path: &Path) -> FileContent {
     for _ in 0..3 {
         match read_once(path) {

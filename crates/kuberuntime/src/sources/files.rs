@@ -66,7 +66,6 @@ pub(super) enum ReadOutcome<T, P> {
     Good(FileIdentity, Arc<T>),
     /// The content is not valid, or cannot be read.
     Bad(Option<FileIdentity>, P),
-    /// The file is absent.
     Absent,
     /// A directory, which is ignored.
     Directory,

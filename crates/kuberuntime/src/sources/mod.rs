@@ -47,7 +47,6 @@ pub enum Source {
     // An API server is one more source: it has a loop of its own beside those in `Sources::run`, and tells a `View`.
 }
 
-/// All sources of a node.
 pub struct Sources {
     sources: Vec<Source>,
     options: SourceOptions,

@@ -22,7 +22,6 @@ pub struct Once(SourceManifest);
 pub struct OnceError {
     /// Path, or `standard input`.
     pub origin: String,
-    /// Why.
     pub reason: String,
 }
 

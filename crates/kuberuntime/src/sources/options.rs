@@ -59,7 +59,6 @@ impl SourceOptions {
 /// A request. Headers may be secret: `Debug` shows none.
 #[derive(Clone)]
 pub struct FetchRequest {
-    /// Address.
     pub url: String,
     /// Headers, of which a name may stand there several times.
     pub headers: Vec<(String, String)>,

@@ -13,7 +13,6 @@ pub(super) struct SourceView {
     pub(super) ready: bool,
     /// Problem of the source as a whole, with the source's name for people.
     pub(super) problem: Option<(String, ManifestProblem)>,
-    /// Manifests, in their order.
     pub(super) manifests: Vec<SourceManifest>,
 }
 
@@ -45,13 +44,11 @@ pub struct DesiredPods {
     pub refused: Vec<RefusedManifest>,
 }
 
-/// A manifest that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedManifest {
     /// Path or address.
     pub origin: String,
     /// Namespace and name of the pod, where they are known.
     pub pod: Option<String>,
-    /// Why.
     pub reason: String,
 }

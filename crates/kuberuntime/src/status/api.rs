@@ -40,17 +40,14 @@ pub struct PodStatus {
     /// All addresses of the node.
     #[serde(rename = "hostIPs", skip_serializing_if = "Vec::is_empty")]
     pub host_ips: Vec<PodIp>,
-    /// Address of the pod.
     #[serde(rename = "podIP", skip_serializing_if = "String::is_empty")]
     pub pod_ip: String,
-    /// All addresses of the pod.
     #[serde(rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
     pub pod_ips: Vec<PodIp>,
     /// When this node took it.
     pub start_time: Timestamp,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
-    /// Normal containers.
     pub container_statuses: Vec<ContainerStatus>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ephemeral_container_statuses: Vec<ContainerStatus>,
@@ -72,10 +69,8 @@ impl PodStatus {
     }
 }
 
-/// An address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PodIp {
-    /// The address.
     pub ip: String,
 }
 
@@ -137,7 +132,6 @@ pub enum ContainerState {
     /// To be started.
     Waiting(Waiting),
     Running(Running),
-    /// Ended.
     Terminated(Terminated),
 }
 
@@ -155,7 +149,6 @@ pub struct Waiting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Running {
-    /// Time of the start.
     pub started_at: Option<Timestamp>,
 }
 
@@ -170,7 +163,6 @@ pub struct Terminated {
     /// Termination message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Time of the start.
     pub started_at: Option<Timestamp>,
     /// Time of the end.
     pub finished_at: Option<Timestamp>,

@@ -22,7 +22,6 @@ pub struct ObservedSandbox {
     pub id: String,
     /// Which attempt at creating it.
     pub attempt: u32,
-    /// True if the sandbox is ready.
     pub ready: bool,
     /// Creation, nanoseconds since the epoch.
     pub created_at: i64,
@@ -43,10 +42,8 @@ pub struct ObservedContainer {
     /// The sandbox that it is in; empty: not known. A status does not tell it, a list does.
     pub sandbox_id: String,
     pub state: ContainerState,
-    /// Creation.
     pub created_at: i64,
     pub started_at: i64,
-    /// End.
     pub finished_at: i64,
     pub exit_code: i32,
     /// Image as the runtime names it.

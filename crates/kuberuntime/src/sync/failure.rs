@@ -72,7 +72,6 @@ pub(super) type StartResult<T = ()> = Result<T, StartError>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct PodRuntimeError {
-    /// The operation.
     pub what: String,
     /// Why it failed.
     #[source]

@@ -105,7 +105,6 @@ impl<'a> PodSync<'a> {
     }
 }
 
-/// Result of a sync.
 #[derive(Clone, Debug, Default)]
 pub struct SyncReport {
     /// Actions that were to be done.

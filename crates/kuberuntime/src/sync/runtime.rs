@@ -57,7 +57,6 @@ impl PodRuntime {
         &self.parts
     }
 
-    /// Metrics of syncs.
     #[must_use]
     pub fn metrics(&self) -> &Arc<PodMetrics> {
         &self.metrics
@@ -131,7 +130,6 @@ pub struct PodRuntimeParts {
     pub credentials: CredentialsOf,
     /// The documents that pods name.
     pub documents: DocumentsOf,
-    /// Facts of the node.
     pub node: NodeFacts,
 }
 

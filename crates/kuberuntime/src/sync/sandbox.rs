@@ -30,7 +30,6 @@ impl PodSync<'_> {
         Ok((config::sandbox_config(pod, input), hostname))
     }
 
-    /// Makes a sandbox.
     pub(super) async fn create_sandbox(&mut self, attempt: u32) -> SyncStep<ReadySandbox> {
         self.network_ready().await?;
         self.go_on()?;

@@ -102,7 +102,6 @@ pub(crate) fn config_key(text: &str) -> Vec<String> {
     ])
 }
 
-/// The name of a variable.
 pub(super) fn variable(text: &str) -> Vec<String> {
     let rule = "a valid environment variable name must consist only of printable ASCII characters other than '='";
     broken([(!crate::environment::is_name(text), rule)])
@@ -119,12 +118,10 @@ pub(super) fn port_name(text: &str) -> Vec<String> {
     ])
 }
 
-/// The number of a port.
 pub(super) fn port(number: i32) -> Vec<String> {
     broken([(!(1..=65535).contains(&number), "must be between 1 and 65535, inclusive")])
 }
 
-/// An address.
 pub(super) fn ip(text: &str) -> Vec<String> {
     let rule = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
     broken([(text.parse::<std::net::IpAddr>().is_err(), rule)])

@@ -15,7 +15,6 @@ mod relist;
 mod runtime_pods;
 mod shared;
 mod slot;
-mod states;
 mod timing;
 mod unknown;
 mod worker;

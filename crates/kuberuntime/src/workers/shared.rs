@@ -1,12 +1,12 @@
 //! [`AgentState`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
 //! whose turn it is, what the runtime showed last. It starts nothing; [`super::agent`] does.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -14,7 +14,9 @@ use super::board::PodBoard;
 use super::health::Health;
 use super::runtime_pods::RuntimePods;
 use super::slot::{EndOrder, WorkerSlot};
+use super::unknown::{UnknownPodVerdict, judge};
 use super::{AgentOptions, WorkerState};
+use crate::container_gc::PodStates;
 use crate::labels::PodOwner;
 use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
@@ -197,5 +199,41 @@ impl AgentState {
         self.board.take(&slot.owner);
         self.wake_all(false, |slot| slot.state() == WorkerState::Queued);
         self.left.notify_one();
+    }
+}
+
+impl PodStates for AgentState {
+    fn sources_ready(&self) -> bool {
+        self.desired.borrow().ready && self.last_seen().is_some()
+    }
+
+    fn content_removable(&self, pod_uid: &str) -> bool {
+        if !self.sources_ready() {
+            return false;
+        }
+        let slot = self.table().slots.get(pod_uid).cloned();
+        if let Some(slot) = slot {
+            return slot.is_ending() && slot.state() == WorkerState::Terminated;
+        }
+        let Some(seen) = self.last_seen() else { return false };
+        let desired = self.desired.borrow();
+        match seen.pods.get(pod_uid) {
+            Some(pod) => matches!(judge(pod, &desired), UnknownPodVerdict::Replaced | UnknownPodVerdict::Orphan),
+            // Nothing of it is in the runtime. Where another program keeps pods, it may be one of those; where a manifest
+            // cannot be read, it may be of that.
+            None => {
+                !desired.pods.contains_key(pod_uid)
+                    && desired.held.is_empty()
+                    && seen.pods.values().all(|pod| pod.origin.is_some())
+            }
+        }
+    }
+
+    fn runtime_removable(&self, pod_uid: &str) -> bool {
+        let slot = self.table().slots.get(pod_uid).cloned();
+        match slot {
+            Some(slot) => slot.state() == WorkerState::Terminated,
+            None => self.content_removable(pod_uid),
+        }
     }
 }

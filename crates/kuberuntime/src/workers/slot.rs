@@ -32,7 +32,6 @@ impl EndOrder {
     }
 }
 
-/// Orders for a worker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orders {
     /// The pod as it should be; `None` for a pod that was found in the runtime and that no source has.

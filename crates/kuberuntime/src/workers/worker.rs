@@ -42,7 +42,6 @@ pub(super) struct Worker {
 /// More syncs do not follow each other at once: something may end as fast as it is started.
 const IN_A_ROW: u32 = 10;
 
-/// Result of a sync.
 enum SyncOutcome {
     /// The pod is observed again.
     Next(NextSync),
