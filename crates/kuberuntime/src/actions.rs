@@ -21,13 +21,12 @@ pub use restart::{RestartVerdict, restart_verdict};
 /// Computes everything that `pod` needs done.
 #[must_use]
 pub fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &ProbeResults) -> PodActions {
-    let sandbox = sandbox::inspect(pod, observed);
-    let mut actions = PodActions { sandbox_id: sandbox.id, attempt: sandbox.attempt, ..PodActions::default() };
+    let (mut actions, change) = sandbox::inspect(pod, observed);
     if pod.metadata.deletion_timestamp.is_some() {
         actions.kill_pod = Some(PodReason::Deleted);
         return actions;
     }
-    if let Some(reason) = sandbox.change {
+    if let Some(reason) = change {
         sandbox::begin_anew(pod, observed, reason, &mut actions);
         return actions;
     }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use base::GoDuration;
 use cri_api::ContainerState;
 use jiff::{SignedDuration, Timestamp};
 
@@ -78,9 +79,10 @@ impl RestartBackoff {
             let until = ended.min(first_seen) + entry.delay;
             if until > now {
                 let (name, title) = (&container.name, pod.title());
+                let delay = GoDuration::from_millis_of(Duration::from_secs(entry.delay.as_secs()));
                 return Some(RestartWait {
                     until,
-                    message: format!("back-off {} restarting failed container={name} pod={title}", shown(entry.delay)),
+                    message: format!("back-off {delay} restarting failed container={name} pod={title}"),
                     event: format!("Back-off restarting failed container {name} in pod {title}"),
                 });
             }
@@ -113,12 +115,6 @@ impl RestartBackoff {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
-}
-
-/// Whole seconds as Go prints them: `10s`, `2m40s`.
-fn shown(delay: Duration) -> String {
-    let (minutes, seconds) = (delay.as_secs() / 60, delay.as_secs() % 60);
-    if minutes > 0 { format!("{minutes}m{seconds}s") } else { format!("{seconds}s") }
 }
 
 #[cfg(test)]
@@ -197,7 +193,6 @@ mod tests {
         let wait = wait.expect("waits");
         assert_eq!(wait.message, "back-off 5m0s restarting failed container=a pod=p_n(u)");
         assert_eq!(wait.event, "Back-off restarting failed container a in pod p_n(u)");
-        assert_eq!((shown(Duration::from_secs(10)), shown(Duration::from_secs(160))), ("10s".into(), "2m40s".into()));
     }
 
     #[test]

@@ -222,37 +222,43 @@ fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// Takes everything of a pod away.
-pub(super) async fn remove_pod(hands: &PodRuntime, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
-    let (runtime, uid) = (&hands.parts.runtime, &observed.owner.uid);
-    hands.forget(uid);
-    hands.parts.images.reset_backoff(&BackoffSelector::Uid(uid.clone()));
-    let failed = |what: String| move |source| PodRuntimeError { what, source };
-    let containers = observed.containers.iter().map(|container| async {
-        let what = format!("remove container {} ({})", container.name, container.id);
-        gone_is_done(runtime.remove_container(&container.id).await).map_err(failed(what)).err()
-    });
-    let mut failures: Vec<PodRuntimeError> = join_all(containers).await.into_iter().flatten().collect();
-    let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
-        // Whoever ended the pod stopped it, and may have been ended itself before: its network is given back here at last.
-        let stopped = runtime.stop_pod_sandbox(&sandbox.id).await;
-        gone_is_done(stopped).map_err(failed(format!("stop sandbox {}", sandbox.id)))?;
-        let removed = runtime.remove_pod_sandbox(&sandbox.id).await;
-        gone_is_done(removed).map_err(failed(format!("remove sandbox {}", sandbox.id)))
-    });
-    failures.extend(join_all(sandboxes).await.into_iter().filter_map(Result::err));
-    if !failures.is_empty() || uid.is_empty() {
-        return first_of(failures);
+impl PodRuntime {
+    /// Takes away everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent. Where something
+    /// cannot be removed the rest goes all the same, but for what it may still use.
+    ///
+    /// # Errors
+    /// The objects that are still there.
+    pub async fn remove_pod(&self, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
+        let (runtime, uid) = (&self.parts.runtime, &observed.owner.uid);
+        self.forget(uid);
+        self.parts.images.reset_backoff(&BackoffSelector::Uid(uid.clone()));
+        let failed = |what: String| move |source| PodRuntimeError { what, source };
+        let containers = observed.containers.iter().map(|container| async {
+            let what = format!("remove container {} ({})", container.name, container.id);
+            gone_is_done(runtime.remove_container(&container.id).await).map_err(failed(what)).err()
+        });
+        let mut failures: Vec<PodRuntimeError> = join_all(containers).await.into_iter().flatten().collect();
+        let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
+            // Whoever ended the pod stopped it, and may have been ended itself before: its network is given back here at last.
+            let stopped = runtime.stop_pod_sandbox(&sandbox.id).await;
+            gone_is_done(stopped).map_err(failed(format!("stop sandbox {}", sandbox.id)))?;
+            let removed = runtime.remove_pod_sandbox(&sandbox.id).await;
+            gone_is_done(removed).map_err(failed(format!("remove sandbox {}", sandbox.id)))
+        });
+        failures.extend(join_all(sandboxes).await.into_iter().filter_map(Result::err));
+        if !failures.is_empty() || uid.is_empty() {
+            return first_of(failures);
+        }
+        if let Err(error) = self.parts.volumes.tear_down(uid).await {
+            failures.push(on_node(format!("remove the directory of pod {uid}"), &error));
+        }
+        let (logs, of) = (self.logs(), uid.clone());
+        match base::blocking(move || logs.remove_pod(&of)).await {
+            None | Some(Ok(())) => {}
+            Some(Err(error)) => failures.push(on_node(format!("remove the logs of pod {uid}"), &error)),
+        }
+        first_of(failures)
     }
-    if let Err(error) = hands.parts.volumes.tear_down(uid).await {
-        failures.push(on_node(format!("remove the directory of pod {uid}"), &error));
-    }
-    let (logs, of) = (hands.logs(), uid.clone());
-    match base::blocking(move || logs.remove_pod(&of)).await {
-        None | Some(Ok(())) => {}
-        Some(Err(error)) => failures.push(on_node(format!("remove the logs of pod {uid}"), &error)),
-    }
-    first_of(failures)
 }
 
 /// A failure on the node and not in the runtime.

@@ -31,14 +31,6 @@ pub use runtime::PodRuntime;
 pub use runtime::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRuntimeParts};
 
 impl PodRuntime {
-    /// Asks the runtime for the state of one pod.
-    ///
-    /// # Errors
-    /// The runtime does not answer.
-    pub async fn observe(&self, uid: &str) -> Result<ObservedPod, PodRuntimeError> {
-        observe::observe(&*self.parts.runtime, uid).await
-    }
-
     /// Does what the pod needs done. When `stop` is cancelled it waits for no image, no hook and no container to end, and
     /// begins no further step; calls of the runtime that make or start something and have begun are waited for. `told`
     /// hears of each start as soon as its outcome is known.
@@ -67,15 +59,6 @@ impl PodRuntime {
     ) -> Result<(), PodRuntimeError> {
         self.prefetch.forget(&observed.owner.uid);
         kill::kill_pod(self, pod, observed, grace).await
-    }
-
-    /// Takes away everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent. Where something
-    /// cannot be removed the rest goes all the same, but for what it may still use.
-    ///
-    /// # Errors
-    /// What is still there.
-    pub async fn remove_pod(&self, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
-        kill::remove_pod(self, observed).await
     }
 }
 
