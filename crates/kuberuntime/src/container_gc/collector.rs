@@ -1,5 +1,6 @@
-//! [`ContainerGc`]: the thin shell around [`select`](super::select()). One round at a time: containers, then sandboxes, then
-//! logs, each by lists of its own moment; what fails is told, and the rest goes on.
+//! [`ContainerGc`]: the thin shell around [`select`](super::select()), with its loop: a round at once, then on a timer and on
+//! request. One round at a time: containers, then sandboxes, then logs, each by lists of its own moment; what fails is
+//! reported, and the rest goes on.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! [`PodStatus`]: the status of a pod in the shape of Kubernetes' own, to be printed as JSON. Plain data; made by
+//! [`PodStatus`]: the status of a pod in the shape of Kubernetes' own, to be printed as JSON. Plain data, made by
 //! [`super::pod_status`]. Times have whole seconds, as there.
 
 use jiff::Timestamp;

@@ -113,7 +113,7 @@ pub type CredentialsOf = Arc<dyn Fn(&Pod) -> PodCredentials + Send + Sync>;
 /// Tells the documents of a namespace.
 pub type DocumentsOf = Arc<dyn Fn(&str) -> Documents + Send + Sync>;
 
-/// Everything that a [`PodRuntime`](super::PodRuntime) works with.
+/// Everything that a [`PodRuntime`] works with.
 #[derive(Clone)]
 pub struct PodRuntimeParts {
     /// Where pods run.

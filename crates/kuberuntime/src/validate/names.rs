@@ -1,4 +1,5 @@
-//! Forms of names, keys, paths and addresses, each with the sentence that apimachinery has for it. Pure.
+//! Forms of names, keys, paths and addresses, each with the sentence that apimachinery has for it; and [`UniqueNames`], names
+//! of which each may stand in a list once. Pure.
 
 use std::collections::BTreeSet;
 

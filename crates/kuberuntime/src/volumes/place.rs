@@ -1,4 +1,4 @@
-//! Where things of pods lie: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`, `UID/containers/…`. [`OpenDirectory`] is
+//! Where things of pods lie, by the kubelet's names: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`, `UID/containers/…`. [`OpenDirectory`] is
 //! one of these directories, open: everything in it is reached over its descriptor, and no link in it is followed. Used
 //! by everything here, and by whoever rotates logs.
 

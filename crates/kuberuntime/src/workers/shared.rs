@@ -1,5 +1,6 @@
 //! [`AgentState`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
-//! whose turn it is, what the runtime showed last. It starts nothing; [`super::agent`] does.
+//! whose turn it is, what the runtime showed last. Answers container collection ([`PodStates`]) from that: a pod of another
+//! program, and what may be one's, is never removed. Starts nothing and never asks the runtime; [`super::agent`] does.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
