@@ -32,17 +32,17 @@ pub use runtime::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRunt
 
 impl PodRuntime {
     /// Does what the pod needs done. When `stop` is cancelled it waits for no image, no hook and no container to end, and
-    /// begins no further step; calls of the runtime that make or start something and have begun are waited for. `told`
+    /// begins no further step; calls of the runtime that make or start something and have begun are waited for. `report_start`
     /// hears of each start as soon as its outcome is known.
     pub async fn sync_pod(
         &self,
         pod: &Pod,
         observed: &ObservedPod,
         probes: &ProbeResults,
-        told: &(dyn Fn(&str, Option<&Waiting>) + Send + Sync),
+        report_start: &(dyn Fn(&str, Option<&Waiting>) + Send + Sync),
         stop: &CancellationToken,
     ) -> SyncReport {
-        PodSync::new(self, pod, observed, told, stop).run(probes).await
+        PodSync::new(self, pod, observed, report_start, stop).run(probes).await
     }
 
     /// Ends everything of a pod that runs: preStop hooks, then containers in the order of termination, then sandboxes.

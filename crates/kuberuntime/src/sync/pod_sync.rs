@@ -34,7 +34,7 @@ pub(super) struct PodSync<'a> {
     pub(super) image_volumes: BTreeMap<String, Result<String, StartFailure>>,
     /// Guards for how long images were waited for.
     pub(super) waited_for_images: Mutex<Duration>,
-    pub(super) told: StartReporter<'a>,
+    pub(super) report_start: StartReporter<'a>,
     pub(super) stop: &'a CancellationToken,
 }
 
@@ -55,7 +55,7 @@ impl<'a> PodSync<'a> {
         hands: &'a PodRuntime,
         pod: &'a Pod,
         observed: &'a ObservedPod,
-        told: StartReporter<'a>,
+        report_start: StartReporter<'a>,
         stop: &'a CancellationToken,
     ) -> Self {
         Self {
@@ -68,26 +68,26 @@ impl<'a> PodSync<'a> {
             credentials: (hands.parts.credentials)(pod),
             image_volumes: BTreeMap::new(),
             waited_for_images: Mutex::default(),
-            told,
+            report_start,
             stop,
         }
     }
 
-    /// Tells an event about the pod.
+    /// Records an event about the pod.
     pub(super) fn record_pod_event(&self, event: &PodEvent<'_>) {
         self.hands.record_event(&self.owner, None, event);
     }
 
     /// Records the outcome of a container's start.
     pub(super) fn set_outcome(&mut self, name: &str, waiting: Option<Waiting>) {
-        (self.told)(name, waiting.as_ref());
+        (self.report_start)(name, waiting.as_ref());
         self.report.starts.insert(name.to_owned(), waiting);
     }
 
     /// A container runs, and waits for its hook; or whoever ran the hook gave it up.
     pub(super) fn comes_up(&self, name: &str, waits: bool) {
         let creating = Waiting { reason: CONTAINER_CREATING.to_owned(), message: String::new() };
-        (self.told)(name, waits.then_some(&creating));
+        (self.report_start)(name, waits.then_some(&creating));
     }
 
     /// Fails if a stop was requested.

@@ -22,7 +22,7 @@ use crate::status::api::Waiting;
 use crate::volumes::MountInput;
 
 impl PodSync<'_> {
-    /// Starts a container, and tells what came of it. False: it was not started.
+    /// Starts a container and reports the outcome. Returns false if it was not started.
     pub(super) async fn start(
         &mut self,
         sandbox: &ReadySandbox,
