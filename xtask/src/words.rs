@@ -88,7 +88,6 @@ pub(crate) fn check(found: &[(String, String)], left: &[(&str, usize)]) -> Vec<S
 pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/credentials", 12),
     ("crates/cri-api", 3),
-    ("crates/cri-grpc", 20),
     ("crates/engine-api", 1),
     ("crates/erofs", 17),
     ("crates/image-manager", 311),

@@ -32,9 +32,8 @@ pub enum EndpointError {
     /// A path that cannot be the path of a socket.
     #[error("endpoint {text:?}: {why}")]
     Path {
-        /// The whole text.
         text: String,
-        /// What is wrong with it.
+        /// The fault in the text.
         why: String,
     },
 }
@@ -80,14 +79,13 @@ impl Endpoint {
         Ok(Self { path: checked(path).map_err(bad)?, deprecated: false })
     }
 
-    /// The path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What to tell the person who wrote the endpoint, if the form is deprecated. Whoever reads the endpoint tells it
-    /// once; client and server do not.
+    /// Warning for the person who wrote the endpoint, if the form is deprecated. The program that reads the endpoint
+    /// shows it once; client and server do not.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.deprecated.then(|| {

@@ -1,4 +1,4 @@
-//! What the parsers of this crate have to keep, whatever comes: run by libFuzzer (`fuzz/` at the top of the repository), and over the
+//! Invariants of this crate's parsers for any input: run by libFuzzer (`fuzz/` at the top of the repository), and over the
 //! committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
 
 use cri_api as api;
@@ -42,7 +42,7 @@ fn cri(bytes: &[u8]) {
     MESSAGES[usize::from(*first) % MESSAGES.len()](rest);
 }
 
-/// What is taken of a message survives going out and coming back.
+/// Checks that a plain value survives the way out and back.
 fn same<P, A>(bytes: &[u8])
 where
     P: Message + Default + From<A>,

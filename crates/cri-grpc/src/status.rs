@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use crate::texts;
 
-/// What a Go program puts in front when it passes an `Unknown` status on as text.
+/// Prefix that a Go program adds when it passes an `Unknown` status on as text.
 const UNKNOWN_PREFIX: &str = "rpc error: code = Unknown desc = ";
 /// Longest message that is sent. It travels in a header; percent-encoded it must stay below the 16 KiB that common
 /// clients take.
@@ -122,21 +122,12 @@ fn code(kind: Kind) -> Code {
 
 fn kind(code: Code) -> Kind {
     match code {
-        Code::InvalidArgument => Kind::InvalidArgument,
-        Code::NotFound => Kind::NotFound,
-        Code::Unauthenticated => Kind::Unauthenticated,
-        Code::PermissionDenied => Kind::PermissionDenied,
         // OutOfRange is how this side's own decoder refuses a message that is too large.
-        Code::ResourceExhausted | Code::OutOfRange => Kind::ResourceExhausted,
-        Code::FailedPrecondition | Code::AlreadyExists => Kind::FailedPrecondition,
-        Code::DataLoss => Kind::DataLoss,
+        Code::OutOfRange => Kind::ResourceExhausted,
+        Code::AlreadyExists => Kind::FailedPrecondition,
         // Aborted: a conflict with another call, which passes.
-        Code::Unavailable | Code::Aborted => Kind::Unavailable,
-        Code::DeadlineExceeded => Kind::DeadlineExceeded,
-        Code::Cancelled => Kind::Cancelled,
-        Code::Unimplemented => Kind::Unimplemented,
-        Code::Internal => Kind::Internal,
-        Code::Unknown | Code::Ok => Kind::Unknown,
+        Code::Aborted => Kind::Unavailable,
+        _ => Kind::ALL.into_iter().find(|kind| self::code(*kind) == code).unwrap_or(Kind::Unknown),
     }
 }
 

@@ -7,32 +7,30 @@ mod init;
 mod plan;
 mod probed;
 mod reason;
-mod reset;
 pub(crate) mod restart;
 mod sandbox;
 
 use crate::pod::Pod;
 use crate::status::ObservedPod;
 use plan::start;
-pub use plan::{Kill, PodActions, Reset, Start};
+pub use plan::{ContainerKill, ContainerReset, ContainerStart, PodActions};
 pub use probed::{ProbeResult, ProbeResults, Probed};
 pub use reason::{KillReason, LeaveReason, PodReason, StartReason};
-pub use restart::{Verdict, restart_verdict};
+pub use restart::{RestartVerdict, restart_verdict};
 
 /// Computes everything that `pod` needs done.
 #[must_use]
 pub fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &ProbeResults) -> PodActions {
-    let sandbox = sandbox::inspect(pod, observed);
-    let mut actions = PodActions { sandbox_id: sandbox.id, attempt: sandbox.attempt, ..PodActions::default() };
+    let (mut actions, change) = sandbox::inspect(pod, observed);
     if pod.metadata.deletion_timestamp.is_some() {
         actions.kill_pod = Some(PodReason::Deleted);
         return actions;
     }
-    if let Some(reason) = sandbox.change {
+    if let Some(reason) = change {
         sandbox::begin_anew(pod, observed, reason, &mut actions);
         return actions;
     }
-    reset::reset(pod, observed, &mut actions);
+    restart::reset(pod, observed, &mut actions);
     if !actions.containers_to_reset.is_empty() {
         return actions;
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::tests::{Scene, base, check, pod_of_three, ready_sandbox, rule, run_of};
 use super::{ProbeResult, ProbeResults, Probed};
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 use crate::pod::{Container, EphemeralContainer, RestartAction, RestartPolicy};
 use crate::status::ObservedPod;
 
@@ -15,7 +15,7 @@ fn initialised() -> Scene {
     let pod = pod_of_three(json!({"initContainers": init}));
     let runs = pod.spec.init_containers.iter().zip(["initid1", "initid2", "initid3"]);
     let runs: Vec<_> = runs.map(|(container, id)| run_of(container, id, ContainerState::Exited)).collect();
-    Scene { pod, seen: ObservedPod::new(Owner::default(), [ready_sandbox()], runs), probes: ProbeResults::default() }
+    Scene { pod, seen: ObservedPod::new(PodOwner::default(), [ready_sandbox()], runs), probes: ProbeResults::default() }
 }
 
 const GOOD: Probed =
@@ -36,7 +36,7 @@ fn with_sidecars() -> Scene {
     let runs = pod.spec.init_containers.iter().zip(["initid1", "initid2", "initid3"]);
     let runs: Vec<_> = runs.map(|(container, id)| run_of(container, id, ContainerState::Running)).collect();
     let probes = ProbeResults([("initid2".to_owned(), GOOD), ("initid3".to_owned(), GOOD)].into());
-    Scene { pod, seen: ObservedPod::new(Owner::default(), [ready_sandbox()], runs), probes }
+    Scene { pod, seen: ObservedPod::new(PodOwner::default(), [ready_sandbox()], runs), probes }
 }
 
 /// An init container that is done, three containers that run, and one for debugging that does.

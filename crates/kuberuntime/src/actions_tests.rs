@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::labels::{ContainerInfo, Owner, container_hash};
+use crate::labels::{ContainerInfo, PodOwner, container_hash};
 use crate::pod::RestartPolicy;
 use crate::pod::{Container, ContainerKind};
 use crate::status::ObservedContainer;
@@ -35,7 +35,7 @@ pub(super) fn check(base: fn() -> Scene, rows: &[Row]) {
 
 /// Actions in one line: `kill create#1 init[0] start[0 2] stop[id2] reset[id1! id2]`.
 fn short(actions: &PodActions) -> String {
-    let places = |starts: &[Start]| starts.iter().map(|s| s.index.to_string()).collect::<Vec<_>>().join(" ");
+    let places = |starts: &[ContainerStart]| starts.iter().map(|s| s.index.to_string()).collect::<Vec<_>>().join(" ");
     let mut words = Vec::new();
     if actions.kill_pod.is_some() {
         words.push("kill".to_owned());
@@ -97,7 +97,7 @@ pub(super) fn base() -> Scene {
     let pod = pod_of_three(json!({}));
     let runs = pod.spec.containers.iter().zip(["id1", "id2", "id3"]);
     let runs: Vec<_> = runs.map(|(container, id)| run_of(container, id, ContainerState::Running)).collect();
-    let seen = ObservedPod::new(Owner::default(), [ready_sandbox()], runs);
+    let seen = ObservedPod::new(PodOwner::default(), [ready_sandbox()], runs);
     Scene { pod, seen, probes: ProbeResults::default() }
 }
 
@@ -144,7 +144,8 @@ impl Scene {
 
 pub(super) fn rule(action: crate::pod::RestartAction, values: &[i64]) -> crate::pod::RestartRule {
     let operator = Some(crate::pod::ExitCodeOperator::In);
-    crate::pod::RestartRule { action: Some(action), operator, values: values.to_vec() }
+    let exit_codes = crate::pod::ExitCodes { operator, values: values.to_vec() };
+    crate::pod::RestartRule { action: Some(action), exit_codes }
 }
 
 const LIVENESS_FAILED: Probed = Probed { liveness: Some(ProbeResult::Failure), readiness: None, startup: None };
@@ -273,7 +274,7 @@ fn normal_containers() {
                     (old.id, old.state, old.exit_code) = ("old".into(), ContainerState::Exited, 1);
                     s.run("id1").info.restart_count = 1;
                     let all = s.seen.containers.clone().into_iter().chain([old]);
-                    s.seen = ObservedPod::new(Owner::default(), s.seen.sandboxes.clone(), all);
+                    s.seen = ObservedPod::new(PodOwner::default(), s.seen.sandboxes.clone(), all);
                 },
                 "",
             ),
@@ -371,7 +372,8 @@ fn sandboxes() {
                 "of two sandboxes that are ready both go",
                 |s| {
                     let second = ObservedSandbox { id: "s1".into(), attempt: 1, ..ready_sandbox() };
-                    s.seen = ObservedPod::new(Owner::default(), [ready_sandbox(), second], s.seen.containers.clone());
+                    s.seen =
+                        ObservedPod::new(PodOwner::default(), [ready_sandbox(), second], s.seen.containers.clone());
                 },
                 "kill create#2 start[0 1 2]",
             ),
@@ -380,7 +382,7 @@ fn sandboxes() {
                 |s| {
                     let old = ObservedSandbox { id: "old".into(), ready: false, ..ready_sandbox() };
                     let newest = ObservedSandbox { attempt: 1, ..ready_sandbox() };
-                    s.seen = ObservedPod::new(Owner::default(), [old, newest], s.seen.containers.clone());
+                    s.seen = ObservedPod::new(PodOwner::default(), [old, newest], s.seen.containers.clone());
                 },
                 "",
             ),
@@ -474,7 +476,7 @@ fn restart_rules() {
                 |s| {
                     s.own_policy(0, Never);
                     let mut not = rule(crate::pod::RestartAction::Restart, &[0]);
-                    not.operator = Some(crate::pod::ExitCodeOperator::NotIn);
+                    not.exit_codes.operator = Some(crate::pod::ExitCodeOperator::NotIn);
                     s.pod.spec.containers[0].restart_policy_rules = vec![not];
                     s.exited("id1", 7);
                 },
@@ -507,7 +509,7 @@ fn restart_rules() {
                         run
                     });
                     let all: Vec<_> = past.chain(s.seen.containers.clone()).collect();
-                    s.seen = ObservedPod::new(Owner::default(), s.seen.sandboxes.clone(), all);
+                    s.seen = ObservedPod::new(PodOwner::default(), s.seen.sandboxes.clone(), all);
                 },
                 "reset[id1! id1-past id2! id2-past id3-past id3]",
             ),
@@ -606,7 +608,7 @@ fn scene_of(pod_policy: u8, sandbox: Option<bool>, init: &[Part], normal: &[Part
         pod.spec.ephemeral_containers = vec![crate::pod::EphemeralContainer { container, ..Default::default() }];
     }
     let sandboxes = sandbox.map(|ready| ObservedSandbox { ready, ..ready_sandbox() });
-    Scene { pod, seen: ObservedPod::new(Owner::default(), sandboxes, runs), probes }
+    Scene { pod, seen: ObservedPod::new(PodOwner::default(), sandboxes, runs), probes }
 }
 
 fn any_scene() -> impl Strategy<Value = Scene> {
@@ -629,7 +631,7 @@ impl std::fmt::Debug for Scene {
 /// Brings the scene to the state in which all actions were done and nothing ended.
 fn settled(scene: &mut Scene, actions: &PodActions) {
     let spec = &scene.pod.spec;
-    let of = |kind: &str, start: &Start| match kind {
+    let of = |kind: &str, start: &ContainerStart| match kind {
         "init" => spec.init_containers[start.index].clone(),
         "normal" => spec.containers[start.index].clone(),
         _ => spec.ephemeral_containers[start.index].container.clone(),
@@ -670,7 +672,7 @@ fn settled(scene: &mut Scene, actions: &PodActions) {
         let id = format!("s{}", actions.attempt);
         scene.seen.sandboxes.push(ObservedSandbox { id, attempt: actions.attempt, ..ready_sandbox() });
     }
-    scene.seen = ObservedPod::new(Owner::default(), scene.seen.sandboxes.clone(), runs);
+    scene.seen = ObservedPod::new(PodOwner::default(), scene.seen.sandboxes.clone(), runs);
 }
 
 proptest! {
@@ -714,7 +716,7 @@ proptest! {
         for start in &actions.containers_to_start {
             if let Some(run) = seen.latest(&start.name).filter(|run| run.state == ContainerState::Exited) {
                 let container = &pod.spec.containers[start.index];
-                prop_assert!(matches!(restart::ended(pod, container, run.exit_code), Verdict::Start(_)));
+                prop_assert!(matches!(restart::ended(pod, container, run.exit_code), RestartVerdict::Start(_)));
             }
         }
 

@@ -5,12 +5,10 @@ use image_manager::PullPolicy;
 use oci::Quantity;
 
 use crate::pod::{
-    Container, DnsPolicy, EnvSource, FieldRef, Handler, Pod, Probe, ProjectedSource, ResourceFieldRef, RestartPolicy,
-    Scheme, TerminationMessagePolicy, VolumeSource,
+    Container, DnsPolicy, EnvSource, FieldRef, Handler, PRIORITY_CLASSES, Pod, Probe, ProjectedSource,
+    ResourceFieldRef, RestartPolicy, Scheme, TerminationMessagePolicy, VolumeSource,
 };
 
-/// The priority classes that every cluster has.
-const CLASSES: [(&str, i32); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 /// Mode of files in volumes.
 const FILE_MODE: i32 = 0o644;
 
@@ -27,7 +25,7 @@ pub fn set_defaults(pod: &mut Pod) {
         "default".clone_into(&mut spec.service_account_name);
     }
     if spec.priority.is_none() {
-        let class = CLASSES.iter().find(|(name, _)| *name == spec.priority_class_name);
+        let class = PRIORITY_CLASSES.iter().find(|(name, _)| *name == spec.priority_class_name);
         // A class that nobody knows is told by validation.
         spec.priority = class.map(|(_, priority)| *priority).or(spec.priority_class_name.is_empty().then_some(0));
     }
@@ -118,25 +116,25 @@ fn source(source: &mut VolumeSource) {
         }
     };
     match source {
-        VolumeSource::HostPath { .. } | VolumeSource::EmptyDir { .. } => {}
+        VolumeSource::HostPath(_) | VolumeSource::EmptyDir(_) => {}
         VolumeSource::ConfigMap(document) | VolumeSource::Secret(document) => {
             document.default_mode.get_or_insert(FILE_MODE);
         }
-        VolumeSource::DownwardApi { items: list, default_mode } => {
-            default_mode.get_or_insert(FILE_MODE);
-            items(list);
+        VolumeSource::DownwardApi(downward) => {
+            downward.default_mode.get_or_insert(FILE_MODE);
+            items(&mut downward.items);
         }
-        VolumeSource::Projected { sources, default_mode } => {
-            default_mode.get_or_insert(FILE_MODE);
-            for part in sources {
+        VolumeSource::Projected(projected) => {
+            projected.default_mode.get_or_insert(FILE_MODE);
+            for part in &mut projected.sources {
                 if let ProjectedSource::DownwardApi(list) = part {
                     items(list);
                 }
             }
         }
-        VolumeSource::Image { reference, pull_policy } => {
-            if !reference.is_empty() {
-                pull_policy.get_or_insert_with(|| PullPolicy::default_for(reference));
+        VolumeSource::Image(image) => {
+            if !image.reference.is_empty() {
+                image.pull_policy.get_or_insert_with(|| PullPolicy::default_for(&image.reference));
             }
         }
     }

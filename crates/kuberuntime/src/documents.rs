@@ -6,41 +6,81 @@ use std::fmt;
 
 use zeroize::Zeroize as _;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DocumentKind {
+    ConfigMap,
+    Secret,
+}
+
+impl DocumentKind {
+    /// As the kubelet's errors write it.
+    pub(crate) fn lower_case(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+        }
+    }
+}
+
+impl fmt::Display for DocumentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+        })
+    }
+}
+
 /// The ConfigMaps and Secrets of one namespace, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
-    /// ConfigMaps.
     pub config_maps: BTreeMap<String, Document>,
-    /// Secrets.
     pub secrets: BTreeMap<String, Document>,
+}
+
+impl Documents {
+    pub(crate) fn get(&self, kind: DocumentKind, name: &str) -> Option<&Document> {
+        match kind {
+            DocumentKind::ConfigMap => self.config_maps.get(name),
+            DocumentKind::Secret => self.secrets.get(name),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, kind: DocumentKind, name: &str, document: Document) {
+        let documents = match kind {
+            DocumentKind::ConfigMap => &mut self.config_maps,
+            DocumentKind::Secret => &mut self.secrets,
+        };
+        documents.insert(name.to_owned(), document);
+    }
 }
 
 /// Data of a ConfigMap or Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
     /// `data`, by key.
-    pub data: BTreeMap<String, Content>,
+    pub data: BTreeMap<String, DocumentContent>,
     /// `binaryData` of a ConfigMap, by key: for files only.
-    pub binary: BTreeMap<String, Content>,
+    pub binary: BTreeMap<String, DocumentContent>,
 }
 
 impl Document {
     /// Everything that can be a file.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &Content)> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &DocumentContent)> {
         self.data.iter().chain(&self.binary)
     }
 
     /// Content of a key, as a file.
-    pub(crate) fn file(&self, key: &str) -> Option<&Content> {
+    pub(crate) fn file(&self, key: &str) -> Option<&DocumentContent> {
         self.data.get(key).or_else(|| self.binary.get(key))
     }
 }
 
 /// Content of a key of a ConfigMap or Secret. `Debug` shows nothing of it, and its memory is wiped on drop.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Content(Vec<u8>);
+pub struct DocumentContent(Vec<u8>);
 
-impl Content {
+impl DocumentContent {
     /// Takes the bytes over.
     #[must_use]
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
@@ -60,13 +100,13 @@ impl Content {
     }
 }
 
-impl Drop for Content {
+impl Drop for DocumentContent {
     fn drop(&mut self) {
         self.0.zeroize();
     }
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for DocumentContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Content(…)")
     }

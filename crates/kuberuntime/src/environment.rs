@@ -8,7 +8,7 @@ mod expand;
 
 use oci::Secret;
 
-use crate::documents::{Content, Document, Documents};
+use crate::documents::{Document, DocumentContent, DocumentKind, Documents};
 use crate::pod::{Container, DocumentRef, EnvSource, KeyRef, Pod};
 pub use downward::Surroundings;
 pub(crate) use downward::{ContainerAmount, FieldUse, PodField, amount};
@@ -49,48 +49,8 @@ impl std::fmt::Display for SkippedKeys {
 
 /// Why variables cannot be had. The container waits with `CreateContainerConfigError` and this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnvironmentError {
-    /// A ConfigMap is not there.
-    #[error("configmap {0:?} not found")]
-    NoConfigMap(String),
-    /// A Secret is not there.
-    #[error("secret {0:?} not found")]
-    NoSecret(String),
-    /// A document does not have the key.
-    #[error("couldn't find key {key} in {kind} {document}")]
-    NoKey {
-        /// The key.
-        key: String,
-        /// `ConfigMap` or `Secret`.
-        kind: &'static str,
-        /// Namespace and name.
-        document: String,
-    },
-    /// The content of a key is not UTF-8 text.
-    #[error("key {key} in {kind} {document} is not text in UTF-8")]
-    NotText {
-        /// The key.
-        key: String,
-        /// `ConfigMap` or `Secret`.
-        kind: &'static str,
-        /// Namespace and name.
-        document: String,
-    },
-    /// A field that nobody can show.
-    #[error("failed to resolve the variable {variable:?}: {what:?} cannot be shown in a variable")]
-    NoField {
-        /// The variable.
-        variable: String,
-        /// The field or resource.
-        what: String,
-    },
-    /// A path, once its variables are filled in, does not stay where it must.
-    #[error("the sub-path {0:?} is absolute or holds \"..\", once its variables are filled in")]
-    NotBelow(String),
-    /// A path refers to a variable that is not there.
-    #[error("missing value for {0:?}")]
-    NoVariable(String),
-}
+#[error("{0}")]
+pub struct EnvironmentError(String);
 
 impl Environment {
     /// The variables, in order.
@@ -116,11 +76,15 @@ impl Environment {
     /// A variable is missing, or the path leads out of the volume.
     pub fn path(&self, text: &str) -> Result<String, EnvironmentError> {
         if let Some(name) = names_in(text).into_iter().find(|name| self.get(name).is_none()) {
-            return Err(EnvironmentError::NoVariable(name));
+            return Err(EnvironmentError(format!("missing value for {name:?}")));
         }
         let path = expand(text, |name| self.get(name));
         let leads_out = path.starts_with('/') || path.split('/').any(|part| part == "..");
-        if leads_out { Err(EnvironmentError::NotBelow(text.to_owned())) } else { Ok(path) }
+        if leads_out {
+            let what = format!("the sub-path {text:?} is absolute or holds \"..\", once its variables are filled in");
+            return Err(EnvironmentError(what));
+        }
+        Ok(path)
     }
 
     fn set(&mut self, name: &str, value: Secret) {
@@ -146,14 +110,17 @@ pub fn resolve(
     let mut environment = Environment::default();
     for from in &container.env_from {
         if let Some(document) = &from.config_map {
-            whole(&mut environment, Kind::ConfigMap, documents, namespace, document, &from.prefix)?;
+            whole(&mut environment, DocumentKind::ConfigMap, documents, namespace, document, &from.prefix)?;
         }
         if let Some(document) = &from.secret {
-            whole(&mut environment, Kind::Secret, documents, namespace, document, &from.prefix)?;
+            whole(&mut environment, DocumentKind::Secret, documents, namespace, document, &from.prefix)?;
         }
     }
     for variable in &container.env {
-        let cannot = |what: &str| EnvironmentError::NoField { variable: variable.name.clone(), what: what.to_owned() };
+        let cannot = |what: &str| {
+            let name = &variable.name;
+            EnvironmentError(format!("failed to resolve the variable {name:?}: {what:?} cannot be shown in a variable"))
+        };
         let value = match &variable.source {
             EnvSource::Literal(text) => Some(Secret::new(expand(text, |name| environment.get(name)))),
             EnvSource::Field(field) => {
@@ -164,8 +131,8 @@ pub fn resolve(
                 let value = amount(pod, Some(container), reference, around);
                 Some(Secret::new(value.ok_or_else(|| cannot(&reference.resource))?))
             }
-            EnvSource::ConfigMapKey(key) => one(Kind::ConfigMap, documents, namespace, key)?,
-            EnvSource::SecretKey(key) => one(Kind::Secret, documents, namespace, key)?,
+            EnvSource::ConfigMapKey(key) => one(DocumentKind::ConfigMap, documents, namespace, key)?,
+            EnvSource::SecretKey(key) => one(DocumentKind::Secret, documents, namespace, key)?,
             EnvSource::Unclear(_) => return Err(cannot("valueFrom")),
         };
         if let Some(value) = value {
@@ -175,70 +142,46 @@ pub fn resolve(
     Ok(environment)
 }
 
-/// Which sort of document.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    ConfigMap,
-    Secret,
+/// The document; `None` if it is absent and optional.
+fn find<'d>(
+    kind: DocumentKind,
+    documents: &'d Documents,
+    name: &str,
+    optional: bool,
+) -> Result<Option<&'d Document>, EnvironmentError> {
+    match documents.get(kind, name) {
+        None if !optional => Err(EnvironmentError(format!("{} {name:?} not found", kind.lower_case()))),
+        found => Ok(found),
+    }
 }
 
-impl Kind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::ConfigMap => "ConfigMap",
-            Self::Secret => "Secret",
-        }
-    }
-
-    /// The document; `None`: it is not there, and need not be.
-    fn find<'d>(
-        self,
-        documents: &'d Documents,
-        name: &str,
-        optional: bool,
-    ) -> Result<Option<&'d Document>, EnvironmentError> {
-        let found = match self {
-            Self::ConfigMap => documents.config_maps.get(name),
-            Self::Secret => documents.secrets.get(name),
-        };
-        match (found, self) {
-            (None, Self::ConfigMap) if !optional => Err(EnvironmentError::NoConfigMap(name.to_owned())),
-            (None, Self::Secret) if !optional => Err(EnvironmentError::NoSecret(name.to_owned())),
-            (found, _) => Ok(found),
-        }
-    }
-
-    fn text(self, content: &Content, document: &str, key: &str) -> Result<Secret, EnvironmentError> {
-        content.text().map(Secret::new).ok_or_else(|| EnvironmentError::NotText {
-            key: key.to_owned(),
-            kind: self.as_str(),
-            document: document.to_owned(),
-        })
-    }
+fn text(kind: DocumentKind, content: &DocumentContent, document: &str, key: &str) -> Result<Secret, EnvironmentError> {
+    let text = content.text().map(Secret::new);
+    text.ok_or_else(|| EnvironmentError(format!("key {key} in {kind} {document} is not text in UTF-8")))
 }
 
 /// All keys of a document.
 fn whole(
     environment: &mut Environment,
-    kind: Kind,
+    kind: DocumentKind,
     documents: &Documents,
     namespace: &str,
     DocumentRef { name, optional }: &DocumentRef,
     prefix: &str,
 ) -> Result<(), EnvironmentError> {
-    let Some(found) = kind.find(documents, name, *optional)? else { return Ok(()) };
+    let Some(found) = find(kind, documents, name, *optional)? else { return Ok(()) };
     let document = format!("{namespace}/{name}");
     let mut keys = Vec::new();
     for (key, content) in &found.data {
         let variable = format!("{prefix}{key}");
         if is_name(&variable) {
-            environment.set(&variable, kind.text(content, &document, key)?);
+            environment.set(&variable, text(kind, content, &document, key)?);
         } else {
             keys.push(variable);
         }
     }
     if !keys.is_empty() {
-        let kind = if kind == Kind::ConfigMap { "configMap" } else { "secret" };
+        let kind = if kind == DocumentKind::ConfigMap { "configMap" } else { "secret" };
         environment.skipped.push(SkippedKeys { kind, document, keys });
     }
     Ok(())
@@ -246,17 +189,17 @@ fn whole(
 
 /// The content of a key of a document; `None` if it is absent and optional.
 fn one(
-    kind: Kind,
+    kind: DocumentKind,
     documents: &Documents,
     namespace: &str,
     KeyRef { name, key, optional }: &KeyRef,
 ) -> Result<Option<Secret>, EnvironmentError> {
-    let Some(found) = kind.find(documents, name, *optional)? else { return Ok(None) };
+    let Some(found) = find(kind, documents, name, *optional)? else { return Ok(None) };
     let document = format!("{namespace}/{name}");
     match found.data.get(key) {
-        Some(content) => kind.text(content, &document, key).map(Some),
+        Some(content) => text(kind, content, &document, key).map(Some),
         None if *optional => Ok(None),
-        None => Err(EnvironmentError::NoKey { key: key.clone(), kind: kind.as_str(), document }),
+        None => Err(EnvironmentError(format!("couldn't find key {key} in {kind} {document}"))),
     }
 }
 

@@ -27,7 +27,7 @@ fn pod(container: Value) -> Pod {
 
 fn documents() -> Documents {
     let document = |pairs: &[(&str, &[u8])]| Document {
-        data: pairs.iter().map(|(key, value)| ((*key).to_owned(), Content::new(*value))).collect(),
+        data: pairs.iter().map(|(key, value)| ((*key).to_owned(), DocumentContent::new(*value))).collect(),
         ..Document::default()
     };
     let settings = document(&[("COLOR", b"red"), ("bad=key", b"x"), ("SIZE", b"$(COLOR)")]);

@@ -1,7 +1,7 @@
 //! [`PodEvent`]: what happens to a pod and its containers, as the kubelet's events: type, reason and message, in one table.
-//! Pulls have theirs in the image manager. Records nothing; whoever does things does.
+//! Pulls have theirs in the image manager. Called by whatever acts on pods.
 
-use image_manager::EventType;
+use image_manager::{EventRecorder, EventRef, EventType, ObjectRef};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,15 +12,12 @@ pub enum PodEvent<'a> {
     Started,
     /// A container could not be made or started.
     Failed(&'a str),
-    /// The postStart hook failed.
     FailedPostStartHook,
-    /// The preStop hook failed.
     FailedPreStopHook,
     /// The start is delayed: the message of [`crate::RestartWait`].
     BackOff(&'a str),
     /// The container is stopped. The message is that of its kill, empty where the whole pod is stopped.
     Killing {
-        /// The container.
         container: &'a str,
         /// Why; may be empty.
         message: &'a str,
@@ -29,21 +26,18 @@ pub enum PodEvent<'a> {
     Unhealthy {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,
-        /// Output of the probe.
         output: &'a str,
     },
     /// A probe succeeded with a warning: which one, and what it said.
     ProbeWarning {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,
-        /// Output of the probe.
         output: &'a str,
     },
     /// A probe could not be asked: which one, and why.
     ProbeErrored {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,
-        /// Why.
         error: &'a str,
     },
     /// The sandbox is made anew.
@@ -58,73 +52,63 @@ pub enum PodEvent<'a> {
     FailedValidation {
         /// Namespace and name.
         pod: &'a str,
-        /// The validation errors.
         errors: &'a str,
     },
     /// Keys of a document are no names of variables: the text of [`crate::SkippedKeys`].
     InvalidEnvironmentVariableNames(&'a str),
     /// A volume could not be made: the text of [`crate::volumes::VolumeSetupError`].
     FailedMount(&'a str),
+    /// The pod ran longer than it may: the message of its end.
+    DeadlineExceeded(&'a str),
 }
 
 impl PodEvent<'_> {
-    /// Type of the event.
+    /// Type, reason and message of the event.
     #[must_use]
-    pub fn kind(&self) -> EventType {
+    pub fn parts(&self) -> (EventType, &'static str, String) {
+        use EventType::{Normal, Warning};
+        let text = |text: &str| text.to_owned();
         match self {
-            Self::Created | Self::Started | Self::Killing { .. } | Self::SandboxChanged => EventType::Normal,
-            _ => EventType::Warning,
-        }
-    }
-
-    /// The fixed reason.
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Created => "Created",
-            Self::Started => "Started",
-            Self::Failed(_) => "Failed",
-            Self::FailedPostStartHook => "FailedPostStartHook",
-            Self::FailedPreStopHook => "FailedPreStopHook",
-            Self::BackOff(_) => "BackOff",
-            Self::Killing { .. } => "Killing",
-            Self::Unhealthy { .. } | Self::ProbeErrored { .. } => "Unhealthy",
-            Self::ProbeWarning { .. } => "ProbeWarning",
-            Self::SandboxChanged => "SandboxChanged",
-            Self::FailedCreatePodSandBox(_) => "FailedCreatePodSandBox",
-            Self::FailedPodSandBoxStatus(_) => "FailedPodSandBoxStatus",
-            Self::NetworkNotReady(_) => "NetworkNotReady",
-            Self::FailedValidation { .. } => "FailedValidation",
-            Self::InvalidEnvironmentVariableNames(_) => "InvalidEnvironmentVariableNames",
-            Self::FailedMount(_) => "FailedMount",
-        }
-    }
-
-    /// For people.
-    #[must_use]
-    pub fn message(&self) -> String {
-        match self {
-            Self::Created => "Container created".to_owned(),
-            Self::Started => "Container started".to_owned(),
-            Self::Failed(error) => format!("Error: {error}"),
-            Self::FailedPostStartHook => "PostStartHook failed".to_owned(),
-            Self::FailedPreStopHook => "PreStopHook failed".to_owned(),
-            Self::BackOff(text)
-            | Self::InvalidEnvironmentVariableNames(text)
-            | Self::NetworkNotReady(text)
-            | Self::FailedMount(text) => (*text).to_owned(),
-            Self::Killing { container, message: "" } => format!("Stopping container {container}"),
-            Self::Killing { message, .. } => (*message).to_owned(),
-            Self::Unhealthy { probe, output } => format!("{probe} probe failed: {output}"),
-            Self::ProbeWarning { probe, output } => format!("{probe} probe warning: {output}"),
-            Self::ProbeErrored { probe, error } => {
-                format!("{probe} probe errored and resulted in unknown state: {error}")
+            Self::Created => (Normal, "Created", text("Container created")),
+            Self::Started => (Normal, "Started", text("Container started")),
+            Self::Failed(error) => (Warning, "Failed", format!("Error: {error}")),
+            Self::FailedPostStartHook => (Warning, "FailedPostStartHook", text("PostStartHook failed")),
+            Self::FailedPreStopHook => (Warning, "FailedPreStopHook", text("PreStopHook failed")),
+            Self::BackOff(message) => (Warning, "BackOff", text(message)),
+            Self::Killing { container, message: "" } => (Normal, "Killing", format!("Stopping container {container}")),
+            Self::Killing { message, .. } => (Normal, "Killing", text(message)),
+            Self::Unhealthy { probe, output } => (Warning, "Unhealthy", format!("{probe} probe failed: {output}")),
+            Self::ProbeWarning { probe, output } => {
+                (Warning, "ProbeWarning", format!("{probe} probe warning: {output}"))
             }
-            Self::SandboxChanged => "Pod sandbox changed, it will be killed and re-created.".to_owned(),
-            Self::FailedCreatePodSandBox(error) => format!("Failed to create pod sandbox: {error}"),
-            Self::FailedPodSandBoxStatus(error) => format!("Unable to get pod sandbox status: {error}"),
-            Self::FailedValidation { pod, errors } => format!("Error validating pod {pod}, ignoring: {errors}"),
+            Self::ProbeErrored { probe, error } => {
+                (Warning, "Unhealthy", format!("{probe} probe errored and resulted in unknown state: {error}"))
+            }
+            Self::SandboxChanged => {
+                (Normal, "SandboxChanged", text("Pod sandbox changed, it will be killed and re-created."))
+            }
+            Self::FailedCreatePodSandBox(error) => {
+                (Warning, "FailedCreatePodSandBox", format!("Failed to create pod sandbox: {error}"))
+            }
+            Self::FailedPodSandBoxStatus(error) => {
+                (Warning, "FailedPodSandBoxStatus", format!("Unable to get pod sandbox status: {error}"))
+            }
+            Self::NetworkNotReady(message) => (Warning, "NetworkNotReady", text(message)),
+            Self::FailedValidation { pod, errors } => {
+                (Warning, "FailedValidation", format!("Error validating pod {pod}, ignoring: {errors}"))
+            }
+            Self::InvalidEnvironmentVariableNames(message) => {
+                (Warning, "InvalidEnvironmentVariableNames", text(message))
+            }
+            Self::FailedMount(message) => (Warning, "FailedMount", text(message)),
+            Self::DeadlineExceeded(message) => (Normal, "DeadlineExceeded", text(message)),
         }
+    }
+
+    /// Records the event about `object`.
+    pub(crate) fn record(&self, events: &dyn EventRecorder, object: &ObjectRef) {
+        let (kind, reason, message) = self.parts();
+        events.record(EventRef { object, kind, reason, message: &message });
     }
 }
 
@@ -166,7 +150,8 @@ mod tests {
             (PodEvent::BackOff("Back-off restarting"), "Warning BackOff Back-off restarting"),
         ];
         for (event, want) in cases {
-            assert_eq!(format!("{} {} {}", event.kind().as_str(), event.reason(), event.message()), want);
+            let (kind, reason, message) = event.parts();
+            assert_eq!(format!("{} {reason} {message}", kind.as_str()), want);
         }
     }
 }

@@ -32,7 +32,6 @@ impl FieldPath {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -52,7 +51,6 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Problem of a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
     /// The field is missing.
@@ -72,35 +70,21 @@ pub enum FieldProblem {
     /// The value is not one of the supported ones.
     #[error("Unsupported value: {value:?}{}", choices(.supported))]
     Unsupported {
-        /// The value.
         value: String,
         /// Those that there are.
         supported: Vec<String>,
     },
     /// The value stands in its list twice.
     #[error("Duplicate value: {value:?}")]
-    Duplicate {
-        /// The value.
-        value: String,
-    },
+    Duplicate { value: String },
     /// The field must not be set here.
     #[error("Forbidden: {detail}")]
-    Forbidden {
-        /// Why.
-        detail: String,
-    },
+    Forbidden { detail: String },
     /// The value names something that does not exist.
     #[error("Not found: {value:?}")]
-    NotFound {
-        /// The name.
-        value: String,
-    },
-    /// The value is too long.
+    NotFound { value: String },
     #[error("Too long: may not be more than {max} bytes")]
-    TooLong {
-        /// The limit.
-        max: usize,
-    },
+    TooLong { max: usize },
     /// There is no field of this name.
     #[error("Unknown field{}", hint(.closest))]
     Unknown {
@@ -109,10 +93,7 @@ pub enum FieldProblem {
     },
     /// Kubernetes knows it, and pods of this node cannot have it.
     #[error("Not supported: {reason}")]
-    NotSupported {
-        /// Why.
-        reason: String,
-    },
+    NotSupported { reason: String },
 }
 
 fn after(detail: &str) -> String {
@@ -135,9 +116,7 @@ fn hint(closest: &Option<String>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct FieldError {
-    /// Where.
     pub field: FieldPath,
-    /// The problem.
     pub problem: FieldProblem,
 }
 

@@ -57,11 +57,11 @@ fn probe_of(value: &Value) -> Probe {
 }
 
 impl Scene {
-    fn target(&self) -> Target<'_> {
-        Target::new(&self.pod.spec.containers[0], &self.id, Some("127.0.0.1")).in_pod("web_default(u)")
+    fn target(&self) -> HandlerTarget<'_> {
+        HandlerTarget::new(&self.pod.spec.containers[0], &self.id, Some("127.0.0.1"), "web_default(u)")
     }
 
-    async fn ask(&self, value: &Value) -> (ProbeAnswer, String) {
+    async fn ask(&self, value: &Value) -> (ProbeOutcome, String) {
         self.handlers.ask(&probe_of(value), &self.target()).await
     }
 
@@ -109,14 +109,14 @@ async fn programs_answer_by_their_exit_code() {
     )
     .await;
     let ask = async |command: Value| scene.ask(&json!({"exec": {"command": command}})).await;
-    assert_eq!(ask(json!(["ok"])).await, (ProbeAnswer::Success, "fine".into()));
+    assert_eq!(ask(json!(["ok"])).await, (ProbeOutcome::Success, "fine".into()));
     // Variables are filled in, and those that come from elsewhere are empty.
-    assert_eq!(ask(json!(["$(POD)$(WHAT)"])).await, (ProbeAnswer::Success, "fine".into()));
-    assert_eq!(ask(json!(["bad"])).await, (ProbeAnswer::Failure, "out err".into()));
+    assert_eq!(ask(json!(["$(POD)$(WHAT)"])).await, (ProbeOutcome::Success, "fine".into()));
+    assert_eq!(ask(json!(["bad"])).await, (ProbeOutcome::Failure, "out err".into()));
     assert_eq!(ask(json!(["long"])).await.1.len(), 10 << 10);
     let began = Instant::now();
     let hung = ask(json!(["hang", "me"])).await;
-    assert_eq!(hung, (ProbeAnswer::Failure, "command \"hang me\" timed out after 1s".into()));
+    assert_eq!(hung, (ProbeOutcome::Failure, "command \"hang me\" timed out after 1s".into()));
     assert_eq!((began.elapsed(), scene.execs()), (Duration::from_secs(1), 5));
 }
 
@@ -126,17 +126,17 @@ async fn a_runtime_that_does_not_take_the_question_is_asked_three_times_and_coun
     let question = json!({"exec": {"command": ["ok"]}});
     let absent = Error::new(Kind::Unavailable, "connection refused");
     scene.runtime.faults().fail_times(CallKind::ExecSync, 2, absent.clone());
-    assert_eq!(scene.ask(&question).await, (ProbeAnswer::Success, "fine".into()));
+    assert_eq!(scene.ask(&question).await, (ProbeOutcome::Success, "fine".into()));
     assert_eq!(scene.execs(), 3);
     scene.runtime.faults().fail(CallKind::ExecSync, absent);
-    assert_eq!(scene.ask(&question).await, (ProbeAnswer::Unknown, "connection refused".into()));
+    assert_eq!(scene.ask(&question).await, (ProbeOutcome::Unknown, "connection refused".into()));
     assert_eq!(scene.execs(), 6);
     // A runtime that hangs until its client's own deadline has not looked at the program.
     scene.runtime.faults().clear(CallKind::ExecSync);
     scene.runtime.faults().delay(CallKind::ExecSync, Duration::from_secs(120));
     scene.runtime.faults().fail(CallKind::ExecSync, Error::new(Kind::DeadlineExceeded, "no answer in 121s"));
     let (answer, text) = scene.ask(&question).await;
-    assert_eq!((answer, &*text), (ProbeAnswer::Unknown, "the runtime does not answer: no answer in 121s"));
+    assert_eq!((answer, &*text), (ProbeOutcome::Unknown, "the runtime does not answer: no answer in 121s"));
     assert_eq!(scene.execs(), 7);
 }
 
@@ -147,24 +147,28 @@ async fn places_are_found_by_number_by_name_and_by_host() {
     let good = [json!(port), json!("named"), json!(port.to_string())];
     for at in good {
         let http = json!({"httpGet": {"path": "/", "port": at}});
-        assert_eq!(scene.ask(&http).await, (ProbeAnswer::Success, "well".into()), "{at}");
-        assert_eq!(scene.ask(&json!({"tcpSocket": {"port": at}})).await, (ProbeAnswer::Success, String::new()), "{at}");
+        assert_eq!(scene.ask(&http).await, (ProbeOutcome::Success, "well".into()), "{at}");
+        assert_eq!(
+            scene.ask(&json!({"tcpSocket": {"port": at}})).await,
+            (ProbeOutcome::Success, String::new()),
+            "{at}"
+        );
     }
     let host = json!({"httpGet": {"path": "/", "port": port, "host": "localhost"}});
-    let target = Target { ip: None, ..scene.target() };
-    assert_eq!(scene.handlers.ask(&probe_of(&host), &target).await.0, ProbeAnswer::Success);
+    let target = HandlerTarget { ip: None, ..scene.target() };
+    assert_eq!(scene.handlers.ask(&probe_of(&host), &target).await.0, ProbeOutcome::Success);
     let cases = [
         (json!({"httpGet": {"path": "/", "port": "other"}}), "container \"web\" has no port \"other\""),
         (json!({"tcpSocket": {"port": "70000"}}), "invalid port number: 70000"),
         (json!({"sleep": {"seconds": 1}}), "missing probe handler for web_default(u):web"),
     ];
     for (question, want) in cases {
-        assert_eq!(scene.ask(&question).await, (ProbeAnswer::Unknown, want.into()));
+        assert_eq!(scene.ask(&question).await, (ProbeOutcome::Unknown, want.into()));
     }
     let nowhere = scene.handlers.ask(&probe_of(&json!({"grpc": {"port": 1}})), &target).await;
-    assert_eq!(nowhere, (ProbeAnswer::Unknown, "the pod has no address yet".into()));
+    assert_eq!(nowhere, (ProbeOutcome::Unknown, "the pod has no address yet".into()));
     let (answer, text) = scene.ask(&json!({"grpc": {"port": port, "service": "s"}})).await;
-    assert!(answer == ProbeAnswer::Failure && text.starts_with("error: health rpc probe failed"), "{text}");
+    assert!(answer == ProbeOutcome::Failure && text.starts_with("error: health rpc probe failed"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,7 +214,7 @@ async fn hooks_over_http_want_an_answer_and_no_more() {
     let gone = scene.hook(&get(port, "HTTP"), None).await.expect_err("nobody is there");
     let want = "HTTP lifecycle hook (/stop) for Container \"web\" in Pod \"web_default(u)\" failed - error: Get ";
     assert!(gone.starts_with(want) && gone.ends_with("connection refused"), "{gone}");
-    let target = Target { ip: None, ..scene.target() };
+    let target = HandlerTarget { ip: None, ..scene.target() };
     let nowhere = scene.handlers.run_hook(&handler(&get(port, "HTTP")), &target, None).await.expect_err("nowhere");
     assert!(nowhere.0.ends_with("the pod has no address yet"), "{nowhere}");
 }

@@ -21,9 +21,7 @@ pub const CONFIG_ORIGIN_ANNOTATION: &str = "imagelet.dev/config.origin";
 /// Where a manifest came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<'a> {
-    /// A file.
     File(&'a str),
-    /// An address.
     Url(&'a str),
     /// Standard input.
     Stdin,

@@ -4,18 +4,15 @@
 
 use std::collections::BTreeMap;
 
+use image_manager::ObjectRef;
 use serde_json::{Value, json};
 
 use crate::hash::{fnv32a, fnv64a};
 use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
 
-/// Name of the pod.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";
-/// Namespace of the pod.
 pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
-/// Uid of the pod.
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
-/// Name of the container.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 /// On sandboxes: the node of the pod, where its name ends in it.
@@ -82,7 +79,6 @@ pub fn sandbox_annotations(pod: &Pod) -> Map {
     annotations
 }
 
-/// Labels of a container.
 #[must_use]
 pub fn container_labels(pod: &Pod, container: &Container) -> Map {
     let mut labels: Map = names(pod).into_iter().collect();
@@ -126,16 +122,13 @@ pub fn container_annotations(pod: &Pod, kind: ContainerKind, container: &Contain
 
 /// Whose a sandbox or a container is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
-    /// Uid of the pod.
+pub struct PodOwner {
     pub uid: String,
-    /// Name of the pod.
     pub name: String,
-    /// Namespace of the pod.
     pub namespace: String,
 }
 
-impl Owner {
+impl PodOwner {
     /// Reads labels; `None` if they are not those of a pod.
     #[must_use]
     pub fn from_labels(labels: &Map) -> Option<Self> {
@@ -148,14 +141,27 @@ impl Owner {
         let metadata = &pod.metadata;
         Self { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
     }
+
+    /// `web_default(uid)`, as the kubelet names pods in messages.
+    pub(crate) fn title(&self) -> String {
+        format!("{}_{}({})", self.name, self.namespace, self.uid)
+    }
+
+    /// Object of events about a part of the pod: a container, or, without one, the pod.
+    pub(crate) fn object(&self, part: Option<(ContainerKind, &str)>) -> ObjectRef {
+        ObjectRef {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            field_path: part.map_or_else(String::new, |(kind, name)| format!("spec.{}{{{name}}}", kind.field())),
+        }
+    }
 }
 
 /// Facts about a container that its labels and annotations keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerInfo {
-    /// Name of the container.
     pub name: String,
-    /// Kind of the container in its pod.
     pub kind: Option<ContainerKind>,
     /// The hash of what it was made of.
     pub hash: Option<u64>,
@@ -171,7 +177,6 @@ pub struct ContainerInfo {
     pub termination_grace_period: Option<i64>,
     /// Hook to run before the container is stopped.
     pub pre_stop: Option<Handler>,
-    /// The ports that it names.
     pub ports: Vec<ContainerPort>,
     /// Annotations that are there and cannot be read; they count as absent.
     pub unreadable: Vec<&'static str>,
@@ -253,9 +258,9 @@ mod tests {
         assert_eq!(annotations[HASH], format!("{:x}", container_hash(container)));
         assert_eq!(annotations[PORTS], r#"[{"containerPort":80,"protocol":"TCP"}]"#);
         assert_eq!(annotations[PRE_STOP], r#"{"httpGet":{"path":"/","port":"http","scheme":"HTTP"}}"#);
-        let owner = Owner { uid: "u-1".into(), name: "web".into(), namespace: "shop".into() };
-        assert_eq!(Owner::from_labels(&labels), Some(owner.clone()));
-        assert_eq!(Owner::from_labels(&sandbox_labels(&pod)), Some(owner));
+        let owner = PodOwner { uid: "u-1".into(), name: "web".into(), namespace: "shop".into() };
+        assert_eq!(PodOwner::from_labels(&labels), Some(owner.clone()));
+        assert_eq!(PodOwner::from_labels(&sandbox_labels(&pod)), Some(owner));
         let annotations_of_sandbox = sandbox_annotations(&pod);
         assert_eq!(sandbox_labels(&pod)["app"], "web");
         assert_eq!((&*annotations_of_sandbox["note"], &*annotations_of_sandbox[CONTAINERS]), ("x", "main"));
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_others_wrote_is_read_as_far_as_it_goes() {
-        assert_eq!(Owner::from_labels(&Map::from([(POD_NAME.to_owned(), "x".to_owned())])), None);
+        assert_eq!(PodOwner::from_labels(&Map::from([(POD_NAME.to_owned(), "x".to_owned())])), None);
         let annotations =
             [(HASH, "xyz"), (RESTART_COUNT, "-1"), (PRE_STOP, "{"), (KIND, "what"), (TERMINATION_GRACE_PERIOD, "9")];
         let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();

@@ -29,11 +29,11 @@ pub mod volumes;
 pub mod workers;
 
 pub use actions::{
-    Kill, KillReason, LeaveReason, PodActions, PodReason, ProbeResult, ProbeResults, Probed, Reset, Start, StartReason,
-    Verdict, compute_pod_actions, restart_verdict,
+    ContainerKill, ContainerReset, ContainerStart, KillReason, LeaveReason, PodActions, PodReason, ProbeResult,
+    ProbeResults, Probed, RestartVerdict, StartReason, compute_pod_actions, restart_verdict,
 };
 pub use defaults::set_defaults;
-pub use documents::{Content, Document, Documents};
+pub use documents::{Document, DocumentContent, Documents};
 pub use environment::{
     Environment, EnvironmentError, SkippedKeys, Surroundings, expand, resolve as resolve_environment,
 };
@@ -45,7 +45,7 @@ pub use identity::{
 pub use qos::{QosClass, oom_score_adj, qos_class};
 pub use restart_backoff::{RestartBackoff, RestartWait};
 pub use status::api::{
-    ContainerState, ContainerStatus, Ip, Phase, PodCondition, PodStatus, Running, Terminated, Waiting,
+    ContainerState, ContainerStatus, Phase, PodCondition, PodIp, PodStatus, Running, Terminated, Waiting,
 };
 pub use status::{ObservedContainer, ObservedPod, ObservedSandbox, PodEnd, StatusInput, pod_status};
 pub use termination::{MINIMUM_GRACE_PERIOD, after_hook, grace_period, orphan_grace_period, termination_order};

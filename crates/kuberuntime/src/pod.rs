@@ -8,71 +8,68 @@
 mod container;
 mod handler;
 mod images;
-mod int_or_text;
+mod macros;
 pub(crate) mod read;
 mod security;
 mod spec;
+mod values;
 mod variable;
 mod volume;
-mod words;
 mod workload;
-mod write;
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::field::{FieldErrors, FieldPath};
 pub use container::{
-    Container, ContainerKind, ContainerPort, EphemeralContainer, ExitCodeOperator, MountPropagation, Protocol,
-    RecursiveReadOnly, Resources, RestartAction, RestartPolicy, RestartRule, TerminationMessagePolicy, VolumeMount,
+    Container, ContainerKind, ContainerPort, EphemeralContainer, ExitCodeOperator, ExitCodes, MountPropagation,
+    Protocol, RecursiveReadOnly, Resources, RestartAction, RestartPolicy, RestartRule, TerminationMessagePolicy,
+    VolumeMount,
 };
 pub use handler::{
     ExecAction, GrpcAction, Handler, HttpGetAction, HttpHeader, Lifecycle, Probe, Scheme, SleepAction, TcpAction,
 };
 pub use images::{ImageRole, PodImage};
-pub use int_or_text::IntOrText;
-use read::{Fields, Read};
+use macros::object;
+pub(crate) use macros::words;
+use read::{Json as _, ManifestField, ManifestFields, ManifestObject, Plain};
 pub use security::{
     Capabilities, PodSecurityContext, ProcMount, Profile, ProfileKind, SeLinuxOptions, SecurityContext,
     SupplementalGroupsPolicy, Sysctl,
 };
 pub use spec::{DnsConfig, DnsOption, DnsPolicy, HostAlias, PodSpec};
+pub(crate) use spec::{NODE_CRITICAL, PRIORITY_CLASSES};
+pub use values::IntOrText;
 pub use variable::{DocumentRef, EnvFromSource, EnvSource, EnvVar, FieldRef, KeyRef, ResourceFieldRef};
 pub use volume::{
-    DocumentVolume, DownwardItem, HostPathType, KeyToPath, Medium, ProjectedSource, Volume, VolumeSource,
+    DocumentVolume, DownwardApiVolume, DownwardItem, EmptyDirVolume, HostPathType, HostPathVolume, ImageVolume,
+    KeyToPath, Medium, ProjectedSource, ProjectedVolume, Volume, VolumeSource,
 };
-pub(crate) use words::words;
 pub use workload::{WORKLOAD_KINDS, Workload, WorkloadError, WorkloadKind};
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// Metadata.
     pub metadata: Metadata,
-    /// Spec.
     pub spec: PodSpec,
 }
 
-/// Metadata of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Metadata {
-    /// Name.
-    pub name: String,
-    /// Prefix of a name that somebody else makes.
-    pub generate_name: String,
-    /// Namespace.
-    pub namespace: String,
-    /// Uid.
-    pub uid: String,
-    /// Labels.
-    pub labels: BTreeMap<String, String>,
-    /// Annotations.
-    pub annotations: BTreeMap<String, String>,
-    /// When its deletion was asked for.
-    pub deletion_timestamp: Option<jiff::Timestamp>,
-    /// How long it then may take to end.
-    pub deletion_grace_period_seconds: Option<i64>,
+object! {
+    /// Metadata of an object.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Metadata (ignored_in_metadata) {
+        pub name: String = "name",
+        /// Prefix of a name that somebody else makes.
+        pub generate_name: String = "generateName",
+        pub namespace: String = "namespace",
+        pub uid: String = "uid",
+        pub labels: BTreeMap<String, String> = "labels",
+        pub annotations: BTreeMap<String, String> = "annotations",
+        /// When its deletion was asked for.
+        pub deletion_timestamp: Option<jiff::Timestamp> = "deletionTimestamp",
+        /// How long it then may take to end.
+        pub deletion_grace_period_seconds: Option<i64> = "deletionGracePeriodSeconds",
+    }
 }
 
 impl Pod {
@@ -81,7 +78,7 @@ impl Pod {
     #[must_use]
     pub fn read_all(value: &Value) -> (Self, FieldErrors) {
         let mut errors = FieldErrors::default();
-        let pod = read::object(value, FieldPath::default(), &mut errors).unwrap_or_default();
+        let pod = Self::from_value(value, FieldPath::default(), &mut errors).unwrap_or_default();
         (pod, errors)
     }
 
@@ -89,7 +86,7 @@ impl Pod {
     #[must_use]
     pub fn read_template(value: &Value, path: FieldPath) -> (Self, FieldErrors) {
         let mut errors = FieldErrors::default();
-        let template = read::object::<Template>(value, path, &mut errors);
+        let template = Template::from_value(value, path, &mut errors);
         (template.map(|Template(pod)| pod).unwrap_or_default(), errors)
     }
 
@@ -100,6 +97,14 @@ impl Pod {
     pub fn from_json(value: &Value) -> Result<Self, FieldErrors> {
         let (pod, errors) = Self::read_all(value);
         errors.into_result().map(|()| pod)
+    }
+
+    /// The pod in Kubernetes' shape, with the defaults that were filled in and without a status, so that tools which know
+    /// Kubernetes can read it. Fields that were ignored are not in it. Reading it again gives the same pod. Literal values
+    /// of variables are in it, so only its owner may see it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        self.to_value()
     }
 
     /// `web_default(uid)`, as the kubelet names pods in messages.
@@ -130,11 +135,11 @@ impl Pod {
     }
 }
 
-impl Read for Pod {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for Pod {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         for (name, want) in [("apiVersion", "v1"), ("kind", "Pod")] {
             let path = fields.path().child(name);
-            match fields.text(name) {
+            match fields.get::<String>(name) {
                 Some(text) if text == want => {}
                 Some(text) => fields.errors().unsupported(path, text, &[want]),
                 None => fields.errors().required(path, ""),
@@ -145,52 +150,47 @@ impl Read for Pod {
         let Template(pod) = Template::read(fields);
         pod
     }
+
+    fn write(&self, object: &mut Map<String, Value>) {
+        object.insert("apiVersion".to_owned(), "v1".into());
+        object.insert("kind".to_owned(), "Pod".into());
+        ManifestField::write(&self.metadata, "metadata", object);
+        object.insert("spec".to_owned(), self.spec.to_value());
+    }
 }
 
 /// A pod without what makes it an object of its own.
 struct Template(Pod);
 
-impl Read for Template {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        let metadata = fields.object("metadata").unwrap_or_default();
-        let spec = fields.object("spec");
+impl ManifestObject for Template {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
+        let metadata = fields.get("metadata").unwrap_or_default();
+        let spec = fields.get("spec");
         if spec.is_none() && !fields.has("spec") {
             let path = fields.path().child("spec");
             fields.errors().required(path, "");
         }
         Self(Pod { metadata, spec: spec.unwrap_or_default() })
     }
-}
 
-impl Read for Metadata {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        fields.ignored(&[
-            "clusterName",
-            "creationTimestamp",
-            "finalizers",
-            "generation",
-            "managedFields",
-            "ownerReferences",
-            "resourceVersion",
-            "selfLink",
-        ]);
-        Self {
-            name: fields.string("name"),
-            generate_name: fields.string("generateName"),
-            namespace: fields.string("namespace"),
-            uid: fields.string("uid"),
-            labels: fields.texts_by_name("labels"),
-            annotations: fields.texts_by_name("annotations"),
-            deletion_timestamp: time(fields, "deletionTimestamp"),
-            deletion_grace_period_seconds: fields.long("deletionGracePeriodSeconds"),
-        }
+    fn write(&self, object: &mut Map<String, Value>) {
+        self.0.write(object);
     }
 }
 
-fn time(fields: &mut Fields<'_>, name: &'static str) -> Option<jiff::Timestamp> {
-    let text = fields.text(name)?;
-    let path = fields.path().child(name);
-    text.parse().map_err(|_| fields.errors().invalid(path, &text, "must be a time as in RFC 3339")).ok()
+impl Plain for Metadata {}
+
+fn ignored_in_metadata(fields: &mut ManifestFields<'_>) {
+    fields.ignored(&[
+        "clusterName",
+        "creationTimestamp",
+        "finalizers",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+    ]);
 }
 
 #[cfg(test)]

@@ -163,19 +163,22 @@ fn a_large_manifest_is_read_whole() {
     assert_eq!((&spec.image_pull_secrets[..], spec.dns_policy), (&["pull".to_owned()][..], Some(DnsPolicy::None)));
     assert_eq!(
         spec.volumes[1].source,
-        VolumeSource::EmptyDir { medium: Some(Medium::Memory), size_limit: Some(Quantity::bytes(64 << 20)) }
+        VolumeSource::EmptyDir(EmptyDirVolume {
+            medium: Some(Medium::Memory),
+            size_limit: Some(Quantity::bytes(64 << 20))
+        })
     );
-    assert_eq!(spec.volumes[2].source, VolumeSource::EmptyDir { medium: None, size_limit: None });
+    assert_eq!(spec.volumes[2].source, VolumeSource::EmptyDir(EmptyDirVolume::default()));
     let VolumeSource::ConfigMap(settings) = &spec.volumes[3].source else { panic!("a ConfigMap") };
     assert_eq!((settings.default_mode, settings.items[0].mode, settings.optional), (Some(0o644), Some(0o400), true));
     let VolumeSource::Secret(login) = &spec.volumes[4].source else { panic!("a Secret") };
     assert_eq!((&*login.name, login.default_mode), ("login", Some(0o400)));
-    let VolumeSource::Projected { sources, .. } = &spec.volumes[6].source else { panic!("projected") };
+    let VolumeSource::Projected(ProjectedVolume { sources, .. }) = &spec.volumes[6].source else { panic!("projected") };
     assert_eq!(sources.len(), 3);
-    let image = VolumeSource::Image {
+    let image = VolumeSource::Image(ImageVolume {
         reference: "registry.example/data:1".into(),
         pull_policy: Some(PullPolicy::IfNotPresent),
-    };
+    });
     assert_eq!(spec.volumes[7].source, image);
     assert!(spec.init_containers[1].is_sidecar() && !spec.init_containers[0].is_sidecar());
     assert_eq!(spec.init_containers[0].image_pull_policy, Some(PullPolicy::Always));
@@ -192,7 +195,7 @@ fn a_large_manifest_is_read_whole() {
     assert_eq!((probe.period_seconds, probe.failure_threshold, probe.timeout_seconds), (10, 3, 1));
     let http = probe.handler.http_get.as_ref().expect("there");
     assert_eq!((&*http.path, http.scheme, &http.port), ("/", Some(Scheme::Http), &IntOrText::Text("http".into())));
-    assert_eq!(web.restart_policy_rules[0].values, [42, 43]);
+    assert_eq!(web.restart_policy_rules[0].exit_codes.values, [42, 43]);
     assert_eq!(
         (web.termination_message_path.as_str(), web.restart_policy),
         ("/dev/termination-log", Some(RestartPolicy::Never))

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::*;
 use crate::actions::ProbeResult::{Failure, Success, Unknown};
 use crate::actions::Probed;
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 use crate::status::{ObservedContainer, ObservedSandbox};
 
 /// When all tests begin, seconds since the epoch.
@@ -91,7 +91,7 @@ impl Scene {
             }
         });
         let sandbox = ObservedSandbox { ready: true, ips: vec!["10.0.0.1".into()], ..ObservedSandbox::default() };
-        self.manager.observe(&self.pod, &ObservedPod::new(Owner::default(), [sandbox], observed), None);
+        self.manager.observe(&self.pod, &ObservedPod::new(PodOwner::default(), [sandbox], observed), None);
     }
 
     fn runs(&self, id: &str) {

@@ -3,7 +3,7 @@
 
 use oci::Quantity;
 
-use crate::pod::{Container, Pod, words};
+use crate::pod::{Container, NODE_CRITICAL, Pod, words};
 
 words! {
     /// How safe a pod is when the node runs out of something.
@@ -17,8 +17,6 @@ words! {
     }
 }
 
-/// The priority at which a pod goes last.
-const NODE_CRITICAL: i32 = 2_000_001_000;
 /// `oom_score_adj` of containers that are killed last, and of those that are killed first.
 const GUARANTEED: i64 = -997;
 const BEST_EFFORT: i64 = 1000;

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use base::GoDuration;
 use cri_api::ContainerState;
 use jiff::{SignedDuration, Timestamp};
 
@@ -34,7 +35,6 @@ struct RestartDelay {
     seen: Option<(String, Timestamp)>,
 }
 
-/// A container that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartWait {
     /// Until when.
@@ -79,9 +79,10 @@ impl RestartBackoff {
             let until = ended.min(first_seen) + entry.delay;
             if until > now {
                 let (name, title) = (&container.name, pod.title());
+                let delay = GoDuration::from_millis_of(Duration::from_secs(entry.delay.as_secs()));
                 return Some(RestartWait {
                     until,
-                    message: format!("back-off {} restarting failed container={name} pod={title}", shown(entry.delay)),
+                    message: format!("back-off {delay} restarting failed container={name} pod={title}"),
                     event: format!("Back-off restarting failed container {name} in pod {title}"),
                 });
             }
@@ -109,12 +110,6 @@ impl RestartBackoff {
         self.entries.retain(|_, entry| now.duration_since(entry.updated).abs() <= kept);
     }
 
-    /// How many containers it knows.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// Returns true if there are no delays.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -122,16 +117,10 @@ impl RestartBackoff {
     }
 }
 
-/// Whole seconds as Go prints them: `10s`, `2m40s`.
-fn shown(delay: Duration) -> String {
-    let (minutes, seconds) = (delay.as_secs() / 60, delay.as_secs() % 60);
-    if minutes > 0 { format!("{minutes}m{seconds}s") } else { format!("{seconds}s") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::labels::Owner;
+    use crate::labels::PodOwner;
     use crate::status::ObservedContainer;
     use serde_json::json;
 
@@ -156,7 +145,7 @@ mod tests {
             finished_at: (START + ended) * 1_000_000_000,
             ..ObservedContainer::default()
         };
-        ObservedPod::new(Owner::default(), [], [run])
+        ObservedPod::new(PodOwner::default(), [], [run])
     }
 
     fn check(backoff: &mut RestartBackoff, id: &str, ended: i64, now: i64) -> Option<i64> {
@@ -204,7 +193,6 @@ mod tests {
         let wait = wait.expect("waits");
         assert_eq!(wait.message, "back-off 5m0s restarting failed container=a pod=p_n(u)");
         assert_eq!(wait.event, "Back-off restarting failed container a in pod p_n(u)");
-        assert_eq!((shown(Duration::from_secs(10)), shown(Duration::from_secs(160))), ("10s".into(), "2m40s".into()));
     }
 
     #[test]
@@ -226,8 +214,8 @@ mod tests {
         assert_eq!(check(backoff, "r0", 0, 0), None);
         assert_eq!(check(backoff, "r1", 1, 1), Some(6));
         backoff.collect(at(600));
-        assert_eq!(backoff.len(), 1);
+        assert_eq!(backoff.entries.len(), 1);
         backoff.collect(at(606));
-        assert_eq!(backoff.len(), 0);
+        assert_eq!(backoff.entries.len(), 0);
     }
 }

@@ -7,16 +7,14 @@ mod conditions;
 mod containers;
 mod input;
 mod observed;
-mod phase;
-mod time;
 
 use crate::pod::ContainerKind;
 use crate::qos::qos_class;
-use api::{Ip, Phase, PodStatus};
+use api::whole_seconds;
+use api::{Phase, PodIp, PodStatus};
 pub(crate) use containers::CONTAINER_CREATING;
 pub use input::{PodEnd, StatusInput};
 pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
-use time::whole_seconds;
 
 /// The status of a pod. A pod that has succeeded or failed stays so.
 #[must_use]
@@ -30,14 +28,14 @@ pub fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let phase = match before {
         Some(over @ (Phase::Succeeded | Phase::Failed)) => over,
         _ if input.ended.is_some() => Phase::Failed,
-        _ => phase::phase(input.pod, input.has_begun(), &init, &normal),
+        _ => conditions::phase(input.pod, input.has_begun(), &init, &normal),
     };
     let told =
         input.previous.map(|previous| PodEnd { reason: previous.reason.clone(), message: previous.message.clone() });
     let PodEnd { reason, message } = input.ended.cloned().or(told).unwrap_or_default();
     // With the node's network its addresses are the pod's.
     let pod_ips = if input.pod.host_network() { input.host_ips } else { input.observed.ips() };
-    let list = |ips: &[String]| ips.iter().map(|ip| Ip { ip: ip.clone() }).collect();
+    let list = |ips: &[String]| ips.iter().map(|ip| PodIp { ip: ip.clone() }).collect();
     PodStatus {
         phase,
         conditions: conditions::conditions(input, phase, &init, &normal),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::api::{ContainerState, Waiting};
 use super::*;
 use crate::actions::{ProbeResult, ProbeResults, Probed};
-use crate::labels::{ContainerInfo, Owner};
+use crate::labels::{ContainerInfo, PodOwner};
 use crate::pod::Pod;
 use cri_api::ContainerState as Seen;
 
@@ -85,7 +85,7 @@ impl Scene {
             ips: vec!["10.0.0.9".into()],
             ..ObservedSandbox::default()
         });
-        let observed = ObservedPod::new(Owner::default(), sandbox, self.runs.clone());
+        let observed = ObservedPod::new(PodOwner::default(), sandbox, self.runs.clone());
         pod_status(&StatusInput {
             pod: &self.pod,
             observed: &observed,

@@ -7,7 +7,6 @@ mod names;
 mod probes;
 mod resources;
 mod security;
-mod unique_names;
 mod variables;
 mod volumes;
 

@@ -4,20 +4,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::documents::{Content, Document, Documents};
+use crate::documents::{DocumentContent, DocumentKind, Documents};
 use crate::environment::{FieldUse, PodField, Surroundings, amount};
-use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, VolumeSource};
+use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, VolumeSource};
 
 /// Mode where nobody says one.
 const MODE: i32 = 0o644;
 
-/// A file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFile {
     /// Mode, before the group of the volume adds to it.
     pub mode: u32,
-    /// Content of the file.
-    pub content: Content,
+    pub content: DocumentContent,
 }
 
 /// The files of a volume, by their paths below it. No path leads out of the volume.
@@ -25,55 +23,14 @@ pub type VolumeFiles = BTreeMap<String, VolumeFile>;
 
 /// Why the files of a volume cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VolumeError {
-    /// A ConfigMap is not there.
-    #[error("volume {volume:?}: configmap {name:?} not found")]
-    NoConfigMap {
-        /// The volume.
-        volume: String,
-        /// The document.
-        name: String,
-    },
-    /// A Secret is not there.
-    #[error("volume {volume:?}: secret {name:?} not found")]
-    NoSecret {
-        /// The volume.
-        volume: String,
-        /// The document.
-        name: String,
-    },
-    /// A document does not have a key.
-    #[error("volume {volume:?}: {kind} {name:?} references non-existent config key: {key}")]
-    NoKey {
-        /// The volume.
-        volume: String,
-        /// `configmap` or `secret`.
-        kind: &'static str,
-        /// The document.
-        name: String,
-        /// The key.
-        key: String,
-    },
-    /// Something that no file can show; validation refuses it.
-    #[error("volume {volume:?}: {what:?} cannot be shown in a file")]
-    NoField {
-        /// The volume.
-        volume: String,
-        /// The document or key.
-        what: String,
-    },
-    /// A key of a document that cannot be a path.
-    #[error("volume {volume:?}: {path:?} does not stay below the volume")]
-    NotBelow {
-        /// The volume.
-        volume: String,
-        /// The path.
-        path: String,
-    },
+#[error("volume {volume:?}: {reason}")]
+pub struct VolumeError {
+    pub volume: String,
+    pub reason: String,
 }
 
 /// Input from which the files of one volume are made.
-struct Maker<'a> {
+struct VolumeFilesMaker<'a> {
     pod: &'a Pod,
     volume: &'a str,
     documents: &'a Documents,
@@ -92,46 +49,30 @@ pub fn volume_files(
     around: &Surroundings,
 ) -> Option<Result<VolumeFiles, VolumeError>> {
     let volume = pod.spec.volumes.iter().find(|volume| volume.name == name)?;
-    let mut maker = Maker { pod, volume: name, documents, around, files: VolumeFiles::new() };
+    let mut maker = VolumeFilesMaker { pod, volume: name, documents, around, files: VolumeFiles::new() };
     let made = match &volume.source {
-        VolumeSource::ConfigMap(volume) => maker.config_map(volume, volume.default_mode),
-        VolumeSource::Secret(volume) => maker.secret(volume, volume.default_mode),
-        VolumeSource::DownwardApi { items, default_mode } => maker.downward(items, *default_mode),
-        VolumeSource::Projected { sources, default_mode } => sources.iter().try_for_each(|source| match source {
-            ProjectedSource::ConfigMap(volume) => maker.config_map(volume, *default_mode),
-            ProjectedSource::Secret(volume) => maker.secret(volume, *default_mode),
-            ProjectedSource::DownwardApi(items) => maker.downward(items, *default_mode),
-            ProjectedSource::Unclear(_) => Err(maker.no_field("a source")),
-        }),
-        VolumeSource::HostPath { .. } | VolumeSource::EmptyDir { .. } | VolumeSource::Image { .. } => return None,
+        VolumeSource::ConfigMap(volume) => maker.document(DocumentKind::ConfigMap, volume, volume.default_mode),
+        VolumeSource::Secret(volume) => maker.document(DocumentKind::Secret, volume, volume.default_mode),
+        VolumeSource::DownwardApi(volume) => maker.downward(&volume.items, volume.default_mode),
+        VolumeSource::Projected(ProjectedVolume { sources, default_mode }) => {
+            sources.iter().try_for_each(|source| match source {
+                ProjectedSource::ConfigMap(volume) => maker.document(DocumentKind::ConfigMap, volume, *default_mode),
+                ProjectedSource::Secret(volume) => maker.document(DocumentKind::Secret, volume, *default_mode),
+                ProjectedSource::DownwardApi(items) => maker.downward(items, *default_mode),
+                ProjectedSource::Unclear(_) => Err(maker.no_field("a source")),
+            })
+        }
+        VolumeSource::HostPath(_) | VolumeSource::EmptyDir(_) | VolumeSource::Image(_) => return None,
     };
     Some(made.map(|()| maker.files))
 }
 
-impl Maker<'_> {
-    fn config_map(&mut self, volume: &DocumentVolume, mode: Option<i32>) -> Result<(), VolumeError> {
-        match self.documents.config_maps.get(&volume.name) {
-            Some(document) => self.document("configmap", document, volume, mode),
-            None if volume.optional => Ok(()),
-            None => Err(VolumeError::NoConfigMap { volume: self.volume.to_owned(), name: volume.name.clone() }),
-        }
-    }
-
-    fn secret(&mut self, volume: &DocumentVolume, mode: Option<i32>) -> Result<(), VolumeError> {
-        match self.documents.secrets.get(&volume.name) {
-            Some(document) => self.document("secret", document, volume, mode),
-            None if volume.optional => Ok(()),
-            None => Err(VolumeError::NoSecret { volume: self.volume.to_owned(), name: volume.name.clone() }),
-        }
-    }
-
-    fn document(
-        &mut self,
-        kind: &'static str,
-        document: &Document,
-        volume: &DocumentVolume,
-        mode: Option<i32>,
-    ) -> Result<(), VolumeError> {
+impl VolumeFilesMaker<'_> {
+    fn document(&mut self, kind: DocumentKind, volume: &DocumentVolume, mode: Option<i32>) -> Result<(), VolumeError> {
+        let (kind_name, name) = (kind.lower_case(), &volume.name);
+        let Some(document) = self.documents.get(kind, name) else {
+            return if volume.optional { Ok(()) } else { Err(self.error(format!("{kind_name} {name:?} not found"))) };
+        };
         if volume.items.is_empty() {
             return document.files().try_for_each(|(key, content)| self.put(key, mode, content.clone()));
         }
@@ -140,12 +81,8 @@ impl Maker<'_> {
                 Some(content) => self.put(&item.path, item.mode.or(mode), content.clone())?,
                 None if volume.optional => {}
                 None => {
-                    return Err(VolumeError::NoKey {
-                        volume: self.volume.to_owned(),
-                        kind,
-                        name: volume.name.clone(),
-                        key: item.key.clone(),
-                    });
+                    let key = &item.key;
+                    return Err(self.error(format!("{kind_name} {name:?} references non-existent config key: {key}")));
                 }
             }
         }
@@ -163,16 +100,16 @@ impl Maker<'_> {
                 }
                 (None, None) => return Err(self.no_field(&item.path)),
             };
-            self.put(&item.path, item.mode.or(mode), Content::new(text))?;
+            self.put(&item.path, item.mode.or(mode), DocumentContent::new(text))?;
         }
         Ok(())
     }
 
     /// A later file replaces an earlier one of its path.
-    fn put(&mut self, path: &str, mode: Option<i32>, content: Content) -> Result<(), VolumeError> {
+    fn put(&mut self, path: &str, mode: Option<i32>, content: DocumentContent) -> Result<(), VolumeError> {
         let stays = !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| part != "..");
         if !stays {
-            return Err(VolumeError::NotBelow { volume: self.volume.to_owned(), path: path.to_owned() });
+            return Err(self.error(format!("{path:?} does not stay below the volume")));
         }
         let mode = u32::try_from(mode.unwrap_or(MODE)).unwrap_or(0) & 0o777;
         self.files.insert(path.to_owned(), VolumeFile { mode, content });
@@ -180,7 +117,11 @@ impl Maker<'_> {
     }
 
     fn no_field(&self, what: &str) -> VolumeError {
-        VolumeError::NoField { volume: self.volume.to_owned(), what: what.to_owned() }
+        self.error(format!("{what:?} cannot be shown in a file"))
+    }
+
+    fn error(&self, reason: String) -> VolumeError {
+        VolumeError { volume: self.volume.to_owned(), reason }
     }
 }
 
@@ -189,12 +130,16 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::documents::Document;
 
     fn documents() -> Documents {
         let content = |pairs: &[(&str, &str)]| {
-            pairs.iter().map(|(key, value)| ((*key).to_owned(), Content::new(*value))).collect::<BTreeMap<_, _>>()
+            pairs
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), DocumentContent::new(*value)))
+                .collect::<BTreeMap<_, _>>()
         };
-        let binary = [("logo".to_owned(), Content::new(vec![0xff, 0xfe]))].into();
+        let binary = [("logo".to_owned(), DocumentContent::new(vec![0xff, 0xfe]))].into();
         let settings = Document { data: content(&[("a", "1"), ("b", "2")]), binary };
         let login = Document { data: content(&[("password", "swordfish")]), ..Document::default() };
         let odd = Document { data: content(&[("..", "x")]), ..Document::default() };

@@ -1,9 +1,13 @@
-//! Connections to a host and a port, and what is said when there is none. Called by everything here that asks.
+//! Connections to a host and a port, what is said when there is none, and [`tcp`], the probe that only connects. Called by all
+//! that ask.
 
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use tokio::net::{TcpStream, lookup_host};
+
+use crate::ProbeReply;
 
 /// A host and a port as URLs and headers write them.
 pub(crate) fn join(host: &str, port: u16) -> String {
@@ -26,7 +30,7 @@ pub(crate) async fn dial(host: &str, port: u16) -> Result<TcpStream, String> {
             Ok(stream) => {
                 // What is asked is one small packet; it should not wait for company.
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "a connection goes on with delays");
+                    tracing::debug!(%error, "cannot set TCP_NODELAY");
                 }
                 return Ok(stream);
             }
@@ -44,5 +48,14 @@ pub(crate) fn plain(error: &io::Error) -> String {
     match letters.next() {
         Some(first) => first.to_lowercase().chain(letters).collect(),
         None => String::new(),
+    }
+}
+
+/// Checks that a port takes connections: connects, says nothing, and closes the connection.
+pub async fn tcp(host: &str, port: u16, timeout: Duration) -> ProbeReply {
+    match tokio::time::timeout(timeout, dial(host, port)).await {
+        Ok(Ok(_connection)) => ProbeReply::success(""),
+        Ok(Err(text)) => ProbeReply::failure(text),
+        Err(_) => ProbeReply::failure(format!("dial tcp {}: i/o timeout", join(host, port))),
     }
 }

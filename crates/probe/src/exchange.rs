@@ -34,7 +34,6 @@ pub(crate) struct Exchange<'a> {
     pub(crate) head_seen: &'a AtomicBool,
 }
 
-/// An answer.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) location: Option<String>,

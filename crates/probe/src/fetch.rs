@@ -2,6 +2,7 @@
 //! followed, never from TLS to plain text; headers and credentials go to the origin that they were given for and to no
 //! other. The URL is shown without user, password and query, because people put secrets there.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -15,45 +16,23 @@ use url::Url;
 
 use crate::exchange::Exchange;
 use crate::http_get::{host_header, is_redirect, relative};
-use crate::{shown, tls};
+use crate::{percent_decoded, shown, tls};
 
 const MAX_REDIRECTS: usize = 10;
 
-/// Why a document could not be fetched.
+/// Why a document could not be fetched, with the URL without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FetchError {
-    /// The URL cannot be asked.
-    #[error("url {url:?}: {reason}")]
-    Url {
-        /// The URL, without its secrets.
-        url: String,
-        /// Why.
-        reason: String,
-    },
-    /// There was no answer.
-    #[error("get {url}: {reason}")]
-    NoAnswer {
-        /// The URL, without its secrets.
-        url: String,
-        /// Why.
-        reason: String,
-    },
-    /// The answer is not the document.
-    #[error("get {url}: status {status}")]
-    Status {
-        /// The URL, without its secrets.
-        url: String,
-        /// The status.
-        status: u16,
-    },
-    /// The document is too big.
-    #[error("get {url}: more than {limit} bytes")]
-    TooBig {
-        /// The URL, without its secrets.
-        url: String,
-        /// As many as it may have.
-        limit: usize,
-    },
+#[error("{0}")]
+pub struct FetchError(String);
+
+impl FetchError {
+    fn url(url: &str, reason: impl fmt::Display) -> Self {
+        Self(format!("url {url:?}: {reason}"))
+    }
+
+    fn get(url: &Url, reason: impl fmt::Display) -> Self {
+        Self(format!("get {}: {reason}", public(url)))
+    }
 }
 
 /// Fetches what `url` names: at most `limit` bytes, within `timeout`.
@@ -78,9 +57,8 @@ pub(crate) async fn fetch_trusting(
     limit: usize,
     timeout: Duration,
 ) -> Result<Vec<u8>, FetchError> {
-    let parsed =
-        Url::parse(url).map_err(|error| FetchError::Url { url: before_query(url), reason: error.to_string() })?;
-    let bad = |reason: String| FetchError::Url { url: public(&parsed), reason };
+    let parsed = Url::parse(url).map_err(|error| FetchError::url(&before_query(url), error))?;
+    let bad = |reason: String| FetchError::url(&public(&parsed), reason);
     if !matches!(parsed.scheme(), "http" | "https") {
         return Err(bad(format!("scheme {:?} is neither http nor https", parsed.scheme())));
     }
@@ -88,7 +66,7 @@ pub(crate) async fn fetch_trusting(
     let followed = follow(config, parsed.clone(), &headers, limit);
     tokio::time::timeout(timeout, followed).await.unwrap_or_else(|_| {
         let reason = format!("no whole answer within {}", shown(timeout));
-        Err(FetchError::NoAnswer { url: public(&parsed), reason })
+        Err(FetchError::get(&parsed, reason))
     })
 }
 
@@ -100,7 +78,7 @@ async fn follow(
 ) -> Result<Vec<u8>, FetchError> {
     let mut url = first.clone();
     for _ in 0..=MAX_REDIRECTS {
-        let failed = |reason: String| FetchError::NoAnswer { url: public(&url), reason };
+        let failed = |reason: String| FetchError::get(&url, reason);
         let mut sent = if url.origin() == first.origin() { headers.clone() } else { plain_headers() };
         if !sent.contains_key(HOST) {
             sent.insert(HOST, host_header(&url).map_err(|fault| failed(fault.text))?);
@@ -114,9 +92,9 @@ async fn follow(
         let reply = exchange.run().await.map_err(|fault| failed(fault.text))?;
         let Some(location) = reply.location.filter(|_| is_redirect(reply.status)) else {
             return match reply.status {
-                StatusCode::OK if reply.cut => Err(FetchError::TooBig { url: public(&url), limit }),
+                StatusCode::OK if reply.cut => Err(failed(format!("more than {limit} bytes"))),
                 StatusCode::OK => Ok(reply.body),
-                status => Err(FetchError::Status { url: public(&url), status: status.as_u16() }),
+                status => Err(failed(format!("status {}", status.as_u16()))),
             };
         };
         let (next, _) = relative(&url, &location).map_err(|fault| failed(fault.text))?;
@@ -125,7 +103,7 @@ async fn follow(
         }
         url = next;
     }
-    Err(FetchError::NoAnswer { url: public(&first), reason: format!("more than {MAX_REDIRECTS} redirects") })
+    Err(FetchError::get(&first, format!("more than {MAX_REDIRECTS} redirects")))
 }
 
 /// Headers that are sent to the origin of `url` alone.
@@ -144,8 +122,8 @@ fn request_headers(url: &Url, given: &[(&str, &str)]) -> Result<HeaderMap, Strin
     }
     let has_user = !url.username().is_empty() || url.password().is_some();
     if has_user && !own.contains_key(AUTHORIZATION) {
-        let password = percent_decoded(url.password().unwrap_or_default());
-        let pair = [percent_decoded(url.username()), b":".to_vec(), password].concat();
+        let password = percent_decoded(url.password().unwrap_or_default().as_bytes());
+        let pair = [percent_decoded(url.username().as_bytes()), b":".to_vec(), password].concat();
         let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)))
             .map_err(|_| "its user cannot be sent".to_owned())?;
         value.set_sensitive(true);
@@ -163,25 +141,6 @@ fn request_headers(url: &Url, given: &[(&str, &str)]) -> Result<HeaderMap, Strin
 fn plain_headers() -> HeaderMap {
     let agent = HeaderValue::from_static(concat!("imagelet/", env!("CARGO_PKG_VERSION")));
     HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("*/*")), (USER_AGENT, agent)])
-}
-
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let (mut out, bytes) = (Vec::with_capacity(text.len()), text.as_bytes());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                at += 3;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    out
 }
 
 /// Without user, password, query and fragment.

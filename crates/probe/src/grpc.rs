@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::dial::{dial, join};
-use crate::{ProbeReply, shown};
+use crate::{ProbeReply, percent_decoded, shown};
 
 /// More than any answer of this call has.
 const MAX_MESSAGE: usize = 64 << 10;
@@ -18,7 +18,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_FACTOR: f64 = 1.6;
 
 /// How the call ended, but well.
-struct Status {
+struct GrpcStatus {
     code: u32,
     message: String,
 }
@@ -38,13 +38,13 @@ pub async fn grpc(host: &str, port: u16, service: &str, timeout: Duration) -> Pr
     };
     let left = deadline.saturating_duration_since(Instant::now());
     match tokio::time::timeout_at(deadline, check(stream, &authority, service, left)).await {
-        Err(_) | Ok(Err(Status { code: DEADLINE_EXCEEDED, .. })) => {
+        Err(_) | Ok(Err(GrpcStatus { code: DEADLINE_EXCEEDED, .. })) => {
             ProbeReply::failure(format!("timeout: health rpc did not complete within {}", shown(timeout)))
         }
-        Ok(Err(Status { code: UNIMPLEMENTED, message })) => ProbeReply::failure(format!(
+        Ok(Err(GrpcStatus { code: UNIMPLEMENTED, message })) => ProbeReply::failure(format!(
             "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
         )),
-        Ok(Err(Status { code, message })) => ProbeReply::failure(format!(
+        Ok(Err(GrpcStatus { code, message })) => ProbeReply::failure(format!(
             "error: health rpc probe failed: rpc error: code = {} desc = {message}",
             name_of(code)
         )),
@@ -70,7 +70,7 @@ async fn connect(host: &str, port: u16, deadline: Instant) -> Result<TcpStream, 
     connected.map_err(|_| last)
 }
 
-async fn check(stream: TcpStream, authority: &str, service: &str, left: Duration) -> Result<u64, Status> {
+async fn check(stream: TcpStream, authority: &str, service: &str, left: Duration) -> Result<u64, GrpcStatus> {
     let (sender, connection) = h2::client::handshake(stream).await.map_err(|error| unavailable(&error))?;
     let answer = call(sender, authority, service, left);
     tokio::pin!(answer);
@@ -88,14 +88,14 @@ async fn call(
     authority: &str,
     service: &str,
     left: Duration,
-) -> Result<u64, Status> {
+) -> Result<u64, GrpcStatus> {
     let request = Request::post(format!("http://{authority}/grpc.health.v1.Health/Check"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("user-agent", concat!("imagelet-probe/", env!("CARGO_PKG_VERSION")))
         .header("grpc-timeout", format!("{}m", left.as_millis().clamp(1, 99_999_999)))
         .body(())
-        .map_err(|error| Status { code: INTERNAL, message: error.to_string() })?;
+        .map_err(|error| GrpcStatus { code: INTERNAL, message: error.to_string() })?;
     let mut sender = sender.ready().await.map_err(|error| unavailable(&error))?;
     let (response, mut body) = sender.send_request(request, false).map_err(|error| unavailable(&error))?;
     body.send_data(question(service), true).map_err(|error| unavailable(&error))?;
@@ -112,7 +112,7 @@ async fn call(
         let data = data.map_err(|error| unavailable(&error))?;
         if read.len() + data.len() > MAX_MESSAGE {
             let message = format!("received message larger than max ({MAX_MESSAGE})");
-            return Err(Status { code: RESOURCE_EXHAUSTED, message });
+            return Err(GrpcStatus { code: RESOURCE_EXHAUSTED, message });
         }
         // What cannot be given back ends the stream, which is told by the next read.
         let _given_back = body.flow_control().release_capacity(data.len());
@@ -120,9 +120,9 @@ async fn call(
     }
     let trailers = body.trailers().await.map_err(|error| unavailable(&error))?;
     match trailers.as_ref().and_then(status_in) {
-        Some(Status { code: 0, .. }) => answer(read.freeze()),
+        Some(GrpcStatus { code: 0, .. }) => answer(read.freeze()),
         Some(status) => Err(status),
-        None => Err(Status { code: INTERNAL, message: "server closed the stream without sending trailers".into() }),
+        None => Err(GrpcStatus { code: INTERNAL, message: "server closed the stream without sending trailers".into() }),
     }
 }
 
@@ -144,8 +144,8 @@ fn question(service: &str) -> Bytes {
 }
 
 /// The status that an answer holds; 0 where it holds none.
-fn answer(mut frame: Bytes) -> Result<u64, Status> {
-    let bad = |what: &str| Status { code: INTERNAL, message: format!("the answer {what}") };
+fn answer(mut frame: Bytes) -> Result<u64, GrpcStatus> {
+    let bad = |what: &str| GrpcStatus { code: INTERNAL, message: format!("the answer {what}") };
     if frame.len() < 5 {
         return Err(bad("is no message"));
     }
@@ -193,36 +193,18 @@ fn varint(bytes: &mut Bytes) -> Option<u64> {
     None
 }
 
-fn status_in(headers: &HeaderMap) -> Option<Status> {
+fn status_in(headers: &HeaderMap) -> Option<GrpcStatus> {
     let code = headers.get("grpc-status")?.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN);
-    let message = headers.get("grpc-message").map(|value| unescaped(value.as_bytes())).unwrap_or_default();
-    Some(Status { code, message })
+    let message = headers.get("grpc-message").map(|value| percent_decoded(value.as_bytes())).unwrap_or_default();
+    let message = String::from_utf8_lossy(&message).into_owned();
+    Some(GrpcStatus { code, message })
 }
 
-/// A message as gRPC writes it: everything unusual is `%XX`.
-fn unescaped(bytes: &[u8]) -> String {
-    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
-    while at < bytes.len() {
-        let hex = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                at += 3;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+fn unavailable(error: &h2::Error) -> GrpcStatus {
+    GrpcStatus { code: UNAVAILABLE, message: format!("connection error: {error}") }
 }
 
-fn unavailable(error: &h2::Error) -> Status {
-    Status { code: UNAVAILABLE, message: format!("connection error: {error}") }
-}
-
-fn of_http(status: StatusCode) -> Status {
+fn of_http(status: StatusCode) -> GrpcStatus {
     let code = match status.as_u16() {
         400 => INTERNAL,
         401 => 16,
@@ -231,7 +213,7 @@ fn of_http(status: StatusCode) -> Status {
         429 | 502..=504 => UNAVAILABLE,
         _ => UNKNOWN,
     };
-    Status { code, message: format!("unexpected HTTP status code received from server: {status}") }
+    GrpcStatus { code, message: format!("unexpected HTTP status code received from server: {status}") }
 }
 
 const UNKNOWN: u32 = 2;

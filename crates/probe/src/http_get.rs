@@ -15,14 +15,12 @@ use crate::{MAX_BODY, ProbeOutcome, ProbeReply, tls};
 /// As many redirects as are followed on one host.
 const MAX_REDIRECTS: usize = 10;
 
-/// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpGet<'a> {
     /// True for HTTPS.
     pub tls: bool,
     /// Name or address.
     pub host: &'a str,
-    /// Port.
     pub port: u16,
     /// Path, with a query if there is one.
     pub path: &'a str,
@@ -34,10 +32,8 @@ pub struct HttpGet<'a> {
     pub timeout: Option<Duration>,
 }
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
-    /// Status.
     pub status: u16,
     /// The beginning of the body.
     pub body: String,

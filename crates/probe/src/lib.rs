@@ -9,15 +9,14 @@ mod exchange;
 mod fetch;
 mod grpc;
 mod http_get;
-mod tcp;
 mod tls;
 
 use std::time::Duration;
 
+pub use dial::tcp;
 pub use fetch::{FetchError, fetch};
 pub use grpc::grpc;
 pub use http_get::{GetError, HttpGet, HttpReply, ask_http, http_get};
-pub use tcp::tcp;
 
 /// Outcome of one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +27,8 @@ pub enum ProbeOutcome {
     Warning,
     /// The container does not work.
     Failure,
+    /// The question itself could not be asked; it counts for nothing.
+    Unknown,
 }
 
 /// An answer, with what was said, for people.
@@ -51,6 +52,25 @@ impl ProbeReply {
 
 /// As much of an answer's body as is read.
 pub const MAX_BODY: usize = 10 << 10;
+
+/// Decodes `%XX`, as in URLs and in messages of gRPC; anything else stays as it is.
+fn percent_decoded(bytes: &[u8]) -> Vec<u8> {
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let hex = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    out
+}
 
 /// A duration as Go writes it, to the millisecond.
 fn shown(duration: Duration) -> String {

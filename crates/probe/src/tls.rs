@@ -28,7 +28,7 @@ pub(crate) async fn checked() -> Arc<ClientConfig> {
     let load = || async {
         // The system's certificates are files.
         let roots = tokio::task::spawn_blocking(system_roots).await.unwrap_or_else(|error| {
-            tracing::error!(%error, "system certificates could not be loaded");
+            tracing::error!(%error, "cannot load system certificates");
             RootCertStore::empty()
         });
         trusting(roots)
@@ -45,12 +45,12 @@ pub(crate) fn trusting(roots: RootCertStore) -> Arc<ClientConfig> {
 fn system_roots() -> RootCertStore {
     let loaded = rustls_native_certs::load_native_certs();
     for error in &loaded.errors {
-        tracing::warn!(%error, "a system certificate could not be loaded");
+        tracing::warn!(%error, "cannot load a system certificate");
     }
     let mut roots = RootCertStore::empty();
     let (_, ignored) = roots.add_parsable_certificates(loaded.certs);
     if ignored > 0 {
-        tracing::debug!(ignored, "system certificates that are not understood");
+        tracing::debug!(ignored, "ignoring system certificates of unknown form");
     }
     roots
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cri_api::{Error, Kind, Result};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tonic::transport::{Channel, Uri};
 use tonic::{Code, Response, Status, Streaming};
 
@@ -18,13 +18,13 @@ use crate::status::from_status;
 /// Headers carry error messages, and those of other runtimes can be long.
 const MAX_HEADER_BYTES: u32 = 1024 * 1024;
 
-/// What tonic hands back.
-type Answer<T> = std::result::Result<T, Status>;
+/// Result of a call of tonic.
+type CallResult<T> = std::result::Result<T, Status>;
 
 /// A channel with its rules.
 pub(super) struct Caller {
-    channel: Channel,
-    connector: Arc<Connector>,
+    pub(super) channel: Channel,
+    pub(super) connector: Arc<Connector>,
 }
 
 impl Caller {
@@ -36,7 +36,7 @@ impl Caller {
             .http2_max_header_list_size(MAX_HEADER_BYTES)
             .initial_stream_window_size(1024 * 1024)
             .initial_connection_window_size(4 * 1024 * 1024);
-        if let Ok(agent) = builder.clone().user_agent(connector.options().user_agent.as_str()) {
+        if let Ok(agent) = builder.clone().user_agent(connector.options.user_agent.as_str()) {
             builder = agent;
         }
         let shared = Arc::clone(&connector);
@@ -44,65 +44,43 @@ impl Caller {
         Self { channel: builder.connect_with_connector_lazy(service), connector }
     }
 
-    pub(super) fn channel(&self) -> Channel {
-        self.channel.clone()
-    }
-
-    pub(super) fn endpoint(&self) -> &Endpoint {
-        self.connector.endpoint()
-    }
-
-    pub(super) fn options(&self) -> &ClientOptions {
-        self.connector.options()
-    }
-
-    pub(super) fn next_attempt(&self) -> Instant {
-        self.connector.next_attempt()
-    }
-
     /// A call with the request timeout.
-    pub(super) async fn timed<T>(&self, name: &str, call: impl Future<Output = Answer<T>> + Send) -> Result<T> {
-        let limit = self.options().request_timeout;
-        match timeout(limit, call).await {
-            Ok(answer) => answer.map_err(|status| self.error(&status)),
-            Err(_) => {
-                let text = format!("{name}: no answer from {} within {limit:?}", self.endpoint());
-                Err(Error::new(Kind::DeadlineExceeded, text))
-            }
-        }
+    pub(super) async fn timed<T>(&self, name: &str, call: impl Future<Output = CallResult<T>> + Send) -> Result<T> {
+        let answer = self.within(name, Some(self.connector.options.request_timeout), call).await?;
+        answer.map_err(|status| self.error(&status))
     }
 
-    /// A call about something: `limit` is its time, `None` is no end. The error names the call and what it was about.
+    /// A call about something: `limit` is its time, `None` is no end. The error names the call and its subject.
     pub(super) async fn about<T>(
         &self,
         name: &str,
         subject: &str,
         limit: Option<Duration>,
-        call: impl Future<Output = Answer<Response<T>>> + Send,
+        call: impl Future<Output = CallResult<Response<T>>> + Send,
     ) -> Result<T> {
-        let answer = match limit {
-            None => call.await,
-            Some(limit) => match timeout(limit, call).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let text = format!("{name} {subject}: no answer from {} within {limit:?}", self.endpoint());
-                    return Err(Error::new(Kind::DeadlineExceeded, text));
-                }
-            },
-        };
-        match answer {
+        let title = format!("{name} {subject}");
+        match self.within(&title, limit, call).await? {
             Ok(response) => Ok(response.into_inner()),
             Err(status) => {
                 let error = self.error(&status);
-                let text = format!("{name} {subject}: {}", error.message());
+                let text = format!("{title}: {}", error.message());
                 Err(error.with_message(text))
             }
         }
     }
 
-    /// A call that only its caller ends.
-    pub(super) async fn untimed<T>(&self, call: impl Future<Output = Answer<T>> + Send) -> Result<T> {
-        call.await.map_err(|status| self.error(&status))
+    /// Waits for an answer, for `limit` at most. `title` names the call in the error.
+    async fn within<T>(
+        &self,
+        title: &str,
+        limit: Option<Duration>,
+        call: impl Future<Output = CallResult<T>> + Send,
+    ) -> Result<CallResult<T>> {
+        let Some(limit) = limit else { return Ok(call.await) };
+        timeout(limit, call).await.map_err(|_| {
+            let text = format!("{title}: no answer from {} within {limit:?}", self.connector.endpoint);
+            Error::new(Kind::DeadlineExceeded, text)
+        })
     }
 
     /// A status of the peer has no source; one that was made on this side names the cause.
@@ -121,7 +99,7 @@ impl Caller {
             return Error::new(Kind::Unavailable, failure.to_string());
         }
         let chain = Error::from_source(Kind::Unavailable, source);
-        Error::new(Kind::Unavailable, format!("lost the connection to {}: {chain}", self.endpoint()))
+        Error::new(Kind::Unavailable, format!("lost the connection to {}: {chain}", self.connector.endpoint))
     }
 }
 
@@ -139,10 +117,10 @@ impl ListMode {
     /// All items. A stream that breaks off gives an error, not what came until then.
     pub(super) async fn collect<B, T>(
         &self,
-        stream: impl Future<Output = Answer<Response<Streaming<B>>>> + Send,
+        stream: impl Future<Output = CallResult<Response<Streaming<B>>>> + Send,
         items: impl Fn(B) -> Vec<T> + Send,
-        whole: impl Future<Output = Answer<Vec<T>>> + Send,
-    ) -> Answer<Vec<T>>
+        whole: impl Future<Output = CallResult<Vec<T>>> + Send,
+    ) -> CallResult<Vec<T>>
     where
         T: Send,
     {
@@ -150,7 +128,7 @@ impl ListMode {
             match drain(stream, items).await {
                 Err(status) if status.code() == Code::Unimplemented => {
                     self.stream.store(false, Ordering::Relaxed);
-                    tracing::debug!("the peer has no streamed lists; whole lists from now on");
+                    tracing::debug!("peer has no streamed lists, asking for whole lists");
                 }
                 other => return other,
             }
@@ -165,9 +143,9 @@ impl ListMode {
 }
 
 async fn drain<B, T>(
-    stream: impl Future<Output = Answer<Response<Streaming<B>>>> + Send,
+    stream: impl Future<Output = CallResult<Response<Streaming<B>>>> + Send,
     items: impl Fn(B) -> Vec<T>,
-) -> Answer<Vec<T>> {
+) -> CallResult<Vec<T>> {
     let mut stream = stream.await?.into_inner();
     let mut list = Vec::new();
     while let Some(batch) = stream.message().await? {

@@ -38,14 +38,14 @@ impl std::error::Error for ConnectFailure {}
 
 /// Makes connections. One per client.
 pub(super) struct Connector {
-    endpoint: Endpoint,
-    options: ClientOptions,
+    pub(super) endpoint: Endpoint,
+    pub(super) options: ClientOptions,
     /// Guards the outcome of the last attempts.
-    past: Mutex<Past>,
+    past: Mutex<ConnectAttempts>,
 }
 
 #[derive(Default)]
-struct Past {
+struct ConnectAttempts {
     failures: u32,
     /// The last failure, and when the next attempt may be made.
     last: Option<(ConnectFailure, Instant)>,
@@ -56,29 +56,21 @@ impl Connector {
         Arc::new(Self { endpoint: endpoint.clone(), options, past: Mutex::default() })
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    pub(super) fn options(&self) -> &ClientOptions {
-        &self.options
-    }
-
     /// The last failure, unless a connection came after it.
     pub(super) fn last_failure(&self) -> Option<ConnectFailure> {
-        self.past().last.as_ref().map(|(failure, _)| failure.clone())
+        self.past.lock().last.as_ref().map(|(failure, _)| failure.clone())
     }
 
     /// When it makes sense to try again.
     pub(super) fn next_attempt(&self) -> Instant {
         let soon = Instant::now() + self.options.backoff.base;
         // Never at once: a peer that answers "not now" by itself leaves no pause behind.
-        self.past().last.as_ref().map_or(soon, |(_, next)| (*next).max(Instant::now() + Duration::from_millis(10)))
+        self.past.lock().last.as_ref().map_or(soon, |(_, next)| (*next).max(Instant::now() + Duration::from_millis(10)))
     }
 
-    /// One connection, or why there is none.
-    pub(super) async fn connect(self: Arc<Self>) -> Result<TokioIo<Connection>, ConnectFailure> {
-        if let Some((failure, next)) = &self.past().last
+    /// Makes a connection, or answers why there is none.
+    pub(super) async fn connect(self: Arc<Self>) -> Result<TokioIo<PeerConnection>, ConnectFailure> {
+        if let Some((failure, next)) = &self.past.lock().last
             && Instant::now() < *next
         {
             return Err(failure.clone());
@@ -89,7 +81,7 @@ impl Connector {
             Ok(Err(e)) => return Err(self.failed(e.to_string())),
             Err(_) => return Err(self.failed(format!("not accepted within {limit:?}"))),
         };
-        Ok(TokioIo::new(Connection { stream, silence: Some(Box::pin(sleep(limit))), connector: self }))
+        Ok(TokioIo::new(PeerConnection { stream, silence: Some(Box::pin(sleep(limit))), connector: self }))
     }
 
     /// A full queue of connections at the peer is waited out; there is no event for its end.
@@ -104,7 +96,7 @@ impl Connector {
 
     fn failed(&self, why: String) -> ConnectFailure {
         let failure = ConnectFailure { endpoint: self.endpoint.clone(), why: why.into() };
-        let mut past = self.past();
+        let mut past = self.past.lock();
         past.failures = past.failures.saturating_add(1);
         let pause = self.options.backoff.pause(past.failures, random());
         past.last = Some((failure.clone(), Instant::now() + pause));
@@ -112,11 +104,7 @@ impl Connector {
     }
 
     fn succeeded(&self) {
-        *self.past() = Past::default();
-    }
-
-    fn past(&self) -> parking_lot::MutexGuard<'_, Past> {
-        self.past.lock()
+        *self.past.lock() = ConnectAttempts::default();
     }
 }
 
@@ -127,14 +115,14 @@ fn random() -> f64 {
 }
 
 /// A connection whose peer must say something soon: every HTTP/2 server opens with its settings.
-pub(super) struct Connection {
+pub(super) struct PeerConnection {
     stream: UnixStream,
     /// Runs until the first byte comes.
     silence: Option<Pin<Box<Sleep>>>,
     connector: Arc<Connector>,
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for PeerConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -160,7 +148,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for PeerConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }

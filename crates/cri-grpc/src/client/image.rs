@@ -24,19 +24,19 @@ pub struct RemoteImageService {
 
 impl RemoteImageService {
     pub(super) fn new(caller: Arc<Caller>) -> Self {
-        let lists = Arc::new(ListMode::new(caller.options()));
+        let lists = Arc::new(ListMode::new(&caller.connector.options));
         Self { caller, lists }
     }
 
     /// Where it is.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        self.caller.endpoint()
+        &self.caller.connector.endpoint
     }
 
     fn client(&self) -> ImageServiceClient<Channel> {
-        ImageServiceClient::new(self.caller.channel())
-            .max_decoding_message_size(self.caller.options().max_message_bytes)
+        ImageServiceClient::new(self.caller.channel.clone())
+            .max_decoding_message_size(self.caller.connector.options.max_message_bytes)
     }
 
     #[cfg(test)]
@@ -77,7 +77,8 @@ impl ImageService for RemoteImageService {
         request.before_visible.done().await?;
         let name = request.image.image.clone();
         let request = pb::PullImageRequest::from(request);
-        let answer = self.caller.untimed(self.client().pull_image(request)).await?;
+        // Only the caller ends a pull.
+        let answer = self.client().pull_image(request).await.map_err(|status| self.caller.error(&status))?;
         let image_ref = answer.into_inner().image_ref;
         if image_ref.is_empty() {
             return Err(Error::new(Kind::Internal, format!("imageRef of image {name:?} is not set")));

@@ -17,7 +17,7 @@ use cri_api::{Error, ImageService as _, Kind, RuntimeService as _};
 use tokio::time::Instant;
 
 pub use image::RemoteImageService;
-pub use options::{Backoff, ClientOptions};
+pub use options::{ClientOptions, ConnectBackoff};
 pub use runtime::RemoteRuntimeService;
 
 use crate::{Endpoint, KUBE_RUNTIME_API_VERSION};
@@ -62,7 +62,7 @@ pub async fn connect_image_service(
     endpoint: &Endpoint,
     options: ClientOptions,
 ) -> Result<RemoteImageService, ConnectError> {
-    let caller = caller(endpoint, options);
+    let caller = Arc::new(Caller::new(endpoint, options));
     let service = RemoteImageService::new(Arc::clone(&caller));
     until_answered(&caller, || async { service.image_fs_info().await.map(drop) })
         .await
@@ -78,7 +78,7 @@ pub async fn connect_runtime_service(
     endpoint: &Endpoint,
     options: ClientOptions,
 ) -> Result<RemoteRuntimeService, ConnectError> {
-    let caller = caller(endpoint, options);
+    let caller = Arc::new(Caller::new(endpoint, options));
     let service = RemoteRuntimeService::new(Arc::clone(&caller));
     until_answered(&caller, || async {
         let version = service.version().await?;
@@ -96,11 +96,7 @@ pub async fn connect_runtime_service(
     Ok(service)
 }
 
-fn caller(endpoint: &Endpoint, options: ClientOptions) -> Arc<Caller> {
-    Arc::new(Caller::new(endpoint, options))
-}
-
-/// What containerd answers to every call between its first connection and the moment at which its CRI part is up.
+/// Answer of containerd to every call between its first connection and the moment at which its CRI part is up.
 const NOT_YET: &str = "server is not initialized yet";
 
 /// How often it is asked again, and for how long at least: it takes milliseconds, and whoever answers will be up.
@@ -114,14 +110,14 @@ async fn until_answered<F: Future<Output = cri_api::Result<()>>>(
     check: impl Fn() -> F,
 ) -> cri_api::Result<()> {
     let start = Instant::now();
-    let wait = caller.options().wait;
+    let wait = caller.connector.options.wait;
     loop {
         let error = match check().await {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
         let (next, patience) = match error.kind() {
-            Kind::Unavailable => (caller.next_attempt(), wait),
+            Kind::Unavailable => (caller.connector.next_attempt(), wait),
             Kind::Unknown if error.message().contains(NOT_YET) => {
                 (Instant::now() + NOT_YET_PAUSE, wait.max(NOT_YET_PATIENCE))
             }

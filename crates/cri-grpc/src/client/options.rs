@@ -1,4 +1,4 @@
-//! What the client can be told. Defaults are those of the kubelet's client.
+//! [`ClientOptions`]: timeouts and limits of the client. Defaults are those of the kubelet's client.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct ClientOptions {
     /// How long to go on trying when nobody answers at first. Zero, the default: fail at once.
     pub wait: Duration,
     /// Pauses between attempts to connect. A call during a pause fails at once with the last attempt's error.
-    pub backoff: Backoff,
+    pub backoff: ConnectBackoff,
     /// Largest message that is accepted: 16 MiB.
     pub max_message_bytes: usize,
     /// Ask for lists as streams, falling back for good where the peer does not know them: true.
@@ -29,7 +29,7 @@ impl Default for ClientOptions {
             request_timeout: Duration::from_secs(120),
             connect_timeout: Duration::from_secs(5),
             wait: Duration::ZERO,
-            backoff: Backoff::default(),
+            backoff: ConnectBackoff::default(),
             max_message_bytes: MAX_MESSAGE_BYTES,
             stream_lists: true,
             user_agent: concat!("imagelet/", env!("CARGO_PKG_VERSION")).into(),
@@ -39,7 +39,7 @@ impl Default for ClientOptions {
 
 /// Exponential pauses between attempts to connect.
 #[derive(Clone, Copy, Debug)]
-pub struct Backoff {
+pub struct ConnectBackoff {
     /// The first pause: 100 ms.
     pub base: Duration,
     /// The longest pause: 3 s.
@@ -50,13 +50,13 @@ pub struct Backoff {
     pub jitter: f64,
 }
 
-impl Default for Backoff {
+impl Default for ConnectBackoff {
     fn default() -> Self {
         Self { base: Duration::from_millis(100), max: Duration::from_secs(3), multiplier: 1.6, jitter: 0.2 }
     }
 }
 
-impl Backoff {
+impl ConnectBackoff {
     /// The pause after so many failures in a row. `random` lies in 0 to 1.
     pub(super) fn pause(&self, failures: u32, random: f64) -> Duration {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_the_limit_and_jitter() {
-        let backoff = Backoff::default();
+        let backoff = ConnectBackoff::default();
         let millis = |failures, random| backoff.pause(failures, random).as_millis();
         let middle: Vec<_> = (1..=10).map(|n| millis(n, 0.5)).collect();
         assert_eq!(middle, [100, 160, 256, 409, 655, 1048, 1677, 2684, 3000, 3000]);

@@ -31,23 +31,23 @@ pub struct RemoteRuntimeService {
 
 impl RemoteRuntimeService {
     pub(super) fn new(caller: Arc<Caller>) -> Self {
-        let lists = Arc::new(ListMode::new(caller.options()));
+        let lists = Arc::new(ListMode::new(&caller.connector.options));
         Self { caller, lists }
     }
 
     /// Where it is.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        self.caller.endpoint()
+        &self.caller.connector.endpoint
     }
 
     fn client(&self) -> RuntimeServiceClient<Channel> {
-        RuntimeServiceClient::new(self.caller.channel())
-            .max_decoding_message_size(self.caller.options().max_message_bytes)
+        RuntimeServiceClient::new(self.caller.channel.clone())
+            .max_decoding_message_size(self.caller.connector.options.max_message_bytes)
     }
 
     fn timeout(&self) -> Duration {
-        self.caller.options().request_timeout
+        self.caller.connector.options.request_timeout
     }
 
     /// A call about one sandbox or container, with the request timeout.

@@ -1,10 +1,8 @@
 //! Containers.
 
-use std::collections::BTreeMap;
-
 use cri_api as api;
 
-use super::{Choice as _, all, filled, non_empty, or_default, to_api, to_pb};
+use super::or_default;
 use crate::pb;
 
 same_fields! {
@@ -55,130 +53,39 @@ fields! {
         same annotations annotations,
         same image_id image_id,
     }
-}
-
-impl From<pb::ContainerFilter> for api::ContainerFilter {
-    fn from(filter: pb::ContainerFilter) -> Self {
-        Self {
-            id: non_empty(filter.id),
-            state: filter.state.map(|value| api::ContainerState::of(value.state)),
-            pod_sandbox_id: non_empty(filter.pod_sandbox_id),
-            labels: filter.label_selector,
-        }
+    ContainerFilter = ContainerFilter {
+        text id id,
+        state state state,
+        text pod_sandbox_id pod_sandbox_id,
+        same label_selector labels,
     }
-}
-
-impl From<api::ContainerFilter> for pb::ContainerFilter {
-    fn from(filter: api::ContainerFilter) -> Self {
-        let api::ContainerFilter { id, state, pod_sandbox_id, labels } = filter;
-        Self {
-            id: id.unwrap_or_default(),
-            state: state.map(|state| pb::ContainerStateValue { state: state.number() }),
-            pod_sandbox_id: pod_sandbox_id.unwrap_or_default(),
-            label_selector: labels,
-        }
-    }
-}
-
-impl From<pb::ContainerStatus> for api::ContainerStatus {
-    fn from(status: pb::ContainerStatus) -> Self {
-        let pb::ContainerStatus {
-            id,
-            metadata,
-            state,
-            created_at,
-            started_at,
-            finished_at,
-            exit_code,
-            image,
-            image_ref,
-            reason,
-            message,
-            labels,
-            annotations,
-            mounts,
-            log_path,
-            resources,
-            image_id,
-            user,
-            stop_signal,
-        } = status;
-        Self {
-            id,
-            metadata: or_default(metadata),
-            state: api::ContainerState::of(state),
-            created_at,
-            started_at,
-            finished_at,
-            exit_code,
-            image: or_default(image),
-            image_ref,
-            image_id,
-            reason,
-            message,
-            labels,
-            annotations,
-            mounts: all(mounts),
-            log_path,
-            resources: resources.and_then(|resources| resources.linux).map(Into::into),
-            user: user.and_then(|user| user.linux).map(Into::into),
-            stop_signal: to_api::signal(stop_signal),
-            info: BTreeMap::new(),
-        }
+    ContainerStatus = ContainerStatus {
+        same id id,
+        message metadata metadata,
+        choice state state,
+        same created_at created_at,
+        same started_at started_at,
+        same finished_at finished_at,
+        same exit_code exit_code,
+        message image image,
+        same image_ref image_ref,
+        same image_id image_id,
+        same reason reason,
+        same message message,
+        same labels labels,
+        same annotations annotations,
+        list mounts mounts,
+        same log_path log_path,
+        resources resources resources,
+        user user user,
+        signal stop_signal stop_signal,
+        + info
     }
 }
 
 impl From<pb::ContainerStatusResponse> for api::ContainerStatus {
     fn from(pb::ContainerStatusResponse { status, info }: pb::ContainerStatusResponse) -> Self {
         Self { info, ..or_default(status) }
-    }
-}
-
-impl From<api::ContainerStatus> for pb::ContainerStatus {
-    fn from(status: api::ContainerStatus) -> Self {
-        let api::ContainerStatus {
-            id,
-            metadata,
-            state,
-            created_at,
-            started_at,
-            finished_at,
-            exit_code,
-            image,
-            image_ref,
-            image_id,
-            reason,
-            message,
-            labels,
-            annotations,
-            mounts,
-            log_path,
-            resources,
-            user,
-            stop_signal,
-            info: _,
-        } = status;
-        Self {
-            id,
-            metadata: filled(metadata),
-            state: state.number(),
-            created_at,
-            started_at,
-            finished_at,
-            exit_code,
-            image: filled(image),
-            image_ref,
-            reason,
-            message,
-            labels,
-            annotations,
-            mounts: all(mounts),
-            log_path,
-            resources: resources.map(|linux| pb::ContainerResources { linux: Some(linux.into()), windows: None }),
-            image_id,
-            user: user.map(|linux| pb::ContainerUser { linux: Some(linux.into()) }),
-            stop_signal: to_pb::signal(stop_signal),
-        }
     }
 }
 

@@ -3,52 +3,36 @@
 use cri_api as api;
 use oci::{RegistryAuth, Secret};
 
-use super::{all, non_empty, or_default};
+use super::or_default;
 use crate::pb;
 
 same_fields! {
     ImageSpec = ImageSpec { image, annotations, user_specified_image, runtime_handler, image_ref }
 }
 
-impl From<pb::Image> for api::Image {
-    fn from(image: pb::Image) -> Self {
-        let pb::Image { id, repo_tags, repo_digests, size, uid, username, spec, pinned } = image;
-        let uid = uid.map(|uid| uid.value);
-        let spec = spec.map(Into::into);
-        // CRI does not say when an image came.
-        Self { id, repo_tags, repo_digests, size, uid, username, spec, pinned, pulled_at: None }
+fields! {
+    Image = Image {
+        same id id,
+        same repo_tags repo_tags,
+        same repo_digests repo_digests,
+        same size size,
+        signed uid uid,
+        same username username,
+        maybe spec spec,
+        same pinned pinned,
+        + pulled_at
     }
-}
-
-impl From<api::Image> for pb::Image {
-    fn from(image: api::Image) -> Self {
-        let api::Image { id, repo_tags, repo_digests, size, uid, username, spec, pinned, pulled_at: _ } = image;
-        let uid = uid.map(|value| pb::Int64Value { value });
-        Self { id, repo_tags, repo_digests, size, uid, username, spec: spec.map(Into::into), pinned }
+    ImageFilter = ImageFilter { maybe image image }
+    ImageStatusResponse = ImageStatus { maybe image image, same info info }
+    FilesystemUsage = FilesystemUsage {
+        same timestamp timestamp,
+        mountpoint fs_id mountpoint,
+        number used_bytes used_bytes,
+        number inodes_used inodes_used,
     }
-}
-
-impl From<pb::ImageFilter> for api::ImageFilter {
-    fn from(filter: pb::ImageFilter) -> Self {
-        Self { image: filter.image.map(Into::into) }
-    }
-}
-
-impl From<api::ImageFilter> for pb::ImageFilter {
-    fn from(filter: api::ImageFilter) -> Self {
-        Self { image: filter.image.map(Into::into) }
-    }
-}
-
-impl From<pb::ImageStatusResponse> for api::ImageStatus {
-    fn from(response: pb::ImageStatusResponse) -> Self {
-        Self { image: response.image.map(Into::into), info: response.info }
-    }
-}
-
-impl From<api::ImageStatus> for pb::ImageStatusResponse {
-    fn from(status: api::ImageStatus) -> Self {
-        Self { image: status.image.map(Into::into), info: status.info }
+    ImageFsInfoResponse = FsInfo {
+        list image_filesystems image_filesystems,
+        list container_filesystems container_filesystems,
     }
 }
 
@@ -97,46 +81,6 @@ impl From<api::PullImageRequest> for pb::PullImageRequest {
     fn from(request: api::PullImageRequest) -> Self {
         let api::PullImageRequest { image, auth, sandbox, progress: _, before_visible: _ } = request;
         Self { image: Some(image.into()), auth: auth.map(Into::into), sandbox_config: sandbox.map(Into::into) }
-    }
-}
-
-impl From<pb::FilesystemUsage> for api::FilesystemUsage {
-    fn from(usage: pb::FilesystemUsage) -> Self {
-        let pb::FilesystemUsage { timestamp, fs_id, used_bytes, inodes_used } = usage;
-        Self {
-            timestamp,
-            mountpoint: fs_id.map(|id| id.mountpoint).unwrap_or_default(),
-            used_bytes: used_bytes.map(|v| v.value),
-            inodes_used: inodes_used.map(|v| v.value),
-        }
-    }
-}
-
-impl From<api::FilesystemUsage> for pb::FilesystemUsage {
-    fn from(usage: api::FilesystemUsage) -> Self {
-        let api::FilesystemUsage { timestamp, mountpoint, used_bytes, inodes_used } = usage;
-        let number = |value| pb::UInt64Value { value };
-        Self {
-            timestamp,
-            fs_id: non_empty(mountpoint).map(|mountpoint| pb::FilesystemIdentifier { mountpoint }),
-            used_bytes: used_bytes.map(number),
-            inodes_used: inodes_used.map(number),
-        }
-    }
-}
-
-impl From<pb::ImageFsInfoResponse> for api::FsInfo {
-    fn from(response: pb::ImageFsInfoResponse) -> Self {
-        Self {
-            image_filesystems: all(response.image_filesystems),
-            container_filesystems: all(response.container_filesystems),
-        }
-    }
-}
-
-impl From<api::FsInfo> for pb::ImageFsInfoResponse {
-    fn from(info: api::FsInfo) -> Self {
-        Self { image_filesystems: all(info.image_filesystems), container_filesystems: all(info.container_filesystems) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a runtime says of itself.
+//! Version, status, configuration and events of a runtime.
 
 use cri_api as api;
 
@@ -6,6 +6,7 @@ use super::{all, filled, or_default};
 use crate::pb;
 
 same_fields! {
+    ExecSyncResponse = ExecSyncOutput { stdout, stderr, exit_code }
     VersionResponse = VersionInfo { version, runtime_name, runtime_version, runtime_api_version }
     RuntimeHandlerFeatures = RuntimeHandlerFeatures { recursive_read_only_mounts, user_namespaces }
     RuntimeFeatures = RuntimeFeatures { supplemental_groups_policy, user_namespaces_host_network, mount_options }
@@ -66,11 +67,5 @@ impl From<pb::ContainerEventResponse> for api::ContainerEvent {
             sandbox: pod_sandbox_status.map(Into::into),
             containers: all(containers_statuses),
         }
-    }
-}
-
-impl From<pb::ExecSyncResponse> for api::ExecSyncOutput {
-    fn from(pb::ExecSyncResponse { stdout, stderr, exit_code }: pb::ExecSyncResponse) -> Self {
-        Self { stdout, stderr, exit_code }
     }
 }

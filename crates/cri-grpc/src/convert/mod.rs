@@ -42,18 +42,21 @@ macro_rules! same_fields {
 }
 
 /// Two structs field by field in both directions: how the field is converted (a function of [`to_api`] and of [`to_pb`]),
-/// its name on the wire, its name in the plain type. After the bar: fields of the wire that are passed over.
+/// its name on the wire, its name in the plain type. After `|`: fields of the wire that are passed over. After `+`: fields
+/// of the plain type that are not on the wire.
 macro_rules! fields {
-    ($($pb:ident = $api:ident { $($how:ident $wire:ident $plain:ident),* $(,)? $(| $($skip:ident),*)? })*) => {$(
+    ($($pb:ident = $api:ident {
+        $($how:ident $wire:ident $plain:ident),* $(,)? $(| $($skip:ident),*)? $(+ $($extra:ident),*)?
+    })*) => {$(
         impl From<pb::$pb> for api::$api {
             fn from(message: pb::$pb) -> Self {
                 let pb::$pb { $($wire,)* $($($skip: _,)*)? } = message;
-                Self { $($plain: $crate::convert::to_api::$how($wire)),* }
+                Self { $($plain: $crate::convert::to_api::$how($wire),)* $($($extra: Default::default(),)*)? }
             }
         }
         impl From<api::$api> for pb::$pb {
             fn from(value: api::$api) -> Self {
-                let api::$api { $($plain),* } = value;
+                let api::$api { $($plain,)* $($($extra: _,)*)? } = value;
                 Self { $($wire: $crate::convert::to_pb::$how($plain),)* $($($skip: Default::default(),)*)? }
             }
         }
@@ -63,7 +66,7 @@ macro_rules! fields {
 /// An enum and its numbers in both directions; a number without a name becomes the value after `or`.
 macro_rules! choices {
     ($($pb:path = $api:ident or $unknown:ident { $($wire:ident $plain:ident),* $(,)? })*) => {$(
-        impl $crate::convert::Choice for api::$api {
+        impl $crate::convert::WireEnum for api::$api {
             fn of(number: i32) -> Self {
                 use $pb as Wire;
                 match Wire::try_from(number) {
@@ -91,14 +94,14 @@ mod security;
 mod stats;
 
 /// An enum that is a number on the wire.
-trait Choice {
+trait WireEnum {
     fn of(number: i32) -> Self;
     fn number(self) -> i32;
 }
 
 /// How fields are read.
 mod to_api {
-    use super::{Choice, api, pb};
+    use super::{WireEnum, api, pb};
 
     pub(super) fn same<T>(value: T) -> T {
         value
@@ -122,7 +125,7 @@ mod to_api {
         super::all(values)
     }
 
-    pub(super) fn choice<T: Choice>(number: i32) -> T {
+    pub(super) fn choice<T: WireEnum>(number: i32) -> T {
         T::of(number)
     }
 
@@ -134,8 +137,33 @@ mod to_api {
         value.map(|value| value.value)
     }
 
+    /// A text that is empty where there is none.
+    pub(super) fn text(value: String) -> Option<String> {
+        super::non_empty(value)
+    }
+
     pub(super) fn ready(state: i32) -> bool {
         state == pb::PodSandboxState::SandboxReady as i32
+    }
+
+    pub(super) fn is_ready(filter: Option<pb::PodSandboxStateValue>) -> Option<bool> {
+        filter.map(|value| ready(value.state))
+    }
+
+    pub(super) fn state(filter: Option<pb::ContainerStateValue>) -> Option<api::ContainerState> {
+        filter.map(|value| api::ContainerState::of(value.state))
+    }
+
+    pub(super) fn mountpoint(id: Option<pb::FilesystemIdentifier>) -> String {
+        id.map(|id| id.mountpoint).unwrap_or_default()
+    }
+
+    pub(super) fn resources(resources: Option<pb::ContainerResources>) -> Option<api::LinuxContainerResources> {
+        resources.and_then(|resources| resources.linux).map(Into::into)
+    }
+
+    pub(super) fn user(user: Option<pb::ContainerUser>) -> Option<api::ContainerUser> {
+        user.and_then(|user| user.linux).map(Into::into)
     }
 
     pub(super) fn devices(devices: Vec<pb::CdiDevice>) -> Vec<String> {
@@ -150,7 +178,7 @@ mod to_api {
 
 /// How fields are written.
 mod to_pb {
-    use super::{Choice, api, pb};
+    use super::{WireEnum, api, pb};
 
     pub(super) fn same<T>(value: T) -> T {
         value
@@ -172,7 +200,7 @@ mod to_pb {
         super::all(values)
     }
 
-    pub(super) fn choice<T: Choice>(value: T) -> i32 {
+    pub(super) fn choice<T: WireEnum>(value: T) -> i32 {
         value.number()
     }
 
@@ -184,9 +212,33 @@ mod to_pb {
         value.map(|value| pb::Int64Value { value })
     }
 
+    pub(super) fn text(value: Option<String>) -> String {
+        value.unwrap_or_default()
+    }
+
     pub(super) fn ready(ready: bool) -> i32 {
         let state = if ready { pb::PodSandboxState::SandboxReady } else { pb::PodSandboxState::SandboxNotready };
         state as i32
+    }
+
+    pub(super) fn is_ready(filter: Option<bool>) -> Option<pb::PodSandboxStateValue> {
+        filter.map(|is_ready| pb::PodSandboxStateValue { state: ready(is_ready) })
+    }
+
+    pub(super) fn state(filter: Option<api::ContainerState>) -> Option<pb::ContainerStateValue> {
+        filter.map(|state| pb::ContainerStateValue { state: state.number() })
+    }
+
+    pub(super) fn mountpoint(mountpoint: String) -> Option<pb::FilesystemIdentifier> {
+        super::non_empty(mountpoint).map(|mountpoint| pb::FilesystemIdentifier { mountpoint })
+    }
+
+    pub(super) fn resources(resources: Option<api::LinuxContainerResources>) -> Option<pb::ContainerResources> {
+        resources.map(|linux| pb::ContainerResources { linux: Some(linux.into()), windows: None })
+    }
+
+    pub(super) fn user(user: Option<api::ContainerUser>) -> Option<pb::ContainerUser> {
+        user.map(|linux| pb::ContainerUser { linux: Some(linux.into()) })
     }
 
     pub(super) fn devices(names: Vec<String>) -> Vec<pb::CdiDevice> {
@@ -201,6 +253,7 @@ mod to_pb {
 }
 
 #[cfg(test)]
+#[path = "arbitrary_tests.rs"]
 mod arbitrary;
 #[cfg(test)]
 #[path = "runtime_tests.rs"]

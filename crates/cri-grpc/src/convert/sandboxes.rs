@@ -2,7 +2,7 @@
 
 use cri_api as api;
 
-use super::{all, filled, non_empty, or_default, to_api, to_pb};
+use super::{all, filled, or_default, to_api, to_pb};
 use crate::pb;
 
 same_fields! {
@@ -48,24 +48,7 @@ fields! {
         same annotations annotations,
         same runtime_handler runtime_handler,
     }
-}
-
-impl From<pb::PodSandboxFilter> for api::PodSandboxFilter {
-    fn from(filter: pb::PodSandboxFilter) -> Self {
-        Self {
-            id: non_empty(filter.id),
-            ready: filter.state.map(|value| to_api::ready(value.state)),
-            labels: filter.label_selector,
-        }
-    }
-}
-
-impl From<api::PodSandboxFilter> for pb::PodSandboxFilter {
-    fn from(filter: api::PodSandboxFilter) -> Self {
-        let api::PodSandboxFilter { id, ready, labels } = filter;
-        let state = ready.map(|ready| pb::PodSandboxStateValue { state: to_pb::ready(ready) });
-        Self { id: id.unwrap_or_default(), state, label_selector: labels }
-    }
+    PodSandboxFilter = PodSandboxFilter { text id id, is_ready state ready, same label_selector labels }
 }
 
 impl From<pb::PodSandboxStatus> for api::PodSandboxStatus {

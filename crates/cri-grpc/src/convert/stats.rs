@@ -2,7 +2,7 @@
 
 use cri_api as api;
 
-use super::{all, filled, non_empty, or_default};
+use super::{all, filled, or_default};
 use crate::pb;
 
 same_fields! {
@@ -66,6 +66,12 @@ fields! {
         maybe swap swap,
         maybe io io,
     }
+    ContainerStatsFilter = ContainerStatsFilter {
+        text id id,
+        text pod_sandbox_id pod_sandbox_id,
+        same label_selector labels,
+    }
+    PodSandboxStatsFilter = PodSandboxStatsFilter { text id id, same label_selector labels }
 }
 
 impl From<pb::PodSandboxStats> for api::PodSandboxStats {
@@ -96,29 +102,5 @@ impl From<api::PodSandboxStats> for pb::PodSandboxStats {
             io: io.map(Into::into),
         };
         Self { attributes: filled(attributes), linux: Some(linux), windows: None }
-    }
-}
-
-impl From<pb::ContainerStatsFilter> for api::ContainerStatsFilter {
-    fn from(pb::ContainerStatsFilter { id, pod_sandbox_id, label_selector }: pb::ContainerStatsFilter) -> Self {
-        Self { id: non_empty(id), pod_sandbox_id: non_empty(pod_sandbox_id), labels: label_selector }
-    }
-}
-
-impl From<api::ContainerStatsFilter> for pb::ContainerStatsFilter {
-    fn from(api::ContainerStatsFilter { id, pod_sandbox_id, labels }: api::ContainerStatsFilter) -> Self {
-        Self { id: id.unwrap_or_default(), pod_sandbox_id: pod_sandbox_id.unwrap_or_default(), label_selector: labels }
-    }
-}
-
-impl From<pb::PodSandboxStatsFilter> for api::PodSandboxStatsFilter {
-    fn from(pb::PodSandboxStatsFilter { id, label_selector }: pb::PodSandboxStatsFilter) -> Self {
-        Self { id: non_empty(id), labels: label_selector }
-    }
-}
-
-impl From<api::PodSandboxStatsFilter> for pb::PodSandboxStatsFilter {
-    fn from(api::PodSandboxStatsFilter { id, labels }: api::PodSandboxStatsFilter) -> Self {
-        Self { id: id.unwrap_or_default(), label_selector: labels }
     }
 }

@@ -21,7 +21,7 @@ use tonic::body::Body;
 use tonic::codegen::http::Request;
 
 use super::Listener;
-use super::served::Served;
+use super::served::CallRouter;
 
 /// Calls that one connection may have open. A pull holds its stream for minutes, and a client queues in silence what
 /// is above; so the limit only stops a client that has gone wrong.
@@ -29,10 +29,10 @@ const MAX_STREAMS: u32 = 1024;
 /// Pause after a failed accept. Too many open files does not pass by asking again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Clone)]
 pub(super) struct Connections {
-    pub(super) served: Served,
+    pub(super) served: CallRouter,
     pub(super) tasks: TaskTracker,
     /// No new connections and no new calls from here on.
     pub(super) shutdown: CancellationToken,
@@ -65,7 +65,7 @@ impl Connections {
         }
     }
 
-    /// One connection, to its end.
+    /// Serves a connection to its end.
     async fn serve(self, stream: UnixStream) {
         if let Ok(peer) = stream.peer_cred() {
             tracing::debug!(pid = peer.pid(), uid = peer.uid(), "connection");

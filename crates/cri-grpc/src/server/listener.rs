@@ -34,7 +34,6 @@ pub enum BindError {
     /// Somebody listens there.
     #[error("another process answers on {endpoint}: {who}")]
     InUse {
-        /// Where.
         endpoint: Endpoint,
         /// Process id and name, as far as they can be seen.
         who: String,
@@ -42,9 +41,8 @@ pub enum BindError {
     /// Something other than a socket is there. It is left alone.
     #[error("{} is {what}, not a socket: remove it or choose another path", path.display())]
     NotASocket {
-        /// The path.
         path: PathBuf,
-        /// What is there.
+        /// Type of the file.
         what: &'static str,
     },
     /// Somebody took the socket away when it was just made, and put something else there. That is left alone.
@@ -59,9 +57,8 @@ pub enum BindError {
     /// A system call failed.
     #[error("{operation} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The system call, in words.
         operation: &'static str,
-        /// On what.
         path: PathBuf,
         /// Why it failed.
         #[source]
@@ -134,9 +131,9 @@ impl Drop for Listener {
         let path = self.endpoint.path();
         match remove(path, self.identity) {
             Ok(true) => {}
-            Ok(false) => tracing::warn!(endpoint = %self.endpoint, "the socket is not ours any more: left alone"),
+            Ok(false) => tracing::warn!(endpoint = %self.endpoint, "socket was replaced, not removing it"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                tracing::debug!(endpoint = %self.endpoint, "the socket is gone already");
+                tracing::debug!(endpoint = %self.endpoint, "socket is already gone");
             }
             Err(error) => tracing::warn!(endpoint = %self.endpoint, %error, "cannot remove the socket"),
         }
@@ -198,7 +195,7 @@ fn remove(path: &Path, identity: (u64, u64)) -> io::Result<bool> {
     Ok(is_same)
 }
 
-/// Who answers on the socket; `None` when nobody does.
+/// The process that answers on the socket; `None` if no process does.
 fn probe(path: &Path) -> io::Result<Option<String>> {
     let address = SocketAddrUnix::new(path)?;
     // Without blocking: the queue of a living process may be full.

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use connection::Connections;
-use served::Served;
+use served::CallRouter;
 
 pub use listener::{BindError, Listener, bind, bind_private};
 #[cfg(test)]
@@ -32,10 +32,9 @@ use crate::{Endpoint, MAX_MESSAGE_BYTES};
 /// How long connections have to close once every call has ended.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// What is served, and how.
+/// Services behind a server, and its limits.
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// The images.
     pub image: Arc<dyn ImageService>,
     /// The runtime whose answers are passed on; without one a stand-in answers that there are no pods.
     pub runtime: Option<Arc<dyn RuntimeService>>,
@@ -62,9 +61,7 @@ pub enum ServeError {
     /// The listening socket could not be handed to the reactor.
     #[error("listen on {endpoint}")]
     Listen {
-        /// Where.
         endpoint: Endpoint,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -102,7 +99,7 @@ pub async fn serve_on(
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let tasks = TaskTracker::new();
     let connections = Connections {
-        served: Served { images, runtime },
+        served: CallRouter { images, runtime },
         tasks: tasks.clone(),
         shutdown: stop.clone(),
         cut: cut.clone(),

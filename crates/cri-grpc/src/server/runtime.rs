@@ -180,7 +180,7 @@ fn images_only(call: &str) -> Error {
     Error::new(Kind::Unimplemented, format!("{call}: this endpoint serves images and runs no pods"))
 }
 
-/// One call: ends with the service's answer, or with `Unavailable` when calls must end. `subject` is for the log.
+/// Runs a call to the service's answer, or to `Unavailable` when calls must end. `subject` is for the log.
 pub(super) async fn run<T>(
     end: &CancellationToken,
     name: &'static str,

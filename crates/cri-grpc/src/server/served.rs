@@ -34,12 +34,12 @@ const SERVED: [&str; 12] = [
 
 /// Hands each call to the service it is for.
 #[derive(Clone)]
-pub(super) struct Served {
+pub(super) struct CallRouter {
     pub(super) images: ImageServiceServer<ImageCalls>,
     pub(super) runtime: RuntimeServiceServer<RuntimeCalls>,
 }
 
-impl Served {
+impl CallRouter {
     /// The answer to a call, within the deadline that the client names. Streams answer at once; the client ends them.
     pub(super) async fn call(mut self, request: Request<Body>) -> Result<Response<Body>, Infallible> {
         let path = request.uri().path();

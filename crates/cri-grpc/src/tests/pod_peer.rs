@@ -15,7 +15,6 @@ use crate::status::to_status;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// The peer.
 #[derive(Clone)]
 pub(crate) struct Peer {
     runtime: Arc<dyn RuntimeService>,
@@ -28,7 +27,7 @@ impl Peer {
         Self { runtime: Arc::new(runtime), forgets: false }
     }
 
-    /// One that forgets to answer what was made.
+    /// A peer that answers without the id of the object that was made.
     pub(crate) fn forgetful(self) -> Self {
         Self { forgets: true, ..self }
     }
@@ -37,7 +36,7 @@ impl Peer {
         raw(pb::runtime_service_server::RuntimeServiceServer::new(self))
     }
 
-    fn told<T: Default>(&self, answer: T) -> T {
+    fn answer<T: Default>(&self, answer: T) -> T {
         if self.forgets { T::default() } else { answer }
     }
 }
@@ -67,7 +66,7 @@ impl pb::runtime_service_server::RuntimeService for Peer {
     async fn run_pod_sandbox(&self, request: Request<pb::RunPodSandboxRequest>) -> Answer<pb::RunPodSandboxResponse> {
         let pb::RunPodSandboxRequest { config, runtime_handler } = request.into_inner();
         done(self.runtime.run_pod_sandbox(&sandbox_config(config), &runtime_handler).await, |id| {
-            pb::RunPodSandboxResponse { pod_sandbox_id: self.told(id) }
+            pb::RunPodSandboxResponse { pod_sandbox_id: self.answer(id) }
         })
     }
 
@@ -92,7 +91,7 @@ impl pb::runtime_service_server::RuntimeService for Peer {
         request: Request<pb::PodSandboxStatusRequest>,
     ) -> Answer<pb::PodSandboxStatusResponse> {
         let pb::PodSandboxStatusRequest { pod_sandbox_id, verbose } = request.into_inner();
-        done(self.runtime.pod_sandbox_status(&pod_sandbox_id, verbose).await, |status| self.told(status.into()))
+        done(self.runtime.pod_sandbox_status(&pod_sandbox_id, verbose).await, |status| self.answer(status.into()))
     }
 
     async fn list_pod_sandbox(
@@ -112,7 +111,7 @@ impl pb::runtime_service_server::RuntimeService for Peer {
         let pb::CreateContainerRequest { pod_sandbox_id, config, sandbox_config: of } = request.into_inner();
         let config: ContainerConfig = config.expect("a config is always sent").into();
         let result = self.runtime.create_container(&pod_sandbox_id, &config, &sandbox_config(of)).await;
-        done(result, |id| pb::CreateContainerResponse { container_id: self.told(id) })
+        done(result, |id| pb::CreateContainerResponse { container_id: self.answer(id) })
     }
 
     async fn start_container(&self, request: Request<pb::StartContainerRequest>) -> Answer<pb::StartContainerResponse> {
@@ -194,27 +193,27 @@ impl pb::runtime_service_server::RuntimeService for Peer {
     async fn exec(&self, request: Request<pb::ExecRequest>) -> Answer<pb::ExecResponse> {
         let pb::ExecRequest { container_id, cmd, tty, stdin, stdout, stderr } = request.into_inner();
         let request = ExecRequest { container_id, command: cmd, tty, stdin, stdout, stderr };
-        done(self.runtime.exec(&request).await, |url| pb::ExecResponse { url: self.told(url) })
+        done(self.runtime.exec(&request).await, |url| pb::ExecResponse { url: self.answer(url) })
     }
 
     async fn attach(&self, request: Request<pb::AttachRequest>) -> Answer<pb::AttachResponse> {
         let pb::AttachRequest { container_id, stdin, tty, stdout, stderr } = request.into_inner();
         let request = AttachRequest { container_id, tty, stdin, stdout, stderr };
-        done(self.runtime.attach(&request).await, |url| pb::AttachResponse { url: self.told(url) })
+        done(self.runtime.attach(&request).await, |url| pb::AttachResponse { url: self.answer(url) })
     }
 
     async fn port_forward(&self, request: Request<pb::PortForwardRequest>) -> Answer<pb::PortForwardResponse> {
         let pb::PortForwardRequest { pod_sandbox_id, port } = request.into_inner();
         let ports: Vec<u16> = port.into_iter().map(|port| port.try_into().expect("a port")).collect();
         done(self.runtime.port_forward(&pod_sandbox_id, &ports).await, |url| pb::PortForwardResponse {
-            url: self.told(url),
+            url: self.answer(url),
         })
     }
 
     async fn container_stats(&self, request: Request<pb::ContainerStatsRequest>) -> Answer<pb::ContainerStatsResponse> {
         let id = request.into_inner().container_id;
         done(self.runtime.container_stats(&id).await, |stats| {
-            self.told(pb::ContainerStatsResponse { stats: Some(stats.into()) })
+            self.answer(pb::ContainerStatsResponse { stats: Some(stats.into()) })
         })
     }
 
@@ -234,7 +233,7 @@ impl pb::runtime_service_server::RuntimeService for Peer {
     ) -> Answer<pb::PodSandboxStatsResponse> {
         let id = request.into_inner().pod_sandbox_id;
         done(self.runtime.pod_sandbox_stats(&id).await, |stats| {
-            self.told(pb::PodSandboxStatsResponse { stats: Some(stats.into()) })
+            self.answer(pb::PodSandboxStatsResponse { stats: Some(stats.into()) })
         })
     }
 

@@ -51,7 +51,7 @@ async fn a_runtime_behind_a_socket_conforms() {
     assert_eq!(report.not_applicable(), ["a_log_is_written"], "{report}");
 }
 
-/// What the suite has no word for crosses the wire as well.
+/// Fields that the conformance suite does not cover cross the wire as well.
 #[tokio::test]
 async fn everything_that_is_sent_arrives() {
     let fake = FakeRuntimeService::new();

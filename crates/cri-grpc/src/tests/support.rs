@@ -15,7 +15,7 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::{Status, transport};
 
-use crate::client::{Backoff, ClientOptions, RemoteImageService, connect_image_service};
+use crate::client::{ClientOptions, ConnectBackoff, RemoteImageService, connect_image_service};
 use crate::server::{Listener, ServeError, ServerOptions, bind, serve_on};
 use crate::{Endpoint, pb};
 
@@ -80,7 +80,10 @@ impl Drop for Running {
 /// Attempts that follow each other closely.
 pub(crate) fn quick() -> ClientOptions {
     let base = Duration::from_millis(5);
-    ClientOptions { backoff: Backoff { base, max: base, ..Backoff::default() }, ..ClientOptions::default() }
+    ClientOptions {
+        backoff: ConnectBackoff { base, max: base, ..ConnectBackoff::default() },
+        ..ClientOptions::default()
+    }
 }
 
 /// A server of another make. Stops when it is dropped.

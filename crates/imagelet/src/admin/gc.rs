@@ -311,7 +311,7 @@ impl Leftover {
     }
 
     /// The item of a row.
-    pub(crate) fn new(kind: &str, row: &kuberuntime::container_gc::Row) -> Self {
+    pub(crate) fn new(kind: &str, row: &kuberuntime::container_gc::GcRow) -> Self {
         Self {
             kind: kind.to_owned(),
             id: row.id.clone(),

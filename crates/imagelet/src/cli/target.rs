@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::http::Method;
 use cri_api::{Container, ContainerState, PodSandbox, RuntimeService};
 use cri_grpc::client::connect_runtime_service;
-use kuberuntime::labels::{CONTAINERS, ContainerInfo, NODE, Owner};
+use kuberuntime::labels::{CONTAINERS, ContainerInfo, NODE, PodOwner};
 use kuberuntime::pod::ContainerKind;
 
 use crate::admin::pods::About;
@@ -265,18 +265,18 @@ fn info(container: &Container) -> ContainerInfo {
 
 /// The pods of what a runtime lists: those that run in front, the newest first. What is of no pod is left out.
 fn group(sandboxes: Vec<PodSandbox>, containers: Vec<Container>) -> Vec<FoundPod> {
-    let mut pods: BTreeMap<Owner, FoundPod> = BTreeMap::new();
+    let mut pods: BTreeMap<PodOwner, FoundPod> = BTreeMap::new();
     for sandbox in sandboxes {
-        let Some(owner) = Owner::from_labels(&sandbox.labels) else { continue };
+        let Some(owner) = PodOwner::from_labels(&sandbox.labels) else { continue };
         pods.entry(owner).or_default().sandboxes.push(sandbox);
     }
     for container in containers {
-        let Some(owner) = Owner::from_labels(&container.labels) else { continue };
+        let Some(owner) = PodOwner::from_labels(&container.labels) else { continue };
         pods.entry(owner).or_default().containers.push(container);
     }
     let mut pods: Vec<FoundPod> = pods
         .into_iter()
-        .map(|(Owner { uid, name, namespace }, mut pod)| {
+        .map(|(PodOwner { uid, name, namespace }, mut pod)| {
             pod.sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.created_at, sandbox.metadata.attempt)));
             pod.containers
                 .sort_by_key(|container| std::cmp::Reverse((container.created_at, container.metadata.attempt)));

@@ -12,7 +12,7 @@ use cri_api::{ContainerState, RuntimeService};
 use image_manager::RingRecorder;
 use jiff::Timestamp;
 use kuberuntime::container_gc::{
-    ContainerGc, ContainerGcOptions, ContainerGcReport, LogDirectories, NoPodSource, PodStates, Row,
+    ContainerGc, ContainerGcOptions, ContainerGcReport, GcRow, LogDirectories, NoPodSource, PodStates,
 };
 
 use serde_json::Value;
@@ -55,7 +55,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-fn ids(rows: &[Row]) -> BTreeSet<String> {
+fn ids(rows: &[GcRow]) -> BTreeSet<String> {
     rows.iter().map(|row| row.id.clone()).collect()
 }
 
@@ -116,7 +116,7 @@ async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
 
     let gc = collector(&stage, Arc::new(Told(["uid-of-alive".to_owned()].into())));
     let plan = gc.plan().await.expect("a plan");
-    let going = |rows: &[Row]| ids(&rows.iter().filter(|row| row.verdict.removes()).cloned().collect::<Vec<_>>());
+    let going = |rows: &[GcRow]| ids(&rows.iter().filter(|row| row.verdict.removes()).cloned().collect::<Vec<_>>());
     let mut want: BTreeSet<String> = of_gone.clone();
     want.insert(before.clone());
     assert_eq!(going(&plan.containers), want, "{plan:#?}");

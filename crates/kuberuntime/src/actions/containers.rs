@@ -6,7 +6,7 @@ use cri_api::ContainerState;
 use super::plan::{PodActions, changed, start};
 use super::probed::{ProbeResult, ProbeResults};
 use super::reason::{KillReason, PodReason, StartReason};
-use super::restart::{self, Verdict, restart_verdict};
+use super::restart::{self, RestartVerdict, restart_verdict};
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::{ObservedContainer, ObservedPod};
 
@@ -18,7 +18,7 @@ pub(super) fn normal_containers(pod: &Pod, observed: &ObservedPod, probes: &Prob
         actions.kill_doubles(container, ContainerKind::Normal, observed);
         match run.filter(|run| run.state == ContainerState::Running) {
             None => {
-                let Verdict::Start(reason) = restart_verdict(pod, container, observed) else { continue };
+                let RestartVerdict::Start(reason) = restart_verdict(pod, container, observed) else { continue };
                 if let Some(run) = run.filter(|run| run.state == ContainerState::Unknown) {
                     // It may run: there must not be two of them.
                     let message = "Container is in \"unknown\" state, try killing it before restart".to_owned();

@@ -6,12 +6,12 @@ use cri_api::ContainerState;
 use super::plan::{PodActions, changed, start};
 use super::probed::{ProbeResult, ProbeResults};
 use super::reason::{KillReason, PodReason, StartReason};
-use super::restart::{self, Verdict};
+use super::restart::{self, RestartVerdict};
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::{ObservedContainer, ObservedPod};
 
 /// How far the init containers are, and what they need.
-struct Walk<'a> {
+struct InitWalk<'a> {
     pod: &'a Pod,
     probes: &'a ProbeResults,
     actions: &'a mut PodActions,
@@ -38,7 +38,7 @@ pub(super) fn init_containers(
         let state = observed.latest_here(&container.name).map(|run| run.state);
         matches!(state, Some(ContainerState::Created | ContainerState::Running))
     });
-    let mut walk = Walk { pod, probes, actions, reached: initialised, initialised };
+    let mut walk = InitWalk { pod, probes, actions, reached: initialised, initialised };
     // From the last to the first: the last one of which anything is left tells how far the pod is.
     for (index, container) in containers.iter().enumerate().rev() {
         walk.actions.kill_doubles(container, ContainerKind::Init, observed);
@@ -64,7 +64,7 @@ pub(super) fn init_containers(
     initialised
 }
 
-impl Walk<'_> {
+impl InitWalk<'_> {
     fn start(&mut self, index: usize, reason: StartReason) {
         let container = &self.pod.spec.init_containers[index];
         self.actions.init_to_start.push(start(index, container, reason));
@@ -92,8 +92,8 @@ impl Walk<'_> {
             }
             ContainerState::Exited if run.exit_code == 0 => self.advance(index),
             ContainerState::Exited => match restart::ended(self.pod, container, run.exit_code) {
-                Verdict::Start(reason) => self.start(index, reason),
-                Verdict::Leave(_) => {
+                RestartVerdict::Start(reason) => self.start(index, reason),
+                RestartVerdict::Leave(_) => {
                     return Err(PodReason::InitFailed { name: run.name.clone(), exit_code: run.exit_code });
                 }
             },

@@ -10,25 +10,19 @@ use crate::status::{ObservedContainer, ObservedPod};
 
 /// A container that is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct ContainerStart {
     /// Index among the containers of the same kind.
     pub index: usize,
-    /// Name of the container.
     pub name: String,
-    /// Why.
     pub reason: StartReason,
 }
 
 /// A container that is to be stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kill {
-    /// Id of the container.
+pub struct ContainerKill {
     pub id: String,
-    /// Name of the container.
     pub name: String,
-    /// Kind of the container in its pod.
     pub kind: ContainerKind,
-    /// Why.
     pub reason: KillReason,
     /// Why, for the event `Killing`.
     pub message: String,
@@ -36,10 +30,8 @@ pub struct Kill {
 
 /// A container that is to be removed, so that its pod begins anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reset {
-    /// Id of the container.
+pub struct ContainerReset {
     pub id: String,
-    /// Name of the container.
     pub name: String,
     /// True if the container has to be stopped first.
     pub kill: bool,
@@ -56,16 +48,15 @@ pub struct PodActions {
     pub sandbox_id: Option<String>,
     /// The number of the sandbox that is, or will be, the newest.
     pub attempt: u32,
-    /// Ephemeral containers to start.
-    pub ephemeral_to_start: Vec<Start>,
+    pub ephemeral_to_start: Vec<ContainerStart>,
     /// Init containers to start, in this order.
-    pub init_to_start: Vec<Start>,
+    pub init_to_start: Vec<ContainerStart>,
     /// Normal containers to start.
-    pub containers_to_start: Vec<Start>,
+    pub containers_to_start: Vec<ContainerStart>,
     /// Containers to stop first.
-    pub containers_to_kill: Vec<Kill>,
+    pub containers_to_kill: Vec<ContainerKill>,
     /// Containers to remove, in this order, because a restart rule asks that all begin anew.
-    pub containers_to_reset: Vec<Reset>,
+    pub containers_to_reset: Vec<ContainerReset>,
 }
 
 impl PodActions {
@@ -90,12 +81,18 @@ impl PodActions {
     }
 
     pub(super) fn kill(&mut self, run: &ObservedContainer, kind: ContainerKind, reason: KillReason, message: String) {
-        self.containers_to_kill.push(Kill { id: run.id.clone(), name: run.name.clone(), kind, reason, message });
+        self.containers_to_kill.push(ContainerKill {
+            id: run.id.clone(),
+            name: run.name.clone(),
+            kind,
+            reason,
+            message,
+        });
     }
 }
 
-pub(super) fn start(index: usize, container: &Container, reason: StartReason) -> Start {
-    Start { index, name: container.name.clone(), reason }
+pub(super) fn start(index: usize, container: &Container, reason: StartReason) -> ContainerStart {
+    ContainerStart { index, name: container.name.clone(), reason }
 }
 
 /// Returns true if a container was made from another spec than the present one. A container without the mark is taken
@@ -117,10 +114,10 @@ impl fmt::Display for PodActions {
         if self.create_sandbox {
             lines.push(format!("create a sandbox, attempt {}", self.attempt));
         }
-        for Reset { id, name, kill } in &self.containers_to_reset {
+        for ContainerReset { id, name, kill } in &self.containers_to_reset {
             lines.push(format!("{} container {name} ({id})", if *kill { "stop and remove" } else { "remove" }));
         }
-        for Kill { id, name, message, .. } in &self.containers_to_kill {
+        for ContainerKill { id, name, message, .. } in &self.containers_to_kill {
             lines.push(format!("stop container {name} ({id}): {message}"));
         }
         let starts = [

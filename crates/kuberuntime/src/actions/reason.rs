@@ -25,18 +25,10 @@ pub enum PodReason {
     NoIp,
     /// An init container failed, and is not started again.
     #[error("init container {name} failed with exit code {exit_code}, and is not started again")]
-    InitFailed {
-        /// The container.
-        name: String,
-        /// Exit code of the container.
-        exit_code: i32,
-    },
+    InitFailed { name: String, exit_code: i32 },
     /// Nobody knows how an init container ended, and it is not started again.
     #[error("the runtime does not know what became of init container {name}, and it is not started again")]
-    InitUnknown {
-        /// The container.
-        name: String,
-    },
+    InitUnknown { name: String },
     /// No container runs, and none is to be started.
     #[error("no container of it runs or is to be started")]
     NothingRuns,
@@ -62,25 +54,16 @@ pub enum StartReason {
     Unknown,
     /// A sidecar ended; sidecars run as long as their pod.
     #[error("it is a sidecar and ended with exit code {exit_code}")]
-    SidecarEnded {
-        /// Exit code of the container.
-        exit_code: i32,
-    },
+    SidecarEnded { exit_code: i32 },
     /// Later init containers show that this sidecar ran, and the runtime shows nothing of it.
     #[error("it is a sidecar, and the runtime shows nothing of it any more")]
     SidecarGone,
     /// The container ended, and its restart policy wants it back.
     #[error("it ended with exit code {exit_code}, and its restart policy is {policy}")]
-    Ended {
-        /// Exit code of the container.
-        exit_code: i32,
-        /// The policy.
-        policy: RestartPolicy,
-    },
+    Ended { exit_code: i32, policy: RestartPolicy },
     /// The container ended, and a restart rule wants it back.
     #[error("it ended with exit code {exit_code}, for which rule {rule} restarts it")]
     Rule {
-        /// Exit code of the container.
         exit_code: i32,
         /// Place of the rule.
         rule: usize,
@@ -88,10 +71,8 @@ pub enum StartReason {
     /// The spec of the container changed.
     #[error("its definition changed")]
     Changed,
-    /// The liveness probe failed.
     #[error("it failed its liveness probe")]
     LivenessFailed,
-    /// The startup probe failed.
     #[error("it failed its startup probe")]
     StartupFailed,
 }
@@ -102,17 +83,11 @@ pub enum LeaveReason {
     /// The container runs.
     #[error("it runs")]
     Running,
-    /// The pod is being deleted.
     #[error("its pod is being deleted")]
     PodDeleted,
     /// The container ended, and its restart policy does not restart it.
     #[error("it ended with exit code {exit_code}, and its restart policy is {policy}")]
-    Ended {
-        /// Exit code of the container.
-        exit_code: i32,
-        /// The policy.
-        policy: RestartPolicy,
-    },
+    Ended { exit_code: i32, policy: RestartPolicy },
 }
 
 /// Why a container is stopped.
@@ -120,9 +95,7 @@ pub enum LeaveReason {
 pub enum KillReason {
     /// The spec of the container changed.
     Changed,
-    /// The liveness probe failed.
     LivenessProbe,
-    /// The startup probe failed.
     StartupProbe,
     /// The runtime does not know its state.
     Unknown,

@@ -1,16 +1,17 @@
 //! [`restart_verdict`]: whether a container that does not run is started, by its pod's restart policy, its own, and its
-//! restart rules. Pure. Called by the computation of actions and by the status.
+//! restart rules; and the rules that ask for more than their container ([`reset`]). Pure. Called by the computation of
+//! actions and by the status.
 
 use cri_api::ContainerState;
 
+use super::plan::{ContainerReset, PodActions};
 use super::reason::{LeaveReason, StartReason};
-use crate::pod::{Container, ExitCodeOperator, Pod, RestartAction, RestartPolicy};
+use crate::pod::{Container, ContainerKind, ExitCodeOperator, Pod, RestartAction, RestartPolicy};
 use crate::status::{ObservedContainer, ObservedPod};
 
 /// Decision about one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The container is started.
+pub enum RestartVerdict {
     Start(StartReason),
     /// The container is left as it is.
     Leave(LeaveReason),
@@ -18,23 +19,23 @@ pub enum Verdict {
 
 /// Decides whether `container`, one of the pod's normal or init containers, is started.
 #[must_use]
-pub fn restart_verdict(pod: &Pod, container: &Container, observed: &ObservedPod) -> Verdict {
+pub fn restart_verdict(pod: &Pod, container: &Container, observed: &ObservedPod) -> RestartVerdict {
     if pod.metadata.deletion_timestamp.is_some() {
-        return Verdict::Leave(LeaveReason::PodDeleted);
+        return RestartVerdict::Leave(LeaveReason::PodDeleted);
     }
-    let Some(run) = observed.latest(&container.name) else { return Verdict::Start(StartReason::New) };
+    let Some(run) = observed.latest(&container.name) else { return RestartVerdict::Start(StartReason::New) };
     match run.state {
-        ContainerState::Running => Verdict::Leave(LeaveReason::Running),
-        ContainerState::Created => Verdict::Start(StartReason::Created),
-        ContainerState::Unknown => Verdict::Start(StartReason::Unknown),
+        ContainerState::Running => RestartVerdict::Leave(LeaveReason::Running),
+        ContainerState::Created => RestartVerdict::Start(StartReason::Created),
+        ContainerState::Unknown => RestartVerdict::Start(StartReason::Unknown),
         ContainerState::Exited => ended(pod, container, run.exit_code),
     }
 }
 
 /// Returns true if a container that ended with `exit_code` is started again.
-pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> Verdict {
+pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> RestartVerdict {
     if let Some((rule, _)) = matching_rule(container, exit_code) {
-        return Verdict::Start(StartReason::Rule { exit_code, rule });
+        return RestartVerdict::Start(StartReason::Rule { exit_code, rule });
     }
     let policy = policy(pod, container);
     let again = match policy {
@@ -43,8 +44,8 @@ pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> Verdict
         RestartPolicy::Never => false,
     };
     match again {
-        true => Verdict::Start(StartReason::Ended { exit_code, policy }),
-        false => Verdict::Leave(LeaveReason::Ended { exit_code, policy }),
+        true => RestartVerdict::Start(StartReason::Ended { exit_code, policy }),
+        false => RestartVerdict::Leave(LeaveReason::Ended { exit_code, policy }),
     }
 }
 
@@ -61,8 +62,8 @@ pub(super) fn after_failure(pod: &Pod, container: &Container) -> bool {
 /// The first rule for an exit code, and where it stands.
 pub(super) fn matching_rule(container: &Container, exit_code: i32) -> Option<(usize, RestartAction)> {
     container.restart_policy_rules.iter().enumerate().find_map(|(index, rule)| {
-        let among = rule.values.contains(&i64::from(exit_code));
-        let matches = match rule.operator? {
+        let among = rule.exit_codes.values.contains(&i64::from(exit_code));
+        let matches = match rule.exit_codes.operator? {
             ExitCodeOperator::In => among,
             ExitCodeOperator::NotIn => !among,
         };
@@ -73,9 +74,28 @@ pub(super) fn matching_rule(container: &Container, exit_code: i32) -> Option<(us
 /// Returns true if this run of a container is the last one, whatever happens to the pod's sandbox.
 pub(super) fn is_over(pod: &Pod, container: &Container, run: &ObservedContainer) -> bool {
     match run.state {
-        ContainerState::Exited => matches!(ended(pod, container, run.exit_code), Verdict::Leave(_)),
+        ContainerState::Exited => matches!(ended(pod, container, run.exit_code), RestartVerdict::Leave(_)),
         // It ends with its sandbox, and not well.
         ContainerState::Running => policy(pod, container) == RestartPolicy::Never,
         ContainerState::Created | ContainerState::Unknown => false,
     }
+}
+
+/// Lists what is removed, where a rule asks for it.
+pub(super) fn reset(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions) {
+    let containers = || pod.all_containers().filter(|(kind, _)| *kind != ContainerKind::Ephemeral);
+    let asks = containers().find_map(|(_, container)| {
+        let run = observed.latest_here(&container.name).filter(|run| run.state == ContainerState::Exited)?;
+        let (_, action) = matching_rule(container, run.exit_code)?;
+        (action == RestartAction::RestartAllContainers).then_some(run)
+    });
+    let Some(asks) = asks else { return };
+    let others = containers().flat_map(|(_, container)| observed.runs(&container.name)).filter(|run| run.id != asks.id);
+    actions.containers_to_reset = others.chain([asks]).map(one).collect();
+}
+
+fn one(run: &ObservedContainer) -> ContainerReset {
+    // Of one in an unknown state nobody knows that it does not run.
+    let kill = matches!(run.state, ContainerState::Running | ContainerState::Unknown);
+    ContainerReset { id: run.id.clone(), name: run.name.clone(), kill }
 }

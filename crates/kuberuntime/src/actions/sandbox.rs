@@ -9,21 +9,9 @@ use super::restart;
 use crate::pod::{Container, Pod};
 use crate::status::ObservedPod;
 
-/// State of a pod's sandboxes.
-pub(super) struct SandboxState {
-    /// The newest one.
-    pub(super) id: Option<String>,
-    /// The number of the one that is, or will be, the newest.
-    pub(super) attempt: u32,
-    /// Why it cannot go on.
-    pub(super) change: Option<PodReason>,
-}
-
-/// Looks at a pod's sandboxes.
-pub(super) fn inspect(pod: &Pod, observed: &ObservedPod) -> SandboxState {
-    let Some(newest) = observed.sandboxes.first() else {
-        return SandboxState { id: None, attempt: 0, change: Some(PodReason::NoSandbox) };
-    };
+/// Inspects a pod's sandboxes: the newest one with its attempt, and why it cannot go on; then the attempt is the next one's.
+pub(super) fn inspect(pod: &Pod, observed: &ObservedPod) -> (PodActions, Option<PodReason>) {
+    let Some(newest) = observed.sandboxes.first() else { return (PodActions::default(), Some(PodReason::NoSandbox)) };
     let ready = observed.sandboxes.iter().filter(|sandbox| sandbox.ready).count();
     let change = if ready > 1 {
         Some(PodReason::ManyReady(ready))
@@ -37,7 +25,7 @@ pub(super) fn inspect(pod: &Pod, observed: &ObservedPod) -> SandboxState {
         None
     };
     let attempt = if change.is_some() { newest.attempt.saturating_add(1) } else { newest.attempt };
-    SandboxState { id: Some(newest.id.clone()), attempt, change }
+    (PodActions { sandbox_id: Some(newest.id.clone()), attempt, ..PodActions::default() }, change)
 }
 
 /// The sandbox cannot go on: everything is stopped, and begins anew in another one unless the pod is done.

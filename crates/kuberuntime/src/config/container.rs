@@ -16,15 +16,12 @@ pub struct ContainerInput {
     pub restart_count: u32,
     /// The image ref that the image manager answered.
     pub image_ref: String,
-    /// Runtime handler of the pod.
     pub runtime_handler: String,
     /// Whom the image wants to run as.
     pub image_user: ImageUser,
-    /// Environment variables.
     pub environment: Environment,
     /// Mounts of volumes, of the hosts file and of the termination message file.
     pub mounts: Vec<Mount>,
-    /// Devices.
     pub devices: Vec<Device>,
     /// Of an ephemeral container: id of the container whose processes it sees.
     pub target_id: Option<String>,

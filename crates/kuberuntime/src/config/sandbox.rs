@@ -23,7 +23,6 @@ pub struct SandboxInput {
     pub dns: DnsConfig,
     /// Host name of the pod.
     pub hostname: String,
-    /// The directory of its logs.
     pub log_directory: String,
     /// The cgroup in which its own lies; empty: the runtime's choice.
     pub cgroup_parent: String,
@@ -42,7 +41,6 @@ pub struct PodHostname {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to construct FQDN from pod hostname and cluster domain, FQDN {fqdn} is too long ({LONGEST_HOSTNAME} characters is the max, {} characters requested)", .fqdn.len())]
 pub struct HostnameError {
-    /// The name.
     pub fqdn: String,
 }
 

@@ -29,45 +29,14 @@ const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/
 /// Whom an image wants to run as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageUser {
-    /// A number.
     pub uid: Option<i64>,
-    /// A name.
     pub username: String,
 }
 
 /// Why a container that must not be root's is not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NonRootError {
-    /// `runAsUser` is root.
-    #[error("container's runAsUser breaks non-root policy (pod: {pod:?}, container: {container})")]
-    RunAsUser {
-        /// The pod.
-        pod: String,
-        /// The container.
-        container: String,
-    },
-    /// The image's user is root.
-    #[error("container has runAsNonRoot and image will run as root (pod: {pod:?}, container: {container})")]
-    Image {
-        /// The pod.
-        pod: String,
-        /// The container.
-        container: String,
-    },
-    /// Nobody knows who its image's user is.
-    #[error(
-        "container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root \
-         (pod: {pod:?}, container: {container})"
-    )]
-    Name {
-        /// The user.
-        user: String,
-        /// The pod.
-        pod: String,
-        /// The container.
-        container: String,
-    },
-}
+#[error("{0}")]
+pub struct NonRootError(String);
 
 /// Checks that a container keeps to `runAsNonRoot`, where that is requested.
 ///
@@ -78,16 +47,17 @@ pub fn verify_run_as_non_root(pod: &Pod, container: &Container, image: &ImageUse
     if own.and_then(|own| own.run_as_non_root).or(pod.spec.security_context.run_as_non_root) != Some(true) {
         return Ok(());
     }
-    let (pod_title, container_name) = (pod.title(), container.name.clone());
-    match (user(pod, container), image.uid, image.username.as_str()) {
-        (Some(0), ..) => Err(NonRootError::RunAsUser { pod: pod_title, container: container_name }),
-        (Some(_), ..) => Ok(()),
-        (None, Some(0), _) | (None, None, "") => Err(NonRootError::Image { pod: pod_title, container: container_name }),
-        (None, Some(_), _) => Ok(()),
-        (None, None, name) => {
-            Err(NonRootError::Name { user: name.to_owned(), pod: pod_title, container: container_name })
+    let reason = match (user(pod, container), image.uid, image.username.as_str()) {
+        (Some(0), ..) => "container's runAsUser breaks non-root policy".to_owned(),
+        (None, Some(0), _) | (None, None, "") => "container has runAsNonRoot and image will run as root".to_owned(),
+        (Some(_), ..) | (None, Some(_), _) => return Ok(()),
+        (None, None, user) => {
+            format!(
+                "container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root"
+            )
         }
-    }
+    };
+    Err(NonRootError(format!("{reason} (pod: {:?}, container: {})", pod.title(), container.name)))
 }
 
 fn user(pod: &Pod, container: &Container) -> Option<i64> {

@@ -1,5 +1,6 @@
-//! [`ContainerGc`]: the thin shell around [`select`](super::select()). One round at a time: containers, then sandboxes, then
-//! logs, each by lists of its own moment; what fails is told, and the rest goes on.
+//! [`ContainerGc`]: the thin shell around [`select`](super::select()), with its loop: a round at once, then on a timer and on
+//! request. One round at a time: containers, then sandboxes, then logs, each by lists of its own moment; what fails is
+//! reported, and the rest goes on.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,13 +11,15 @@ use cri_api::{Container, ContainerState, Kind, RuntimeService};
 use image_manager::gc::ReclaimContainers;
 use image_manager::{EventRecorder, EventRef, EventType, ObjectRef, WallClock};
 use tokio::sync::{Mutex, Notify};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 use super::logs::{LogDirectories, LogInventory, link_name};
 use super::plan::ContainerPlan;
-use super::pods::{NoPodSource, PodStates};
+use super::plan::{ContainerGcError, ContainerGcReport};
 use super::policy::ContainerGcPolicy;
-use super::report::{ContainerGcError, ContainerGcReport};
-use super::select::{Inventory, Scope, select, select_containers, select_logs, select_sandboxes};
+use super::policy::{NoPodSource, PodStates};
+use super::select::{GcInventory, GcScope, select, select_containers, select_logs, select_sandboxes};
 use crate::labels::{CONTAINER_NAME, ContainerInfo, POD_NAME, POD_NAMESPACE};
 
 /// The least time that a container gets to end.
@@ -84,17 +87,17 @@ impl ContainerGc {
         let mut inventory = self.list().await?;
         inventory.logs = self.scan().await?;
         let now = (self.options.wall_clock)();
-        Ok(select(&inventory, &self.options.policy, &*self.options.pods, Scope::Policy, now))
+        Ok(select(&inventory, &self.options.policy, &*self.options.pods, GcScope::Policy, now))
     }
 
     /// Runs a round. Failures are in the report.
     pub async fn collect(&self) -> ContainerGcReport {
-        self.round(Scope::Policy).await
+        self.round(GcScope::Policy).await
     }
 
     /// Runs a round, with a warning event if it is not the first one in a row that failed. The kubelet warns from the
     /// first one on, also while a runtime restarts.
-    pub(super) async fn collect_and_tell(&self, scope: Scope) -> ContainerGcReport {
+    pub(super) async fn collect_and_tell(&self, scope: GcScope) -> ContainerGcReport {
         let report = self.round(scope).await;
         let mut failures = self.failures.lock().await;
         match report.failure() {
@@ -111,14 +114,14 @@ impl ContainerGc {
                 if *failures > 1 {
                     self.record_warning("ContainerGCFailed", &text);
                 } else {
-                    tracing::warn!("container garbage collection failed once: {text}");
+                    tracing::warn!(error = text, "container garbage collection failed once");
                 }
             }
         }
         report
     }
 
-    async fn round(&self, scope: Scope) -> ContainerGcReport {
+    async fn round(&self, scope: GcScope) -> ContainerGcReport {
         // Rounds take turns.
         let _turn = self.failures.lock().await;
         let mut report = ContainerGcReport::default();
@@ -134,7 +137,7 @@ impl ContainerGc {
         report
     }
 
-    async fn collect_containers(&self, scope: Scope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
+    async fn collect_containers(&self, scope: GcScope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
         let inventory = self.list().await?;
         let now = (self.options.wall_clock)();
         let rows = select_containers(&inventory, &self.options.policy, &*self.options.pods, scope, now);
@@ -149,9 +152,9 @@ impl ContainerGc {
         Ok(())
     }
 
-    async fn collect_sandboxes(&self, scope: Scope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
+    async fn collect_sandboxes(&self, scope: GcScope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
         // Anew: containers are gone, or are not, or came.
-        let Inventory { containers, sandboxes, .. } = self.list().await?;
+        let GcInventory { containers, sandboxes, .. } = self.list().await?;
         let rows = select_sandboxes(&sandboxes, containers.iter(), &*self.options.pods, scope);
         for row in rows.into_iter().filter(|row| row.verdict.removes()) {
             tracing::debug!(id = row.id, pod = row.pod, why = %row.verdict, "removing sandbox");
@@ -231,10 +234,10 @@ impl ContainerGc {
 
     /// Sandboxes before containers: a container that comes in between then has no sandbox in the list, and one that is in
     /// a listed sandbox is seen.
-    async fn list(&self) -> Result<Inventory, ContainerGcError> {
+    async fn list(&self) -> Result<GcInventory, ContainerGcError> {
         let sandboxes = self.runtime.list_pod_sandboxes(None).await;
         let sandboxes = sandboxes.map_err(|source| ContainerGcError::List { what: "list sandboxes", source })?;
-        Ok(Inventory { sandboxes, containers: self.containers().await?, logs: LogInventory::default() })
+        Ok(GcInventory { sandboxes, containers: self.containers().await?, logs: LogInventory::default() })
     }
 
     async fn containers(&self) -> Result<Vec<Container>, ContainerGcError> {
@@ -275,7 +278,24 @@ fn grace(container: &Container) -> Duration {
 #[async_trait]
 impl ReclaimContainers for ContainerGc {
     async fn delete_all_unused_containers(&self) -> Result<(), String> {
-        self.collect_and_tell(Scope::Pressure).await.failure().map_or(Ok(()), Err)
+        self.collect_and_tell(GcScope::Pressure).await.failure().map_or(Ok(()), Err)
+    }
+}
+
+impl ContainerGc {
+    /// Runs the loop until `stop`. A round that has begun is finished.
+    pub async fn run(&self, stop: &CancellationToken) {
+        let mut turns = interval(self.options.interval.max(Duration::from_millis(1)));
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = turns.tick() => {}
+                () = self.nudge.notified() => {}
+            }
+            self.collect_and_tell(GcScope::Policy).await;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::super::plan::Row;
+use super::super::plan::GcRow;
 use super::super::select::tests::KnownPods;
 use super::*;
 use crate::labels::POD_UID;
@@ -102,8 +102,8 @@ async fn a_round_leaves_what_is_needed() {
 
     let report = node.gc.collect().await;
     assert_eq!(report.failure(), None);
-    let ids = |rows: &[Row]| rows.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
-    let planned = |rows: &[Row]| ids(&rows.iter().filter(|r| r.verdict.removes()).cloned().collect::<Vec<_>>());
+    let ids = |rows: &[GcRow]| rows.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
+    let planned = |rows: &[GcRow]| ids(&rows.iter().filter(|r| r.verdict.removes()).cloned().collect::<Vec<_>>());
     assert_eq!(ids(&report.containers), planned(&plan.containers));
     assert_eq!(ids(&report.sandboxes), planned(&plan.sandboxes));
     assert_eq!(ids(&report.log_directories), planned(&plan.log_directories));

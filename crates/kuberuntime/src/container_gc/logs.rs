@@ -11,6 +11,8 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 
+use crate::volumes::place::one_name;
+
 /// Where logs are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogDirectories {
@@ -45,14 +47,10 @@ pub struct PodLogDirectory {
     pub pod: Option<LogOwner>,
 }
 
-/// The pod that logs are of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOwner {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// Uid.
     pub uid: String,
 }
 
@@ -123,7 +121,7 @@ impl LogDirectories {
     /// # Errors
     /// When something in it stays. One that is gone already is no error.
     pub(super) fn remove_directory(&self, name: &str) -> io::Result<()> {
-        gone_is_done(fs::remove_dir_all(self.pods.join(plain(name)?)))
+        gone_is_done(fs::remove_dir_all(self.pods.join(one_name(name)?)))
     }
 
     /// Removes a link.
@@ -132,7 +130,7 @@ impl LogDirectories {
     /// When it stays. One that is gone already is no error; what is no link stays, and is one.
     pub(crate) fn remove_link(&self, name: &str) -> io::Result<()> {
         let Some(links) = &self.links else { return Ok(()) };
-        let path = links.join(plain(name)?);
+        let path = links.join(one_name(name)?);
         match fs::symlink_metadata(&path) {
             Ok(found) if found.is_symlink() => gone_is_done(fs::remove_file(path)),
             Ok(_) => Err(io::Error::other("it is no link")),
@@ -164,7 +162,7 @@ impl LogDirectories {
         let Some(links) = &self.links else { return Ok(()) };
         self.remove_link(name)?;
         fs::DirBuilder::new().recursive(true).mode(0o755).create(links)?;
-        std::os::unix::fs::symlink(log, links.join(plain(name)?))
+        std::os::unix::fs::symlink(log, links.join(one_name(name)?))
     }
 
     /// Removes the logs of a pod with the links to them. What is not the pod's stays.
@@ -246,15 +244,6 @@ fn open_below(root: &Path, names: &[&OsStr]) -> io::Result<Option<OwnedFd>> {
         };
     }
     Ok(Some(directory))
-}
-
-/// A name in a directory, and not a way out of it.
-fn plain(name: &str) -> io::Result<&str> {
-    let mut components = Path::new(name).components();
-    match (components.next(), components.next()) {
-        (Some(Component::Normal(only)), None) if only == name => Ok(name),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a name in a directory")),
-    }
 }
 
 fn gone_is_done(result: io::Result<()>) -> io::Result<()> {

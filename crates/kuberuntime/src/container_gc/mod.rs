@@ -1,22 +1,19 @@
 //! Collection of what containers leave behind: those that have ended, sandboxes that are not ready, and log directories of
-//! pods that are gone. [`select`] decides (pure, with a reason for each thing), [`ContainerGc`] does it over
+//! pods that are gone. [`select()`] decides (pure, with a reason for each thing), [`ContainerGc`] does it over
 //! `cri_api::RuntimeService`. It never touches what runs, and images are not its business. The binary calls it, and image
 //! collection under disk pressure.
 
 mod collector;
 mod logs;
-mod loops;
 mod plan;
-mod pods;
 mod policy;
-mod report;
 mod select;
 
 pub use collector::{ContainerGc, ContainerGcOptions};
 pub(crate) use logs::link_name;
 pub use logs::{ContainerLink, LogDirectories, LogInventory, LogOwner, PodLogDirectory};
-pub use plan::{ContainerPlan, Keep, Remove, Row, Verdict};
-pub use pods::{NoPodSource, PodStates};
+pub use plan::{ContainerGcError, ContainerGcReport};
+pub use plan::{ContainerPlan, GcRow, GcVerdict, KeepReason, RemovalReason};
 pub use policy::{ContainerGcPolicy, ContainerGcPolicyError};
-pub use report::{ContainerGcError, ContainerGcReport};
-pub use select::{Inventory, Scope, select};
+pub use policy::{NoPodSource, PodStates};
+pub use select::{GcInventory, GcScope, select};

@@ -1,6 +1,6 @@
-//! [`ContainerPlan`]: what goes and what stays, with the reason for each, for machines and for people. It removes nothing.
+//! [`ContainerPlan`]: what goes and what stays, with the reason for each, for machines and for people; and
+//! [`ContainerGcReport`], what a round removed. Plain data.
 
-use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,18 +11,16 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub struct ContainerPlan {
     /// Containers: those that go in their order, then the others.
-    pub containers: Vec<Row>,
-    /// Sandboxes.
-    pub sandboxes: Vec<Row>,
-    /// Directories of pods' logs.
-    pub log_directories: Vec<Row>,
+    pub containers: Vec<GcRow>,
+    pub sandboxes: Vec<GcRow>,
+    pub log_directories: Vec<GcRow>,
     /// Links to logs that are not there.
-    pub log_links: Vec<Row>,
+    pub log_links: Vec<GcRow>,
 }
 
 impl ContainerPlan {
     /// Everything, with a word for what each is.
-    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &Row)> {
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &GcRow)> {
         let parts = [
             ("container", &self.containers),
             ("sandbox", &self.sandboxes),
@@ -42,7 +40,7 @@ impl ContainerPlan {
 /// A container, sandbox, log directory or link, with its verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Row {
+pub struct GcRow {
     /// Id, or the name in its directory.
     pub id: String,
     /// The container's name; empty where it is none.
@@ -59,69 +57,71 @@ pub struct Row {
     pub created_at: Option<Timestamp>,
     /// The decision, with its reason.
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: GcVerdict,
     /// Index in the inventory.
     #[serde(skip)]
     pub index: usize,
 }
 
 /// Decision to remove or to keep, with its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Removed.
-    Remove(Remove),
-    /// Kept.
-    Keep(Keep),
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GcVerdict {
+    #[error("{0}")]
+    Remove(RemovalReason),
+    #[error("{0}")]
+    Keep(KeepReason),
 }
 
-/// Why something goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remove {
-    /// The pod is gone.
+/// Why something is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemovalReason {
+    #[error("its pod is gone")]
     PodGone,
-    /// The pod has ended, and space is needed.
+    #[error("its pod has ended, and space is needed")]
     PodEnded,
-    /// Of this container of the pod so many stay.
+    /// The pod has this many newer ones of the same container.
+    #[error("of one container of a pod {0} that ended stay, and newer ones are there")]
     PerContainer(usize),
-    /// On the node so many stay.
+    /// The node has this many newer ones.
+    #[error("of all containers that ended {0} stay, and newer ones are there")]
     InAll(usize),
     /// The pod has a newer sandbox.
+    #[error("its pod has a newer one")]
     NotNewest,
-    /// The log that the link leads to is gone.
+    #[error("the log that it leads to is not there")]
     Dangling,
 }
 
-/// Why something stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Running.
+/// Why something is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeepReason {
+    #[error("it runs")]
     Running,
-    /// Created too recently.
-    TooYoung {
-        /// How long ago.
-        age: Duration,
-        /// How long ago it would have to be.
-        min_age: Duration,
-    },
-    /// The limits allow it.
+    /// Created more recently than the policy allows.
+    #[error("made {:#} ago, and containers stay for {:#} at least", seconds(*.age), seconds(*.min_age))]
+    TooYoung { age: Duration, min_age: Duration },
+    #[error("so many may stay")]
     WithinLimits,
-    /// Ready.
+    #[error("it is ready")]
     Ready,
-    /// Containers are left in it.
+    #[error("{}", if *.0 == 1 { "a container is left in it".to_owned() } else { format!("{} containers are left in it", .0) })]
     HasContainers(usize),
-    /// The newest one of its pod.
+    #[error("it is the newest of its pod")]
     Newest,
     /// Not every source of pods is ready, so that a pod may only be late.
+    #[error("which pods there should be is not known, or not yet")]
     SourcesNotReady,
-    /// The pod may be alive.
+    #[error("its pod is not gone")]
     PodMayLive,
-    /// The container has not ended: its log may be in rotation at this moment.
+    /// The log of a running container may be in rotation at this moment.
+    #[error("its container has not ended")]
     NotEnded,
     /// Not the type of file that its name stands for.
+    #[error("it is no pod's by its name")]
     Foreign,
 }
 
-impl Verdict {
+impl GcVerdict {
     /// Returns true if the verdict is to remove.
     #[must_use]
     pub fn removes(&self) -> bool {
@@ -134,41 +134,17 @@ impl Verdict {
         match self {
             Self::Remove(_) => "remove",
             Self::Keep(keep) => match keep {
-                Keep::Running => "running",
-                Keep::TooYoung { .. } => "too-young",
-                Keep::WithinLimits => "within-limits",
-                Keep::Ready => "ready",
-                Keep::HasContainers(_) => "has-containers",
-                Keep::Newest => "newest",
-                Keep::SourcesNotReady => "sources-not-ready",
-                Keep::PodMayLive => "pod-may-live",
-                Keep::NotEnded => "not-ended",
-                Keep::Foreign => "foreign",
+                KeepReason::Running => "running",
+                KeepReason::TooYoung { .. } => "too-young",
+                KeepReason::WithinLimits => "within-limits",
+                KeepReason::Ready => "ready",
+                KeepReason::HasContainers(_) => "has-containers",
+                KeepReason::Newest => "newest",
+                KeepReason::SourcesNotReady => "sources-not-ready",
+                KeepReason::PodMayLive => "pod-may-live",
+                KeepReason::NotEnded => "not-ended",
+                KeepReason::Foreign => "foreign",
             },
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Remove(why) => why.fmt(f),
-            Self::Keep(why) => why.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for Remove {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PodGone => f.write_str("its pod is gone"),
-            Self::PodEnded => f.write_str("its pod has ended, and space is needed"),
-            Self::PerContainer(limit) => {
-                write!(f, "of one container of a pod {limit} that ended stay, and newer ones are there")
-            }
-            Self::InAll(limit) => write!(f, "of all containers that ended {limit} stay, and newer ones are there"),
-            Self::NotNewest => f.write_str("its pod has a newer one"),
-            Self::Dangling => f.write_str("the log that it leads to is not there"),
         }
     }
 }
@@ -178,34 +154,83 @@ fn seconds(time: Duration) -> SignedDuration {
     SignedDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
 }
 
-impl fmt::Display for Keep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Running => f.write_str("it runs"),
-            Self::TooYoung { age, min_age } => {
-                let (age, min_age) = (seconds(*age), seconds(*min_age));
-                write!(f, "made {age:#} ago, and containers stay for {min_age:#} at least")
-            }
-            Self::WithinLimits => f.write_str("so many may stay"),
-            Self::Ready => f.write_str("it is ready"),
-            Self::HasContainers(1) => f.write_str("a container is left in it"),
-            Self::HasContainers(number) => write!(f, "{number} containers are left in it"),
-            Self::Newest => f.write_str("it is the newest of its pod"),
-            Self::SourcesNotReady => f.write_str("which pods there should be is not known, or not yet"),
-            Self::PodMayLive => f.write_str("its pod is not gone"),
-            Self::NotEnded => f.write_str("its container has not ended"),
-            Self::Foreign => f.write_str("it is no pod's by its name"),
+impl Serialize for GcVerdict {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct VerdictWords {
+            decision: &'static str,
+            why: String,
+        }
+        VerdictWords { decision: self.word(), why: self.to_string() }.serialize(serializer)
+    }
+}
+
+/// Result of a round, which goes on where a part of it fails.
+#[derive(Debug, Default)]
+pub struct ContainerGcReport {
+    pub containers: Vec<GcRow>,
+    pub sandboxes: Vec<GcRow>,
+    pub log_directories: Vec<GcRow>,
+    pub log_links: Vec<GcRow>,
+    /// Log files of containers that went with them.
+    pub log_files: usize,
+    pub errors: Vec<ContainerGcError>,
+}
+
+impl ContainerGcReport {
+    /// Returns true if nothing was removed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        [&self.containers, &self.sandboxes, &self.log_directories, &self.log_links].iter().all(|rows| rows.is_empty())
+    }
+
+    /// All failures in one line; `None` if there are none.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let texts: Vec<String> = self.errors.iter().map(chain).collect();
+        match texts.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            // As the kubelet prints several errors.
+            more => Some(format!("[{}]", more.join(", "))),
         }
     }
 }
 
-impl Serialize for Verdict {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Words {
-            decision: &'static str,
-            why: String,
-        }
-        Words { decision: self.word(), why: self.to_string() }.serialize(serializer)
+/// A failure of a round.
+#[derive(Debug, thiserror::Error)]
+pub enum ContainerGcError {
+    /// The runtime did not answer with a list.
+    #[error("{what}")]
+    List {
+        what: &'static str,
+        /// Error of the runtime.
+        source: cri_api::Error,
+    },
+    /// A container or sandbox stays.
+    #[error("{what} {id}")]
+    Runtime {
+        what: &'static str,
+        id: String,
+        /// Why it stays.
+        source: cri_api::Error,
+    },
+    #[error("{what} {name}")]
+    Logs {
+        what: &'static str,
+        name: String,
+        /// Why they stay.
+        source: std::io::Error,
+    },
+    /// The process ends.
+    #[error("the process ends")]
+    ShuttingDown,
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &ContainerGcError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
     }
 }

@@ -9,25 +9,22 @@ use cri_api::{Container, ContainerState, PodSandbox};
 use jiff::Timestamp;
 
 use super::logs::LogInventory;
-use super::plan::{ContainerPlan, Keep, Remove, Row, Verdict};
-use super::pods::PodStates;
+use super::plan::{ContainerPlan, GcRow, GcVerdict, KeepReason, RemovalReason};
 use super::policy::ContainerGcPolicy;
+use super::policy::PodStates;
 use crate::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 
 /// Everything on the node that can be collected.
 #[derive(Clone, Debug, Default)]
-pub struct Inventory {
-    /// All containers.
+pub struct GcInventory {
     pub containers: Vec<Container>,
-    /// All sandboxes.
     pub sandboxes: Vec<PodSandbox>,
-    /// Logs.
     pub logs: LogInventory,
 }
 
 /// How much goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
+pub enum GcScope {
     /// All beyond the limits of the policy, and the remains of pods that are gone.
     #[default]
     Policy,
@@ -36,23 +33,23 @@ pub enum Scope {
 }
 
 /// Reason for which all containers and sandboxes of a pod are removed; `None` if they are not.
-fn pod_goes(pods: &dyn PodStates, scope: Scope, uid: &str) -> Option<Remove> {
+fn pod_goes(pods: &dyn PodStates, scope: GcScope, uid: &str) -> Option<RemovalReason> {
     if pods.content_removable(uid) {
-        return Some(Remove::PodGone);
+        return Some(RemovalReason::PodGone);
     }
-    (scope == Scope::Pressure && pods.runtime_removable(uid)).then_some(Remove::PodEnded)
+    (scope == GcScope::Pressure && pods.runtime_removable(uid)).then_some(RemovalReason::PodEnded)
 }
 
 /// The whole plan: sandboxes as they are once the containers are gone.
 #[must_use]
 pub fn select(
-    inventory: &Inventory,
+    inventory: &GcInventory,
     policy: &ContainerGcPolicy,
     pods: &dyn PodStates,
-    scope: Scope,
+    scope: GcScope,
     now: Timestamp,
 ) -> ContainerPlan {
-    let Inventory { containers, sandboxes, logs } = inventory;
+    let GcInventory { containers, sandboxes, logs } = inventory;
     let of_containers = select_containers(inventory, policy, pods, scope, now);
     let left = of_containers.iter().filter(|row| !row.verdict.removes()).map(|row| &containers[row.index]);
     let (log_directories, log_links) = select_logs(logs, containers, pods);
@@ -66,7 +63,7 @@ pub fn select(
 
 /// Sorts rows to be removed before those to be kept, the newest kept ones first; equal ones by id, so that the input's
 /// order does not matter.
-fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+fn sorted(mut rows: Vec<GcRow>) -> Vec<GcRow> {
     rows.sort_by(|a, b| {
         let removed = b.verdict.removes().cmp(&a.verdict.removes());
         let age = a.created_at.cmp(&b.created_at);
@@ -77,28 +74,28 @@ fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
 }
 
 pub(super) fn select_containers(
-    inventory: &Inventory,
+    inventory: &GcInventory,
     policy: &ContainerGcPolicy,
     pods: &dyn PodStates,
-    scope: Scope,
+    scope: GcScope,
     now: Timestamp,
-) -> Vec<Row> {
+) -> Vec<GcRow> {
     let containers = &inventory.containers;
     let of_sandbox: HashMap<&str, &PodSandbox> =
         inventory.sandboxes.iter().map(|sandbox| (sandbox.id.as_str(), sandbox)).collect();
     let uids: Vec<&str> = containers.iter().map(|container| pod_uid(container, &of_sandbox)).collect();
-    let mut verdicts = vec![Verdict::Keep(Keep::WithinLimits); containers.len()];
+    let mut verdicts = vec![GcVerdict::Keep(KeepReason::WithinLimits); containers.len()];
     // Numbers by pod and name, of those that have ended for long enough.
     let mut units: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for (number, container) in containers.iter().enumerate() {
         if container.state == ContainerState::Running {
-            verdicts[number] = Verdict::Keep(Keep::Running);
+            verdicts[number] = GcVerdict::Keep(KeepReason::Running);
             continue;
         }
         let age = age(container.created_at, now);
         if age.is_none_or(|age| age < policy.min_age) {
             let age = age.unwrap_or_default();
-            verdicts[number] = Verdict::Keep(Keep::TooYoung { age, min_age: policy.min_age });
+            verdicts[number] = GcVerdict::Keep(KeepReason::TooYoung { age, min_age: policy.min_age });
             continue;
         }
         units.entry((uids[number], &container.metadata.name)).or_default().push(number);
@@ -106,9 +103,9 @@ pub(super) fn select_containers(
     for unit in units.values_mut() {
         newest_first(unit, containers);
     }
-    let mut remove = |numbers: &[usize], why: Remove| {
+    let mut remove = |numbers: &[usize], why: RemovalReason| {
         for &number in numbers {
-            verdicts[number] = Verdict::Remove(why);
+            verdicts[number] = GcVerdict::Remove(why);
         }
     };
 
@@ -120,18 +117,18 @@ pub(super) fn select_containers(
         });
     }
     if let Some(limit) = policy.max_per_pod_container {
-        keep_newest(&mut units, limit, |numbers| remove(numbers, Remove::PerContainer(limit)));
+        keep_newest(&mut units, limit, |numbers| remove(numbers, RemovalReason::PerContainer(limit)));
     }
     if let Some(limit) = policy.max_containers
         && number_of(&units) > limit
     {
         // As many of each, one at least; then the oldest of all.
         let each = (limit / units.len()).max(1);
-        keep_newest(&mut units, each, |numbers| remove(numbers, Remove::InAll(limit)));
+        keep_newest(&mut units, each, |numbers| remove(numbers, RemovalReason::InAll(limit)));
         let mut left: Vec<usize> = units.into_values().flatten().collect();
         newest_first(&mut left, containers);
         if left.len() > limit {
-            remove(&left[limit..], Remove::InAll(limit));
+            remove(&left[limit..], RemovalReason::InAll(limit));
         }
     }
 
@@ -143,7 +140,7 @@ pub(super) fn select_containers(
             ("", None) => String::new(),
             _ => format!("{namespace}/{name}"),
         };
-        Row {
+        GcRow {
             id: container.id.clone(),
             name: container.metadata.name.clone(),
             pod,
@@ -191,8 +188,8 @@ pub(super) fn select_sandboxes<'a>(
     sandboxes: &[PodSandbox],
     containers: impl Iterator<Item = &'a Container>,
     pods: &dyn PodStates,
-    scope: Scope,
-) -> Vec<Row> {
+    scope: GcScope,
+) -> Vec<GcRow> {
     let mut inhabitants: HashMap<&str, usize> = HashMap::new();
     for container in containers {
         *inhabitants.entry(&container.pod_sandbox_id).or_default() += 1;
@@ -206,22 +203,23 @@ pub(super) fn select_sandboxes<'a>(
             *best = sandbox;
         }
     }
-    let goes: HashMap<&str, Option<Remove>> = newest.keys().map(|uid| (*uid, pod_goes(pods, scope, uid))).collect();
+    let goes: HashMap<&str, Option<RemovalReason>> =
+        newest.keys().map(|uid| (*uid, pod_goes(pods, scope, uid))).collect();
     let verdict = |sandbox: &PodSandbox| {
         if sandbox.ready {
-            return Verdict::Keep(Keep::Ready);
+            return GcVerdict::Keep(KeepReason::Ready);
         }
         if let Some(&number) = inhabitants.get(sandbox.id.as_str()) {
-            return Verdict::Keep(Keep::HasContainers(number));
+            return GcVerdict::Keep(KeepReason::HasContainers(number));
         }
         let uid = sandbox.metadata.uid.as_str();
         match goes[uid] {
-            Some(why) => Verdict::Remove(why),
-            None if newest[uid].id == sandbox.id => Verdict::Keep(Keep::Newest),
-            None => Verdict::Remove(Remove::NotNewest),
+            Some(why) => GcVerdict::Remove(why),
+            None if newest[uid].id == sandbox.id => GcVerdict::Keep(KeepReason::Newest),
+            None => GcVerdict::Remove(RemovalReason::NotNewest),
         }
     };
-    let rows = sandboxes.iter().enumerate().map(|(index, sandbox)| Row {
+    let rows = sandboxes.iter().enumerate().map(|(index, sandbox)| GcRow {
         id: sandbox.id.clone(),
         name: String::new(),
         pod: pod_of(sandbox),
@@ -234,7 +232,11 @@ pub(super) fn select_sandboxes<'a>(
 }
 
 /// Directories, and links.
-pub(super) fn select_logs(logs: &LogInventory, containers: &[Container], pods: &dyn PodStates) -> (Vec<Row>, Vec<Row>) {
+pub(super) fn select_logs(
+    logs: &LogInventory,
+    containers: &[Container],
+    pods: &dyn PodStates,
+) -> (Vec<GcRow>, Vec<GcRow>) {
     let running: HashSet<&str> = containers
         .iter()
         .filter(|container| container.state == ContainerState::Running)
@@ -250,28 +252,28 @@ pub(super) fn select_logs(logs: &LogInventory, containers: &[Container], pods: &
     let ready = pods.sources_ready();
     let directories = logs.directories.iter().enumerate().map(|(index, directory)| {
         let verdict = match &directory.pod {
-            None => Verdict::Keep(Keep::Foreign),
-            Some(_) if !ready => Verdict::Keep(Keep::SourcesNotReady),
+            None => GcVerdict::Keep(KeepReason::Foreign),
+            Some(_) if !ready => GcVerdict::Keep(KeepReason::SourcesNotReady),
             // A pod that somebody runs under another's eyes keeps its logs, whatever the sources say.
             Some(pod) if !pods.content_removable(&pod.uid) || running.contains(pod.uid.as_str()) => {
-                Verdict::Keep(Keep::PodMayLive)
+                GcVerdict::Keep(KeepReason::PodMayLive)
             }
-            Some(_) => Verdict::Remove(Remove::PodGone),
+            Some(_) => GcVerdict::Remove(RemovalReason::PodGone),
         };
         let (pod, pod_uid) = match &directory.pod {
             Some(pod) => (format!("{}/{}", pod.namespace, pod.name), pod.uid.clone()),
             None => Default::default(),
         };
         let id = directory.name.clone();
-        Row { id, name: String::new(), pod, pod_uid, created_at: None, verdict, index }
+        GcRow { id, name: String::new(), pod, pod_uid, created_at: None, verdict, index }
     });
     let links = logs.dangling.iter().enumerate().map(|(index, link)| {
         let verdict = match owner(&link.container_id) {
-            Some(container) if container.state != ContainerState::Exited => Verdict::Keep(Keep::NotEnded),
-            _ => Verdict::Remove(Remove::Dangling),
+            Some(container) if container.state != ContainerState::Exited => GcVerdict::Keep(KeepReason::NotEnded),
+            _ => GcVerdict::Remove(RemovalReason::Dangling),
         };
         let id = link.name.clone();
-        Row { id, name: String::new(), pod: String::new(), pod_uid: String::new(), created_at: None, verdict, index }
+        GcRow { id, name: String::new(), pod: String::new(), pod_uid: String::new(), created_at: None, verdict, index }
     });
     (sorted(directories.collect()), sorted(links.collect()))
 }

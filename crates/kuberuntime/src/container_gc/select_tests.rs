@@ -72,7 +72,7 @@ pub(crate) fn sandbox(pod: &str, created: i64, ready: bool) -> PodSandbox {
     }
 }
 
-fn kept(rows: &[Row]) -> Vec<&str> {
+fn kept(rows: &[GcRow]) -> Vec<&str> {
     let mut ids: Vec<&str> = rows.iter().filter(|row| !row.verdict.removes()).map(|row| row.id.as_str()).collect();
     ids.sort_unstable();
     ids
@@ -83,7 +83,7 @@ struct Case {
     policy: (i64, i64, i64),
     containers: Vec<Container>,
     pods: KnownPods,
-    scope: Scope,
+    scope: GcScope,
     /// Ids of what stays.
     stays: Vec<&'static str>,
 }
@@ -98,7 +98,7 @@ fn cases() -> Vec<Case> {
         policy: POLICY,
         containers: Vec::new(),
         pods: alive(),
-        scope: Scope::Policy,
+        scope: GcScope::Policy,
         stays: Vec::new(),
     };
     let groups = |names: &[(&str, &str)], created: &[i64]| -> Vec<Container> {
@@ -175,7 +175,7 @@ fn cases() -> Vec<Case> {
         ),
         Case {
             pods: KnownPods::new(&["running"], &["foo", "foo1"]),
-            scope: Scope::Pressure,
+            scope: GcScope::Pressure,
             ..base_with(
                 "upstream: containergc/TestContainerGC/terminating pods",
                 [
@@ -217,7 +217,7 @@ fn containers_stay_and_go_as_in_the_kubelet() {
     for Case { name, policy: (min_age, each, all), mut containers, pods, scope, stays } in cases() {
         let policy = ContainerGcPolicy::new(jiff::SignedDuration::from_secs(min_age), each, all).expect("a policy");
         for _ in 0..2 {
-            let inventory = Inventory { containers: containers.clone(), ..Inventory::default() };
+            let inventory = GcInventory { containers: containers.clone(), ..GcInventory::default() };
             let rows = select_containers(&inventory, &policy, &pods, scope, now());
             assert_eq!(kept(&rows), stays, "{name}");
             assert_eq!(rows.len(), inventory.containers.len(), "{name}");
@@ -233,14 +233,14 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
         Container { pod_sandbox_id: sandbox.id.clone(), state, ..Container::default() }
     };
     let old = sandbox("foo1", 0, false);
-    type Row<'a> = (&'a str, Vec<PodSandbox>, Vec<Container>, KnownPods, Scope, &'a [&'a str]);
-    let table: [Row<'_>; 8] = [
+    type GcRow<'a> = (&'a str, Vec<PodSandbox>, Vec<Container>, KnownPods, GcScope, &'a [&'a str]);
+    let table: [GcRow<'_>; 8] = [
         (
             "upstream: containergc/TestSandboxGC/not ready, no containers, pod deleted",
             vec![sandbox("deleted", 0, false)],
             vec![],
             KnownPods::new(&[], &[]),
-            Scope::Policy,
+            GcScope::Policy,
             &[],
         ),
         (
@@ -248,7 +248,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             vec![sandbox("deleted", 0, true)],
             vec![],
             KnownPods::new(&[], &[]),
-            Scope::Policy,
+            GcScope::Policy,
             &["deleted/0"],
         ),
         (
@@ -256,7 +256,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             vec![sandbox("foo1", 0, true), sandbox("foo2", 0, false)],
             vec![],
             KnownPods::new(&["foo1", "foo2"], &[]),
-            Scope::Policy,
+            GcScope::Policy,
             &["foo1/0", "foo2/0"],
         ),
         (
@@ -264,7 +264,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             vec![sandbox("foo1", 0, false), sandbox("foo1", 1, false)],
             vec![],
             KnownPods::new(&["foo1"], &[]),
-            Scope::Policy,
+            GcScope::Policy,
             &["foo1/1"],
         ),
         (
@@ -272,7 +272,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             vec![old.clone(), sandbox("foo1", 1, false)],
             vec![inhabited(&old)],
             KnownPods::new(&["foo1"], &[]),
-            Scope::Policy,
+            GcScope::Policy,
             &["foo1/0", "foo1/1"],
         ),
         (
@@ -280,7 +280,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             vec![sandbox("foo1", 0, true), sandbox("foo2", 0, false)],
             vec![],
             KnownPods::new(&[], &["foo1", "foo2"]),
-            Scope::Pressure,
+            GcScope::Pressure,
             &["foo1/0"],
         ),
         (
@@ -288,7 +288,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             vec![old.clone()],
             vec![inhabited(&old)],
             KnownPods::new(&[], &[]),
-            Scope::Policy,
+            GcScope::Policy,
             &["foo1/0"],
         ),
         (
@@ -302,7 +302,7 @@ fn sandboxes_stay_and_go_as_in_the_kubelet() {
             ],
             vec![inhabited(&old)],
             KnownPods::new(&["running"], &[]),
-            Scope::Policy,
+            GcScope::Policy,
             &["foo1/0", "running/1"],
         ),
     ];
@@ -328,7 +328,7 @@ fn logs_go_with_pods_that_are_known_to_be_gone() {
     let logs = LogInventory { directories, ..LogInventory::default() };
     let seen = container("seen", "c", 1, ContainerState::Running);
     let rows = |pods: &dyn PodStates| select_logs(&logs, std::slice::from_ref(&seen), pods).0;
-    let words = |rows: &[Row]| rows.iter().map(|row| (row.id.clone(), row.verdict.word())).collect::<Vec<_>>();
+    let words = |rows: &[GcRow]| rows.iter().map(|row| (row.id.clone(), row.verdict.word())).collect::<Vec<_>>();
     let want = [
         ("ns_b_gone", "remove"),
         ("lost+found", "foreign"),
@@ -364,22 +364,25 @@ fn dangling_links_go_unless_the_log_is_only_being_turned() {
 fn a_container_without_labels_is_its_sandboxs() {
     let of_sandbox =
         Container { labels: Default::default(), pod_sandbox_id: "gone/0".into(), ..exited("", "x", [1])[0].clone() };
-    let inventory =
-        Inventory { containers: vec![of_sandbox], sandboxes: vec![sandbox("gone", 0, false)], ..Inventory::default() };
-    let plan = select(&inventory, &ContainerGcPolicy::default(), &KnownPods::new(&[], &[]), Scope::Policy, now());
+    let inventory = GcInventory {
+        containers: vec![of_sandbox],
+        sandboxes: vec![sandbox("gone", 0, false)],
+        ..GcInventory::default()
+    };
+    let plan = select(&inventory, &ContainerGcPolicy::default(), &KnownPods::new(&[], &[]), GcScope::Policy, now());
     let row = &plan.containers[0];
     assert_eq!((row.pod.as_str(), row.pod_uid.as_str()), ("ns/gone", "gone"));
-    assert_eq!(row.verdict, Verdict::Remove(Remove::PodGone));
+    assert_eq!(row.verdict, GcVerdict::Remove(RemovalReason::PodGone));
     // Its sandbox goes with it, in the same plan.
-    assert_eq!((plan.sandboxes[0].verdict, plan.removals()), (Verdict::Remove(Remove::PodGone), 2));
+    assert_eq!((plan.sandboxes[0].verdict, plan.removals()), (GcVerdict::Remove(RemovalReason::PodGone), 2));
 }
 
 #[test]
 fn a_plan_is_readable() {
     let containers = [exited("a", "x", [1, 2]), exited("b", "x", [NOW / 1_000_000_000 - 60])].concat();
-    let inventory = Inventory { containers, sandboxes: vec![sandbox("a", 0, true)], ..Inventory::default() };
+    let inventory = GcInventory { containers, sandboxes: vec![sandbox("a", 0, true)], ..GcInventory::default() };
     let policy = ContainerGcPolicy { min_age: Duration::from_secs(600), ..ContainerGcPolicy::default() };
-    let plan = select(&inventory, &policy, &super::super::NoPodSource, Scope::Policy, now());
+    let plan = select(&inventory, &policy, &super::super::NoPodSource, GcScope::Policy, now());
     let lines: Vec<String> = plan.rows().map(|(kind, row)| format!("{kind} {}: {}", row.id, row.verdict)).collect();
     assert_eq!(
         lines,
@@ -420,9 +423,9 @@ proptest! {
         containers.dedup_by(|a, b| a.id == b.id);
         let policy = ContainerGcPolicy::new(jiff::SignedDuration::from_secs(min_age), each, all).expect("a policy");
         let pods = KnownPods { sources_ready, ..KnownPods::new(&["p0", "p1"], &["p2"]) };
-        let scope = if pressure { Scope::Pressure } else { Scope::Policy };
+        let scope = if pressure { GcScope::Pressure } else { GcScope::Policy };
         let sandboxes = vec![sandbox("p0", 1, false), sandbox("p0", 2, false), sandbox("p3", 1, false)];
-        let inventory = Inventory { containers, sandboxes, ..Inventory::default() };
+        let inventory = GcInventory { containers, sandboxes, ..GcInventory::default() };
         let plan = select(&inventory, &policy, &pods, scope, now());
 
         let mut turned = inventory.clone();
@@ -434,7 +437,7 @@ proptest! {
         let ids = |plan: &ContainerPlan| plan.rows().map(|(_, row)| (row.id.clone(), row.verdict)).collect::<Vec<_>>();
         prop_assert_eq!(ids(&plan), ids(&again));
 
-        let ended = |row: &&Row| {
+        let ended = |row: &&GcRow| {
             let container = &inventory.containers[row.index];
             let old = age(container.created_at, now()).is_some_and(|age| age >= policy.min_age);
             container.state != ContainerState::Running && old

@@ -28,7 +28,6 @@ pub(crate) enum PodField {
 /// Facts about a pod that are known only while it runs, and facts about its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Name of the node.
     pub node_name: String,
     /// Addresses of the node, the first one being its own.
     pub host_ips: Vec<String>,
@@ -45,7 +44,6 @@ pub struct Surroundings {
 /// Which fields are shown where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldUse {
-    /// In a variable.
     Variable,
     /// In a file of a volume.
     File,
@@ -128,7 +126,7 @@ fn quoted(text: &str) -> String {
 
 /// Which of the two amounts of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum ResourceBound {
     Limit,
     Request,
 }
@@ -136,7 +134,7 @@ enum Side {
 /// An amount of a container that variables and files may show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContainerAmount {
-    side: Side,
+    side: ResourceBound,
     resource: String,
 }
 
@@ -155,8 +153,8 @@ impl ContainerAmount {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (side, resource) = text.split_once('.')?;
         let side = match side {
-            "limits" => Side::Limit,
-            "requests" => Side::Request,
+            "limits" => ResourceBound::Limit,
+            "requests" => ResourceBound::Request,
             _ => return None,
         };
         let known = matches!(resource, "cpu" | "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
@@ -178,8 +176,8 @@ impl ContainerAmount {
             _ => Quantity::ZERO,
         };
         let amount = match self.side {
-            Side::Request => resources.requests.get(&self.resource).copied().unwrap_or_default(),
-            Side::Limit => resources.limits.get(&self.resource).copied().unwrap_or(node),
+            ResourceBound::Request => resources.requests.get(&self.resource).copied().unwrap_or_default(),
+            ResourceBound::Limit => resources.limits.get(&self.resource).copied().unwrap_or(node),
         };
         let divisor = if divisor.is_zero() { Quantity::milli(1000) } else { divisor };
         amount.divided(divisor, self.is_cores())

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use cri_api::{ExecSyncOutput, Kind, RuntimeService};
+use probe::ProbeOutcome;
 use tokio::time::Instant;
 
-use super::ProbeAnswer;
 use crate::environment::expand;
 use crate::pod::{EnvSource, EnvVar};
 
@@ -16,7 +16,7 @@ const RUNTIME_LATE: Duration = Duration::from_secs(30);
 
 /// Outcome of a program, and whether it is worth asking again at once.
 pub(super) struct ExecAnswer {
-    pub(super) answer: ProbeAnswer,
+    pub(super) answer: ProbeOutcome,
     pub(super) text: String,
     pub(super) again: bool,
 }
@@ -33,19 +33,19 @@ pub(super) async fn ask(
     let asked = Instant::now();
     let done = |answer, text| ExecAnswer { answer, text, again: false };
     match runtime.exec_sync(id, command, timeout).await {
-        Ok(output) if output.exit_code == 0 => done(ProbeAnswer::Success, shown(&output)),
-        Ok(output) => done(ProbeAnswer::Failure, shown(&output)),
+        Ok(output) if output.exit_code == 0 => done(ProbeOutcome::Success, shown(&output)),
+        Ok(output) => done(ProbeOutcome::Failure, shown(&output)),
         Err(error) if error.kind() == Kind::DeadlineExceeded => {
             if asked.elapsed() > timeout + RUNTIME_LATE {
                 // It is the runtime that is stuck: that says nothing about the container.
-                return done(ProbeAnswer::Unknown, format!("the runtime does not answer: {error}"));
+                return done(ProbeOutcome::Unknown, format!("the runtime does not answer: {error}"));
             }
             done(
-                ProbeAnswer::Failure,
+                ProbeOutcome::Failure,
                 format!("command {:?} timed out after {}s", written.join(" "), timeout.as_secs()),
             )
         }
-        Err(error) => ExecAnswer { answer: ProbeAnswer::Unknown, text: error.to_string(), again: true },
+        Err(error) => ExecAnswer { answer: ProbeOutcome::Unknown, text: error.to_string(), again: true },
     }
 }
 

@@ -1,8 +1,6 @@
 //! [`Handlers`]: what is done to a container from outside, by a hook or by a probe: a program in it, a request over HTTP, a
 //! connection, a request over gRPC, a pause. Decides nothing from the answers.
 
-mod answer;
-mod endpoint;
 mod exec;
 mod target;
 
@@ -10,12 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::RuntimeService;
-use probe::{HttpGet, ProbeReply};
+use probe::{HttpGet, ProbeOutcome, ProbeReply};
 
 use crate::pod::{Handler, HttpGetAction, Probe};
-pub use answer::ProbeAnswer;
-use endpoint::Endpoint;
-pub use target::Target;
+pub use target::HandlerTarget;
+use target::HostPort;
 
 /// As often as a question is asked that the runtime does not take.
 const ATTEMPTS: usize = 3;
@@ -45,7 +42,7 @@ impl Handlers {
     pub async fn run_hook(
         &self,
         handler: &Handler,
-        target: &Target<'_>,
+        target: &HandlerTarget<'_>,
         limit: Option<Duration>,
     ) -> Result<(), HookError> {
         let run = self.run(handler, target, limit);
@@ -66,7 +63,7 @@ impl Handlers {
         })
     }
 
-    async fn run(&self, handler: &Handler, target: &Target<'_>, limit: Option<Duration>) -> Result<(), String> {
+    async fn run(&self, handler: &Handler, target: &HandlerTarget<'_>, limit: Option<Duration>) -> Result<(), String> {
         match handler {
             Handler { exec: Some(exec), .. } => {
                 exec::hook(&*self.runtime, target.container_id, &exec.command, limit).await
@@ -83,7 +80,7 @@ impl Handlers {
 
     /// Asks once, within the probe's own limit: the answer, and what was said, for people. Where the runtime does not take
     /// the question, it is asked again at once, and not more than twice.
-    pub async fn ask(&self, probe: &Probe, target: &Target<'_>) -> (ProbeAnswer, String) {
+    pub async fn ask(&self, probe: &Probe, target: &HandlerTarget<'_>) -> (ProbeOutcome, String) {
         let timeout = Duration::from_secs(u64::from(probe.timeout_seconds.max(1).unsigned_abs()));
         if let Some(exec) = &probe.handler.exec {
             let command = exec::expanded(&exec.command, target.env);
@@ -97,8 +94,8 @@ impl Handlers {
             return (asked.answer, asked.text);
         }
         match over_network(&probe.handler, target, timeout).await {
-            Ok(said) => (said.outcome.into(), said.text),
-            Err(text) => (ProbeAnswer::Unknown, text),
+            Ok(said) => (said.outcome, said.text),
+            Err(text) => (ProbeOutcome::Unknown, text),
         }
     }
 }
@@ -107,17 +104,17 @@ impl Handlers {
 ///
 /// # Errors
 /// There is nobody to ask.
-async fn over_network(handler: &Handler, target: &Target<'_>, timeout: Duration) -> Result<ProbeReply, String> {
+async fn over_network(handler: &Handler, target: &HandlerTarget<'_>, timeout: Duration) -> Result<ProbeReply, String> {
     if let Some(http) = &handler.http_get {
-        let Endpoint { host, port } = Endpoint::of(&http.host, &http.port, target)?;
+        let HostPort { host, port } = HostPort::of(&http.host, &http.port, target)?;
         let headers = headers(http);
         let get = HttpGet { timeout: Some(timeout), ..request(http, host, port, &headers, "probe") };
         Ok(probe::ask_http(&get).await)
     } else if let Some(tcp) = &handler.tcp_socket {
-        let Endpoint { host, port } = Endpoint::of(&tcp.host, &tcp.port, target)?;
+        let HostPort { host, port } = HostPort::of(&tcp.host, &tcp.port, target)?;
         Ok(probe::tcp(host, port, timeout).await)
     } else if let Some(grpc) = &handler.grpc {
-        let Endpoint { host, port } = Endpoint::of("", &crate::pod::IntOrText::Int(grpc.port), target)?;
+        let HostPort { host, port } = HostPort::of("", &crate::pod::IntOrText::Int(grpc.port), target)?;
         Ok(probe::grpc(host, port, &grpc.service, timeout).await)
     } else {
         Err(format!("missing probe handler for {}:{}", target.pod, target.name))
@@ -141,8 +138,8 @@ fn request<'a>(
 
 /// As in the kubelet, any answer is a good one, and a server that speaks no TLS is asked again without it and without
 /// credentials.
-async fn hook_http(http: &HttpGetAction, target: &Target<'_>) -> Result<(), String> {
-    let Endpoint { host, port } = Endpoint::of(&http.host, &http.port, target)?;
+async fn hook_http(http: &HttpGetAction, target: &HandlerTarget<'_>) -> Result<(), String> {
+    let HostPort { host, port } = HostPort::of(&http.host, &http.port, target)?;
     let mut headers = headers(http);
     let error = match probe::http_get(&request(http, host, port, &headers, "lifecycle")).await {
         Ok(reply) => return check_status(&reply, target),
@@ -165,10 +162,10 @@ async fn hook_http(http: &HttpGetAction, target: &Target<'_>) -> Result<(), Stri
     }
 }
 
-fn check_status(reply: &probe::HttpReply, target: &Target<'_>) -> Result<(), String> {
+fn check_status(reply: &probe::HttpReply, target: &HandlerTarget<'_>) -> Result<(), String> {
     if reply.status >= 400 {
-        let Target { pod, name, .. } = target;
-        tracing::warn!(pod, container = name, status = reply.status, "a hook was answered with an error status");
+        let HandlerTarget { pod, name, .. } = target;
+        tracing::warn!(pod, container = name, status = reply.status, "hook got an error status");
     }
     Ok(())
 }

@@ -1,15 +1,13 @@
-//! [`Target`]: the container that a hook or a probe is about.
+//! [`HandlerTarget`]: the container that a hook or a probe is about, and where its questions over the network go, by the kubelet's
+//! rules. Pure.
 
-use crate::pod::{Container, ContainerPort, EnvVar};
+use crate::pod::{Container, ContainerPort, EnvVar, IntOrText};
 
 /// The container that is meant.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// Id of the container.
+pub struct HandlerTarget<'a> {
     pub container_id: &'a str,
-    /// Name of the container.
     pub name: &'a str,
-    /// The ports that it names.
     pub ports: &'a [ContainerPort],
     /// Variables of the container: those with a literal value stand in for `$(VAR)` in the commands of probes.
     pub env: &'a [EnvVar],
@@ -19,16 +17,41 @@ pub struct Target<'a> {
     pub pod: &'a str,
 }
 
-impl<'a> Target<'a> {
+impl<'a> HandlerTarget<'a> {
     /// A container of a pod whose address is `ip`.
     #[must_use]
-    pub fn new(container: &'a Container, container_id: &'a str, ip: Option<&'a str>) -> Self {
-        Self { container_id, name: &container.name, ports: &container.ports, env: &container.env, ip, pod: "" }
+    pub fn new(container: &'a Container, container_id: &'a str, ip: Option<&'a str>, pod: &'a str) -> Self {
+        Self { container_id, name: &container.name, ports: &container.ports, env: &container.env, ip, pod }
     }
+}
 
-    /// With the name of the pod, as the log says it.
-    #[must_use]
-    pub fn in_pod(self, pod: &'a str) -> Self {
-        Self { pod, ..self }
+/// A host and a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HostPort<'a> {
+    pub(super) host: &'a str,
+    pub(super) port: u16,
+}
+
+impl<'a> HostPort<'a> {
+    /// The host that is said, or the pod's address; the port by its number, by its name among the container's ports, or by
+    /// a number that was written as text.
+    ///
+    /// # Errors
+    /// There is no such place.
+    pub(super) fn of(host: &'a str, port: &IntOrText, target: &HandlerTarget<'a>) -> Result<Self, String> {
+        let number = match port {
+            IntOrText::Int(number) => *number,
+            IntOrText::Text(name) => match target.ports.iter().find(|port| port.name == *name) {
+                Some(port) => port.container_port,
+                None => name.parse().map_err(|_| format!("container {:?} has no port {name:?}", target.name))?,
+            },
+        };
+        let port = u16::try_from(number).ok().filter(|port| *port > 0);
+        let port = port.ok_or_else(|| format!("invalid port number: {number}"))?;
+        let host = match host {
+            "" => target.ip.ok_or("the pod has no address yet")?,
+            said => said,
+        };
+        Ok(Self { host, port })
     }
 }

@@ -17,15 +17,13 @@ pub(super) const UNFINISHED: &str = ".tmp";
 
 /// A log that was turned away.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Turned {
+pub(super) struct RotatedLog {
     /// Suffix behind the log's name: the time of the rotation, which orders rotated logs.
     pub(super) when: String,
-    /// True if the file is compressed.
     pub(super) compressed: bool,
 }
 
-impl Turned {
-    /// File name.
+impl RotatedLog {
     pub(super) fn name(&self, log: &str) -> String {
         format!("{log}.{}{}", self.when, if self.compressed { COMPRESSED } else { "" })
     }
@@ -33,16 +31,16 @@ impl Turned {
 
 /// Files beside a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Beside {
+pub(super) struct LogFiles {
     /// Logs that were turned away, the oldest first.
-    pub(super) turned: Vec<Turned>,
+    pub(super) turned: Vec<RotatedLog>,
     /// Names of files that a program left that was killed: unfinished ones, and those that there are compressed as well.
     pub(super) left: Vec<String>,
 }
 
 /// Sorts the names in a log's directory.
-pub(super) fn beside(log: &str, names: impl IntoIterator<Item = String>) -> Beside {
-    let mut found = Beside::default();
+pub(super) fn beside(log: &str, names: impl IntoIterator<Item = String>) -> LogFiles {
+    let mut found = LogFiles::default();
     for name in names {
         let Some(when) = name.strip_prefix(log).and_then(|rest| rest.strip_prefix('.')) else { continue };
         let (when, compressed) = match when.strip_suffix(COMPRESSED) {
@@ -52,7 +50,7 @@ pub(super) fn beside(log: &str, names: impl IntoIterator<Item = String>) -> Besi
         if when.ends_with(UNFINISHED) {
             found.left.push(name);
         } else if when.starts_with(|c: char| c.is_ascii_digit()) {
-            found.turned.push(Turned { when: when.to_owned(), compressed });
+            found.turned.push(RotatedLog { when: when.to_owned(), compressed });
         }
     }
     found.turned.sort();

@@ -8,7 +8,7 @@ const DIGITS: usize = 9;
 
 /// A line that is as it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(super) struct LogLine<'a> {
     /// When, as written.
     pub(super) time: &'a str,
     /// True if the container's line goes on in the next one.
@@ -17,7 +17,7 @@ pub(super) struct Line<'a> {
     pub(super) text: &'a [u8],
 }
 
-impl<'a> Line<'a> {
+impl<'a> LogLine<'a> {
     /// Reads a line without its end; `None`: it is something else.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.splitn(4, |b| *b == b' ');
@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn lines_are_read() {
-        let read = |text: &'static str| Line::parse(text.as_bytes());
+        let read = |text: &'static str| LogLine::parse(text.as_bytes());
         let time = "2026-11-21T18:55:37.12Z";
-        let line = |partial, text: &'static str| Some(Line { time, partial, text: text.as_bytes() });
+        let line = |partial, text: &'static str| Some(LogLine { time, partial, text: text.as_bytes() });
         assert_eq!(read("2026-11-21T18:55:37.12Z stdout F a b  c "), line(false, "a b  c "));
         assert_eq!(read("2026-11-21T18:55:37.12Z stderr P:x:y "), line(true, ""));
         assert_eq!(read("2026-11-21T18:55:37.12Z stdout F"), line(false, ""));
@@ -79,7 +79,7 @@ mod tests {
         ] {
             assert_eq!(read(other), None, "{other:?}");
         }
-        assert_eq!(Line::parse(b"2026-11-21T18:55:37\xff.1Z stdout F x"), None);
+        assert_eq!(LogLine::parse(b"2026-11-21T18:55:37\xff.1Z stdout F x"), None);
     }
 
     #[test]
@@ -89,7 +89,7 @@ mod tests {
             ("2026-11-21T18:55:37.5+02:00", "2026-11-21T18:55:37.500000000+02:00"),
             ("2026-11-21T18:55:37.123456789Z", "2026-11-21T18:55:37.123456789Z"),
         ] {
-            let line = Line { time: text, partial: false, text: b"" };
+            let line = LogLine { time: text, partial: false, text: b"" };
             assert_eq!(line.shown_time(), shown);
             assert!(line.timestamp().is_some());
         }

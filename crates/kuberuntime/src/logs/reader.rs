@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use jiff::Timestamp;
 
-use super::files::{Turned, beside, identity, names_beside, open, sibling};
-use super::line::Line;
+use super::files::{RotatedLog, beside, identity, names_beside, open, sibling};
+use super::line::LogLine;
 use super::tail;
 
 const CHUNK: usize = 64 << 10;
@@ -34,7 +34,6 @@ pub struct LogOptions {
     pub limit_bytes: Option<u64>,
 }
 
-/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStep {
     /// Everything that there is was written; more may come.
@@ -43,13 +42,12 @@ pub enum LogStep {
     Full,
 }
 
-/// Reads one log.
 pub struct LogReader {
     path: PathBuf,
     options: LogOptions,
     /// Files that come after the one that is read.
-    ahead: VecDeque<Segment>,
-    now: Option<Segment>,
+    ahead: VecDeque<LogSegment>,
+    now: Option<LogSegment>,
     /// The beginning of a line whose end was not written yet.
     begun: Vec<u8>,
     /// True if the text that is written next begins a line.
@@ -65,7 +63,7 @@ pub struct LogReader {
 }
 
 /// A file, or the rest of one.
-struct Segment {
+struct LogSegment {
     source: LogInput,
     /// Lines that nobody asked for.
     skip: u64,
@@ -116,7 +114,7 @@ impl LogReader {
             let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines, false))?;
             wanted = wanted.map(|lines| lines.saturating_sub(found));
             continued = at == 0 && end > 0;
-            ahead.push_front(Segment { source: LogInput::Plain { file, at }, skip: 0, live: true });
+            ahead.push_front(LogSegment { source: LogInput::Plain { file, at }, skip: 0, live: true });
         }
         let mut known = None;
         // Between two names there is no log: the last one that was turned away is still written to.
@@ -144,13 +142,13 @@ impl LogReader {
                     None => 0,
                 };
                 io::Seek::rewind(&mut &file)?;
-                Segment { source: LogInput::Compressed(Box::new(MultiGzDecoder::new(file))), skip, live: false }
+                LogSegment { source: LogInput::Compressed(Box::new(MultiGzDecoder::new(file))), skip, live: false }
             } else {
                 let end = file.metadata()?.len();
                 let (at, found) = wanted.map_or(Ok((0, 0)), |lines| tail::start(&file, end, lines, continued))?;
                 wanted = wanted.map(|lines| lines.saturating_sub(found));
                 continued = at == 0 && (end > 0 || continued);
-                Segment { source: LogInput::Plain { file, at }, skip: 0, live }
+                LogSegment { source: LogInput::Plain { file, at }, skip: 0, live }
             };
             ahead.push_front(segment);
         }
@@ -200,7 +198,7 @@ impl LogReader {
                 }
                 // A compressed file that was cut off or is no such file: what follows it is read all the same.
                 (Err(error), _) if matches!(segment.source, LogInput::Compressed(_)) => {
-                    tracing::warn!(log = %self.path.display(), %error, "a part of the log cannot be read");
+                    tracing::warn!(log = %self.path.display(), %error, "cannot read a part of the log");
                     self.end_of_file(out)?;
                 }
                 (Err(error), _) => return Err(error),
@@ -228,7 +226,7 @@ impl LogReader {
     }
 
     /// At the end of the file that is written: whether more may come in it.
-    fn at_the_end(&mut self, segment: &mut Segment, out: &mut dyn Write) -> io::Result<bool> {
+    fn at_the_end(&mut self, segment: &mut LogSegment, out: &mut dyn Write) -> io::Result<bool> {
         let LogInput::Plain { file, at } = &mut segment.source else { return Ok(false) };
         let current = match open(&self.path) {
             // The runtime has not made it anew yet.
@@ -262,9 +260,9 @@ impl LogReader {
                 true => LogInput::Compressed(Box::new(MultiGzDecoder::new(file))),
                 false => LogInput::Plain { file, at: 0 },
             };
-            self.ahead.push_back(Segment { source, skip: 0, live: false });
+            self.ahead.push_back(LogSegment { source, skip: 0, live: false });
         }
-        self.ahead.push_back(Segment { source: LogInput::Plain { file: current, at: 0 }, skip: 0, live: true });
+        self.ahead.push_back(LogSegment { source: LogInput::Plain { file: current, at: 0 }, skip: 0, live: true });
         Ok(false)
     }
 
@@ -306,7 +304,7 @@ impl LogReader {
 
     /// Writes one line, if it is asked for. `ended`: it has an end.
     fn line(&mut self, skip: &mut u64, line: &[u8], ended: bool, out: &mut dyn Write) -> io::Result<LogStep> {
-        let read = Line::parse(line);
+        let read = LogLine::parse(line);
         let goes_on = read.is_some_and(|line| line.partial);
         if *skip > 0 {
             *skip -= u64::from(!goes_on);
@@ -343,7 +341,7 @@ impl LogReader {
 }
 
 /// Opens what was turned away from a log, the oldest first; only what came later than `after`.
-fn open_turned(path: &Path, after: Option<&str>) -> io::Result<Vec<(Turned, File)>> {
+fn open_turned(path: &Path, after: Option<&str>) -> io::Result<Vec<(RotatedLog, File)>> {
     let mut tries = 0;
     'again: loop {
         tries += 1;

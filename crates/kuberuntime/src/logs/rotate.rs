@@ -17,10 +17,10 @@ use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::files::{COMPRESSED, Turned, UNFINISHED, beside};
+use super::files::{COMPRESSED, RotatedLog, UNFINISHED, beside};
 use crate::config::container_log_path;
-use crate::labels::{CONTAINERS, ContainerInfo, Owner};
-use crate::volumes::place::Directory;
+use crate::labels::{CONTAINERS, ContainerInfo, PodOwner};
+use crate::volumes::place::OpenDirectory;
 
 /// How logs are rotated.
 #[derive(Clone)]
@@ -59,7 +59,6 @@ pub struct RotationReport {
     pub errors: Vec<String>,
 }
 
-/// Rotates logs.
 pub struct LogRotator {
     runtime: Arc<dyn RuntimeService>,
     options: LogRotationOptions,
@@ -67,7 +66,7 @@ pub struct LogRotator {
 
 /// The log of a container, and where it stands.
 #[derive(Clone, Debug)]
-struct Log {
+struct ContainerLog {
     id: String,
     pods: PathBuf,
     /// Directory of the pod, directory of the container, file.
@@ -75,7 +74,7 @@ struct Log {
 }
 
 /// Action on one log.
-enum Done {
+enum RotationOutcome {
     Nothing,
     Rotated,
     Reopened,
@@ -115,20 +114,20 @@ impl LogRotator {
             Ok(logs) => logs,
             // A runtime that is away is told by those who need it.
             Err(error) => {
-                tracing::debug!(%error, "cannot look for logs");
+                tracing::debug!(%error, "cannot list logs");
                 return report;
             }
         };
         let looked = futures::stream::iter(logs)
             .map(|log| async move { (log.id.clone(), self.one(log).await) })
             .buffer_unordered(self.options.workers.max(1));
-        let mut looked: Vec<(String, Result<Done, String>)> = looked.collect().await;
+        let mut looked: Vec<(String, Result<RotationOutcome, String>)> = looked.collect().await;
         looked.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (id, done) in looked {
             match done {
-                Ok(Done::Nothing) => {}
-                Ok(Done::Rotated) => report.rotated.push(id),
-                Ok(Done::Reopened) => report.reopened.push(id),
+                Ok(RotationOutcome::Nothing) => {}
+                Ok(RotationOutcome::Rotated) => report.rotated.push(id),
+                Ok(RotationOutcome::Reopened) => report.reopened.push(id),
                 Err(error) => report.errors.push(format!("cannot rotate the log of container {id}: {error}")),
             }
         }
@@ -136,7 +135,7 @@ impl LogRotator {
     }
 
     /// The logs of our containers that run.
-    async fn logs(&self) -> cri_api::Result<Vec<Log>> {
+    async fn logs(&self) -> cri_api::Result<Vec<ContainerLog>> {
         let ours: BTreeSet<String> = self
             .runtime
             .list_pod_sandboxes(None)
@@ -152,41 +151,41 @@ impl LogRotator {
     }
 
     /// Where the log of a container is that was made by the same rules.
-    fn log(&self, container: &Container) -> Option<Log> {
-        let owner = Owner::from_labels(&container.labels)?;
+    fn log(&self, container: &Container) -> Option<ContainerLog> {
+        let owner = PodOwner::from_labels(&container.labels)?;
         let info = ContainerInfo::read(&container.labels, &container.annotations);
         let path = container_log_path(&info.name, info.restart_count);
         let (directory, file) = path.split_once('/')?;
         let pod = format!("{}_{}_{}", owner.namespace, owner.name, owner.uid);
         let names = [pod, directory.to_owned(), file.to_owned()];
-        Some(Log { id: container.id.clone(), pods: self.options.pods.clone(), names })
+        Some(ContainerLog { id: container.id.clone(), pods: self.options.pods.clone(), names })
     }
 
-    async fn one(&self, log: Log) -> Result<Done, String> {
+    async fn one(&self, log: ContainerLog) -> Result<RotationOutcome, String> {
         let fits = |size: u64| size < self.options.max_size.max(1);
-        if blocking(&log, Log::size).await?.is_some_and(fits) {
-            return Ok(Done::Nothing);
+        if blocking(&log, ContainerLog::size).await?.is_some_and(fits) {
+            return Ok(RotationOutcome::Nothing);
         }
         // The runtime has the last word on which file it is, and on whether it is written to.
         let status = match self.runtime.container_status(&log.id, false).await {
             Ok(status) if status.state == ContainerState::Running => status,
-            Ok(_) => return Ok(Done::Nothing),
-            Err(error) if error.kind() == Kind::NotFound => return Ok(Done::Nothing),
+            Ok(_) => return Ok(RotationOutcome::Nothing),
+            Err(error) if error.kind() == Kind::NotFound => return Ok(RotationOutcome::Nothing),
             Err(error) => return Err(error.to_string()),
         };
-        let Some(log) = log.at(Path::new(&status.log_path)) else { return Ok(Done::Nothing) };
-        match blocking(&log, Log::size).await? {
+        let Some(log) = log.at(Path::new(&status.log_path)) else { return Ok(RotationOutcome::Nothing) };
+        match blocking(&log, ContainerLog::size).await? {
             // Somebody was killed between giving it another name and asking for a new one.
             None => {
                 self.runtime.reopen_container_log(&log.id).await.map_err(|error| error.to_string())?;
-                Ok(Done::Reopened)
+                Ok(RotationOutcome::Reopened)
             }
-            Some(size) if fits(size) => Ok(Done::Nothing),
-            Some(_) => self.rotate(&log).await.map(|()| Done::Rotated),
+            Some(size) if fits(size) => Ok(RotationOutcome::Nothing),
+            Some(_) => self.rotate(&log).await.map(|()| RotationOutcome::Rotated),
         }
     }
 
-    async fn rotate(&self, log: &Log) -> Result<(), String> {
+    async fn rotate(&self, log: &ContainerLog) -> Result<(), String> {
         let (keep, now) = (self.options.max_files.max(2) - 2, (self.options.wall_clock)());
         let turned = blocking(log, move |log| log.turn(keep, now)).await?;
         let Err(error) = self.runtime.reopen_container_log(&log.id).await else { return Ok(()) };
@@ -201,15 +200,15 @@ impl LogRotator {
 
 /// Does something to a log where it may block.
 async fn blocking<T: Send + 'static>(
-    log: &Log,
-    work: impl FnOnce(&Log) -> io::Result<T> + Send + 'static,
+    log: &ContainerLog,
+    work: impl FnOnce(&ContainerLog) -> io::Result<T> + Send + 'static,
 ) -> Result<T, String> {
     let log = log.clone();
     let done = base::blocking(move || work(&log)).await;
     done.unwrap_or_else(|| Err(io::Error::other("the program ends"))).map_err(|error| error.to_string())
 }
 
-impl Log {
+impl ContainerLog {
     /// The same at another path; `None`: it is not below the directory of logs, and none of our business.
     fn at(mut self, path: &Path) -> Option<Self> {
         let mut names = path.strip_prefix(&self.pods).ok()?.components();
@@ -224,8 +223,8 @@ impl Log {
         &self.names[2]
     }
 
-    fn directory(&self) -> io::Result<Directory> {
-        Directory::open(&self.pods)?.child(&self.names[0])?.child(&self.names[1])
+    fn directory(&self) -> io::Result<OpenDirectory> {
+        OpenDirectory::open(&self.pods)?.child(&self.names[0])?.child(&self.names[1])
     }
 
     /// How many bytes it has; `None`: it is not there.
@@ -248,7 +247,7 @@ impl Log {
         for _ in 0..4 {
             let name = when.strftime("%Y%m%d-%H%M%S").to_string();
             if newest.as_ref().is_none_or(|newest| *newest < name) {
-                let turned = Turned { when: name, compressed: false }.name(self.file());
+                let turned = RotatedLog { when: name, compressed: false }.name(self.file());
                 match directory.rename_new(self.file(), &turned) {
                     Ok(()) => return Ok(turned),
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -265,7 +264,7 @@ impl Log {
 
     /// Removes what a program left that was killed, and the oldest files until `keep` are left; compresses those. Says when
     /// the newest was turned away. A full disk keeps nothing from being rotated: what cannot be compressed stays plain.
-    fn make_room(&self, directory: &Directory, keep: usize) -> io::Result<Option<String>> {
+    fn make_room(&self, directory: &OpenDirectory, keep: usize) -> io::Result<Option<String>> {
         let found = beside(self.file(), directory.names()?);
         for name in &found.left {
             directory.unlink(name)?;
@@ -277,7 +276,7 @@ impl Log {
         for turned in kept.iter().filter(|turned| !turned.compressed) {
             let name = turned.name(self.file());
             if let Err(error) = compress(directory, &name) {
-                tracing::warn!(log = %directory.path().join(&name).display(), %error, "a rotated log is not compressed");
+                tracing::warn!(log = %directory.path().join(&name).display(), %error, "cannot compress a rotated log");
                 directory.unlink(&unfinished(&name))?;
             }
         }
@@ -304,7 +303,7 @@ fn unfinished(name: &str) -> String {
 }
 
 /// Compresses a file; the plain one goes when the compressed one is on disk.
-fn compress(directory: &Directory, name: &str) -> io::Result<()> {
+fn compress(directory: &OpenDirectory, name: &str) -> io::Result<()> {
     let mut plain = directory.read(name)?;
     let mode = std::os::unix::fs::MetadataExt::mode(&plain.metadata()?) & 0o777;
     let mut compressed = GzEncoder::new(directory.new_file(&unfinished(name), mode)?, Compression::default());

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 
 use flate2::read::MultiGzDecoder;
 
-use super::line::Line;
+use super::line::LogLine;
 
 /// Bytes that are looked at at once.
 const CHUNK: usize = 64 << 10;
@@ -17,16 +17,16 @@ const HEAD: usize = 64;
 
 /// How lines are counted, from the last one on.
 #[derive(Debug)]
-struct Count {
+struct LineCount {
     lines: u64,
     /// A newer file may begin with the rest of a line that is the last one here, and has counted it.
     continued: bool,
 }
 
-impl Count {
+impl LineCount {
     /// Takes the line before in; whether it begins one more line of the container's.
     fn add(&mut self, head: &[u8]) {
-        let goes_on = Line::parse(head).is_some_and(|line| line.partial);
+        let goes_on = LogLine::parse(head).is_some_and(|line| line.partial);
         if !goes_on || (self.lines == 0 && !self.continued) {
             self.lines += 1;
         }
@@ -39,7 +39,7 @@ pub(super) fn start(file: &File, end: u64, wanted: u64, continued: bool) -> io::
     if end == 0 || (wanted == 0 && !continued) {
         return Ok((end, 0));
     }
-    let mut count = Count { lines: 0, continued };
+    let mut count = LineCount { lines: 0, continued };
     // The first byte of the line that was counted last.
     let mut begin = end;
     let mut chunk = vec![0; CHUNK];
@@ -71,7 +71,7 @@ pub(super) fn start(file: &File, end: u64, wanted: u64, continued: bool) -> io::
 }
 
 /// Counts the line at `from`; `false`: it would be one too many.
-fn take(file: &File, from: u64, end: u64, wanted: u64, count: &mut Count) -> io::Result<bool> {
+fn take(file: &File, from: u64, end: u64, wanted: u64, count: &mut LineCount) -> io::Result<bool> {
     let mut head = [0; HEAD];
     let length = usize::try_from(end - from).unwrap_or(HEAD).min(HEAD);
     file.read_exact_at(&mut head[..length], from)?;
@@ -98,7 +98,7 @@ pub(super) fn count_compressed(file: File) -> io::Result<(u64, bool)> {
         let used = part.len() + usize::from(ended);
         open = true;
         if ended {
-            if !Line::parse(&head).is_some_and(|line| line.partial) {
+            if !LogLine::parse(&head).is_some_and(|line| line.partial) {
                 lines += 1;
                 open = false;
             }

@@ -3,9 +3,8 @@
 
 use image_manager::PullPolicy;
 
-use super::{ContainerKind, Pod, VolumeSource};
+use super::{ContainerKind, ImageVolume, Pod, VolumeSource};
 
-/// Role of an image in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageRole {
     /// The image is a volume.
@@ -17,7 +16,6 @@ pub enum ImageRole {
 /// An image that a pod needs, and the container or volume that needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodImage<'a> {
-    /// Role of the image.
     pub role: ImageRole,
     /// Name of the container or volume.
     pub name: &'a str,
@@ -46,7 +44,7 @@ impl Pod {
         let spec = &self.spec;
         let policy = |policy: Option<PullPolicy>, image: &str| policy.unwrap_or_else(|| PullPolicy::default_for(image));
         let volumes = spec.volumes.iter().filter_map(|volume| match &volume.source {
-            VolumeSource::Image { reference, pull_policy } => Some(PodImage {
+            VolumeSource::Image(ImageVolume { reference, pull_policy }) => Some(PodImage {
                 role: ImageRole::Volume,
                 name: &volume.name,
                 image: reference,

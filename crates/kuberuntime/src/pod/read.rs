@@ -1,51 +1,50 @@
-//! [`Fields`]: reads the fields of one object of a manifest, strictly, and keeps on after a mistake, so that all of them are
-//! told at once. What it cannot read counts as absent. Knows types, not meanings. Called by the `read` of every type of
-//! the model.
+//! [`ManifestFields`]: reads the fields of one object of a manifest, strictly, and keeps on after a mistake, so that all of them are
+//! reported at once. What cannot be read counts as absent. [`Json`] and [`ManifestField`] say how each type is read and written. Knows
+//! types, not meanings. Called by every type of the model.
 
 use std::collections::BTreeMap;
 
-use oci::Quantity;
 use serde_json::{Map, Value};
 
-use super::int_or_text::IntOrText;
 use crate::field::{FieldErrors, FieldPath, FieldProblem};
 
-/// A type that an object of a manifest becomes.
-pub(crate) trait Read {
+/// An object of a manifest.
+pub(crate) trait ManifestObject: Sized {
     /// Takes the fields; what it does not take is unknown.
-    fn read(fields: &mut Fields<'_>) -> Self;
+    fn read(fields: &mut ManifestFields<'_>) -> Self;
+    /// Adds the fields that say something.
+    fn write(&self, object: &mut Map<String, Value>);
 }
 
-/// A fixed set of words, with a value for each.
-pub(crate) trait Word: Sized + Copy + 'static {
-    /// All of them.
-    const WORDS: &'static [(&'static str, Self)];
+/// A value of a manifest.
+pub(crate) trait Json: Sized {
+    /// Reads a value. `None`: it is of another type, which is added to `errors`, or it says nothing.
+    fn from_value(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<Self>;
+    fn to_value(&self) -> Value;
+}
+
+/// A value that stands in lists.
+pub(crate) trait ListEntry: Json {
+    /// Value for an entry that cannot be read, so that those behind it keep their index.
+    fn unreadable() -> Self;
+}
+
+/// A value whose default says nothing.
+pub(crate) trait Plain: Json + Default + PartialEq {}
+
+/// A field of an object.
+pub(crate) trait ManifestField: Sized {
+    fn read(fields: &mut ManifestFields<'_>, name: &'static str) -> Self;
+    /// Adds the field, unless it says nothing.
+    fn write(&self, name: &str, object: &mut Map<String, Value>);
 }
 
 /// The fields of one object, and what was found wrong so far.
-pub(crate) struct Fields<'a> {
+pub(crate) struct ManifestFields<'a> {
     path: FieldPath,
     map: &'a Map<String, Value>,
     known: Vec<&'static str>,
     errors: &'a mut FieldErrors,
-}
-
-/// Reads an object that is not in a list or a map of another one.
-pub(crate) fn object<T: Read>(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<T> {
-    let Value::Object(map) = value else {
-        errors.invalid_plain(path, shown(value), "must be a map");
-        return None;
-    };
-    let mut fields = Fields { path, map, known: Vec::new(), errors };
-    let read = T::read(&mut fields);
-    fields.finish();
-    Some(read)
-}
-
-/// Value for an entry of a list that is not a map, so that those behind it keep their index.
-fn nothing<T: Read>() -> T {
-    let (map, mut errors) = (Map::new(), FieldErrors::default());
-    T::read(&mut Fields { path: FieldPath::default(), map: &map, known: Vec::new(), errors: &mut errors })
 }
 
 /// A value in one line; what could be long or secret is not shown.
@@ -63,7 +62,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ManifestFields<'a> {
     /// Where the object is.
     pub(crate) fn path(&self) -> &FieldPath {
         &self.path
@@ -78,11 +77,6 @@ impl<'a> Fields<'a> {
     fn take(&mut self, name: &'static str) -> Option<&'a Value> {
         self.known.push(name);
         self.map.get(name).filter(|value| !value.is_null())
-    }
-
-    fn wrong(&mut self, name: &str, value: &str, detail: &str) {
-        let path = self.path.child(name);
-        self.errors.invalid_plain(path, value, detail);
     }
 
     /// Returns true if the field is set, without taking it.
@@ -103,186 +97,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text.
-    pub(crate) fn text(&mut self, name: &'static str) -> Option<String> {
-        match self.take(name)? {
-            Value::String(text) => Some(text.clone()),
-            other => {
-                let value = shown(other);
-                self.wrong(name, &value, "must be text");
-                None
-            }
-        }
-    }
-
-    /// A text, empty when it is not there.
-    pub(crate) fn string(&mut self, name: &'static str) -> String {
-        self.text(name).unwrap_or_default()
-    }
-
-    /// True or false.
-    pub(crate) fn boolean(&mut self, name: &'static str) -> Option<bool> {
-        match self.take(name)? {
-            Value::Bool(value) => Some(*value),
-            other => {
-                let value = shown(other);
-                self.wrong(name, &value, "must be true or false");
-                None
-            }
-        }
-    }
-
-    /// True or false, false when it is not there.
-    pub(crate) fn flag(&mut self, name: &'static str) -> bool {
-        self.boolean(name).unwrap_or_default()
-    }
-
-    /// A whole number.
-    pub(crate) fn long(&mut self, name: &'static str) -> Option<i64> {
+    /// The value of a field; `None` if it is absent or cannot be read.
+    pub(crate) fn get<T: Json>(&mut self, name: &'static str) -> Option<T> {
         let value = self.take(name)?;
-        match value.as_i64() {
-            Some(number) => Some(number),
-            None => {
-                let value = shown(value);
-                self.wrong(name, &value, "must be a whole number of 64 bits");
-                None
-            }
-        }
-    }
-
-    /// A whole number of 32 bits.
-    pub(crate) fn int(&mut self, name: &'static str) -> Option<i32> {
-        let value = self.take(name)?;
-        match value.as_i64().and_then(|number| i32::try_from(number).ok()) {
-            Some(number) => Some(number),
-            None => {
-                let value = shown(value);
-                self.wrong(name, &value, "must be a whole number of 32 bits");
-                None
-            }
-        }
-    }
-
-    /// A whole number, or a text.
-    pub(crate) fn int_or_text(&mut self, name: &'static str) -> Option<IntOrText> {
-        let value = self.take(name)?;
-        let read = match value {
-            Value::String(text) => Some(IntOrText::Text(text.clone())),
-            other => other.as_i64().and_then(|number| i32::try_from(number).ok()).map(IntOrText::Int),
-        };
-        if read.is_none() {
-            let value = shown(value);
-            self.wrong(name, &value, "must be a whole number of 32 bits, or text");
-        }
-        read
-    }
-
-    /// A word of a fixed set; an empty text counts as absent.
-    pub(crate) fn word<T: Word>(&mut self, name: &'static str) -> Option<T> {
-        let text = self.text(name).filter(|text| !text.is_empty())?;
-        if let Some((_, word)) = T::WORDS.iter().find(|(word, _)| *word == text) {
-            return Some(*word);
-        }
-        let supported: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
-        let path = self.path.child(name);
-        self.errors.unsupported(path, text, &supported);
-        None
-    }
-
-    /// A quantity, written as text or as a number.
-    pub(crate) fn quantity(&mut self, name: &'static str) -> Option<Quantity> {
-        let value = self.take(name)?;
-        let path = self.path.child(name);
-        quantity(value, path, self.errors)
-    }
-
-    /// Quantities by name.
-    pub(crate) fn quantities(&mut self, name: &'static str) -> BTreeMap<String, Quantity> {
-        self.entries(name, quantity)
-    }
-
-    /// Texts by name.
-    pub(crate) fn texts_by_name(&mut self, name: &'static str) -> BTreeMap<String, String> {
-        self.entries(name, |value, path, errors| match value {
-            Value::String(text) => Some(text.clone()),
-            other => {
-                errors.invalid_plain(path, shown(other), "must be text");
-                None
-            }
-        })
-    }
-
-    fn entries<T>(
-        &mut self,
-        name: &'static str,
-        mut read: impl FnMut(&Value, FieldPath, &mut FieldErrors) -> Option<T>,
-    ) -> BTreeMap<String, T> {
-        let path = self.path.child(name);
-        self.known.push(name);
-        match self.map.get(name) {
-            None | Some(Value::Null) => BTreeMap::new(),
-            Some(Value::Object(map)) => map
-                .iter()
-                .filter_map(|(key, value)| Some((key.clone(), read(value, path.key(key), self.errors)?)))
-                .collect(),
-            Some(other) => {
-                self.errors.invalid_plain(path, shown(other), "must be a map");
-                BTreeMap::new()
-            }
-        }
-    }
-
-    /// Texts.
-    pub(crate) fn texts(&mut self, name: &'static str) -> Vec<String> {
-        self.items(name, |value, path, errors| match value {
-            Value::String(text) => text.clone(),
-            other => {
-                errors.invalid_plain(path, shown(other), "must be text");
-                String::new()
-            }
-        })
-    }
-
-    /// Whole numbers.
-    pub(crate) fn longs(&mut self, name: &'static str) -> Vec<i64> {
-        self.items(name, |value, path, errors| {
-            value.as_i64().unwrap_or_else(|| {
-                errors.invalid_plain(path, shown(value), "must be a whole number of 64 bits");
-                0
-            })
-        })
-    }
-
-    /// Objects.
-    pub(crate) fn list<T: Read>(&mut self, name: &'static str) -> Vec<T> {
-        self.items(name, |value, path, errors| object(value, path, errors).unwrap_or_else(nothing))
-    }
-
-    fn items<T>(
-        &mut self,
-        name: &'static str,
-        mut read: impl FnMut(&Value, FieldPath, &mut FieldErrors) -> T,
-    ) -> Vec<T> {
-        let path = self.path.child(name);
-        self.known.push(name);
-        match self.map.get(name) {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(list)) => {
-                list.iter().enumerate().map(|(index, value)| read(value, path.index(index), self.errors)).collect()
-            }
-            Some(other) => {
-                self.errors.invalid_plain(path, shown(other), "must be a list");
-                Vec::new()
-            }
-        }
-    }
-
-    /// An object.
-    pub(crate) fn object<T: Read>(&mut self, name: &'static str) -> Option<T> {
-        let path = self.path.child(name);
-        self.known.push(name);
-        let value = self.map.get(name).filter(|value| !value.is_null())?;
-        object(value, path, self.errors)
+        T::from_value(value, self.path.child(name), self.errors)
     }
 
     /// Refuses what nobody took.
@@ -294,16 +112,123 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn quantity(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<Quantity> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        other => {
-            errors.invalid_plain(path, shown(other), "must be a quantity");
-            return None;
+impl<T: Json> ManifestField for Option<T> {
+    fn read(fields: &mut ManifestFields<'_>, name: &'static str) -> Self {
+        fields.get(name)
+    }
+
+    fn write(&self, name: &str, object: &mut Map<String, Value>) {
+        if let Some(value) = self {
+            object.insert(name.to_owned(), value.to_value());
+        }
+    }
+}
+
+impl<T: Plain> ManifestField for T {
+    fn read(fields: &mut ManifestFields<'_>, name: &'static str) -> Self {
+        fields.get(name).unwrap_or_default()
+    }
+
+    fn write(&self, name: &str, object: &mut Map<String, Value>) {
+        if *self != Self::default() {
+            object.insert(name.to_owned(), self.to_value());
+        }
+    }
+}
+
+impl<T: ManifestObject> Json for T {
+    fn from_value(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<Self> {
+        let map = expect(value.as_object(), value, &path, errors, "must be a map")?;
+        let mut fields = ManifestFields { path, map, known: Vec::new(), errors };
+        let read = T::read(&mut fields);
+        fields.finish();
+        Some(read)
+    }
+
+    fn to_value(&self) -> Value {
+        let mut object = Map::new();
+        self.write(&mut object);
+        Value::Object(object)
+    }
+}
+
+impl<T: ManifestObject> ListEntry for T {
+    fn unreadable() -> Self {
+        let (map, mut errors) = (Map::new(), FieldErrors::default());
+        T::read(&mut ManifestFields { path: FieldPath::default(), map: &map, known: Vec::new(), errors: &mut errors })
+    }
+}
+
+impl<T: ListEntry> Json for Vec<T> {
+    fn from_value(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<Self> {
+        let list = expect(value.as_array(), value, &path, errors, "must be a list")?.iter().enumerate();
+        Some(list.map(|(i, value)| T::from_value(value, path.index(i), errors).unwrap_or_else(T::unreadable)).collect())
+    }
+
+    fn to_value(&self) -> Value {
+        self.iter().map(Json::to_value).collect()
+    }
+}
+
+impl<T: ListEntry + PartialEq> Plain for Vec<T> {}
+
+impl<T: Json> Json for BTreeMap<String, T> {
+    fn from_value(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<Self> {
+        let map = expect(value.as_object(), value, &path, errors, "must be a map")?.iter();
+        Some(map.filter_map(|(key, value)| Some((key.clone(), T::from_value(value, path.key(key), errors)?))).collect())
+    }
+
+    fn to_value(&self) -> Value {
+        self.iter().map(|(key, value)| (key.clone(), value.to_value())).collect()
+    }
+}
+
+impl<T: Json + PartialEq> Plain for BTreeMap<String, T> {}
+
+/// A word of a fixed set; an empty text says nothing.
+pub(crate) fn word<T: Copy>(
+    words: &[(&str, T)],
+    value: &Value,
+    path: FieldPath,
+    errors: &mut FieldErrors,
+) -> Option<T> {
+    let text = String::from_value(value, path.clone(), errors).filter(|text| !text.is_empty())?;
+    let word = words.iter().find(|(word, _)| *word == text);
+    if word.is_none() {
+        let supported: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        errors.unsupported(path, text, &supported);
+    }
+    word.map(|(_, word)| *word)
+}
+
+/// Reads a value out of JSON; paths of errors begin with `name`.
+///
+/// # Errors
+/// Everything that cannot be read.
+pub(crate) fn from_text<T: Json + Default>(text: &str, name: &str) -> Result<T, FieldErrors> {
+    let (mut errors, path) = (FieldErrors::default(), FieldPath::new(name));
+    let read = match serde_json::from_str::<Value>(text) {
+        Ok(value) => T::from_value(&value, path, &mut errors),
+        Err(_) => {
+            errors.invalid_plain(path, "text", "must be JSON");
+            None
         }
     };
-    text.parse().map_err(|error: oci::QuantityError| errors.invalid(path, &text, error.to_string())).ok()
+    errors.into_result().map(|()| read.unwrap_or_default())
+}
+
+/// Adds `detail` to the errors if nothing was read.
+pub(super) fn expect<T>(
+    read: Option<T>,
+    value: &Value,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+    detail: &str,
+) -> Option<T> {
+    if read.is_none() {
+        errors.invalid_plain(path.clone(), shown(value), detail);
+    }
+    read
 }
 
 fn is_empty(value: &Value) -> bool {

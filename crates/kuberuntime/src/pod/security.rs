@@ -1,8 +1,8 @@
 //! [`PodSecurityContext`] and [`SecurityContext`]: rights of a pod and of a container; the container's go before the
 //! pod's. Read by [`super::PodSpec`] and [`super::Container`].
 
-use super::read::{Fields, Read};
-use super::words::words;
+use super::macros::{object, words};
+use super::read::{ManifestFields, Plain};
 
 words! {
     /// Rule for the groups that an image gives the user of a container.
@@ -17,7 +17,6 @@ words! {
 words! {
     /// Which profile of seccomp or AppArmor is in force.
     ProfileKind {
-        /// None.
         Unconfined = "Unconfined",
         /// The runtime's own.
         RuntimeDefault = "RuntimeDefault",
@@ -36,162 +35,99 @@ words! {
     }
 }
 
-/// A profile of seccomp or AppArmor.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
-    /// Which.
-    pub kind: Option<ProfileKind>,
-    /// Name of one of the node's.
-    pub localhost_profile: Option<String>,
-}
-
-/// Labels of SELinux.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SeLinuxOptions {
-    /// User.
-    pub user: String,
-    /// Role.
-    pub role: String,
-    /// Type.
-    pub kind: String,
-    /// Level.
-    pub level: String,
-}
-
-/// A parameter of the kernel, in the pod's namespaces.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sysctl {
-    /// Name.
-    pub name: String,
-    /// Value.
-    pub value: String,
-}
-
-/// Rights of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodSecurityContext {
-    /// Labels.
-    pub se_linux_options: Option<SeLinuxOptions>,
-    /// User.
-    pub run_as_user: Option<i64>,
-    /// Group.
-    pub run_as_group: Option<i64>,
-    /// True if containers that run as root are refused.
-    pub run_as_non_root: Option<bool>,
-    /// Further groups.
-    pub supplemental_groups: Vec<i64>,
-    /// Rule for the groups of the image.
-    pub supplemental_groups_policy: Option<SupplementalGroupsPolicy>,
-    /// Group to which volumes belong.
-    pub fs_group: Option<i64>,
-    /// Parameters of the kernel.
-    pub sysctls: Vec<Sysctl>,
-    /// System calls.
-    pub seccomp_profile: Option<Profile>,
-    /// AppArmor.
-    pub app_armor_profile: Option<Profile>,
-}
-
-/// Capabilities beside those that the runtime gives.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Capabilities {
-    /// More.
-    pub add: Vec<String>,
-    /// Fewer.
-    pub drop: Vec<String>,
-}
-
-/// Rights of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SecurityContext {
-    /// Capabilities.
-    pub capabilities: Option<Capabilities>,
-    /// True if the container has all rights of the node's root.
-    pub privileged: Option<bool>,
-    /// Labels.
-    pub se_linux_options: Option<SeLinuxOptions>,
-    /// User.
-    pub run_as_user: Option<i64>,
-    /// Group.
-    pub run_as_group: Option<i64>,
-    /// True if the container is refused as root.
-    pub run_as_non_root: Option<bool>,
-    /// True if the root file system is read-only.
-    pub read_only_root_filesystem: Option<bool>,
-    /// False if no program can gain more rights than its parent.
-    pub allow_privilege_escalation: Option<bool>,
-    /// `/proc`.
-    pub proc_mount: Option<ProcMount>,
-    /// System calls.
-    pub seccomp_profile: Option<Profile>,
-    /// AppArmor.
-    pub app_armor_profile: Option<Profile>,
-}
-
-impl Read for Profile {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self { kind: fields.word("type"), localhost_profile: fields.text("localhostProfile") }
+object! {
+    /// A profile of seccomp or AppArmor.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Profile {
+        pub kind: Option<ProfileKind> = "type",
+        /// Name of one of the node's.
+        pub localhost_profile: Option<String> = "localhostProfile",
     }
 }
 
-impl Read for SeLinuxOptions {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self {
-            user: fields.string("user"),
-            role: fields.string("role"),
-            kind: fields.string("type"),
-            level: fields.string("level"),
-        }
+object! {
+    /// Labels of SELinux.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct SeLinuxOptions {
+        pub user: String = "user",
+        pub role: String = "role",
+        pub kind: String = "type",
+        pub level: String = "level",
     }
 }
 
-impl Read for Sysctl {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self { name: fields.string("name"), value: fields.string("value") }
+object! {
+    /// A parameter of the kernel, in the pod's namespaces.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Sysctl {
+        pub name: String = "name",
+        pub value: String = "value",
     }
 }
 
-impl Read for PodSecurityContext {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        // How ownership is changed is of no concern where volumes are made anew for each pod.
-        fields.ignored(&["fsGroupChangePolicy", "seLinuxChangePolicy"]);
-        fields.not_supported("windowsOptions", "this node runs Linux");
-        Self {
-            se_linux_options: fields.object("seLinuxOptions"),
-            run_as_user: fields.long("runAsUser"),
-            run_as_group: fields.long("runAsGroup"),
-            run_as_non_root: fields.boolean("runAsNonRoot"),
-            supplemental_groups: fields.longs("supplementalGroups"),
-            supplemental_groups_policy: fields.word("supplementalGroupsPolicy"),
-            fs_group: fields.long("fsGroup"),
-            sysctls: fields.list("sysctls"),
-            seccomp_profile: fields.object("seccompProfile"),
-            app_armor_profile: fields.object("appArmorProfile"),
-        }
+object! {
+    /// Rights of a pod.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct PodSecurityContext (unsupported_in_pod) {
+        pub se_linux_options: Option<SeLinuxOptions> = "seLinuxOptions",
+        pub run_as_user: Option<i64> = "runAsUser",
+        pub run_as_group: Option<i64> = "runAsGroup",
+        /// True if containers that run as root are refused.
+        pub run_as_non_root: Option<bool> = "runAsNonRoot",
+        /// Further groups.
+        pub supplemental_groups: Vec<i64> = "supplementalGroups",
+        /// Rule for the groups of the image.
+        pub supplemental_groups_policy: Option<SupplementalGroupsPolicy> = "supplementalGroupsPolicy",
+        /// Group to which volumes belong.
+        pub fs_group: Option<i64> = "fsGroup",
+        /// Parameters of the kernel.
+        pub sysctls: Vec<Sysctl> = "sysctls",
+        /// System calls.
+        pub seccomp_profile: Option<Profile> = "seccompProfile",
+        pub app_armor_profile: Option<Profile> = "appArmorProfile",
     }
 }
 
-impl Read for Capabilities {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self { add: fields.texts("add"), drop: fields.texts("drop") }
+object! {
+    /// Capabilities beside those that the runtime gives.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Capabilities {
+        pub add: Vec<String> = "add",
+        pub drop: Vec<String> = "drop",
     }
 }
 
-impl Read for SecurityContext {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        fields.not_supported("windowsOptions", "this node runs Linux");
-        Self {
-            capabilities: fields.object("capabilities"),
-            privileged: fields.boolean("privileged"),
-            se_linux_options: fields.object("seLinuxOptions"),
-            run_as_user: fields.long("runAsUser"),
-            run_as_group: fields.long("runAsGroup"),
-            run_as_non_root: fields.boolean("runAsNonRoot"),
-            read_only_root_filesystem: fields.boolean("readOnlyRootFilesystem"),
-            allow_privilege_escalation: fields.boolean("allowPrivilegeEscalation"),
-            proc_mount: fields.word("procMount"),
-            seccomp_profile: fields.object("seccompProfile"),
-            app_armor_profile: fields.object("appArmorProfile"),
-        }
+object! {
+    /// Rights of a container.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct SecurityContext (unsupported_in_container) {
+        pub capabilities: Option<Capabilities> = "capabilities",
+        /// True if the container has all rights of the node's root.
+        pub privileged: Option<bool> = "privileged",
+        pub se_linux_options: Option<SeLinuxOptions> = "seLinuxOptions",
+        pub run_as_user: Option<i64> = "runAsUser",
+        pub run_as_group: Option<i64> = "runAsGroup",
+        /// True if the container is refused as root.
+        pub run_as_non_root: Option<bool> = "runAsNonRoot",
+        /// True if the root file system is read-only.
+        pub read_only_root_filesystem: Option<bool> = "readOnlyRootFilesystem",
+        /// False if no program can gain more rights than its parent.
+        pub allow_privilege_escalation: Option<bool> = "allowPrivilegeEscalation",
+        pub proc_mount: Option<ProcMount> = "procMount",
+        /// System calls.
+        pub seccomp_profile: Option<Profile> = "seccompProfile",
+        pub app_armor_profile: Option<Profile> = "appArmorProfile",
     }
+}
+
+impl Plain for PodSecurityContext {}
+
+fn unsupported_in_pod(fields: &mut ManifestFields<'_>) {
+    // How ownership is changed is of no concern where volumes are made anew for each pod.
+    fields.ignored(&["fsGroupChangePolicy", "seLinuxChangePolicy"]);
+    unsupported_in_container(fields);
+}
+
+fn unsupported_in_container(fields: &mut ManifestFields<'_>) {
+    fields.not_supported("windowsOptions", "this node runs Linux");
 }

@@ -1,10 +1,16 @@
 //! [`PodSpec`] and what is of the pod as a whole. Read by [`super::Pod`].
 
 use super::container::{Container, EphemeralContainer, RestartPolicy};
-use super::read::{Fields, Read};
+use super::macros::{object, words};
+use super::read::{ManifestFields, ManifestObject};
 use super::security::PodSecurityContext;
 use super::volume::Volume;
-use super::words::words;
+
+/// The priority at which a pod goes last.
+pub(crate) const NODE_CRITICAL: i32 = 2_000_001_000;
+/// The priority classes that every cluster has.
+pub(crate) const PRIORITY_CLASSES: [(&str, i32); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", NODE_CRITICAL)];
 
 words! {
     /// Whom a pod asks for names.
@@ -20,88 +26,86 @@ words! {
     }
 }
 
-/// Spec of a pod.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PodSpec {
-    /// Volumes.
-    pub volumes: Vec<Volume>,
-    /// Containers that run before the normal ones, in order, and sidecars.
-    pub init_containers: Vec<Container>,
-    /// Normal containers.
-    pub containers: Vec<Container>,
-    /// Containers for debugging, which come later.
-    pub ephemeral_containers: Vec<EphemeralContainer>,
-    /// Treatment of containers that have ended; `Always` by default.
-    pub restart_policy: Option<RestartPolicy>,
-    /// How long containers may take to end.
-    pub termination_grace_period_seconds: Option<i64>,
-    /// How long the pod may run at all.
-    pub active_deadline_seconds: Option<i64>,
-    /// Whom it asks for names.
-    pub dns_policy: Option<DnsPolicy>,
-    /// More of that.
-    pub dns_config: Option<DnsConfig>,
-    /// The account under which it runs.
-    pub service_account_name: String,
-    /// The node it is meant for.
-    pub node_name: String,
-    /// True if the pod has the node's network.
-    pub host_network: bool,
-    /// True if the pod sees the node's processes.
-    pub host_pid: bool,
-    /// True if the pod has the node's inter-process communication.
-    pub host_ipc: bool,
-    /// True if the pod's containers see each other's processes.
-    pub share_process_namespace: Option<bool>,
-    /// Rights of the pod.
-    pub security_context: PodSecurityContext,
-    /// Names of the secrets with which its images may be pulled.
-    pub image_pull_secrets: Vec<String>,
-    /// Host name; the pod's name unless said.
-    pub hostname: String,
-    /// Subdomain behind the host name.
-    pub subdomain: String,
-    /// A host name that replaces any other.
-    pub hostname_override: Option<String>,
-    /// True if the host name is the fully qualified one.
-    pub set_hostname_as_fqdn: Option<bool>,
-    /// Lines for the hosts file.
-    pub host_aliases: Vec<HostAlias>,
-    /// Name of the priority.
-    pub priority_class_name: String,
-    /// Priority.
-    pub priority: Option<i32>,
-    /// Runtime handler: a runtime class means the handler of its name.
-    pub runtime_class_name: String,
+object! {
+
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct PodSpec (unsupported_in_spec) {
+        pub volumes: Vec<Volume> = "volumes",
+        /// Containers that run before the normal ones, in order, and sidecars.
+        pub init_containers: Vec<Container> = "initContainers",
+        pub containers: Vec<Container> = "containers" always,
+        /// Containers for debugging, which come later.
+        pub ephemeral_containers: Vec<EphemeralContainer> = "ephemeralContainers",
+        /// Treatment of containers that have ended; `Always` by default.
+        pub restart_policy: Option<RestartPolicy> = "restartPolicy",
+        /// How long containers may take to end.
+        pub termination_grace_period_seconds: Option<i64> = "terminationGracePeriodSeconds",
+        /// How long the pod may run at all.
+        pub active_deadline_seconds: Option<i64> = "activeDeadlineSeconds",
+        /// Whom it asks for names.
+        pub dns_policy: Option<DnsPolicy> = "dnsPolicy",
+        /// More of that.
+        pub dns_config: Option<DnsConfig> = "dnsConfig",
+        /// The account under which it runs.
+        pub service_account_name: String = with service_account,
+        /// The node it is meant for.
+        pub node_name: String = "nodeName",
+        /// True if the pod has the node's network.
+        pub host_network: bool = "hostNetwork",
+        /// True if the pod sees the node's processes.
+        pub host_pid: bool = "hostPID",
+        /// True if the pod has the node's inter-process communication.
+        pub host_ipc: bool = "hostIPC",
+        /// True if the pod's containers see each other's processes.
+        pub share_process_namespace: Option<bool> = "shareProcessNamespace",
+        /// Rights of the pod.
+        pub security_context: PodSecurityContext = "securityContext",
+        /// Names of the secrets with which its images may be pulled.
+        pub image_pull_secrets: Vec<String> = with pull_secrets,
+        /// Host name; the pod's name unless said.
+        pub hostname: String = "hostname",
+        /// Subdomain behind the host name.
+        pub subdomain: String = "subdomain",
+        /// A host name that replaces any other.
+        pub hostname_override: Option<String> = "hostnameOverride",
+        /// True if the host name is the fully qualified one.
+        pub set_hostname_as_fqdn: Option<bool> = "setHostnameAsFQDN",
+        /// Lines for the hosts file.
+        pub host_aliases: Vec<HostAlias> = "hostAliases",
+        pub priority_class_name: String = "priorityClassName",
+        pub priority: Option<i32> = "priority",
+        /// Runtime handler: a runtime class means the handler of its name.
+        pub runtime_class_name: String = "runtimeClassName",
+    }
 }
 
-/// Name servers of a pod's own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DnsConfig {
-    /// Addresses.
-    pub nameservers: Vec<String>,
-    /// Domains that are tried behind a name.
-    pub searches: Vec<String>,
-    /// Options.
-    pub options: Vec<DnsOption>,
+object! {
+    /// Name servers of a pod's own.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct DnsConfig {
+        pub nameservers: Vec<String> = "nameservers",
+        /// Domains that are tried behind a name.
+        pub searches: Vec<String> = "searches",
+        pub options: Vec<DnsOption> = "options",
+    }
 }
 
-/// An option of a resolver.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DnsOption {
-    /// Name.
-    pub name: String,
-    /// Value.
-    pub value: Option<String>,
+object! {
+    /// An option of a resolver.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct DnsOption {
+        pub name: String = "name",
+        pub value: Option<String> = "value",
+    }
 }
 
-/// A line of the hosts file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostAlias {
-    /// Address.
-    pub ip: String,
-    /// Names.
-    pub hostnames: Vec<String>,
+object! {
+    /// A line of the hosts file.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct HostAlias {
+        pub ip: String = "ip",
+        pub hostnames: Vec<String> = "hostnames",
+    }
 }
 
 impl PodSpec {
@@ -112,22 +116,13 @@ impl PodSpec {
     }
 }
 
-/// An entry that is only a name.
-struct Named(String);
-
-impl Read for Named {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self(fields.string("name"))
-    }
-}
-
 /// The operating system that a pod is for.
-struct Os;
+struct PodOs;
 
-impl Read for Os {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for PodOs {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         let path = fields.path().child("name");
-        match fields.string("name").as_str() {
+        match fields.get::<String>("name").unwrap_or_default().as_str() {
             "linux" => {}
             "" => fields.errors().required(path, ""),
             "windows" => fields.errors().not_supported(path, "this node runs Linux"),
@@ -135,58 +130,23 @@ impl Read for Os {
         }
         Self
     }
+
+    fn write(&self, _object: &mut serde_json::Map<String, serde_json::Value>) {}
 }
 
-impl Read for PodSpec {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        // Where a pod goes and what it counts as there is decided; on one node they mean nothing.
-        fields.ignored(&[
-            "affinity",
-            "enableServiceLinks",
-            "nodeSelector",
-            "overhead",
-            "preemptionPolicy",
-            "schedulerName",
-            "tolerations",
-            "topologySpreadConstraints",
-        ]);
-        refuse(fields);
-        fields.object::<Os>("os");
-        // The old name of the account.
-        let old_account = fields.string("serviceAccount");
-        let account = fields.string("serviceAccountName");
-        Self {
-            volumes: fields.list("volumes"),
-            init_containers: fields.list("initContainers"),
-            containers: fields.list("containers"),
-            ephemeral_containers: fields.list("ephemeralContainers"),
-            restart_policy: fields.word("restartPolicy"),
-            termination_grace_period_seconds: fields.long("terminationGracePeriodSeconds"),
-            active_deadline_seconds: fields.long("activeDeadlineSeconds"),
-            dns_policy: fields.word("dnsPolicy"),
-            dns_config: fields.object("dnsConfig"),
-            service_account_name: if account.is_empty() { old_account } else { account },
-            node_name: fields.string("nodeName"),
-            host_network: fields.flag("hostNetwork"),
-            host_pid: fields.flag("hostPID"),
-            host_ipc: fields.flag("hostIPC"),
-            share_process_namespace: fields.boolean("shareProcessNamespace"),
-            security_context: fields.object("securityContext").unwrap_or_default(),
-            image_pull_secrets: fields.list("imagePullSecrets").into_iter().map(|Named(name)| name).collect(),
-            hostname: fields.string("hostname"),
-            subdomain: fields.string("subdomain"),
-            hostname_override: fields.text("hostnameOverride"),
-            set_hostname_as_fqdn: fields.boolean("setHostnameAsFQDN"),
-            host_aliases: fields.list("hostAliases"),
-            priority_class_name: fields.string("priorityClassName"),
-            priority: fields.int("priority"),
-            runtime_class_name: fields.string("runtimeClassName"),
-        }
-    }
-}
-
-/// Refuses fields that Kubernetes knows and a node on its own cannot honour.
-fn refuse(fields: &mut Fields<'_>) {
+/// Ignores and refuses fields.
+fn unsupported_in_spec(fields: &mut ManifestFields<'_>) {
+    // Where a pod goes and what it counts as there is decided; on one node they mean nothing.
+    fields.ignored(&[
+        "affinity",
+        "enableServiceLinks",
+        "nodeSelector",
+        "overhead",
+        "preemptionPolicy",
+        "schedulerName",
+        "tolerations",
+        "topologySpreadConstraints",
+    ]);
     fields.not_supported("automountServiceAccountToken", "tokens of service accounts come from an API server");
     fields.not_supported("readinessGates", "nobody but an API server's clients could open them");
     fields.not_supported("resourceClaims", "devices are not allocated dynamically on this node");
@@ -194,30 +154,46 @@ fn refuse(fields: &mut Fields<'_>) {
     fields.not_supported("schedulingGates", "nobody but an API server's clients could open them");
     fields.not_supported("workloadRef", "pods of this node belong to no workload");
     fields.not_supported("schedulingGroup", "pods of this node belong to no workload");
-    if fields.boolean("hostUsers") == Some(false) {
+    if fields.get("hostUsers") == Some(false) {
         let path = fields.path().child("hostUsers");
         fields.errors().not_supported(path, "user namespaces are not made on this node");
     }
+    fields.get::<PodOs>("os");
 }
 
-impl Read for DnsConfig {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self {
-            nameservers: fields.texts("nameservers"),
-            searches: fields.texts("searches"),
-            options: fields.list("options"),
+/// The name of the service account, also under its old name.
+mod service_account {
+    use crate::pod::read::{ManifestField, ManifestFields};
+
+    pub(super) fn read(fields: &mut ManifestFields<'_>) -> String {
+        let old = fields.get("serviceAccount").unwrap_or_default();
+        fields.get("serviceAccountName").filter(|name: &String| !name.is_empty()).unwrap_or(old)
+    }
+
+    pub(super) fn write(name: &String, object: &mut serde_json::Map<String, serde_json::Value>) {
+        name.write("serviceAccountName", object);
+    }
+}
+
+/// Names of secrets, each in an object of its own.
+mod pull_secrets {
+    use crate::pod::macros::object;
+    use crate::pod::read::{ManifestField, ManifestFields};
+
+    object! {
+        #[derive(PartialEq)]
+        struct LocalObjectReference {
+            name: String = "name" always,
         }
     }
-}
 
-impl Read for DnsOption {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self { name: fields.string("name"), value: fields.text("value") }
+    pub(super) fn read(fields: &mut ManifestFields<'_>) -> Vec<String> {
+        let references: Vec<LocalObjectReference> = ManifestField::read(fields, "imagePullSecrets");
+        references.into_iter().map(|reference| reference.name).collect()
     }
-}
 
-impl Read for HostAlias {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self { ip: fields.string("ip"), hostnames: fields.texts("hostnames") }
+    pub(super) fn write(names: &[String], object: &mut serde_json::Map<String, serde_json::Value>) {
+        let references = names.iter().map(|name| LocalObjectReference { name: name.clone() });
+        references.collect::<Vec<_>>().write("imagePullSecrets", object);
     }
 }

@@ -4,13 +4,13 @@
 use std::fmt;
 
 use oci::Quantity;
+use serde_json::{Map, Value};
 
-use super::read::{Fields, Read};
+use super::macros::object;
+use super::read::{Json, ManifestField, ManifestFields, ManifestObject};
 
-/// A variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvVar {
-    /// Name.
     pub name: String,
     /// Where its value comes from.
     pub source: EnvSource,
@@ -21,13 +21,10 @@ pub struct EnvVar {
 pub enum EnvSource {
     /// The literal value, with `$(VAR)` for other variables.
     Literal(String),
-    /// A field of the pod.
     Field(FieldRef),
     /// An amount of a container.
     Resource(ResourceFieldRef),
-    /// A key of a ConfigMap.
     ConfigMapKey(KeyRef),
-    /// A key of a Secret.
     SecretKey(KeyRef),
     /// Nowhere, or from more than one place: the number of places. It does not pass validation.
     Unclear(usize),
@@ -52,120 +49,109 @@ impl Default for EnvSource {
     }
 }
 
-/// A field of the pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldRef {
-    /// `v1` unless said.
-    pub api_version: String,
-    /// The way to the field.
-    pub field_path: String,
+object! {
+    /// A field of the pod.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct FieldRef {
+        /// `v1` unless said.
+        pub api_version: String = "apiVersion",
+        /// The way to the field.
+        pub field_path: String = "fieldPath",
+    }
 }
 
-/// An amount of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourceFieldRef {
-    /// The container; that of the variable unless said.
-    pub container_name: String,
-    /// `limits.cpu` and the like.
-    pub resource: String,
-    /// Unit of the value; 1 by default.
-    pub divisor: Quantity,
+object! {
+    /// An amount of a container.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct ResourceFieldRef {
+        /// The container; that of the variable unless said.
+        pub container_name: String = "containerName",
+        /// `limits.cpu` and the like.
+        pub resource: String = "resource",
+        /// Unit of the value; 1 by default.
+        pub divisor: Quantity = "divisor",
+    }
 }
 
-/// A key of a document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyRef {
-    /// Name of the document.
-    pub name: String,
-    /// The key.
-    pub key: String,
-    /// True if document and key may be missing.
-    pub optional: bool,
+object! {
+    /// A key of a document.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct KeyRef {
+        pub name: String = "name",
+        pub key: String = "key",
+        /// True if document and key may be missing.
+        pub optional: bool = "optional",
+    }
 }
 
-/// All keys of a document as variables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EnvFromSource {
-    /// Prefix of the keys.
-    pub prefix: String,
-    /// Name of a ConfigMap.
-    pub config_map: Option<DocumentRef>,
-    /// Name of a Secret.
-    pub secret: Option<DocumentRef>,
+object! {
+    /// All keys of a document as variables.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct EnvFromSource {
+        /// Prefix of the keys.
+        pub prefix: String = "prefix",
+        pub config_map: Option<DocumentRef> = "configMapRef",
+        pub secret: Option<DocumentRef> = "secretRef",
+    }
 }
 
-/// A document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DocumentRef {
-    /// Name of the document.
-    pub name: String,
-    /// True if the document may be missing.
-    pub optional: bool,
+object! {
+
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct DocumentRef {
+        pub name: String = "name",
+        /// True if the document may be missing.
+        pub optional: bool = "optional",
+    }
 }
 
-impl Read for EnvVar {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        let name = fields.string("name");
-        let value = fields.text("value").filter(|value| !value.is_empty());
-        let source = match (fields.object::<ValueFrom>("valueFrom"), value) {
-            (None, value) => EnvSource::Literal(value.unwrap_or_default()),
-            (Some(ValueFrom(mut sources)), None) if sources.len() == 1 => sources.remove(0),
-            (Some(ValueFrom(sources)), value) => EnvSource::Unclear(sources.len() + usize::from(value.is_some())),
+object! {
+    /// `valueFrom` of a variable, in which one field should be set.
+    #[derive(Clone, Default)]
+    struct ValueFrom (unsupported_in_value_from) {
+        field: Option<FieldRef> = "fieldRef",
+        resource: Option<ResourceFieldRef> = "resourceFieldRef",
+        config_map_key: Option<KeyRef> = "configMapKeyRef",
+        secret_key: Option<KeyRef> = "secretKeyRef",
+    }
+}
+
+fn unsupported_in_value_from(fields: &mut ManifestFields<'_>) {
+    fields.not_supported("fileKeyRef", "variables are not read from files of volumes");
+}
+
+impl ManifestObject for EnvVar {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
+        let (name, value) = (ManifestField::read(fields, "name"), String::read(fields, "value"));
+        let Some(from) = fields.get::<ValueFrom>("valueFrom") else {
+            return Self { name, source: EnvSource::Literal(value) };
+        };
+        let sources = [
+            from.field.map(EnvSource::Field),
+            from.resource.map(EnvSource::Resource),
+            from.config_map_key.map(EnvSource::ConfigMapKey),
+            from.secret_key.map(EnvSource::SecretKey),
+        ];
+        let mut sources: Vec<EnvSource> = sources.into_iter().flatten().collect();
+        let source = match (sources.len(), value.is_empty()) {
+            (1, true) => sources.remove(0),
+            (places, no_value) => EnvSource::Unclear(places + usize::from(!no_value)),
         };
         Self { name, source }
     }
-}
 
-/// Everything that stands under `valueFrom`.
-struct ValueFrom(Vec<EnvSource>);
-
-impl Read for ValueFrom {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        fields.not_supported("fileKeyRef", "variables are not read from files of volumes");
-        let sources = [
-            fields.object("fieldRef").map(EnvSource::Field),
-            fields.object("resourceFieldRef").map(EnvSource::Resource),
-            fields.object("configMapKeyRef").map(EnvSource::ConfigMapKey),
-            fields.object("secretKeyRef").map(EnvSource::SecretKey),
-        ];
-        Self(sources.into_iter().flatten().collect())
-    }
-}
-
-impl Read for FieldRef {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self { api_version: fields.string("apiVersion"), field_path: fields.string("fieldPath") }
-    }
-}
-
-impl Read for ResourceFieldRef {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self {
-            container_name: fields.string("containerName"),
-            resource: fields.string("resource"),
-            divisor: fields.quantity("divisor").unwrap_or_default(),
+    fn write(&self, object: &mut Map<String, Value>) {
+        self.name.write("name", object);
+        let mut from = ValueFrom::default();
+        match self.source.clone() {
+            EnvSource::Literal(value) => return value.write("value", object),
+            EnvSource::Field(field) => from.field = Some(field),
+            EnvSource::Resource(resource) => from.resource = Some(resource),
+            EnvSource::ConfigMapKey(key) => from.config_map_key = Some(key),
+            EnvSource::SecretKey(key) => from.secret_key = Some(key),
+            // It did not pass validation.
+            EnvSource::Unclear(_) => return,
         }
-    }
-}
-
-impl Read for KeyRef {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self { name: fields.string("name"), key: fields.string("key"), optional: fields.flag("optional") }
-    }
-}
-
-impl Read for EnvFromSource {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self {
-            prefix: fields.string("prefix"),
-            config_map: fields.object("configMapRef"),
-            secret: fields.object("secretRef"),
-        }
-    }
-}
-
-impl Read for DocumentRef {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self { name: fields.string("name"), optional: fields.flag("optional") }
+        object.insert("valueFrom".to_owned(), from.to_value());
     }
 }

@@ -2,143 +2,197 @@
 
 use image_manager::PullPolicy;
 use oci::Quantity;
+use serde_json::{Map, Value};
 
-use super::read::{Fields, Read};
+use super::macros::{object, words};
+use super::read::{Json, ManifestField, ManifestFields, ManifestObject};
 use super::variable::{FieldRef, ResourceFieldRef};
-use super::words::words;
+use crate::documents::DocumentKind;
+use crate::field::{FieldErrors, FieldPath};
 
 words! {
     /// Check of a path on the node.
     HostPathType {
         /// A directory; it is made where it is missing.
         DirectoryOrCreate = "DirectoryOrCreate",
-        /// A directory.
         Directory = "Directory",
         /// A file; it is made where it is missing.
         FileOrCreate = "FileOrCreate",
-        /// A file.
         File = "File",
-        /// A socket.
         Socket = "Socket",
-        /// A character device.
         CharDevice = "CharDevice",
-        /// A block device.
         BlockDevice = "BlockDevice",
     }
 }
 
-words! {
-    /// Where an empty directory lies.
-    Medium {
-        /// In memory.
-        Memory = "Memory",
+/// Where an empty directory lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    Memory,
+}
+
+impl Json for Medium {
+    fn from_value(value: &Value, path: FieldPath, errors: &mut FieldErrors) -> Option<Self> {
+        match String::from_value(value, path.clone(), errors)?.as_str() {
+            "" => {}
+            "Memory" => return Some(Self::Memory),
+            huge if huge == "HugePages" || huge.starts_with("HugePages-") => {
+                errors.not_supported(path, "volumes of huge pages are not made");
+            }
+            other => errors.unsupported(path, other, &["", "Memory"]),
+        }
+        None
+    }
+
+    fn to_value(&self) -> Value {
+        "Memory".into()
     }
 }
 
-/// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
     /// Name within the pod.
     pub name: String,
-    /// Source of the volume.
     pub source: VolumeSource,
     /// Fields of further sources, of which there must be none.
     pub(crate) further: Vec<&'static str>,
 }
 
-/// Source of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeSource {
     /// A path of the node.
-    HostPath {
-        /// The path.
-        path: String,
-        /// Check of the path; `None`: no check.
-        kind: Option<HostPathType>,
-    },
+    HostPath(HostPathVolume),
     /// A directory that lives as long as the pod.
-    EmptyDir {
-        /// Where it lies; `None`: on the node's disk.
-        medium: Option<Medium>,
-        /// How large it may become.
-        size_limit: Option<Quantity>,
-    },
-    /// A ConfigMap as files.
+    EmptyDir(EmptyDirVolume),
     ConfigMap(DocumentVolume),
-    /// A Secret as files.
     Secret(DocumentVolume),
     /// Fields of the pod as files.
-    DownwardApi {
-        /// The files.
-        items: Vec<DownwardItem>,
-        /// Mode of the files.
-        default_mode: Option<i32>,
-    },
+    DownwardApi(DownwardApiVolume),
     /// Several of those in one directory.
-    Projected {
-        /// The parts.
-        sources: Vec<ProjectedSource>,
-        /// Mode of the files.
-        default_mode: Option<i32>,
-    },
+    Projected(ProjectedVolume),
     /// The content of an image, to be read only.
-    Image {
-        /// The image as written.
-        reference: String,
-        /// When to pull it.
-        pull_policy: Option<PullPolicy>,
-    },
+    Image(ImageVolume),
+}
+
+impl VolumeSource {
+    /// Kinds and names of the documents that the volume is made of.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = (DocumentKind, &str)> {
+        let own = match self {
+            Self::ConfigMap(document) => Some((DocumentKind::ConfigMap, document)),
+            Self::Secret(document) => Some((DocumentKind::Secret, document)),
+            _ => None,
+        };
+        let parts = if let Self::Projected(projected) = self { &projected.sources[..] } else { &[] };
+        let parts = parts.iter().filter_map(|part| match part {
+            ProjectedSource::ConfigMap(document) => Some((DocumentKind::ConfigMap, document)),
+            ProjectedSource::Secret(document) => Some((DocumentKind::Secret, document)),
+            ProjectedSource::DownwardApi(_) | ProjectedSource::Unclear(_) => None,
+        });
+        own.into_iter().chain(parts).map(|(kind, document)| (kind, document.name.as_str()))
+    }
 }
 
 impl Default for VolumeSource {
     fn default() -> Self {
-        Self::EmptyDir { medium: None, size_limit: None }
+        Self::EmptyDir(EmptyDirVolume::default())
     }
 }
 
-/// A document as files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DocumentVolume {
-    /// Name of the document.
-    pub name: String,
-    /// The keys that become files; none: all.
-    pub items: Vec<KeyToPath>,
-    /// Mode of the files.
-    pub default_mode: Option<i32>,
-    /// True if document and keys may be missing.
-    pub optional: bool,
+object! {
+    /// A path of the node.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct HostPathVolume {
+        pub path: String = "path",
+        /// Check of the path; `None`: no check.
+        pub kind: Option<HostPathType> = "type",
+    }
 }
 
-/// A key that becomes a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyToPath {
-    /// The key.
-    pub key: String,
-    /// The file, below the volume.
-    pub path: String,
-    /// Mode of the file.
-    pub mode: Option<i32>,
+object! {
+    /// A directory that lives as long as the pod.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct EmptyDirVolume {
+        /// `None`: on the node's disk.
+        pub medium: Option<Medium> = "medium",
+        /// How large it may become.
+        pub size_limit: Option<Quantity> = "sizeLimit",
+    }
 }
 
-/// A field of the pod that becomes a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DownwardItem {
-    /// The file, below the volume.
-    pub path: String,
-    /// A field.
-    pub field_ref: Option<FieldRef>,
-    /// An amount.
-    pub resource_field_ref: Option<ResourceFieldRef>,
-    /// Mode of the file.
-    pub mode: Option<i32>,
+object! {
+    /// Fields of the pod as files.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct DownwardApiVolume {
+        pub items: Vec<DownwardItem> = "items",
+        /// Mode of the files.
+        pub default_mode: Option<i32> = "defaultMode",
+    }
+}
+
+object! {
+    /// Several sources of files in one directory.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct ProjectedVolume {
+        pub sources: Vec<ProjectedSource> = "sources",
+        /// Mode of the files.
+        pub default_mode: Option<i32> = "defaultMode",
+    }
+}
+
+object! {
+    /// The content of an image, to be read only.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct ImageVolume {
+        /// The image as written.
+        pub reference: String = "reference",
+        /// When to pull it.
+        pub pull_policy: Option<PullPolicy> = "pullPolicy",
+    }
+}
+
+object! {
+    /// A document as files.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct DocumentVolume {
+        pub name: String = "name",
+        /// The keys that become files; none: all.
+        pub items: Vec<KeyToPath> = "items",
+        /// Mode of the files.
+        pub default_mode: Option<i32> = "defaultMode",
+        /// True if document and keys may be missing.
+        pub optional: bool = "optional",
+    }
+}
+
+object! {
+    /// A key that becomes a file.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct KeyToPath {
+        pub key: String = "key",
+        /// The file, below the volume.
+        pub path: String = "path",
+        /// Mode of the file.
+        pub mode: Option<i32> = "mode",
+    }
+}
+
+object! {
+    /// A field of the pod that becomes a file.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct DownwardItem {
+        /// The file, below the volume.
+        pub path: String = "path",
+        pub field_ref: Option<FieldRef> = "fieldRef",
+        pub resource_field_ref: Option<ResourceFieldRef> = "resourceFieldRef",
+        /// Mode of the file.
+        pub mode: Option<i32> = "mode",
+    }
 }
 
 /// A part of a projected volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProjectedSource {
-    /// A ConfigMap.
     ConfigMap(DocumentVolume),
-    /// A Secret.
     Secret(DocumentVolume),
     /// Fields of the pod.
     DownwardApi(Vec<DownwardItem>),
@@ -173,160 +227,107 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
     ("flocker", "disks of a cloud are not attached"),
 ];
 
-impl Read for Volume {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for Volume {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         for (field, reason) in NOT_SUPPORTED {
             fields.not_supported(field, reason);
         }
-        let name = fields.string("name");
-        let mut sources: Vec<(&'static str, VolumeSource)> = Vec::new();
-        let mut found = |field, source: Option<VolumeSource>| sources.extend(source.map(|source| (field, source)));
-        found("hostPath", fields.object::<HostPath>("hostPath").map(|HostPath(source)| source));
-        found("emptyDir", fields.object::<EmptyDir>("emptyDir").map(|EmptyDir(source)| source));
-        found("configMap", fields.object("configMap").map(VolumeSource::ConfigMap));
-        found("secret", fields.object::<SecretVolume>("secret").map(|s| VolumeSource::Secret(s.0)));
-        found("downwardAPI", fields.object::<Downward>("downwardAPI").map(|Downward(source)| source));
-        found("projected", fields.object::<Projected>("projected").map(|Projected(source)| source));
-        found("image", fields.object::<ImageVolume>("image").map(|ImageVolume(source)| source));
-        let mut sources = sources.into_iter();
+        let name = ManifestField::read(fields, "name");
+        let sources = [
+            ("hostPath", fields.get("hostPath").map(VolumeSource::HostPath)),
+            ("emptyDir", fields.get("emptyDir").map(VolumeSource::EmptyDir)),
+            ("configMap", fields.get("configMap").map(VolumeSource::ConfigMap)),
+            ("secret", fields.get("secret").map(|SecretVolume(secret)| VolumeSource::Secret(secret))),
+            ("downwardAPI", fields.get("downwardAPI").map(VolumeSource::DownwardApi)),
+            ("projected", fields.get("projected").map(VolumeSource::Projected)),
+            ("image", fields.get("image").map(VolumeSource::Image)),
+        ];
+        let mut sources = sources.into_iter().filter_map(|(field, source)| Some((field, source?)));
         let source = sources.next().map(|(_, source)| source).unwrap_or_default();
         Self { name, source, further: sources.map(|(field, _)| field).collect() }
     }
-}
 
-struct HostPath(VolumeSource);
-
-impl Read for HostPath {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self(VolumeSource::HostPath { path: fields.string("path"), kind: fields.word("type") })
-    }
-}
-
-struct EmptyDir(VolumeSource);
-
-impl Read for EmptyDir {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        let path = fields.path().child("medium");
-        let medium = match fields.string("medium").as_str() {
-            "" => None,
-            "Memory" => Some(Medium::Memory),
-            huge if huge == "HugePages" || huge.starts_with("HugePages-") => {
-                fields.errors().not_supported(path, "volumes of huge pages are not made");
-                None
-            }
-            other => {
-                fields.errors().unsupported(path, other, &["", "Memory"]);
-                None
-            }
+    fn write(&self, object: &mut Map<String, Value>) {
+        let (field, source) = match &self.source {
+            VolumeSource::HostPath(source) => ("hostPath", source.to_value()),
+            VolumeSource::EmptyDir(source) => ("emptyDir", source.to_value()),
+            VolumeSource::ConfigMap(source) => ("configMap", source.to_value()),
+            VolumeSource::Secret(source) => ("secret", SecretVolume(source.clone()).to_value()),
+            VolumeSource::DownwardApi(source) => ("downwardAPI", source.to_value()),
+            VolumeSource::Projected(source) => ("projected", source.to_value()),
+            VolumeSource::Image(source) => ("image", source.to_value()),
         };
-        Self(VolumeSource::EmptyDir { medium, size_limit: fields.quantity("sizeLimit") })
-    }
-}
-
-impl Read for DocumentVolume {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self {
-            name: fields.string("name"),
-            items: fields.list("items"),
-            default_mode: fields.int("defaultMode"),
-            optional: fields.flag("optional"),
-        }
+        self.name.write("name", object);
+        object.insert(field.to_owned(), source);
     }
 }
 
 /// A Secret as a volume, which calls its name otherwise.
 struct SecretVolume(DocumentVolume);
 
-impl Read for SecretVolume {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for SecretVolume {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         Self(DocumentVolume {
-            name: fields.string("secretName"),
-            items: fields.list("items"),
-            default_mode: fields.int("defaultMode"),
-            optional: fields.flag("optional"),
+            name: ManifestField::read(fields, "secretName"),
+            items: ManifestField::read(fields, "items"),
+            default_mode: ManifestField::read(fields, "defaultMode"),
+            optional: ManifestField::read(fields, "optional"),
         })
     }
-}
 
-impl Read for KeyToPath {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self { key: fields.string("key"), path: fields.string("path"), mode: fields.int("mode") }
-    }
-}
-
-struct Downward(VolumeSource);
-
-impl Read for Downward {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        let default_mode = fields.int("defaultMode");
-        Self(VolumeSource::DownwardApi { items: fields.list("items"), default_mode })
-    }
-}
-
-impl Read for DownwardItem {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self {
-            path: fields.string("path"),
-            field_ref: fields.object("fieldRef"),
-            resource_field_ref: fields.object("resourceFieldRef"),
-            mode: fields.int("mode"),
-        }
-    }
-}
-
-struct Projected(VolumeSource);
-
-impl Read for Projected {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        let default_mode = fields.int("defaultMode");
-        Self(VolumeSource::Projected { sources: fields.list("sources"), default_mode })
-    }
-}
-
-/// The fields of a pod that are a part of a projected volume.
-struct DownwardItems(Vec<DownwardItem>);
-
-impl Read for DownwardItems {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self(fields.list("items"))
+    fn write(&self, object: &mut Map<String, Value>) {
+        self.0.name.write("secretName", object);
+        DocumentVolume { name: String::new(), ..self.0.clone() }.write(object);
     }
 }
 
 /// A document that is a part of a projected volume: without a mode of its own.
 struct ProjectedDocument(DocumentVolume);
 
-impl Read for ProjectedDocument {
-    fn read(fields: &mut Fields<'_>) -> Self {
+impl ManifestObject for ProjectedDocument {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         Self(DocumentVolume {
-            name: fields.string("name"),
-            items: fields.list("items"),
+            name: ManifestField::read(fields, "name"),
+            items: ManifestField::read(fields, "items"),
             default_mode: None,
-            optional: fields.flag("optional"),
+            optional: ManifestField::read(fields, "optional"),
         })
+    }
+
+    fn write(&self, object: &mut Map<String, Value>) {
+        self.0.write(object);
     }
 }
 
-impl Read for ProjectedSource {
-    fn read(fields: &mut Fields<'_>) -> Self {
+object! {
+    /// Fields of the pod that are a part of a projected volume.
+    struct ProjectedItems {
+        items: Vec<DownwardItem> = "items",
+    }
+}
+
+impl ManifestObject for ProjectedSource {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
         fields.not_supported("serviceAccountToken", "tokens of service accounts come from an API server");
         fields.not_supported("clusterTrustBundle", "trust bundles come from an API server");
         fields.not_supported("podCertificate", "certificates of pods come from an API server");
-        let mut sources: Vec<Self> = [
-            fields.object::<ProjectedDocument>("configMap").map(|document| Self::ConfigMap(document.0)),
-            fields.object::<ProjectedDocument>("secret").map(|document| Self::Secret(document.0)),
-            fields.object::<DownwardItems>("downwardAPI").map(|items| Self::DownwardApi(items.0)),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        let sources = [
+            fields.get("configMap").map(|ProjectedDocument(document)| Self::ConfigMap(document)),
+            fields.get("secret").map(|ProjectedDocument(document)| Self::Secret(document)),
+            fields.get("downwardAPI").map(|ProjectedItems { items }| Self::DownwardApi(items)),
+        ];
+        let mut sources: Vec<Self> = sources.into_iter().flatten().collect();
         if sources.len() == 1 { sources.remove(0) } else { Self::Unclear(sources.len()) }
     }
-}
 
-struct ImageVolume(VolumeSource);
-
-impl Read for ImageVolume {
-    fn read(fields: &mut Fields<'_>) -> Self {
-        Self(VolumeSource::Image { reference: fields.string("reference"), pull_policy: fields.word("pullPolicy") })
+    fn write(&self, object: &mut Map<String, Value>) {
+        let (field, source) = match self {
+            Self::ConfigMap(document) => ("configMap", document.to_value()),
+            Self::Secret(document) => ("secret", document.to_value()),
+            Self::DownwardApi(items) => ("downwardAPI", ProjectedItems { items: items.clone() }.to_value()),
+            // It did not pass validation.
+            Self::Unclear(_) => return,
+        };
+        object.insert(field.to_owned(), source);
     }
 }

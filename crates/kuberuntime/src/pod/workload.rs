@@ -4,14 +4,13 @@
 
 use serde_json::Value;
 
-use super::read;
-use super::{ContainerKind, Metadata, Pod, VolumeSource};
+use super::read::{self, Json as _};
+use super::{ContainerKind, Metadata, PRIORITY_CLASSES, Pod, VolumeSource};
 use crate::field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 
 /// A kind of object that holds a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadKind {
-    /// Name of the kind.
     pub name: &'static str,
     /// API versions in which the kind came, the newest first.
     pub versions: &'static [&'static str],
@@ -50,10 +49,6 @@ pub const WORKLOAD_KINDS: [WorkloadKind; 8] = [
         template: &["spec", "jobTemplate", "spec", "template"],
     },
 ];
-
-/// The priority classes that every cluster has.
-const PRIORITY_CLASSES: [(&str, i32); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// Fields of an object in which an error counts.
 const OBJECT_FIELDS: [&str; 5] =
@@ -124,7 +119,7 @@ impl Workload {
     pub fn read(kind: WorkloadKind, object: &Value) -> Result<Self, WorkloadError> {
         let mut errors = FieldErrors::default();
         let metadata = object.get("metadata").filter(|value| !value.is_null());
-        let metadata = metadata.and_then(|value| read::object(value, FieldPath::new("metadata"), &mut errors));
+        let metadata = metadata.and_then(|value| Metadata::from_value(value, FieldPath::new("metadata"), &mut errors));
         check(&errors, &FieldPath::default(), &OBJECT_FIELDS)?;
         let Metadata { name, generate_name, namespace, uid, .. } = metadata.unwrap_or_default();
         let name = match (name.as_str(), generate_name.as_str()) {
@@ -229,7 +224,7 @@ fn sentence(error: &FieldError) -> String {
 fn check_images(pod: &Pod, spec: &FieldPath) -> Result<(), WorkloadError> {
     let mut seen: Vec<(bool, &str, &'static str)> = Vec::new();
     let volumes = pod.spec.volumes.iter().enumerate().filter_map(|(index, volume)| match &volume.source {
-        VolumeSource::Image { reference, .. } => Some((index, volume.name.as_str(), reference.as_str())),
+        VolumeSource::Image(image) => Some((index, volume.name.as_str(), image.reference.as_str())),
         _ => None,
     });
     let mut needs: Vec<(&'static str, usize, &str, &str)> =

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use probe::ProbeOutcome;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,7 +12,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::ProbeKind;
-use crate::handlers::ProbeAnswer;
 use crate::pod::Pod;
 
 /// Seconds that an answer takes: the bounds that Prometheus' libraries have where nobody says others.
@@ -44,7 +44,7 @@ pub struct ProbeMetrics {
 }
 
 /// The series of one probe of one container.
-pub(super) struct Series {
+pub(super) struct ProbeSeries {
     metrics: Arc<ProbeMetrics>,
     labels: ResultLabels,
 }
@@ -61,8 +61,8 @@ impl ProbeMetrics {
         registry.register("prober_probe_duration_seconds", "Time that answers to probes took", self.duration.clone());
     }
 
-    pub(super) fn series(self: &Arc<Self>, kind: ProbeKind, pod: &Pod, container: &str) -> Series {
-        Series { metrics: Arc::clone(self), labels: labels(kind, pod, container) }
+    pub(super) fn series(self: &Arc<Self>, kind: ProbeKind, pod: &Pod, container: &str) -> ProbeSeries {
+        ProbeSeries { metrics: Arc::clone(self), labels: labels(kind, pod, container) }
     }
 
     /// The pod is gone, and its series go with it.
@@ -97,13 +97,13 @@ impl From<ResultLabels> for DurationLabels {
     }
 }
 
-impl Series {
+impl ProbeSeries {
     /// A question was answered after so long.
-    pub(super) fn observe(&self, answer: ProbeAnswer, took: Duration) {
+    pub(super) fn observe(&self, answer: ProbeOutcome, took: Duration) {
         let result = match answer {
-            ProbeAnswer::Success | ProbeAnswer::Warning => RESULTS[0],
-            ProbeAnswer::Failure => RESULTS[1],
-            ProbeAnswer::Unknown => RESULTS[2],
+            ProbeOutcome::Success | ProbeOutcome::Warning => RESULTS[0],
+            ProbeOutcome::Failure => RESULTS[1],
+            ProbeOutcome::Unknown => RESULTS[2],
         };
         let labels = ResultLabels { result, ..self.labels.clone() };
         self.metrics.total.get_or_create(&labels).inc();

@@ -9,12 +9,13 @@ mod metrics;
 mod schedule;
 mod state;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::ContainerState;
-use image_manager::{EventRecorder, EventRef, ObjectRef, WallClock};
+use image_manager::{EventRecorder, WallClock};
+use probe::ProbeOutcome;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -22,15 +23,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::actions::ProbeResults;
 use crate::events::PodEvent;
-use crate::handlers::{Handlers, ProbeAnswer, Target};
+use crate::handlers::{HandlerTarget, Handlers};
+use crate::labels::PodOwner;
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::status::ObservedPod;
 pub(crate) use kind::ProbeKind;
 use kind::container_at;
 pub use metrics::ProbeMetrics;
-use metrics::Series;
+use metrics::ProbeSeries;
 use schedule::{Circumstances, first_question};
-use state::{AnswerEffect, Pods, ProbeStart};
+use state::{AnswerEffect, ProbeStart, ProbedPods};
 
 /// Asks the probes of all pods. When it is dropped, nobody asks any more.
 pub struct ProbeManager {
@@ -48,16 +50,16 @@ struct ProbeContext {
     began: Instant,
     stop: CancellationToken,
     /// Guards what is known of pods, what their probes said, and the tokens of those who ask.
-    pods: Mutex<Pods>,
+    pods: Mutex<ProbedPods>,
 }
 
 /// A probe of a container that runs.
-struct Question {
+struct ProbeQuestion {
     pod: Arc<Pod>,
     container: (ContainerKind, usize),
     id: String,
     kind: ProbeKind,
-    series: Series,
+    series: ProbeSeries,
 }
 
 impl ProbeManager {
@@ -78,13 +80,12 @@ impl ProbeManager {
             wall_clock,
             metrics,
             began: Instant::now(),
-            pods: Mutex::new(Pods::new(stop.clone())),
+            pods: Mutex::new(ProbedPods::new(stop.clone())),
             stop: stop.clone(),
         };
         Self { shared: Arc::new(shared), tasks: TaskTracker::new(), _stop: stop.drop_guard() }
     }
 
-    /// Metrics of probes.
     #[must_use]
     pub fn metrics(&self) -> Arc<ProbeMetrics> {
         Arc::clone(&self.shared.metrics)
@@ -97,7 +98,7 @@ impl ProbeManager {
             return;
         }
         let ip = if pod.spec.host_network { host_ip } else { observed.ips().first().map(String::as_str) };
-        let (now, mut pods) = (Instant::now(), self.shared.lock());
+        let (now, mut pods) = (Instant::now(), self.shared.pods.lock());
         let look = pods.mark_observed(pod, ip, now);
         for (kind, index, container) in probed(pod) {
             let run = observed.latest(&container.name);
@@ -119,13 +120,13 @@ impl ProbeManager {
     /// Last results of a pod's probes, by the ids of containers.
     #[must_use]
     pub fn results(&self, uid: &str) -> ProbeResults {
-        self.shared.lock().results(uid)
+        self.shared.pods.lock().results(uid)
     }
 
     /// A pod is being ended: only readiness is still asked.
     pub fn ending(&self, uid: &str) {
         let now = Instant::now();
-        let starts = self.shared.lock().ending(uid, now);
+        let starts = self.shared.pods.lock().ending(uid, now);
         for start in starts {
             self.ask(start, now);
         }
@@ -133,7 +134,7 @@ impl ProbeManager {
 
     /// A pod is gone: nobody asks it any more.
     pub fn forget(&self, uid: &str) {
-        if let Some(pod) = self.shared.lock().forget(uid) {
+        if let Some(pod) = self.shared.pods.lock().forget(uid) {
             for (_, _, container) in probed(&pod) {
                 self.shared.metrics.forget(&pod, &container.name);
             }
@@ -180,7 +181,7 @@ fn ask(shared: &Arc<ProbeContext>, tasks: &TaskTracker, start: ProbeStart, now: 
     let circumstances = Circumstances { age, asking_for: now.duration_since(shared.began), key: &key };
     let first = now + first_question(kind, probe, &circumstances);
     let series = shared.metrics.series(kind, &pod, name);
-    let question = Question { container, id, kind, series, pod };
+    let question = ProbeQuestion { container, id, kind, series, pod };
     let (shared, tasks_of_others) = (Arc::clone(shared), tasks.clone());
     tasks.spawn(async move {
         tokio::select! {
@@ -191,13 +192,7 @@ fn ask(shared: &Arc<ProbeContext>, tasks: &TaskTracker, start: ProbeStart, now: 
     });
 }
 
-impl ProbeContext {
-    fn lock(&self) -> MutexGuard<'_, Pods> {
-        self.pods.lock()
-    }
-}
-
-impl Question {
+impl ProbeQuestion {
     /// Asks on every period until what was said ends it, or it is cancelled.
     async fn ask_on(&self, shared: &Arc<ProbeContext>, tasks: &TaskTracker, token: &CancellationToken, first: Instant) {
         let Some(container) = container_at(&self.pod, self.container) else { return };
@@ -208,10 +203,9 @@ impl Question {
         let uid = &self.pod.metadata.uid;
         loop {
             turns.tick().await;
-            let ip = shared.lock().ip(uid);
-            let metadata = &self.pod.metadata;
-            let named = format!("{}_{}({uid})", metadata.name, metadata.namespace);
-            let target = Target::new(container, &self.id, ip.as_deref()).in_pod(&named);
+            let ip = shared.pods.lock().ip(uid);
+            let named = self.pod.title();
+            let target = HandlerTarget::new(container, &self.id, ip.as_deref(), &named);
             let asked = Instant::now();
             let (answer, text) = shared.handlers.ask(probe, &target).await;
             if token.is_cancelled() {
@@ -220,7 +214,8 @@ impl Question {
             self.series.observe(answer, asked.elapsed());
             self.record_event(shared, &container.name, answer, &text);
             let heard = (answer, token);
-            let heard = shared.lock().record_answer(uid, &container.name, &self.id, self.kind, heard, Instant::now());
+            let heard =
+                shared.pods.lock().record_answer(uid, &container.name, &self.id, self.kind, heard, Instant::now());
             let AnswerEffect { changed, over, starts } = heard;
             for start in starts {
                 ask(shared, tasks, start, Instant::now());
@@ -235,28 +230,16 @@ impl Question {
         }
     }
 
-    fn record_event(&self, shared: &ProbeContext, container: &str, answer: ProbeAnswer, text: &str) {
+    fn record_event(&self, shared: &ProbeContext, container: &str, answer: ProbeOutcome, text: &str) {
         let probe = self.kind.as_str();
         let event = match answer {
-            ProbeAnswer::Success => return,
-            ProbeAnswer::Warning => PodEvent::ProbeWarning { probe, output: text },
-            ProbeAnswer::Failure => PodEvent::Unhealthy { probe, output: text },
-            ProbeAnswer::Unknown => PodEvent::ProbeErrored { probe, error: text },
+            ProbeOutcome::Success => return,
+            ProbeOutcome::Warning => PodEvent::ProbeWarning { probe, output: text },
+            ProbeOutcome::Failure => PodEvent::Unhealthy { probe, output: text },
+            ProbeOutcome::Unknown => PodEvent::ProbeErrored { probe, error: text },
         };
-        let metadata = &self.pod.metadata;
-        let object = ObjectRef {
-            namespace: metadata.namespace.clone(),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
-            field_path: format!("spec.{}{{{container}}}", self.container.0.field()),
-        };
-        let message = event.message();
-        shared.events.record(EventRef {
-            object: &object,
-            kind: event.kind(),
-            reason: event.reason(),
-            message: &message,
-        });
+        let object = PodOwner::of(&self.pod).object(Some((self.container.0, container)));
+        event.record(&*shared.events, &object);
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Pods`]: what is known of the probes of all pods: what each said last and how often in a row, who is asked and who is
+//! [`ProbedPods`]: what is known of the probes of all pods: what each said last and how often in a row, who is asked and who is
 //! not. It asks nobody and knows no clock; it hands out [`ProbeStart`]s. Called by [`super::ProbeManager`] under its lock.
 
 use std::collections::BTreeMap;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::ContainerState;
+use probe::ProbeOutcome;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::kind::{ProbeKind, container_at};
 use crate::actions::{ProbeResult, ProbeResults, Probed};
-use crate::handlers::ProbeAnswer;
 use crate::pod::{Container, ContainerKind, Pod, Probe};
 use crate::status::ObservedContainer;
 
@@ -26,7 +26,6 @@ pub(super) struct ProbeStart {
     pub(super) age: Duration,
 }
 
-/// Effect of an answer.
 #[derive(Default)]
 pub(super) struct AnswerEffect {
     /// The result is another one than before.
@@ -37,8 +36,7 @@ pub(super) struct AnswerEffect {
     pub(super) starts: Vec<ProbeStart>,
 }
 
-/// All pods.
-pub(super) struct Pods {
+pub(super) struct ProbedPods {
     by_uid: BTreeMap<String, ProbedPod>,
     /// Ends all questions.
     stop: CancellationToken,
@@ -53,7 +51,6 @@ struct ProbedPod {
     runs: BTreeMap<String, ProbedRun>,
 }
 
-/// A run of a container.
 struct ProbedRun {
     id: String,
     container: (ContainerKind, usize),
@@ -101,11 +98,11 @@ impl ProbeState {
     }
 
     /// Takes an answer; whether the result is another one.
-    fn take(&mut self, kind: ProbeKind, answer: ProbeAnswer) -> bool {
+    fn take(&mut self, kind: ProbeKind, answer: ProbeOutcome) -> bool {
         let said = match answer {
-            ProbeAnswer::Success | ProbeAnswer::Warning => ProbeResult::Success,
-            ProbeAnswer::Failure => ProbeResult::Failure,
-            ProbeAnswer::Unknown => return false,
+            ProbeOutcome::Success | ProbeOutcome::Warning => ProbeResult::Success,
+            ProbeOutcome::Failure => ProbeResult::Failure,
+            ProbeOutcome::Unknown => return false,
         };
         let row = match self.streak {
             Some((last, row)) if last == said => row.saturating_add(1),
@@ -161,7 +158,7 @@ impl ProbedRun {
     }
 }
 
-impl Pods {
+impl ProbedPods {
     /// Nobody is known; all questions end with `stop`.
     pub(super) fn new(stop: CancellationToken) -> Self {
         Self { by_uid: BTreeMap::new(), stop }
@@ -289,7 +286,7 @@ impl Pods {
         name: &str,
         id: &str,
         kind: ProbeKind,
-        (answer, token): (ProbeAnswer, &CancellationToken),
+        (answer, token): (ProbeOutcome, &CancellationToken),
         now: Instant,
     ) -> AnswerEffect {
         let over = AnswerEffect { over: true, ..AnswerEffect::default() };

@@ -14,42 +14,46 @@ use tokio::time::Instant;
 use super::disk::{self, FileContent, Listing, Watches};
 use super::files::{Change, DirectoryFiles, PendingRead, ReadOutcome};
 use super::inotify::{Inotify, Notice};
-use super::manifest::{Content, Expected, Reader};
+use super::manifest::{ExpectedObjects, ManifestContent, ManifestProblem, ManifestReader};
 use super::options::SourceOptions;
-use super::problem::Problem;
-use super::view::{Manifest, View};
+use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 
 /// How soon a path is looked for again where not even the directory above it is there.
 const RETRY: Duration = Duration::from_secs(1);
 
-struct Directory<'a> {
+struct WatchedDirectory<'a> {
     path: PathBuf,
-    reader: Reader,
+    reader: ManifestReader,
     options: &'a SourceOptions,
     inotify: Option<Inotify>,
     watches: Watches,
     /// True if the path is a directory; otherwise it is, or was, a single file.
     is_directory: bool,
-    files: DirectoryFiles<Content, Problem>,
+    files: DirectoryFiles<ManifestContent, ManifestProblem>,
     /// When the next list is due.
     list_at: Instant,
     /// Links were pointed elsewhere.
     switched: bool,
     listed: bool,
-    problem: Option<Problem>,
+    problem: Option<ManifestProblem>,
     /// The permissions of files with secrets that everybody can read, once told.
     warned: BTreeMap<OsString, u32>,
 }
 
 /// Reads what is at `path`, for ever, and tells what that is.
-pub(super) async fn run(path: &Path, expected: Expected, options: &SourceOptions, tell: &(dyn Fn(View) + Sync)) {
+pub(super) async fn run(
+    path: &Path,
+    expected: ExpectedObjects,
+    options: &SourceOptions,
+    tell: &(dyn Fn(SourceView) + Sync),
+) {
     let inotify = Inotify::new().map_err(|error| {
-        tracing::warn!("watch {}: {error}; it is only listed every {:?}", path.display(), options.file_check);
+        tracing::warn!(path = %path.display(), %error, interval = ?options.file_check, "cannot watch the path, listing it");
     });
-    let mut directory = Directory {
+    let mut directory = WatchedDirectory {
         path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-        reader: Reader { options: options.clone(), expected },
+        reader: ManifestReader { options: options.clone(), expected },
         options,
         inotify: inotify.ok(),
         watches: Watches::default(),
@@ -68,7 +72,7 @@ pub(super) async fn run(path: &Path, expected: Expected, options: &SourceOptions
     }
 }
 
-impl Directory<'_> {
+impl WatchedDirectory<'_> {
     /// Lists if that is due, and reads everything that is.
     async fn step(&mut self) {
         if self.list_at <= Instant::now() {
@@ -81,7 +85,7 @@ impl Directory<'_> {
             }
             let read = self.read(due).await;
             // What happened to a file while it was read makes what was read worthless.
-            self.hear();
+            self.take_pending_notices();
             let now = Instant::now();
             for (due, outcome) in read {
                 self.files.read(&due, outcome, now);
@@ -96,7 +100,7 @@ impl Directory<'_> {
         let switched = std::mem::take(&mut self.switched);
         self.list_at = Instant::now() + self.options.file_check;
         let Ok(Listing { watches, is_directory, files }) = listing else {
-            self.problem = Some(Problem::passing("the reader panicked"));
+            self.problem = Some(ManifestProblem::passing("the reader panicked"));
             return;
         };
         self.watches = watches;
@@ -116,16 +120,19 @@ impl Directory<'_> {
                 (self.listed, self.problem) = (true, None);
             }
             Err(error) => {
-                self.problem = Some(Problem::passing(format!("it cannot be listed: {error}")));
+                self.problem = Some(ManifestProblem::passing(format!("it cannot be listed: {error}")));
             }
         }
         self.files.retry(|problem| problem.passing, now);
         // Behind the list: what happened while it was made is heard in its order, and the end of it is how things are.
-        self.hear();
+        self.take_pending_notices();
     }
 
     /// Reads files, side by side with nothing else.
-    async fn read(&mut self, due: Vec<PendingRead>) -> Vec<(PendingRead, ReadOutcome<Content, Problem>)> {
+    async fn read(
+        &mut self,
+        due: Vec<PendingRead>,
+    ) -> Vec<(PendingRead, ReadOutcome<ManifestContent, ManifestProblem>)> {
         let files: Vec<_> = due
             .into_iter()
             .map(|due| (disk::path_of(&self.path, &due.name), self.files.good(&due.name), due))
@@ -133,14 +140,14 @@ impl Directory<'_> {
         let reader = self.reader.clone();
         let names: Vec<PendingRead> = files.iter().map(|(.., due)| due.clone()).collect();
         let read = tokio::task::spawn_blocking(move || {
-            let read = |(path, good, due): (PathBuf, Option<Arc<Content>>, PendingRead)| {
+            let read = |(path, good, due): (PathBuf, Option<Arc<ManifestContent>>, PendingRead)| {
                 let (outcome, open) = read_one(&reader, &path, good.as_ref());
                 (due, outcome, open)
             };
             files.into_iter().map(read).collect::<Vec<_>>()
         });
         let Ok(read) = read.await else {
-            let bad = |due| (due, ReadOutcome::Bad(None, Problem::passing("the reader panicked")));
+            let bad = |due| (due, ReadOutcome::Bad(None, ManifestProblem::passing("the reader panicked")));
             return names.into_iter().map(bad).collect();
         };
         let told = |(due, outcome, open): (PendingRead, _, Option<u32>)| {
@@ -158,27 +165,24 @@ impl Directory<'_> {
             }
             Some(mode) if self.warned.insert(name.to_owned(), mode) == Some(mode) => {}
             Some(mode) => {
-                let path = disk::path_of(&self.path, name);
-                let path = path.display();
-                tracing::warn!(
-                    "{path}: it holds a Secret, and every user of this machine can read it (mode {mode:04o})"
-                );
+                let (path, mode) = (disk::path_of(&self.path, name), format!("{mode:04o}"));
+                tracing::warn!(path = %path.display(), mode, "every user can read a file with a Secret");
             }
         }
     }
 
     /// Takes in what the kernel has told up to now.
-    fn hear(&mut self) {
+    fn take_pending_notices(&mut self) {
         let take_notices = self.inotify.as_ref().map(Inotify::drain);
         match take_notices {
             None => {}
             Some(Ok(notices)) => self.take_notices(notices),
-            Some(Err(error)) => self.deaf(&error),
+            Some(Err(error)) => self.stop_watching(&error),
         }
     }
 
-    fn deaf(&mut self, error: &std::io::Error) {
-        tracing::warn!("watch {}: {error}", self.path.display());
+    fn stop_watching(&mut self, error: &std::io::Error) {
+        tracing::warn!(path = %self.path.display(), %error, "cannot watch the path any more, listing it");
         self.inotify = None;
         self.watches = Watches::default();
         let now = Instant::now();
@@ -190,23 +194,23 @@ impl Directory<'_> {
         let now = Instant::now();
         for notice in notices {
             if notice.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-                tracing::debug!("{}: events were lost; it is listed again", self.path.display());
+                tracing::debug!(path = %self.path.display(), "events were lost, listing the path");
                 self.files.doubt(now);
                 self.list_at = now;
                 continue;
             }
             let watch = Some(notice.watch);
             if self.is_directory && watch == self.watches.own {
-                self.within(&notice, now);
+                self.content_changed(&notice, now);
             }
             if watch == self.watches.parent && notice.name.as_deref() == self.path.file_name() {
-                self.above(notice.flags, now);
+                self.path_changed(notice.flags, now);
             }
         }
     }
 
     /// Something happened in the directory, or to it.
-    fn within(&mut self, notice: &Notice, now: Instant) {
+    fn content_changed(&mut self, notice: &Notice, now: Instant) {
         let Some(name) = notice.name.as_deref() else {
             // It is gone, was moved, or is watched no longer.
             self.list_at = now;
@@ -231,7 +235,7 @@ impl Directory<'_> {
     }
 
     /// Something happened to the path itself, in the directory above.
-    fn above(&mut self, flags: ReadFlags, now: Instant) {
+    fn path_changed(&mut self, flags: ReadFlags, now: Instant) {
         if self.is_directory || flags.contains(ReadFlags::ISDIR) {
             if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::MOVED_FROM | ReadFlags::DELETE) {
                 (self.switched, self.list_at) = (true, now);
@@ -260,16 +264,17 @@ impl Directory<'_> {
         };
         match take_notices {
             Ok(notices) => self.take_notices(notices),
-            Err(error) => self.deaf(&error),
+            Err(error) => self.stop_watching(&error),
         }
     }
 
-    fn view(&self) -> View {
+    fn view(&self) -> SourceView {
         let now = Instant::now();
         let manifests = self.files.iter().map(|(name, entry)| {
-            let long =
-                || entry.is_written_long(now).then(|| Problem::new("it is being written and was not closed yet"));
-            Manifest {
+            let long = || {
+                entry.is_written_long(now).then(|| ManifestProblem::new("it is being written and was not closed yet"))
+            };
+            SourceManifest {
                 origin: disk::path_of(&self.path, name).display().to_string(),
                 since: entry.since,
                 content: entry.good.clone(),
@@ -277,7 +282,7 @@ impl Directory<'_> {
                 problem: entry.problem(now, self.options.quiet).cloned().or_else(long),
             }
         });
-        View {
+        SourceView {
             ready: self.listed && self.files.is_known(),
             problem: self.problem.clone().map(|problem| (self.path.display().to_string(), problem)),
             manifests: manifests.collect(),
@@ -306,15 +311,21 @@ fn is_swap(name: &OsStr) -> bool {
 }
 
 /// Reads a file. Returns its mode as well if it holds a secret and everybody can read it.
-fn read_one(reader: &Reader, path: &Path, good: Option<&Arc<Content>>) -> (ReadOutcome<Content, Problem>, Option<u32>) {
+fn read_one(
+    reader: &ManifestReader,
+    path: &Path,
+    good: Option<&Arc<ManifestContent>>,
+) -> (ReadOutcome<ManifestContent, ManifestProblem>, Option<u32>) {
     let (ident, bytes, open) = match disk::read(path) {
         FileContent::Read(ident, bytes, open) => (ident, bytes, open),
-        FileContent::Unusable(ident, reason) => return (ReadOutcome::Bad(ident, Problem::passing(reason)), None),
+        FileContent::Unusable(ident, reason) => {
+            return (ReadOutcome::Bad(ident, ManifestProblem::passing(reason)), None);
+        }
         FileContent::Absent => return (ReadOutcome::Absent, None),
         FileContent::Directory => return (ReadOutcome::Directory, None),
     };
     let Some(text) = path.to_str() else {
-        return (ReadOutcome::Bad(Some(ident), Problem::new("its name is not UTF-8 text")), None);
+        return (ReadOutcome::Bad(Some(ident), ManifestProblem::new("its name is not UTF-8 text")), None);
     };
     match reader.read(Origin::File(text), text, &bytes, good) {
         Ok(content) => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::files::{FileIdentity, Listed};
+use super::files::{FileIdentity, ListedFile};
 use super::inotify::Watcher;
 use super::options::MAX_MANIFEST;
 
@@ -34,7 +34,7 @@ pub(super) struct Listing {
     /// True if the path is a directory; `None` if it is absent.
     pub(super) is_directory: Option<bool>,
     /// The files by name; one that stands for itself has none.
-    pub(super) files: io::Result<BTreeMap<OsString, Listed>>,
+    pub(super) files: io::Result<BTreeMap<OsString, ListedFile>>,
 }
 
 /// Watches what is at `path`, and then lists it.
@@ -61,7 +61,7 @@ pub(super) fn list(path: &Path, watcher: Option<&Watcher>, before: Watches, now:
     Listing { watches, is_directory, files }
 }
 
-fn entries(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<OsString, Listed>> {
+fn entries(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<OsString, ListedFile>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
@@ -91,9 +91,9 @@ pub(super) fn path_of(path: &Path, name: &OsStr) -> PathBuf {
     if name.is_empty() { path.to_owned() } else { path.join(name) }
 }
 
-fn listed(metadata: &Metadata, now: Timestamp) -> Listed {
+fn listed(metadata: &Metadata, now: Timestamp) -> ListedFile {
     let age = i128::from(now.as_second()) * 1_000_000_000 - modified(metadata);
-    Listed { ident: ident(metadata), rested: u128::try_from(age).is_ok_and(|age| age >= RESTED.as_nanos()) }
+    ListedFile { ident: ident(metadata), rested: u128::try_from(age).is_ok_and(|age| age >= RESTED.as_nanos()) }
 }
 
 fn modified(metadata: &Metadata) -> i128 {
@@ -125,7 +125,6 @@ pub(super) enum FileContent {
     Directory,
 }
 
-/// Reads a file.
 pub(super) fn read(path: &Path) -> FileContent {
     for _ in 0..3 {
         match read_once(path) {

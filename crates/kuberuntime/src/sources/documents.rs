@@ -1,33 +1,15 @@
 //! Reads ConfigMaps and Secrets as manifests have them. An error names the key, never what stands there. Called by
 //! [`super::manifest`].
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use crate::documents::{Content, Document};
+use crate::documents::{Document, DocumentContent, DocumentKind};
 use crate::validate::{config_key, subdomain};
 
 /// The most bytes that a document may hold, as in Kubernetes.
 const MAX_BYTES: usize = 1 << 20;
-
-/// Kind of a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum DocumentKind {
-    ConfigMap,
-    Secret,
-}
-
-impl fmt::Display for DocumentKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ConfigMap => "ConfigMap",
-            Self::Secret => "Secret",
-        })
-    }
-}
 
 /// A ConfigMap or a Secret, and what names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +18,6 @@ pub(super) struct DocumentObject {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
-    /// Type of a Secret.
     pub(super) secret_type: String,
     pub(super) document: Document,
 }
@@ -48,7 +29,6 @@ impl DocumentObject {
     }
 }
 
-/// Reads one.
 pub(super) fn read(kind: DocumentKind, object: &Map<String, Value>) -> Result<DocumentObject, String> {
     let none = Map::new();
     let metadata = match object.get("metadata") {
@@ -109,7 +89,7 @@ pub(super) fn read(kind: DocumentKind, object: &Map<String, Value>) -> Result<Do
     Ok(read)
 }
 
-type Decode = fn(&str) -> Option<Content>;
+type Decode = fn(&str) -> Option<DocumentContent>;
 
 fn take(document: &mut Document, title: &str, field: &str, value: &Value, decode: Decode) -> Result<(), String> {
     let Value::Object(map) = value else { return Err(format!("{title}: {field} must be a map")) };
@@ -130,13 +110,13 @@ fn take(document: &mut Document, title: &str, field: &str, value: &Value, decode
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "one of two decoders")]
-fn plain(text: &str) -> Option<Content> {
-    Some(Content::new(text))
+fn plain(text: &str) -> Option<DocumentContent> {
+    Some(DocumentContent::new(text))
 }
 
-fn decoded(text: &str) -> Option<Content> {
+fn decoded(text: &str) -> Option<DocumentContent> {
     let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    STANDARD.decode(text).ok().map(Content::new)
+    STANDARD.decode(text).ok().map(DocumentContent::new)
 }
 
 #[cfg(test)]
@@ -155,7 +135,7 @@ mod tests {
             json!({"metadata": {"name": "m"}, "data": {"a": "1"}, "binaryData": {"b": "AP8="}, "immutable": true});
         let map = of(DocumentKind::ConfigMap, map).expect("read");
         assert_eq!(map.title(), "ConfigMap default/m");
-        assert_eq!(map.document.file("a").map(Content::bytes), Some(&b"1"[..]));
+        assert_eq!(map.document.file("a").map(DocumentContent::bytes), Some(&b"1"[..]));
         assert_eq!(map.document.binary["b"].bytes(), [0, 255]);
         let secret = json!({"metadata": {"name": "s", "namespace": "shop"}, "stringData": {"k": "new", "l": null},
                             "data": {"k": "b2xk", "x": "b\nGQ=\n"}, "type": "kubernetes.io/tls"});

@@ -36,7 +36,7 @@ impl FileIdentity {
 
 /// A file in a list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed {
+pub(super) struct ListedFile {
     pub(super) ident: FileIdentity,
     /// True if the last write is so long ago that nobody is likely to be writing.
     pub(super) rested: bool,
@@ -66,7 +66,6 @@ pub(super) enum ReadOutcome<T, P> {
     Good(FileIdentity, Arc<T>),
     /// The content is not valid, or cannot be read.
     Bad(Option<FileIdentity>, P),
-    /// The file is absent.
     Absent,
     /// A directory, which is ignored.
     Directory,
@@ -79,7 +78,6 @@ pub(super) struct PendingRead {
     generation: u64,
 }
 
-/// State of one file.
 #[derive(Debug)]
 pub(super) struct FileState<T, P> {
     /// When it was first seen.
@@ -102,7 +100,6 @@ pub(super) struct FileState<T, P> {
     seen: Option<FileIdentity>,
 }
 
-/// The files of one directory.
 #[derive(Debug)]
 pub(super) struct DirectoryFiles<T, P> {
     entries: BTreeMap<OsString, FileState<T, P>>,
@@ -217,7 +214,7 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
     }
 
     /// Takes a listing. `switched`: links were pointed elsewhere as a whole.
-    pub(super) fn listed(&mut self, found: &BTreeMap<OsString, Listed>, switched: bool, now: Instant) {
+    pub(super) fn listed(&mut self, found: &BTreeMap<OsString, ListedFile>, switched: bool, now: Instant) {
         let gone: Vec<OsString> = self.entries.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
         for name in gone {
             if self.entries[&name].missing.is_none() {

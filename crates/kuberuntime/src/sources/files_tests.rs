@@ -129,7 +129,7 @@ impl World {
 
     fn list(&mut self) {
         let rested = self.at + Duration::from_secs(2) <= self.now;
-        let listed = self.content.as_ref().map(|_| (NAME.into(), Listed { ident: self.ident(), rested }));
+        let listed = self.content.as_ref().map(|_| (NAME.into(), ListedFile { ident: self.ident(), rested }));
         self.files.listed(&listed.into_iter().collect(), false, self.now);
         self.hear();
     }

@@ -1,17 +1,17 @@
 //! An address that answers with pods: asked again and again; what has not changed is passed over, and a failure changes
 //! nothing. Knows no HTTP: [`probe`] does, or whatever is handed in for it.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fetch::{FetchRequest, shown};
-use super::manifest::{Content, Expected, Reader};
+use super::manifest::{ExpectedObjects, ManifestContent, ManifestProblem, ManifestReader};
+use super::options::{FetchRequest, shown};
 use super::options::{MAX_MANIFEST, SourceOptions};
-use super::problem::Problem;
-use super::view::{Manifest, View};
+use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 
 /// How long an answer may take, as in the kubelet.
@@ -35,10 +35,10 @@ impl fmt::Debug for UrlSource {
 }
 
 /// Asks, for ever, and tells what the answers are.
-pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn Fn(View) + Sync)) {
-    let reader = Reader { options: options.clone(), expected: Expected::All };
+pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn Fn(SourceView) + Sync)) {
+    let reader = ManifestReader { options: options.clone(), expected: ExpectedObjects::All };
     let (origin, since) = (shown(&source.url), Instant::now());
-    let (mut content, mut failures): (Option<Arc<Content>>, u32) = (None, 0);
+    let (mut content, mut failures): (Option<Arc<ManifestContent>>, u32) = (None, 0);
     let mut ticks = tokio::time::interval(options.http_check);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -46,48 +46,48 @@ pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn
         let problem = match ask(source, options, &reader, &origin, content.clone()).await {
             Ok(read) => {
                 if failures > 0 {
-                    tracing::info!("{origin}: pods were read again");
+                    tracing::info!(origin, "read pods again");
                 }
                 (content, failures) = (Some(read), 0);
                 None
             }
             Err(problem) => {
                 failures = failures.saturating_add(1);
-                if failures <= TOLD {
-                    let last = if failures == TOLD { "; the failures that follow are not told" } else { "" };
-                    tracing::warn!("read pods from {origin}: {}{last}", problem.reason);
-                } else {
-                    tracing::debug!("read pods from {origin}: {}", problem.reason);
+                let error = &problem.reason;
+                match failures.cmp(&TOLD) {
+                    Ordering::Less => tracing::warn!(origin, error, "cannot read pods"),
+                    Ordering::Equal => tracing::warn!(origin, error, "cannot read pods, not logging further failures"),
+                    Ordering::Greater => tracing::debug!(origin, error, "cannot read pods"),
                 }
                 // A pod that is not valid has its event; whatever else is wrong was told here.
-                Some(Problem { told: problem.pod.is_none(), ..problem })
+                Some(ManifestProblem { told: problem.pod.is_none(), ..problem })
             }
         };
         let held = content.is_none();
-        let manifest = Manifest { origin: origin.clone(), since, content: content.clone(), held, problem };
-        tell(View { ready: true, problem: None, manifests: vec![manifest] });
+        let manifest = SourceManifest { origin: origin.clone(), since, content: content.clone(), held, problem };
+        tell(SourceView { ready: true, problem: None, manifests: vec![manifest] });
     }
 }
 
 async fn ask(
     source: &UrlSource,
     options: &SourceOptions,
-    reader: &Reader,
+    reader: &ManifestReader,
     origin: &str,
-    previous: Option<Arc<Content>>,
-) -> Result<Arc<Content>, Problem> {
+    previous: Option<Arc<ManifestContent>>,
+) -> Result<Arc<ManifestContent>, ManifestProblem> {
     let UrlSource { url, headers } = source.clone();
     let request = FetchRequest { url: url.clone(), headers, limit: MAX_MANIFEST, timeout: PATIENCE };
     let body = match tokio::time::timeout(PATIENCE, (options.fetch)(request)).await {
         Ok(Ok(body)) => body,
-        Ok(Err(error)) => return Err(Problem::passing(error)),
-        Err(_) => return Err(Problem::passing(format!("no answer within {} seconds", PATIENCE.as_secs()))),
+        Ok(Err(error)) => return Err(ManifestProblem::passing(error)),
+        Err(_) => return Err(ManifestProblem::passing(format!("no answer within {} seconds", PATIENCE.as_secs()))),
     };
     if body.len() > MAX_MANIFEST {
-        return Err(Problem::passing(format!("the answer has more than {} MiB", MAX_MANIFEST >> 20)));
+        return Err(ManifestProblem::passing(format!("the answer has more than {} MiB", MAX_MANIFEST >> 20)));
     }
     let (reader, origin) = (reader.clone(), origin.to_owned());
     let read = move || reader.read(Origin::Url(&url), &origin, &body, previous.as_ref());
     let read = tokio::task::spawn_blocking(read).await;
-    read.unwrap_or_else(|_| Err(Problem::passing("the reader panicked")))
+    read.unwrap_or_else(|_| Err(ManifestProblem::passing("the reader panicked")))
 }

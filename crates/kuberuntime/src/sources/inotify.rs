@@ -15,9 +15,7 @@ use tokio::io::unix::AsyncFd;
 /// Something that happened.
 #[derive(Debug)]
 pub(super) struct Notice {
-    /// Which watch.
     pub(super) watch: i32,
-    /// The event.
     pub(super) flags: ReadFlags,
     /// To which entry of the directory; `None`: to the directory itself.
     pub(super) name: Option<OsString>,
@@ -31,7 +29,6 @@ pub(super) struct Inotify(AsyncFd<Arc<OwnedFd>>);
 pub(super) struct Watcher(Arc<OwnedFd>);
 
 impl Inotify {
-    /// A new one.
     #[expect(
         deprecated,
         reason = "what replaces it is unsafe; an `OwnedFd` in an `Arc` is never replaced, nor closed before"

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::documents::{self, DocumentKind, DocumentObject};
+use super::documents::{self, DocumentObject};
 use super::options::SourceOptions;
-use super::problem::Problem;
+use crate::documents::DocumentKind;
 use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
+use crate::labels::PodOwner;
 use crate::pod::{Pod, Profile, ProfileKind};
 
-/// Content of one manifest.
 #[derive(Debug, Default)]
-pub(super) struct Content {
+pub(super) struct ManifestContent {
     hash: u128,
     /// Pods, ready to be run.
     pub(super) pods: Vec<Arc<Pod>>,
@@ -25,16 +25,37 @@ pub(super) struct Content {
     pub(super) passed_over: Vec<String>,
 }
 
-impl Content {
+impl ManifestContent {
     /// Returns true if there is a Secret in the manifest.
     pub(super) fn has_secrets(&self) -> bool {
         self.documents.iter().any(|object| object.kind == DocumentKind::Secret)
     }
 }
 
+/// A problem of a manifest or a source, and the pod that it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ManifestProblem {
+    pub(super) reason: String,
+    pub(super) pod: Option<PodOwner>,
+    /// True if the next read may succeed though nothing changed.
+    pub(super) passing: bool,
+    /// True if the problem was reported already.
+    pub(super) told: bool,
+}
+
+impl ManifestProblem {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), pod: None, passing: false, told: false }
+    }
+
+    pub(super) fn passing(reason: impl Into<String>) -> Self {
+        Self { passing: true, ..Self::new(reason) }
+    }
+}
+
 /// Objects that a source may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
+pub(super) enum ExpectedObjects {
     /// Pods, and what they need.
     All,
     /// ConfigMaps and Secrets.
@@ -43,18 +64,12 @@ pub(super) enum Expected {
 
 /// Reads the manifests of one source.
 #[derive(Clone)]
-pub(super) struct Reader {
+pub(super) struct ManifestReader {
     pub(super) options: SourceOptions,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedObjects,
 }
 
-/// A pod that is not valid: `pod` names it as well as it can be.
-struct Invalid {
-    pod: Pod,
-    errors: String,
-}
-
-impl Reader {
+impl ManifestReader {
     /// Reads a manifest. `shown` is its origin for people; `previous` is its last valid content, of which unchanged
     /// objects are kept as they are.
     pub(super) fn read(
@@ -62,43 +77,43 @@ impl Reader {
         origin: Origin<'_>,
         shown: &str,
         bytes: &[u8],
-        previous: Option<&Arc<Content>>,
-    ) -> Result<Arc<Content>, Problem> {
+        previous: Option<&Arc<ManifestContent>>,
+    ) -> Result<Arc<ManifestContent>, ManifestProblem> {
         let hash = fnv128a(bytes);
         if let Some(previous) = previous.filter(|previous| previous.hash == hash) {
             return Ok(Arc::clone(previous));
         }
         if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Err(Problem::new("it is empty"));
+            return Err(ManifestProblem::new("it is empty"));
         }
-        let parsed = (self.options.parse)(bytes).map_err(|error| Problem::new(self.parse_error(bytes, &error)))?;
+        let parsed =
+            (self.options.parse)(bytes).map_err(|error| ManifestProblem::new(self.parse_error(bytes, &error)))?;
         let mut objects = Vec::new();
         for value in parsed {
-            flatten(value, None, &mut objects).map_err(Problem::new)?;
+            flatten(value, None, &mut objects).map_err(ManifestProblem::new)?;
         }
         if objects.is_empty() {
-            return Err(Problem::new("there is no object in it"));
+            return Err(ManifestProblem::new("there is no object in it"));
         }
-        let mut content = Content { hash, ..Content::default() };
+        let mut content = ManifestContent { hash, ..ManifestContent::default() };
         let (count, mut problems, mut about) = (objects.len(), Vec::new(), None);
         for (index, object) in objects.into_iter().enumerate() {
             let refused = match self.object(object, origin, shown, previous, &mut content) {
                 Ok(()) => continue,
-                Err(Refusal::Plain(reason)) => reason,
-                Err(Refusal::Pod(invalid)) => {
-                    let Invalid { pod, errors } = *invalid;
-                    let metadata = pod.metadata;
-                    about = about.or(Some((metadata.namespace, metadata.name, metadata.uid)));
+                Err(ObjectRefusal::Plain(reason)) => reason,
+                Err(ObjectRefusal::Pod(invalid)) => {
+                    let (owner, errors) = *invalid;
+                    about = about.or(Some(owner));
                     errors
                 }
             };
             problems.push(if count > 1 { format!("object {}: {refused}", index + 1) } else { refused });
         }
         if !problems.is_empty() {
-            return Err(Problem { pod: about, ..Problem::new(problems.join("; ")) });
+            return Err(ManifestProblem { pod: about, ..ManifestProblem::new(problems.join("; ")) });
         }
         if content.pods.is_empty() && content.documents.is_empty() {
-            return Err(Problem::new(content.passed_over.join("; ")));
+            return Err(ManifestProblem::new(content.passed_over.join("; ")));
         }
         Ok(Arc::new(content))
     }
@@ -108,24 +123,25 @@ impl Reader {
         object: Value,
         origin: Origin<'_>,
         shown: &str,
-        previous: Option<&Arc<Content>>,
-        content: &mut Content,
-    ) -> Result<(), Refusal> {
+        previous: Option<&Arc<ManifestContent>>,
+        content: &mut ManifestContent,
+    ) -> Result<(), ObjectRefusal> {
         let Value::Object(map) = &object else {
-            return Err(Refusal::Plain(format!("an object was expected, not {}", kind_of(&object))));
+            return Err(ObjectRefusal::Plain(format!("an object was expected, not {}", kind_of(&object))));
         };
         let word = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
         match (word("kind"), word("apiVersion")) {
-            ("", _) => return Err(Refusal::Plain("kind is missing".to_owned())),
+            ("", _) => return Err(ObjectRefusal::Plain("kind is missing".to_owned())),
             ("ConfigMap", "v1") => content.documents.push(self.document(DocumentKind::ConfigMap, map, previous)?),
             ("Secret", "v1") => content.documents.push(self.document(DocumentKind::Secret, map, previous)?),
             // The model tells what is wrong with its version.
-            ("Pod", _) if self.expected == Expected::All => {
+            ("Pod", _) if self.expected == ExpectedObjects::All => {
                 content.pods.push(self.pod(&object, origin, shown, previous)?);
             }
             ("Pod", _) => content.passed_over.push("a Pod is not run from where documents are kept".to_owned()),
             (kind, version) => {
-                let known = if self.expected == Expected::All { "Pod, ConfigMap, Secret" } else { "ConfigMap, Secret" };
+                let known =
+                    if self.expected == ExpectedObjects::All { "Pod, ConfigMap, Secret" } else { "ConfigMap, Secret" };
                 let name = map.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
                 let name = name.map(|name| format!(" {name:?}")).unwrap_or_default();
                 let line = format!("{kind}{name} ({version}) is passed over: only {known} and lists of them are taken");
@@ -139,9 +155,9 @@ impl Reader {
         &self,
         kind: DocumentKind,
         map: &Map<String, Value>,
-        previous: Option<&Arc<Content>>,
-    ) -> Result<Arc<DocumentObject>, Refusal> {
-        let read = documents::read(kind, map).map_err(Refusal::Plain)?;
+        previous: Option<&Arc<ManifestContent>>,
+    ) -> Result<Arc<DocumentObject>, ObjectRefusal> {
+        let read = documents::read(kind, map).map_err(ObjectRefusal::Plain)?;
         let same = previous.and_then(|previous| previous.documents.iter().find(|old| ***old == read));
         Ok(same.map_or_else(|| Arc::new(read), Arc::clone))
     }
@@ -151,8 +167,8 @@ impl Reader {
         object: &Value,
         origin: Origin<'_>,
         shown: &str,
-        previous: Option<&Arc<Content>>,
-    ) -> Result<Arc<Pod>, Refusal> {
+        previous: Option<&Arc<ManifestContent>>,
+    ) -> Result<Arc<Pod>, ObjectRefusal> {
         let node = &self.options.node;
         let mut pod = admit(object, node, origin).map_err(|errors| {
             let (mut pod, _) = Pod::read_all(object);
@@ -160,7 +176,7 @@ impl Reader {
             if pod.metadata.namespace.is_empty() {
                 "default".clone_into(&mut pod.metadata.namespace);
             }
-            Refusal::Pod(Box::new(Invalid { pod, errors: errors.to_string() }))
+            ObjectRefusal::Pod(Box::new((PodOwner::of(&pod), errors.to_string())))
         })?;
         if self.options.seccomp_default {
             let runtimes = || Profile { kind: Some(ProfileKind::RuntimeDefault), localhost_profile: None };
@@ -180,7 +196,7 @@ impl Reader {
 
     /// The parser's words may quote the text, which may be a secret: then only the place is told.
     fn parse_error(&self, bytes: &[u8], error: &str) -> String {
-        let secret = self.expected == Expected::Documents || bytes.windows(6).any(|window| window == b"Secret");
+        let secret = self.expected == ExpectedObjects::Documents || bytes.windows(6).any(|window| window == b"Secret");
         if !secret {
             return error.to_owned();
         }
@@ -193,9 +209,11 @@ impl Reader {
     }
 }
 
-enum Refusal {
+/// Why an object is refused.
+enum ObjectRefusal {
     Plain(String),
-    Pod(Box<Invalid>),
+    /// Why the pod is not valid; the owner names it as well as can be.
+    Pod(Box<(PodOwner, String)>),
 }
 
 fn kind_of(value: &Value) -> &'static str {

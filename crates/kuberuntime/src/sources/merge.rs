@@ -5,27 +5,27 @@
 //! manifest that has just come waits for a moment before it takes the place of another: it may be a file that is being
 //! renamed, and then both changes come in one.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use image_manager::{EventRecorder, EventRef, ObjectRef};
+use image_manager::EventRecorder;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::desired::{DesiredPods, RefusedManifest};
 use super::documents::DocumentObject;
-use super::problem::Problem;
+use super::manifest::ManifestProblem;
 use super::store::DocumentStore;
-use super::view::{Manifest, View};
+use super::view::{DesiredPods, RefusedManifest};
+use super::view::{SourceManifest, SourceView};
 use crate::events::PodEvent;
-use crate::pod::Pod;
+use crate::labels::PodOwner;
 
 /// All sources together.
 pub(super) struct Merge {
     /// Guards what each source told last; held for as long as it takes to put it there or to copy it.
-    views: Mutex<Vec<View>>,
+    views: Mutex<Vec<SourceView>>,
     told: Notify,
     desired: watch::Sender<DesiredPods>,
     documents: DocumentStore,
@@ -35,7 +35,7 @@ pub(super) struct Merge {
 
 /// Result of merging all views.
 #[derive(Default)]
-struct Merged {
+struct MergedSources {
     desired: DesiredPods,
     documents: Vec<Arc<DocumentObject>>,
     /// How each refusal is to be reported, in the order of `desired.refused`.
@@ -48,8 +48,8 @@ struct Merged {
 enum RefusalReport {
     /// To the log.
     Line,
-    /// As an event of a pod, by namespace, name and uid.
-    Event(String, String, String),
+    /// As an event of a pod.
+    Event(PodOwner),
     /// Not at all, or not yet.
     None,
 }
@@ -57,7 +57,7 @@ enum RefusalReport {
 impl Merge {
     pub(super) fn new(sources: usize, quiet: Duration, events: Arc<dyn EventRecorder>) -> Self {
         Self {
-            views: Mutex::new(vec![View::default(); sources]),
+            views: Mutex::new(vec![SourceView::default(); sources]),
             told: Notify::new(),
             desired: watch::Sender::new(DesiredPods::default()),
             documents: DocumentStore::default(),
@@ -75,8 +75,8 @@ impl Merge {
     }
 
     /// Replaces the view of a source. A source that was ready once stays so.
-    pub(super) fn update(&self, index: usize, mut view: View) {
-        let mut views = self.views();
+    pub(super) fn update(&self, index: usize, mut view: SourceView) {
+        let mut views = self.views.lock();
         view.ready |= views[index].ready;
         views[index] = view;
         drop(views);
@@ -87,9 +87,9 @@ impl Merge {
     pub(super) async fn run(&self) {
         let mut told = BTreeMap::new();
         loop {
-            let views = self.views().clone();
+            let views = self.views.lock().clone();
             let merged = merge(&views, Instant::now(), self.quiet);
-            self.speak(&merged, &mut told);
+            self.report(&merged, &mut told);
             // Before the pods that need them.
             self.documents.set(merged.documents);
             self.desired.send_if_modified(|desired| {
@@ -113,7 +113,7 @@ impl Merge {
     }
 
     /// Tells of what was refused, once for each reason.
-    fn speak(&self, merged: &Merged, told: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
+    fn report(&self, merged: &MergedSources, told: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
         let mut now: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
         for (refused, word) in merged.desired.refused.iter().zip(&merged.words) {
             let RefusedManifest { origin, pod, reason } = refused;
@@ -128,27 +128,15 @@ impl Merge {
             }
             match word {
                 RefusalReport::Line => tracing::warn!("{origin}: {reason}"),
-                RefusalReport::Event(namespace, name, uid) => {
-                    let title = format!("{name}_{namespace}({uid})");
-                    let errors = format!("{reason} ({origin})");
+                RefusalReport::Event(owner) => {
+                    let (title, errors) = (owner.title(), format!("{reason} ({origin})"));
                     let event = PodEvent::FailedValidation { pod: &title, errors: &errors };
-                    let object = ObjectRef {
-                        namespace: namespace.clone(),
-                        name: name.clone(),
-                        uid: uid.clone(),
-                        field_path: String::new(),
-                    };
-                    let (kind, reason) = (event.kind(), event.reason());
-                    self.events.record(EventRef { object: &object, kind, reason, message: &event.message() });
+                    event.record(&*self.events, &owner.object(None));
                 }
                 RefusalReport::None => {}
             }
         }
         *told = now;
-    }
-
-    fn views(&self) -> MutexGuard<'_, Vec<View>> {
-        self.views.lock()
     }
 }
 
@@ -159,21 +147,21 @@ fn is_same(a: &DesiredPods, b: &DesiredPods) -> bool {
     pods && a.ready == b.ready && a.held == b.held && a.refused == b.refused
 }
 
-impl Merged {
+impl MergedSources {
     fn refuse(&mut self, origin: &str, pod: Option<String>, reason: String, word: RefusalReport) {
         self.desired.refused.push(RefusedManifest { origin: origin.to_owned(), pod, reason });
         self.words.push(word);
     }
 
-    fn problem(&mut self, origin: &str, problem: &Problem, goes_on: bool) {
-        let title = problem.pod.as_ref().map(|(namespace, name, _)| format!("{namespace}/{name}"));
+    fn problem(&mut self, origin: &str, problem: &ManifestProblem, goes_on: bool) {
+        let title = problem.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.name));
         let reason = match goes_on {
             true => format!("{}; what it said before goes on", problem.reason),
             false => problem.reason.clone(),
         };
         let word = match &problem.pod {
             _ if problem.told => RefusalReport::None,
-            Some((namespace, name, uid)) => RefusalReport::Event(namespace.clone(), name.clone(), uid.clone()),
+            Some(pod) => RefusalReport::Event(pod.clone()),
             None => RefusalReport::Line,
         };
         self.refuse(origin, title, reason, word);
@@ -181,13 +169,13 @@ impl Merged {
 }
 
 /// Merges all views at this moment.
-fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
-    let mut merged = Merged::default();
+fn merge(views: &[SourceView], now: Instant, quiet: Duration) -> MergedSources {
+    let mut merged = MergedSources::default();
     merged.desired.ready = views.iter().all(|view| view.ready);
     for (origin, problem) in views.iter().filter_map(|view| view.problem.as_ref()) {
         merged.problem(origin, problem, false);
     }
-    let manifests: Vec<&Manifest> = views.iter().flat_map(|view| &view.manifests).collect();
+    let manifests: Vec<&SourceManifest> = views.iter().flat_map(|view| &view.manifests).collect();
     for manifest in &manifests {
         if manifest.held {
             merged.desired.held.insert(manifest.origin.clone());
@@ -200,7 +188,7 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
             merged.refuse(&manifest.origin, None, line.clone(), RefusalReport::Line);
         }
     }
-    let is_young = |manifest: &Manifest| manifest.since + quiet > now;
+    let is_young = |manifest: &SourceManifest| manifest.since + quiet > now;
     let mut order = manifests.clone();
     order.sort_by_key(|manifest| is_young(manifest));
     let (mut names, mut uids) = (BTreeMap::<_, &str>::new(), BTreeMap::<_, &str>::new());
@@ -222,7 +210,7 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
                 }
             };
             in_doubt |= young;
-            let word = if young { RefusalReport::None } else { event_of(pod) };
+            let word = if young { RefusalReport::None } else { RefusalReport::Event(PodOwner::of(pod)) };
             merged.refuse(origin, Some(title), reason, word);
         }
         for object in &content.documents {
@@ -243,9 +231,4 @@ fn merge(views: &[View], now: Instant, quiet: Duration) -> Merged {
         merged.again = manifests.iter().map(|manifest| manifest.since + quiet).filter(|at| *at > now).min();
     }
     merged
-}
-
-fn event_of(pod: &Pod) -> RefusalReport {
-    let metadata = &pod.metadata;
-    RefusalReport::Event(metadata.namespace.clone(), metadata.name.clone(), metadata.uid.clone())
 }

@@ -5,11 +5,9 @@
 //! A manifest that cannot be read, is being written or is not valid never looks like one that is gone: what was last good
 //! in it goes on, and where nothing was, its origin is *held*. One file is one unit: it counts as a whole or not at all.
 
-mod desired;
 mod directory;
 mod disk;
 mod documents;
-mod fetch;
 mod files;
 mod http;
 mod inotify;
@@ -17,7 +15,6 @@ mod manifest;
 mod merge;
 mod once;
 mod options;
-mod problem;
 mod store;
 mod view;
 
@@ -28,13 +25,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use crate::identity::CONFIG_ORIGIN_ANNOTATION;
-pub use desired::{DesiredPods, RefusedManifest};
-pub use fetch::{Fetch, FetchRequest};
 pub use http::UrlSource;
 pub use once::{Once, OnceError};
+pub use options::{Fetch, FetchRequest};
 pub use options::{MAX_MANIFEST, Parse, SourceOptions};
 pub use store::DocumentStore;
-use view::View;
+use view::SourceView;
+pub use view::{DesiredPods, RefusedManifest};
 
 /// A source of pods. Where two have the same pod, the first source counts.
 #[derive(Clone)]
@@ -50,7 +47,6 @@ pub enum Source {
     // An API server is one more source: it has a loop of its own beside those in `Sources::run`, and tells a `View`.
 }
 
-/// All sources of a node.
 pub struct Sources {
     sources: Vec<Source>,
     options: SourceOptions,
@@ -80,12 +76,14 @@ impl Sources {
     /// Reads all sources, and goes on doing so until `stop`.
     pub async fn run(&self, stop: &CancellationToken) {
         let loops = self.sources.iter().enumerate().map(|(index, source)| {
-            let tell = move |view: View| self.merge.update(index, view);
+            let tell = move |view: SourceView| self.merge.update(index, view);
             async move {
                 match source {
-                    Source::Path(path) => directory::run(path, manifest::Expected::All, &self.options, &tell).await,
+                    Source::Path(path) => {
+                        directory::run(path, manifest::ExpectedObjects::All, &self.options, &tell).await
+                    }
                     Source::Documents(path) => {
-                        directory::run(path, manifest::Expected::Documents, &self.options, &tell).await;
+                        directory::run(path, manifest::ExpectedObjects::Documents, &self.options, &tell).await;
                     }
                     Source::Url(url) => http::run(url, &self.options, &tell).await,
                     Source::Once(once) => tell(once.view()),

@@ -7,15 +7,14 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
-use super::manifest::{Content, Expected, Reader};
+use super::manifest::{ExpectedObjects, ManifestContent, ManifestProblem, ManifestReader};
 use super::options::{MAX_MANIFEST, SourceOptions};
-use super::problem::Problem;
-use super::view::{Manifest, View};
+use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 
 /// A manifest that was read once.
 #[derive(Clone, Debug)]
-pub struct Once(Manifest);
+pub struct Once(SourceManifest);
 
 /// Why a manifest cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +22,6 @@ pub struct Once(Manifest);
 pub struct OnceError {
     /// Path, or `standard input`.
     pub origin: String,
-    /// Why.
     pub reason: String,
 }
 
@@ -60,7 +58,7 @@ impl Once {
             let reason = format!("it has more than {} MiB, which no manifest has", MAX_MANIFEST >> 20);
             return Err(failed(&origin, reason));
         }
-        let reader = Reader { options: options.clone(), expected: Expected::All };
+        let reader = ManifestReader { options: options.clone(), expected: ExpectedObjects::All };
         let shown = origin.clone();
         let content = tokio::task::spawn_blocking(move || {
             let origin = path.as_deref().map_or(Origin::Stdin, Origin::File);
@@ -73,8 +71,8 @@ impl Once {
         }
     }
 
-    fn of(origin: String, content: Arc<Content>) -> Self {
-        Self(Manifest { origin, since: Instant::now(), content: Some(content), held: false, problem: None })
+    fn of(origin: String, content: Arc<ManifestContent>) -> Self {
+        Self(SourceManifest { origin, since: Instant::now(), content: Some(content), held: false, problem: None })
     }
 
     /// How many pods it has.
@@ -83,14 +81,14 @@ impl Once {
         self.0.content.as_ref().map_or(0, |content| content.pods.len())
     }
 
-    pub(super) fn view(&self) -> View {
-        View { ready: true, problem: None, manifests: vec![self.0.clone()] }
+    pub(super) fn view(&self) -> SourceView {
+        SourceView { ready: true, problem: None, manifests: vec![self.0.clone()] }
     }
 }
 
-fn problem_text(problem: &Problem) -> String {
+fn problem_text(problem: &ManifestProblem) -> String {
     match &problem.pod {
-        Some((namespace, name, _)) => format!("pod {namespace}/{name}: {}", problem.reason),
+        Some(pod) => format!("pod {}/{}: {}", pod.namespace, pod.name, problem.reason),
         None => problem.reason.clone(),
     }
 }

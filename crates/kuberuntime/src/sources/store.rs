@@ -1,7 +1,7 @@
 //! [`DocumentStore`]: the ConfigMaps and Secrets that lie on this node, by namespace, and word of when they change. Reads no
 //! file; the sources fill it. Called by whoever makes environments and volumes, and by who looks for pull secrets.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use image_manager::{Origin, PullSecret};
 use oci::Secret;
 use tokio::sync::watch;
 
-use super::documents::{DocumentKind, DocumentObject};
-use crate::documents::{Content, Documents};
+use super::documents::DocumentObject;
+use crate::documents::{DocumentContent, DocumentKind, Documents};
 use crate::hash::fnv128a;
 
 type DocumentKey = (DocumentKind, String, String);
@@ -36,12 +36,8 @@ impl DocumentStore {
     #[must_use]
     pub fn of(&self, namespace: &str) -> Documents {
         let mut found = Documents::default();
-        for object in self.lock().values().filter(|object| object.namespace == namespace) {
-            let place = match object.kind {
-                DocumentKind::ConfigMap => &mut found.config_maps,
-                DocumentKind::Secret => &mut found.secrets,
-            };
-            place.insert(object.name.clone(), object.document.clone());
+        for object in self.0.documents.lock().values().filter(|object| object.namespace == namespace) {
+            found.insert(object.kind, &object.name, object.document.clone());
         }
         found
     }
@@ -50,8 +46,8 @@ impl DocumentStore {
     #[must_use]
     pub fn pull_secret(&self, namespace: &str, name: &str) -> Option<PullSecret> {
         let key = (DocumentKind::Secret, namespace.to_owned(), name.to_owned());
-        let object = self.lock().get(&key).map(Arc::clone)?;
-        let text = |content: &Content| content.text().map(Secret::new);
+        let object = self.0.documents.lock().get(&key).map(Arc::clone)?;
+        let text = |content: &DocumentContent| content.text().map(Secret::new);
         let data = object.document.data.iter().filter_map(|(key, content)| Some((key.clone(), text(content)?)));
         Some(PullSecret {
             namespace: object.namespace.clone(),
@@ -76,7 +72,7 @@ impl DocumentStore {
     /// Holds these from now on. Whether that changed anything.
     pub(super) fn set(&self, documents: Vec<Arc<DocumentObject>>) -> bool {
         let documents = documents.into_iter().map(|o| ((o.kind, o.namespace.clone(), o.name.clone()), o)).collect();
-        let mut held = self.lock();
+        let mut held = self.0.documents.lock();
         if *held == documents {
             return false;
         }
@@ -84,9 +80,5 @@ impl DocumentStore {
         drop(held);
         self.0.changed.send_modify(|count| *count += 1);
         true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<DocumentKey, Arc<DocumentObject>>> {
-        self.0.documents.lock()
     }
 }

@@ -1,31 +1,54 @@
-//! [`View`]: what one source has now.
+//! Content of the sources: [`SourceView`] of one source, [`DesiredPods`] of all together. Plain data.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::manifest::Content;
-use super::problem::Problem;
+use super::manifest::{ManifestContent, ManifestProblem};
+use crate::pod::Pod;
 
 /// Present content of one source.
 #[derive(Clone, Debug, Default)]
-pub(super) struct View {
+pub(super) struct SourceView {
     /// True once the source knows its content.
     pub(super) ready: bool,
     /// Problem of the source as a whole, with the source's name for people.
-    pub(super) problem: Option<(String, Problem)>,
-    /// Manifests, in their order.
-    pub(super) manifests: Vec<Manifest>,
+    pub(super) problem: Option<(String, ManifestProblem)>,
+    pub(super) manifests: Vec<SourceManifest>,
 }
 
 /// A file, or the answer of an address.
 #[derive(Clone, Debug)]
-pub(super) struct Manifest {
+pub(super) struct SourceManifest {
     pub(super) origin: String,
     /// When it was first there.
     pub(super) since: tokio::time::Instant,
     /// Last valid content.
-    pub(super) content: Option<Arc<Content>>,
+    pub(super) content: Option<Arc<ManifestContent>>,
     /// True if the present content is not known: it cannot be read, is not valid, or is being written.
     pub(super) held: bool,
     /// The problem, once it has lasted.
-    pub(super) problem: Option<Problem>,
+    pub(super) problem: Option<ManifestProblem>,
+}
+
+/// The pods that should be on this node, of all sources.
+#[derive(Clone, Debug, Default)]
+pub struct DesiredPods {
+    /// Pods by uid.
+    pub pods: BTreeMap<String, Arc<Pod>>,
+    /// True once every source has reported. Before that, a pod that is not in here may only be late.
+    pub ready: bool,
+    /// Origins whose manifests are there and cannot be read or are not valid now, and of which nothing better is known:
+    /// what runs from them stays as it is.
+    pub held: BTreeSet<String>,
+    /// Manifests that were refused.
+    pub refused: Vec<RefusedManifest>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedManifest {
+    /// Path or address.
+    pub origin: String,
+    /// Namespace and name of the pod, where they are known.
+    pub pod: Option<String>,
+    pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! [`PodStatus`]: the status of a pod in the shape of Kubernetes' own, to be printed as JSON. Plain data; made by
+//! [`PodStatus`]: the status of a pod in the shape of Kubernetes' own, to be printed as JSON. Plain data, made by
 //! [`super::pod_status`]. Times have whole seconds, as there.
 
 use jiff::Timestamp;
@@ -22,13 +22,11 @@ words! {
     }
 }
 
-/// The status of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
     /// How far it is.
     pub phase: Phase,
-    /// Conditions of the pod.
     pub conditions: Vec<PodCondition>,
     /// Why it ended, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -41,21 +39,16 @@ pub struct PodStatus {
     pub host_ip: String,
     /// All addresses of the node.
     #[serde(rename = "hostIPs", skip_serializing_if = "Vec::is_empty")]
-    pub host_ips: Vec<Ip>,
-    /// Address of the pod.
+    pub host_ips: Vec<PodIp>,
     #[serde(rename = "podIP", skip_serializing_if = "String::is_empty")]
     pub pod_ip: String,
-    /// All addresses of the pod.
     #[serde(rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
-    pub pod_ips: Vec<Ip>,
+    pub pod_ips: Vec<PodIp>,
     /// When this node took it.
     pub start_time: Timestamp,
-    /// Init containers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
-    /// Normal containers.
     pub container_statuses: Vec<ContainerStatus>,
-    /// Ephemeral containers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ephemeral_container_statuses: Vec<ContainerStatus>,
     /// Quality of service.
@@ -76,10 +69,8 @@ impl PodStatus {
     }
 }
 
-/// An address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Ip {
-    /// The address.
+pub struct PodIp {
     pub ip: String,
 }
 
@@ -102,13 +93,10 @@ pub struct PodCondition {
     pub message: String,
 }
 
-/// The status of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatus {
-    /// Name.
     pub name: String,
-    /// State of the container.
     pub state: ContainerState,
     /// How it ended before that.
     #[serde(rename = "lastState", serialize_with = "as_state")]
@@ -138,15 +126,12 @@ fn as_state<S: Serializer>(last: &Option<Terminated>, serializer: S) -> Result<S
     }
 }
 
-/// State of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ContainerState {
     /// To be started.
     Waiting(Waiting),
-    /// Running.
     Running(Running),
-    /// Ended.
     Terminated(Terminated),
 }
 
@@ -164,7 +149,6 @@ pub struct Waiting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Running {
-    /// Time of the start.
     pub started_at: Option<Timestamp>,
 }
 
@@ -172,7 +156,6 @@ pub struct Running {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminated {
-    /// Exit code.
     pub exit_code: i32,
     /// Why, in one word.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -180,11 +163,9 @@ pub struct Terminated {
     /// Termination message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Time of the start.
     pub started_at: Option<Timestamp>,
     /// Time of the end.
     pub finished_at: Option<Timestamp>,
-    /// Id of the container.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
 }
@@ -204,4 +185,16 @@ impl ContainerState {
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running(_))
     }
+}
+
+/// A time of CRI; 0 is none.
+pub(super) fn time(nanoseconds: i64) -> Option<Timestamp> {
+    if nanoseconds <= 0 {
+        return None;
+    }
+    Timestamp::from_second(nanoseconds / 1_000_000_000).ok()
+}
+
+pub(super) fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

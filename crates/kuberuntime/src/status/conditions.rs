@@ -1,22 +1,22 @@
-//! State of a pod as Kubernetes' conditions with their reasons and messages. Pure. Called by
-//! [`super::pod_status`].
+//! The phase of a pod from the statuses of its containers, and its state as Kubernetes' conditions with their reasons and
+//! messages. Pure. Called by [`super::pod_status`].
 
 use jiff::Timestamp;
 
-use super::api::{ContainerStatus, Phase, PodCondition};
+use super::api::{ContainerState, ContainerStatus, Phase, PodCondition, whole_seconds};
 use super::input::StatusInput;
 use super::observed::ObservedPod;
-use super::time::whole_seconds;
+use crate::actions::restart::{self, RestartVerdict};
 use crate::pod::{Container, Pod};
 
 /// Status, reason and message of one condition.
-struct Finding {
+struct ConditionState {
     holds: bool,
     reason: &'static str,
     message: String,
 }
 
-impl Finding {
+impl ConditionState {
     fn yes(reason: &'static str) -> Self {
         Self { holds: true, reason, message: String::new() }
     }
@@ -34,20 +34,20 @@ pub(super) fn conditions(
     normal: &[ContainerStatus],
 ) -> Vec<PodCondition> {
     let ready = containers_ready(input.pod, phase, init, normal);
-    let again = Finding { holds: ready.holds, reason: ready.reason, message: ready.message.clone() };
+    let again = ConditionState { holds: ready.holds, reason: ready.reason, message: ready.message.clone() };
     [
         ("PodReadyToStartContainers", has_sandbox(input.pod, input.observed)),
         ("Initialized", initialised(input, phase, init)),
         ("Ready", again),
         ("ContainersReady", ready),
-        ("PodScheduled", Finding::yes("")),
+        ("PodScheduled", ConditionState::yes("")),
     ]
     .into_iter()
     .map(|(kind, finding)| condition(input, kind, finding))
     .collect()
 }
 
-fn condition(input: &StatusInput<'_>, kind: &'static str, finding: Finding) -> PodCondition {
+fn condition(input: &StatusInput<'_>, kind: &'static str, finding: ConditionState) -> PodCondition {
     let status = if finding.holds { "True" } else { "False" };
     let before = input.previous.and_then(|previous| previous.conditions.iter().find(|c| c.kind == kind));
     let since: Option<Timestamp> = before.filter(|c| c.status == status).map(|c| c.last_transition_time);
@@ -61,18 +61,18 @@ fn condition(input: &StatusInput<'_>, kind: &'static str, finding: Finding) -> P
 }
 
 /// Containers can be started in its sandbox.
-fn has_sandbox(pod: &Pod, observed: &ObservedPod) -> Finding {
+fn has_sandbox(pod: &Pod, observed: &ObservedPod) -> ConditionState {
     let newest = observed.sandboxes.first();
     let ready = newest.is_some_and(|sandbox| sandbox.ready && (pod.host_network() || !sandbox.ips.is_empty()));
-    if ready { Finding::yes("") } else { Finding::no("", "") }
+    if ready { ConditionState::yes("") } else { ConditionState::no("", "") }
 }
 
-fn initialised(input: &StatusInput<'_>, phase: Phase, init: &[ContainerStatus]) -> Finding {
+fn initialised(input: &StatusInput<'_>, phase: Phase, init: &[ContainerStatus]) -> ConditionState {
     if phase == Phase::Succeeded {
-        return Finding::yes("PodCompleted");
+        return ConditionState::yes("PodCompleted");
     }
     if input.has_begun() {
-        return Finding::yes("");
+        return ConditionState::yes("");
     }
     let done = |(container, status): &(&Container, &ContainerStatus)| match container.is_sidecar() {
         true => status.started == Some(true),
@@ -81,18 +81,18 @@ fn initialised(input: &StatusInput<'_>, phase: Phase, init: &[ContainerStatus]) 
     let pairs = input.pod.spec.init_containers.iter().zip(init);
     let incomplete: Vec<&str> = pairs.filter(|pair| !done(pair)).map(|(_, status)| status.name.as_str()).collect();
     match incomplete.is_empty() {
-        true => Finding::yes(""),
-        false => Finding::no(
+        true => ConditionState::yes(""),
+        false => ConditionState::no(
             "ContainersNotInitialized",
             format!("containers with incomplete status: [{}]", incomplete.join(" ")),
         ),
     }
 }
 
-fn containers_ready(pod: &Pod, phase: Phase, init: &[ContainerStatus], normal: &[ContainerStatus]) -> Finding {
+fn containers_ready(pod: &Pod, phase: Phase, init: &[ContainerStatus], normal: &[ContainerStatus]) -> ConditionState {
     match phase {
-        Phase::Succeeded => return Finding::no("PodCompleted", ""),
-        Phase::Failed => return Finding::no("PodFailed", ""),
+        Phase::Succeeded => return ConditionState::no("PodCompleted", ""),
+        Phase::Failed => return ConditionState::no("PodFailed", ""),
         Phase::Pending | Phase::Running => {}
     }
     let sidecars = pod.spec.init_containers.iter().zip(init).filter(|(container, _)| container.is_sidecar());
@@ -100,7 +100,59 @@ fn containers_ready(pod: &Pod, phase: Phase, init: &[ContainerStatus], normal: &
     let unready = sidecars.chain(normal).filter(|status| !status.ready).map(|status| status.name.as_str());
     let unready: Vec<&str> = unready.collect();
     match unready.is_empty() {
-        true => Finding::yes(""),
-        false => Finding::no("ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" "))),
+        true => ConditionState::yes(""),
+        false => {
+            ConditionState::no("ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" ")))
+        }
     }
+}
+
+/// How far a pod is. `has_begun`: a normal container was started, so that all init containers had been done.
+pub(super) fn phase(pod: &Pod, has_begun: bool, init: &[ContainerStatus], normal: &[ContainerStatus]) -> Phase {
+    let mut initialising = false;
+    for (container, status) in pod.spec.init_containers.iter().zip(init) {
+        match &status.state {
+            _ if container.is_sidecar() => initialising |= !has_begun && status.started != Some(true),
+            ContainerState::Terminated(end) if end.exit_code != 0 => {
+                if !restarts(pod, container, end.exit_code) {
+                    return Phase::Failed;
+                }
+                initialising = true;
+            }
+            ContainerState::Terminated(_) => {}
+            ContainerState::Running(_) => initialising = true,
+            ContainerState::Waiting(_) => initialising |= !has_begun,
+        }
+    }
+    let (mut running, mut waiting, mut failed, mut again) = (0, 0, 0, false);
+    for (container, status) in pod.spec.containers.iter().zip(normal) {
+        let end = match (&status.state, &status.last_state) {
+            (ContainerState::Running(_), _) => {
+                running += 1;
+                continue;
+            }
+            (ContainerState::Terminated(end), _) | (ContainerState::Waiting(_), Some(end)) => end,
+            (ContainerState::Waiting(_), None) => {
+                waiting += 1;
+                continue;
+            }
+        };
+        again |= restarts(pod, container, end.exit_code);
+        failed += usize::from(end.exit_code != 0);
+    }
+    if initialising || waiting > 0 {
+        Phase::Pending
+    } else if running > 0 || again {
+        Phase::Running
+    } else if failed > 0 {
+        Phase::Failed
+    } else {
+        Phase::Succeeded
+    }
+}
+
+/// Returns true if a container that ended so is started again. None is once the pod is being deleted.
+fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
+    pod.metadata.deletion_timestamp.is_none()
+        && matches!(restart::ended(pod, container, exit_code), RestartVerdict::Start(_))
 }

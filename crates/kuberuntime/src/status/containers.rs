@@ -3,11 +3,11 @@
 
 use cri_api::ContainerState as Seen;
 
+use super::api::time;
 use super::api::{ContainerState, ContainerStatus, PodStatus, Running, Terminated, Waiting};
 use super::input::StatusInput;
 use super::observed::ObservedContainer;
-use super::time::time;
-use crate::actions::{ProbeResult, Verdict, restart_verdict};
+use crate::actions::{ProbeResult, RestartVerdict, restart_verdict};
 use crate::pod::{Container, ContainerKind};
 
 /// The exit code of a container of which nobody knows how it ended: as if it had been killed.
@@ -160,7 +160,7 @@ fn wait_for_start(input: &StatusInput<'_>, kind: ContainerKind, container: &Cont
         && status.state.terminated().is_some_and(|terminated| terminated.exit_code == 0);
     let starts = match kind {
         ContainerKind::Ephemeral => input.observed.latest(&container.name).is_none(),
-        _ => matches!(restart_verdict(input.pod, container, input.observed), Verdict::Start(_)),
+        _ => matches!(restart_verdict(input.pod, container, input.observed), RestartVerdict::Start(_)),
     };
     if is_done || !starts {
         return;

@@ -16,7 +16,6 @@ pub struct StatusInput<'a> {
     pub pod: &'a Pod,
     /// The pod as the runtime shows it.
     pub observed: &'a ObservedPod,
-    /// Results of its probes.
     pub probes: &'a ProbeResults,
     /// Why containers could not be started when it was last tried, by their names. A start that went well removes its
     /// entry.
@@ -29,7 +28,6 @@ pub struct StatusInput<'a> {
     pub runtime_name: &'a str,
     /// The status before this one.
     pub previous: Option<&'a PodStatus>,
-    /// The time.
     pub now: Timestamp,
 }
 

@@ -3,13 +3,13 @@
 
 use cri_api::{ContainerState, NamespaceMode, PodSandboxStatus};
 
-use crate::labels::{ContainerInfo, Owner};
+use crate::labels::{ContainerInfo, PodOwner};
 
 /// A pod as the runtime shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedPod {
     /// Whose sandboxes and containers these are.
-    pub owner: Owner,
+    pub owner: PodOwner,
     /// Sandboxes, the newest first.
     pub sandboxes: Vec<ObservedSandbox>,
     /// Containers of all runs, those of one name with the newest first.
@@ -19,11 +19,9 @@ pub struct ObservedPod {
 /// A sandbox as the runtime shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedSandbox {
-    /// Id.
     pub id: String,
     /// Which attempt at creating it.
     pub attempt: u32,
-    /// True if the sandbox is ready.
     pub ready: bool,
     /// Creation, nanoseconds since the epoch.
     pub created_at: i64,
@@ -38,21 +36,15 @@ pub struct ObservedSandbox {
 /// A container as the runtime shows it. Times are nanoseconds since the epoch, 0 for "not yet".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedContainer {
-    /// Id.
     pub id: String,
     /// Name within the pod.
     pub name: String,
     /// The sandbox that it is in; empty: not known. A status does not tell it, a list does.
     pub sandbox_id: String,
-    /// State.
     pub state: ContainerState,
-    /// Creation.
     pub created_at: i64,
-    /// Start.
     pub started_at: i64,
-    /// End.
     pub finished_at: i64,
-    /// Exit code.
     pub exit_code: i32,
     /// Image as the runtime names it.
     pub image: String,
@@ -71,13 +63,6 @@ pub struct ObservedContainer {
 }
 
 impl ObservedContainer {
-    /// With the sandbox that it is in.
-    #[must_use]
-    pub fn in_sandbox(mut self, id: impl Into<String>) -> Self {
-        self.sandbox_id = id.into();
-        self
-    }
-
     /// How many were before it.
     #[must_use]
     pub fn restart_count(&self) -> u32 {
@@ -141,7 +126,7 @@ impl From<PodSandboxStatus> for ObservedSandbox {
 impl ObservedPod {
     /// Puts what the runtime answered in order. Attempts decide before times do, because clocks are set back.
     pub fn new(
-        owner: Owner,
+        owner: PodOwner,
         sandboxes: impl IntoIterator<Item = ObservedSandbox>,
         containers: impl IntoIterator<Item = ObservedContainer>,
     ) -> Self {
@@ -205,12 +190,12 @@ mod tests {
             ..ObservedSandbox::default()
         };
         let old = sandbox("s0", 0, true, "10.0.0.1");
-        let pod = ObservedPod::new(Owner::default(), [old.clone(), sandbox("s1", 1, true, "10.0.0.2")], runs);
+        let pod = ObservedPod::new(PodOwner::default(), [old.clone(), sandbox("s1", 1, true, "10.0.0.2")], runs);
         assert_eq!(pod.latest("a").map(|c| &*c.id), Some("a2"));
         assert_eq!(pod.runs("a").map(|c| &*c.id).collect::<Vec<_>>(), ["a2", "a1", "a0"]);
         assert_eq!((pod.latest("b").map(|c| &*c.id), pod.latest("c")), (Some("b0"), None));
         assert_eq!(pod.ips(), ["10.0.0.2"]);
-        let gone = ObservedPod::new(Owner::default(), [old, sandbox("s1", 1, false, "10.0.0.2")], []);
+        let gone = ObservedPod::new(PodOwner::default(), [old, sandbox("s1", 1, false, "10.0.0.2")], []);
         assert_eq!(gone.ips(), [""; 0]);
     }
 

@@ -1,5 +1,7 @@
-//! Why a sync goes no further ([`Halt`]), and why a container was not started ([`Failure`]).
+//! Failures: why a pod could not be observed, ended or removed ([`PodRuntimeError`]), why a sync goes no further ([`Halt`]), and
+//! why a container was not started ([`StartFailure`]).
 
+use cri_api::Kind;
 use image_manager::EnsureImageError;
 
 /// Why a sync goes no further.
@@ -11,14 +13,14 @@ pub(super) enum Halt {
     Failed(String),
 }
 
-pub(super) type Step<T = ()> = Result<T, Halt>;
+pub(super) type SyncStep<T = ()> = Result<T, Halt>;
 
 /// By this a runtime says that it could not mount an image volume.
 pub(super) const IMAGE_VOLUME_MOUNT_FAILED: &str = "ImageVolumeMountFailed";
 
 /// Why a container was not started.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct StartFailure {
     /// Of its waiting state.
     pub(super) reason: &'static str,
     /// Beside it.
@@ -27,7 +29,7 @@ pub(super) struct Failure {
     pub(super) event: Option<String>,
 }
 
-impl Failure {
+impl StartFailure {
     /// A failure whose event and waiting state have the same message.
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -40,7 +42,7 @@ impl Failure {
 }
 
 /// As in the kubelet the event names the reason and the waiting state has the words.
-impl From<&EnsureImageError> for Failure {
+impl From<&EnsureImageError> for StartFailure {
     fn from(error: &EnsureImageError) -> Self {
         Self { reason: error.reason(), message: error.message(), event: Some(error.reason().to_owned()) }
     }
@@ -49,7 +51,7 @@ impl From<&EnsureImageError> for Failure {
 /// Why a start goes no further.
 pub(super) enum StartError {
     Halted(Halt),
-    Started(Failure),
+    Started(StartFailure),
 }
 
 impl From<Halt> for StartError {
@@ -58,10 +60,34 @@ impl From<Halt> for StartError {
     }
 }
 
-impl From<Failure> for StartError {
-    fn from(failure: Failure) -> Self {
+impl From<StartFailure> for StartError {
+    fn from(failure: StartFailure) -> Self {
         Self::Started(failure)
     }
 }
 
 pub(super) type StartResult<T = ()> = Result<T, StartError>;
+
+/// Why a pod could not be observed, ended or removed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct PodRuntimeError {
+    pub what: String,
+    /// Why it failed.
+    #[source]
+    pub source: cri_api::Error,
+}
+
+/// Takes the error that something is gone for success: then there is nothing to stop or to remove.
+pub(super) fn gone_is_done(result: cri_api::Result<()>) -> cri_api::Result<()> {
+    match result {
+        Err(error) if error.kind() == Kind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Several failures as one: all of them by their names, with the cause of the first.
+pub(super) fn first_of(failures: Vec<PodRuntimeError>) -> Result<(), PodRuntimeError> {
+    let what = failures.iter().map(|failure| failure.what.as_str()).collect::<Vec<_>>().join(", ");
+    failures.into_iter().next().map_or(Ok(()), |first| Err(PodRuntimeError { what, source: first.source }))
+}

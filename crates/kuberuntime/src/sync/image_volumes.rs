@@ -3,8 +3,8 @@
 
 use cri_api::{ContainerConfig, Error, VersionInfo};
 
-use super::failure::{Failure, IMAGE_VOLUME_MOUNT_FAILED, StartResult};
-use super::images::Ensured;
+use super::failure::{IMAGE_VOLUME_MOUNT_FAILED, StartFailure, StartResult};
+use super::images::EnsureOutcome;
 use super::pod_sync::{PodSync, ReadySandbox};
 use crate::pod::{Container, ImageRole, Pod, PodImage};
 
@@ -52,12 +52,12 @@ impl PodSync<'_> {
             return Ok(());
         }
         if let ImageVolumeSupport::No(runtime) = self.takes_image_volumes().await? {
-            return Err(Failure::config(format!("image volumes are not supported by {runtime}")).into());
+            return Err(StartFailure::config(format!("image volumes are not supported by {runtime}")).into());
         }
         for image in wanted {
             if !self.image_volumes.contains_key(image.name) {
-                let Ensured { answer, .. } = self.ensure(&image, Some(&sandbox.config)).await?;
-                let answer = answer.map(|image| image.image_ref).map_err(|error| Failure::from(&error));
+                let EnsureOutcome { answer, .. } = self.ensure(&image, Some(&sandbox.config)).await?;
+                let answer = answer.map(|image| image.image_ref).map_err(|error| StartFailure::from(&error));
                 self.image_volumes.insert(image.name.to_owned(), answer);
             }
             if let Some(Err(failure)) = self.image_volumes.get(image.name) {
@@ -73,18 +73,18 @@ impl PodSync<'_> {
         if images().next().is_none() || self.takes_image_volumes().await? == ImageVolumeSupport::Yes {
             return Ok(());
         }
-        let failed = |error: Error| Failure::new("CreateContainerError", error.message());
+        let failed = |error: Error| StartFailure::new("CreateContainerError", error.message());
         let status = self.hands.parts().runtime.container_status(id, false).await.map_err(failed)?;
         let shows = |path: &str| status.mounts.iter().any(|is| is.container_path == path && is.image.is_some());
         let Some(lacking) = images().find(|mount| !shows(&mount.container_path)) else { return Ok(()) };
         self.remove(&config.metadata.name, id).await?;
         let text = format!("{IMAGE_VOLUME_MOUNT_FAILED}: the runtime made no mount at {}", lacking.container_path);
-        Err(Failure::new("CreateContainerError", text).into())
+        Err(StartFailure::new("CreateContainerError", text).into())
     }
 
-    async fn takes_image_volumes(&self) -> Result<ImageVolumeSupport, Failure> {
+    async fn takes_image_volumes(&self) -> Result<ImageVolumeSupport, StartFailure> {
         let version = self.hands.parts().runtime.version().await;
-        version.map(|version| takes(&version)).map_err(|error| Failure::config(error.message()))
+        version.map(|version| takes(&version)).map_err(|error| StartFailure::config(error.message()))
     }
 }
 

@@ -7,14 +7,14 @@ use cri_api::PodSandboxConfig;
 use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
 use tokio::time::Instant;
 
-use super::failure::Step;
+use super::failure::SyncStep;
 use super::pod_sync::PodSync;
 use super::prefetch::{EnsureResult, ImageKey};
-use crate::actions::{LeaveReason, PodActions, Verdict, restart_verdict};
+use crate::actions::{LeaveReason, PodActions, RestartVerdict, restart_verdict};
 use crate::pod::{Container, ContainerKind, ImageRole, PodImage};
 
 /// Result of a request. An image that was requested ahead may have gone since.
-pub(super) struct Ensured {
+pub(super) struct EnsureOutcome {
     pub(super) answer: EnsureResult,
     pub(super) ahead: bool,
 }
@@ -27,11 +27,15 @@ impl PodSync<'_> {
     }
 
     /// Makes sure of an image, or takes the answer of whoever did ahead.
-    pub(super) async fn ensure(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Step<Ensured> {
+    pub(super) async fn ensure(
+        &self,
+        image: &PodImage<'_>,
+        sandbox: Option<&PodSandboxConfig>,
+    ) -> SyncStep<EnsureOutcome> {
         let key = ImageKey::new(image.image, image.policy);
         self.waiting_for_image(async {
             match self.hands.prefetch.take(&self.owner.uid, &key).await {
-                Some(answer) => Ensured { answer, ahead: true },
+                Some(answer) => EnsureOutcome { answer, ahead: true },
                 None => self.ask(image, sandbox).await,
             }
         })
@@ -39,21 +43,25 @@ impl PodSync<'_> {
     }
 
     /// Makes sure of an image whatever was answered ahead.
-    pub(super) async fn ensure_anew(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Step<Ensured> {
+    pub(super) async fn ensure_anew(
+        &self,
+        image: &PodImage<'_>,
+        sandbox: Option<&PodSandboxConfig>,
+    ) -> SyncStep<EnsureOutcome> {
         self.waiting_for_image(self.ask(image, sandbox)).await
     }
 
     /// Waits for an image, and counts for how long.
-    async fn waiting_for_image(&self, image: impl Future<Output = Ensured>) -> Step<Ensured> {
+    async fn waiting_for_image(&self, image: impl Future<Output = EnsureOutcome>) -> SyncStep<EnsureOutcome> {
         let begun = Instant::now();
         let ensured = self.until_stopped(image).await;
         *self.waited_for_images.lock() += begun.elapsed();
         ensured
     }
 
-    async fn ask(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> Ensured {
+    async fn ask(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> EnsureOutcome {
         let answer = self.hands.parts().images.ensure_image_exists(self.request(image, sandbox)).await;
-        Ensured { answer, ahead: false }
+        EnsureOutcome { answer, ahead: false }
     }
 
     fn request(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> EnsureImageRequest {
@@ -128,9 +136,9 @@ impl PodSync<'_> {
         let normal = spec.containers.iter().filter(|container| {
             !is_here(container)
                 && match restart_verdict(pod, container, self.observed) {
-                    Verdict::Start(_) => true,
-                    Verdict::Leave(LeaveReason::Running) => anew,
-                    Verdict::Leave(_) => false,
+                    RestartVerdict::Start(_) => true,
+                    RestartVerdict::Leave(LeaveReason::Running) => anew,
+                    RestartVerdict::Leave(_) => false,
                 }
         });
         init.map(|(_, container)| container).chain(normal).map(|container| container.name.as_str()).collect()

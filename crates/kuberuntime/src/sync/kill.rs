@@ -1,28 +1,30 @@
-//! How containers are ended, each within its grace period: told, its preStop hook, its turn among those of the pod, then the
-//! runtime's stop with what is left; and how a pod is, all of its containers and then its sandboxes. What fails is told, and
-//! the rest goes on. Called by the syncs and by the ends of pods.
+//! How pods end. Containers are ended each within its grace period: told, its preStop hook, its turn among those of the pod, then
+//! the runtime's stop with what is left; of a pod, all of its containers and then its sandboxes. Then everything goes that
+//! they used: volumes, logs and the links to them. What is gone already is no error; what fails is reported, and the rest
+//! goes on, but nothing goes that something left may use. Called by the syncs and by the ends of pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cri_api::ContainerState;
+use cri_api::{ContainerState, Error, Kind};
 use futures::future::join_all;
+use image_manager::BackoffSelector;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::error::{PodRuntimeError, first_of, gone_is_done};
+use super::failure::{PodRuntimeError, first_of, gone_is_done};
 use super::runtime::PodRuntime;
 use crate::actions::KillReason;
 use crate::events::PodEvent;
-use crate::handlers::Target;
-use crate::labels::Owner;
+use crate::handlers::HandlerTarget;
+use crate::labels::PodOwner;
 use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
 use crate::status::{ObservedContainer, ObservedPod};
 use crate::termination::{after_hook, grace_period, orphan_grace_period, termination_order};
 
 /// A container that is to be ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Victim<'a> {
+pub(super) struct StoppingContainer<'a> {
     pub(super) id: &'a str,
     pub(super) name: &'a str,
     pub(super) kind: ContainerKind,
@@ -38,7 +40,7 @@ pub(super) struct Victim<'a> {
     pub(super) step: usize,
 }
 
-impl<'a> Victim<'a> {
+impl<'a> StoppingContainer<'a> {
     /// A container as the runtime shows it. `pod` is `None`, or lacks it, where nobody knows it any more: then what was
     /// written on it counts.
     pub(super) fn new(pod: Option<&'a Pod>, run: &'a ObservedContainer, reason: Option<KillReason>) -> Self {
@@ -57,7 +59,6 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// A container of the pod.
     pub(super) fn known(
         pod: &Pod,
         kind: ContainerKind,
@@ -79,10 +80,10 @@ impl<'a> Victim<'a> {
 }
 
 /// Whose turn it is.
-struct Turns(BTreeMap<usize, watch::Sender<usize>>);
+struct TerminationTurns(BTreeMap<usize, watch::Sender<usize>>);
 
-impl Turns {
-    fn new(victims: &[Victim<'_>]) -> Self {
+impl TerminationTurns {
+    fn new(victims: &[StoppingContainer<'_>]) -> Self {
         let mut steps = BTreeMap::<usize, usize>::new();
         for victim in victims {
             *steps.entry(victim.step).or_default() += 1;
@@ -107,11 +108,11 @@ impl Turns {
 /// Ends containers, all at once as far as their steps let them. What could not be ended is answered.
 pub(super) async fn kill_containers(
     hands: &PodRuntime,
-    owner: &Owner,
+    owner: &PodOwner,
     ip: Option<&str>,
-    victims: &[Victim<'_>],
+    victims: &[StoppingContainer<'_>],
 ) -> Vec<PodRuntimeError> {
-    let turns = Turns::new(victims);
+    let turns = TerminationTurns::new(victims);
     let ends = victims.iter().map(|victim| async {
         let ended = kill(hands, owner, ip, victim, &turns).await;
         turns.done(victim.step);
@@ -122,10 +123,10 @@ pub(super) async fn kill_containers(
 
 async fn kill(
     hands: &PodRuntime,
-    owner: &Owner,
+    owner: &PodOwner,
     ip: Option<&str>,
-    victim: &Victim<'_>,
-    turns: &Turns,
+    victim: &StoppingContainer<'_>,
+    turns: &TerminationTurns,
 ) -> Result<(), PodRuntimeError> {
     let (begun, grace) = (Instant::now(), seconds(victim.grace));
     let part = Some((victim.kind, victim.name));
@@ -135,15 +136,15 @@ async fn kill(
     }
     if let Some(hook) = victim.hook.filter(|_| first && !grace.is_zero()) {
         let (container_id, name, ports) = (victim.id, victim.name, victim.ports);
-        let target = Target { container_id, name, ports, env: &[], ip, pod: &owner.name };
+        let target = HandlerTarget { container_id, name, ports, env: &[], ip, pod: &owner.name };
         match timeout(grace, hands.parts.handlers.run_hook(hook, &target, Some(grace))).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(pod = owner.name, container = victim.name, "the hook before the stop failed: {error}");
+                tracing::warn!(pod = owner.name, container = victim.name, %error, "preStop hook failed");
                 hands.record_event(owner, part, &PodEvent::FailedPreStopHook);
             }
             Err(_) => {
-                tracing::warn!(pod = owner.name, container = victim.name, "the hook before the stop took too long");
+                tracing::warn!(pod = owner.name, container = victim.name, "preStop hook timed out");
             }
         }
     }
@@ -169,10 +170,10 @@ pub(super) async fn kill_pod(
     observed: &ObservedPod,
     grace: Option<i64>,
 ) -> Result<(), PodRuntimeError> {
-    let owner = pod.map_or_else(|| observed.owner.clone(), Owner::of);
+    let owner = pod.map_or_else(|| observed.owner.clone(), PodOwner::of);
     let runs = |run: &&ObservedContainer| matches!(run.state, ContainerState::Running | ContainerState::Unknown);
-    let mut victims: Vec<Victim<'_>> =
-        observed.containers.iter().filter(runs).map(|run| Victim::new(pod, run, None)).collect();
+    let mut victims: Vec<StoppingContainer<'_>> =
+        observed.containers.iter().filter(runs).map(|run| StoppingContainer::new(pod, run, None)).collect();
     for victim in &mut victims {
         victim.grace = grace.map_or(victim.grace, |grace| grace.min(victim.grace));
     }
@@ -198,9 +199,9 @@ pub(super) async fn kill_pod(
 }
 
 /// Init containers that run beside others are sidecars: they go last, the one that came last first.
-fn orphans_in_order(observed: &ObservedPod, victims: &mut [Victim<'_>]) {
+fn orphans_in_order(observed: &ObservedPod, victims: &mut [StoppingContainer<'_>]) {
     let created = |id: &str| observed.containers.iter().find(|run| run.id == id).map_or(0, |run| run.created_at);
-    let mut sidecars: Vec<&mut Victim<'_>> =
+    let mut sidecars: Vec<&mut StoppingContainer<'_>> =
         victims.iter_mut().filter(|victim| victim.kind == ContainerKind::Init).collect();
     sidecars.sort_by_key(|victim| std::cmp::Reverse(created(victim.id)));
     for (index, victim) in sidecars.into_iter().enumerate() {
@@ -219,4 +220,48 @@ impl PodRuntime {
 
 fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+impl PodRuntime {
+    /// Takes away everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent. Where something
+    /// cannot be removed the rest goes all the same, but for what it may still use.
+    ///
+    /// # Errors
+    /// The objects that are still there.
+    pub async fn remove_pod(&self, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
+        let (runtime, uid) = (&self.parts.runtime, &observed.owner.uid);
+        self.forget(uid);
+        self.parts.images.reset_backoff(&BackoffSelector::Uid(uid.clone()));
+        let failed = |what: String| move |source| PodRuntimeError { what, source };
+        let containers = observed.containers.iter().map(|container| async {
+            let what = format!("remove container {} ({})", container.name, container.id);
+            gone_is_done(runtime.remove_container(&container.id).await).map_err(failed(what)).err()
+        });
+        let mut failures: Vec<PodRuntimeError> = join_all(containers).await.into_iter().flatten().collect();
+        let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
+            // Whoever ended the pod stopped it, and may have been ended itself before: its network is given back here at last.
+            let stopped = runtime.stop_pod_sandbox(&sandbox.id).await;
+            gone_is_done(stopped).map_err(failed(format!("stop sandbox {}", sandbox.id)))?;
+            let removed = runtime.remove_pod_sandbox(&sandbox.id).await;
+            gone_is_done(removed).map_err(failed(format!("remove sandbox {}", sandbox.id)))
+        });
+        failures.extend(join_all(sandboxes).await.into_iter().filter_map(Result::err));
+        if !failures.is_empty() || uid.is_empty() {
+            return first_of(failures);
+        }
+        if let Err(error) = self.parts.volumes.tear_down(uid).await {
+            failures.push(on_node(format!("remove the directory of pod {uid}"), &error));
+        }
+        let (logs, of) = (self.logs(), uid.clone());
+        match base::blocking(move || logs.remove_pod(&of)).await {
+            None | Some(Ok(())) => {}
+            Some(Err(error)) => failures.push(on_node(format!("remove the logs of pod {uid}"), &error)),
+        }
+        first_of(failures)
+    }
+}
+
+/// A failure on the node and not in the runtime.
+fn on_node(what: String, error: &(dyn std::error::Error + 'static)) -> PodRuntimeError {
+    PodRuntimeError { what, source: Error::from_source(Kind::Internal, error) }
 }

@@ -3,7 +3,6 @@
 //! for each pod. What it keeps between two calls (delays of restarts, images that come ahead of their turn, hooks that
 //! were run) may be lost at any moment; what counts stands in the runtime.
 
-mod error;
 mod failure;
 mod image_volumes;
 mod images;
@@ -11,11 +10,8 @@ mod kill;
 mod messages;
 mod metrics;
 mod observe;
-mod parts;
 mod pod_sync;
 mod prefetch;
-mod remove;
-mod report;
 mod runtime;
 mod sandbox;
 mod start;
@@ -27,34 +23,26 @@ use crate::actions::ProbeResults;
 use crate::pod::Pod;
 use crate::status::ObservedPod;
 use crate::status::api::Waiting;
-pub use error::PodRuntimeError;
+pub use failure::PodRuntimeError;
 pub use metrics::PodMetrics;
-pub use parts::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRuntimeParts};
 use pod_sync::PodSync;
-pub use report::SyncReport;
+pub use pod_sync::SyncReport;
 pub use runtime::PodRuntime;
+pub use runtime::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRuntimeParts};
 
 impl PodRuntime {
-    /// Asks the runtime for the state of one pod.
-    ///
-    /// # Errors
-    /// The runtime does not answer.
-    pub async fn observe(&self, uid: &str) -> Result<ObservedPod, PodRuntimeError> {
-        observe::observe(&*self.parts.runtime, uid).await
-    }
-
     /// Does what the pod needs done. When `stop` is cancelled it waits for no image, no hook and no container to end, and
-    /// begins no further step; calls of the runtime that make or start something and have begun are waited for. `told`
+    /// begins no further step; calls of the runtime that make or start something and have begun are waited for. `report_start`
     /// hears of each start as soon as its outcome is known.
     pub async fn sync_pod(
         &self,
         pod: &Pod,
         observed: &ObservedPod,
         probes: &ProbeResults,
-        told: &(dyn Fn(&str, Option<&Waiting>) + Send + Sync),
+        report_start: &(dyn Fn(&str, Option<&Waiting>) + Send + Sync),
         stop: &CancellationToken,
     ) -> SyncReport {
-        PodSync::new(self, pod, observed, told, stop).run(probes).await
+        PodSync::new(self, pod, observed, report_start, stop).run(probes).await
     }
 
     /// Ends everything of a pod that runs: preStop hooks, then containers in the order of termination, then sandboxes.
@@ -71,15 +59,6 @@ impl PodRuntime {
     ) -> Result<(), PodRuntimeError> {
         self.prefetch.forget(&observed.owner.uid);
         kill::kill_pod(self, pod, observed, grace).await
-    }
-
-    /// Takes away everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent. Where something
-    /// cannot be removed the rest goes all the same, but for what it may still use.
-    ///
-    /// # Errors
-    /// What is still there.
-    pub async fn remove_pod(&self, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
-        remove::remove_pod(self, observed).await
     }
 }
 

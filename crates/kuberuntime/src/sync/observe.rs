@@ -1,61 +1,70 @@
-//! [`observe`]: what the runtime shows of one pod, asked by its uid. A thing that goes between a list and the question for
-//! its status is left out. Decides nothing. Called by [`super::PodRuntime`].
+//! State of one pod in the runtime, asked by its uid. A thing that goes between a list and the question for
+//! its status is left out. Decides nothing.
 
 use std::collections::BTreeMap;
 
-use cri_api::{ContainerFilter, ContainerState, Error, Kind, PodSandboxFilter, RuntimeService};
+use cri_api::{ContainerFilter, ContainerState, Error, Kind, PodSandboxFilter};
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::error::PodRuntimeError;
+use super::failure::PodRuntimeError;
 use super::messages;
-use crate::labels::{Owner, POD_UID};
+use super::runtime::PodRuntime;
+use crate::labels::{POD_UID, PodOwner};
 use crate::status::{ObservedContainer, ObservedPod, ObservedSandbox};
 
 /// So many statuses of a pod are asked for at once.
 const AT_ONCE: usize = 16;
 
-/// Asks the runtime for the state of the pod of this uid.
-pub(super) async fn observe(runtime: &dyn RuntimeService, uid: &str) -> Result<ObservedPod, PodRuntimeError> {
-    let labels = BTreeMap::from([(POD_UID.to_owned(), uid.to_owned())]);
-    let sandboxes = PodSandboxFilter { labels: labels.clone(), ..PodSandboxFilter::default() };
-    let containers = ContainerFilter { labels, ..ContainerFilter::default() };
-    let failed = |what: &str| {
-        let what = format!("{what} of pod {uid}");
-        move |source| PodRuntimeError { what, source }
-    };
-    let (sandboxes, containers) =
-        futures::join!(runtime.list_pod_sandboxes(Some(&sandboxes)), runtime.list_containers(Some(&containers)),);
-    let sandboxes = sandboxes.map_err(failed("list sandboxes"))?;
-    let containers = containers.map_err(failed("list containers"))?;
-    let owner = sandboxes
-        .iter()
-        .map(|sandbox| &sandbox.labels)
-        .chain(containers.iter().map(|container| &container.labels))
-        .find_map(Owner::from_labels)
-        .unwrap_or_else(|| Owner { uid: uid.to_owned(), ..Owner::default() });
-    let statuses_of_sandboxes = futures::stream::iter(sandboxes)
-        .map(|sandbox| async move {
-            let status = there(runtime.pod_sandbox_status(&sandbox.id, false).await);
-            status.map_err(|source| PodRuntimeError { what: format!("ask for sandbox {}", sandbox.id), source })
-        })
-        .buffered(AT_ONCE)
-        .try_filter_map(|status| async move { Ok(status.map(ObservedSandbox::from)) })
-        .try_collect::<Vec<_>>();
-    let statuses_of_containers = futures::stream::iter(containers)
-        .map(|container| async move {
-            let status = there(runtime.container_status(&container.id, false).await);
-            let what = || format!("ask for container {} ({})", container.metadata.name, container.id);
-            let status = status.map_err(|source| PodRuntimeError { what: what(), source })?;
-            Ok::<_, PodRuntimeError>(match status {
-                Some(status) => Some(with_message(status).await.in_sandbox(container.pod_sandbox_id)),
-                None => None,
+impl PodRuntime {
+    /// Asks the runtime for the state of the pod of this uid.
+    ///
+    /// # Errors
+    /// The runtime does not answer.
+    pub async fn observe(&self, uid: &str) -> Result<ObservedPod, PodRuntimeError> {
+        let runtime = &*self.parts.runtime;
+        let labels = BTreeMap::from([(POD_UID.to_owned(), uid.to_owned())]);
+        let sandboxes = PodSandboxFilter { labels: labels.clone(), ..PodSandboxFilter::default() };
+        let containers = ContainerFilter { labels, ..ContainerFilter::default() };
+        let failed = |what: &str| {
+            let what = format!("{what} of pod {uid}");
+            move |source| PodRuntimeError { what, source }
+        };
+        let (sandboxes, containers) =
+            futures::join!(runtime.list_pod_sandboxes(Some(&sandboxes)), runtime.list_containers(Some(&containers)),);
+        let sandboxes = sandboxes.map_err(failed("list sandboxes"))?;
+        let containers = containers.map_err(failed("list containers"))?;
+        let owner = sandboxes
+            .iter()
+            .map(|sandbox| &sandbox.labels)
+            .chain(containers.iter().map(|container| &container.labels))
+            .find_map(PodOwner::from_labels)
+            .unwrap_or_else(|| PodOwner { uid: uid.to_owned(), ..PodOwner::default() });
+        let statuses_of_sandboxes = futures::stream::iter(sandboxes)
+            .map(|sandbox| async move {
+                let status = there(runtime.pod_sandbox_status(&sandbox.id, false).await);
+                status.map_err(|source| PodRuntimeError { what: format!("ask for sandbox {}", sandbox.id), source })
             })
-        })
-        .buffered(AT_ONCE)
-        .try_filter_map(|status| async move { Ok(status) })
-        .try_collect::<Vec<_>>();
-    let (sandboxes, containers) = futures::try_join!(statuses_of_sandboxes, statuses_of_containers)?;
-    Ok(ObservedPod::new(owner, sandboxes, containers))
+            .buffered(AT_ONCE)
+            .try_filter_map(|status| async move { Ok(status.map(ObservedSandbox::from)) })
+            .try_collect::<Vec<_>>();
+        let statuses_of_containers = futures::stream::iter(containers)
+            .map(|container| async move {
+                let status = there(runtime.container_status(&container.id, false).await);
+                let what = || format!("ask for container {} ({})", container.metadata.name, container.id);
+                let status = status.map_err(|source| PodRuntimeError { what: what(), source })?;
+                Ok::<_, PodRuntimeError>(match status {
+                    Some(status) => {
+                        Some(ObservedContainer { sandbox_id: container.pod_sandbox_id, ..with_message(status).await })
+                    }
+                    None => None,
+                })
+            })
+            .buffered(AT_ONCE)
+            .try_filter_map(|status| async move { Ok(status) })
+            .try_collect::<Vec<_>>();
+        let (sandboxes, containers) = futures::try_join!(statuses_of_sandboxes, statuses_of_containers)?;
+        Ok(ObservedPod::new(owner, sandboxes, containers))
+    }
 }
 
 /// The status, unless there is nothing any more that has one.

@@ -1,40 +1,40 @@
-//! [`PodSync`]: one sync of a pod, and what all of its steps share.
+//! [`PodSync`]: one sync of a pod, what all of its steps share, and what it came to ([`SyncReport`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cri_api::PodSandboxConfig;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::failure::{Failure, Halt, Step};
-use super::parts::PodCredentials;
-use super::report::SyncReport;
+use super::failure::{Halt, StartFailure, SyncStep};
+use super::runtime::PodCredentials;
 use super::runtime::PodRuntime;
+use crate::actions::PodActions;
 use crate::config::PodHostname;
 use crate::documents::Documents;
 use crate::events::PodEvent;
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::status::api::Waiting;
 use crate::status::{CONTAINER_CREATING, ObservedPod};
 
-type Told<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
+type StartReporter<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
 
-/// A sync of one pod.
 pub(super) struct PodSync<'a> {
     pub(super) hands: &'a PodRuntime,
     pub(super) pod: &'a Pod,
-    pub(super) owner: Owner,
+    pub(super) owner: PodOwner,
     pub(super) observed: &'a ObservedPod,
     pub(super) report: SyncReport,
     pub(super) documents: Documents,
     pub(super) credentials: PodCredentials,
     /// The image refs of image volumes, or why there is none, by the names of volumes; as far as anybody asked.
-    pub(super) image_volumes: BTreeMap<String, Result<String, Failure>>,
+    pub(super) image_volumes: BTreeMap<String, Result<String, StartFailure>>,
     /// Guards for how long images were waited for.
     pub(super) waited_for_images: Mutex<Duration>,
-    pub(super) told: Told<'a>,
+    pub(super) report_start: StartReporter<'a>,
     pub(super) stop: &'a CancellationToken,
 }
 
@@ -55,52 +55,71 @@ impl<'a> PodSync<'a> {
         hands: &'a PodRuntime,
         pod: &'a Pod,
         observed: &'a ObservedPod,
-        told: Told<'a>,
+        report_start: StartReporter<'a>,
         stop: &'a CancellationToken,
     ) -> Self {
         Self {
             hands,
             pod,
-            owner: Owner::of(pod),
+            owner: PodOwner::of(pod),
             observed,
             report: SyncReport::default(),
             documents: (hands.parts.documents)(&pod.metadata.namespace),
             credentials: (hands.parts.credentials)(pod),
             image_volumes: BTreeMap::new(),
             waited_for_images: Mutex::default(),
-            told,
+            report_start,
             stop,
         }
     }
 
-    /// Tells an event about the pod.
+    /// Records an event about the pod.
     pub(super) fn record_pod_event(&self, event: &PodEvent<'_>) {
         self.hands.record_event(&self.owner, None, event);
     }
 
     /// Records the outcome of a container's start.
     pub(super) fn set_outcome(&mut self, name: &str, waiting: Option<Waiting>) {
-        (self.told)(name, waiting.as_ref());
+        (self.report_start)(name, waiting.as_ref());
         self.report.starts.insert(name.to_owned(), waiting);
     }
 
     /// A container runs, and waits for its hook; or whoever ran the hook gave it up.
     pub(super) fn comes_up(&self, name: &str, waits: bool) {
         let creating = Waiting { reason: CONTAINER_CREATING.to_owned(), message: String::new() };
-        (self.told)(name, waits.then_some(&creating));
+        (self.report_start)(name, waits.then_some(&creating));
     }
 
     /// Fails if a stop was requested.
-    pub(super) fn go_on(&self) -> Step {
+    pub(super) fn go_on(&self) -> SyncStep {
         if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
     /// Waits for something as long as nobody asks it to go no further.
-    pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> Step<T> {
+    pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> SyncStep<T> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(Halt::Stopped),
             done = work => Ok(done),
         }
     }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct SyncReport {
+    /// Actions that were to be done.
+    pub actions: PodActions,
+    /// Outcomes of starts, by container: `None` for a success, otherwise the reason of the waiting state. Containers
+    /// whose start was not tried are absent.
+    pub starts: BTreeMap<String, Option<Waiting>>,
+    /// When the first container that waits out its back-off may be started.
+    pub retry_at: Option<Timestamp>,
+    /// The runtime's network is not ready.
+    pub network_not_ready: bool,
+    /// How long it waited for images.
+    pub waited_for_images: std::time::Duration,
+    /// Failures, for people; empty after a success.
+    pub errors: Vec<String>,
+    /// True if a stop was requested before the sync was done.
+    pub cancelled: bool,
 }

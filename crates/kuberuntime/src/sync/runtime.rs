@@ -1,20 +1,25 @@
-//! [`PodRuntime`] and what it keeps between two calls; what it does stands in the files beside this one.
+//! [`PodRuntime`], what it works with and what it keeps between two calls; what it does stands in the files beside this one.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use image_manager::{EventRef, ObjectRef};
+use cri_api::{DnsConfig, RuntimeService};
+use image_manager::{EventRecorder, ImageManager, PullSecret, ServiceAccount, WallClock};
 use parking_lot::Mutex;
 
 use super::metrics::PodMetrics;
-use super::parts::PodRuntimeParts;
 use super::prefetch::Prefetch;
+use crate::config::{ClusterDns, NodeResources};
 use crate::container_gc::LogDirectories;
+use crate::documents::Documents;
+use crate::environment::Surroundings;
 use crate::events::PodEvent;
-use crate::labels::Owner;
-use crate::pod::ContainerKind;
+use crate::handlers::Handlers;
+use crate::labels::PodOwner;
+use crate::pod::{ContainerKind, Pod};
 use crate::restart_backoff::RestartBackoff;
+use crate::volumes::Volumes;
 
 /// The hands.
 pub struct PodRuntime {
@@ -52,7 +57,6 @@ impl PodRuntime {
         &self.parts
     }
 
-    /// Metrics of syncs.
     #[must_use]
     pub fn metrics(&self) -> &Arc<PodMetrics> {
         &self.metrics
@@ -86,17 +90,69 @@ impl PodRuntime {
         LogDirectories { pods: PathBuf::from(&node.pod_logs), links: node.container_logs.as_ref().map(PathBuf::from) }
     }
 
-    /// Tells an event about a part of a pod: a container, or, without one, the pod.
-    pub(super) fn record_event(&self, owner: &Owner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
-        let field_path = part.map_or_else(String::new, |(kind, name)| format!("spec.{}{{{name}}}", kind.field()));
-        let object = ObjectRef {
-            namespace: owner.namespace.clone(),
-            name: owner.name.clone(),
-            uid: owner.uid.clone(),
-            field_path,
-        };
-        let message = event.message();
-        let (kind, reason) = (event.kind(), event.reason());
-        self.parts.events.record(EventRef { object: &object, kind, reason, message: &message });
+    /// Records an event about a part of a pod: a container, or, without one, the pod.
+    pub(crate) fn record_event(&self, owner: &PodOwner, part: Option<(ContainerKind, &str)>, event: &PodEvent<'_>) {
+        event.record(&*self.parts.events, &owner.object(part));
     }
+}
+
+/// Credentials that a pod may pull with.
+#[derive(Clone, Debug, Default)]
+pub struct PodCredentials {
+    /// Pull secrets, in the pod's order.
+    pub secrets: Vec<PullSecret>,
+    /// The names of those that nobody could find.
+    pub missing: Vec<String>,
+    /// Service account of the pod.
+    pub account: Option<ServiceAccount>,
+}
+
+/// Tells what a pod may pull with.
+pub type CredentialsOf = Arc<dyn Fn(&Pod) -> PodCredentials + Send + Sync>;
+
+/// Tells the documents of a namespace.
+pub type DocumentsOf = Arc<dyn Fn(&str) -> Documents + Send + Sync>;
+
+/// Everything that a [`PodRuntime`] works with.
+#[derive(Clone)]
+pub struct PodRuntimeParts {
+    /// Where pods run.
+    pub runtime: Arc<dyn RuntimeService>,
+    /// Manager that ensures images.
+    pub images: Arc<ImageManager>,
+    /// Where events go.
+    pub events: Arc<dyn EventRecorder>,
+    /// The directories of pods.
+    pub volumes: Arc<Volumes>,
+    /// Runner of hooks.
+    pub handlers: Arc<Handlers>,
+    /// Lookup of the credentials of a pod.
+    pub credentials: CredentialsOf,
+    /// The documents that pods name.
+    pub documents: DocumentsOf,
+    pub node: NodeFacts,
+}
+
+#[derive(Clone)]
+pub struct NodeFacts {
+    /// Name, addresses, and what pods may use; the pod's own addresses are filled in.
+    pub around: Surroundings,
+    /// Facts that the sums of resources need.
+    pub resources: NodeResources,
+    /// Content of the node's resolver file.
+    pub dns: DnsConfig,
+    /// Name servers of a cluster.
+    pub cluster_dns: ClusterDns,
+    /// Content of the node's hosts file, for pods with its network.
+    pub hosts_file: String,
+    /// Below it, the directories of pods' logs.
+    pub pod_logs: String,
+    /// Below it, the links to logs that collectors of logs know; `None`: none are made.
+    pub container_logs: Option<String>,
+    /// The cgroup of pods; empty: the runtime's choice.
+    pub cgroup_parent: String,
+    /// The longest delay of CrashLoopBackOff.
+    pub longest_restart_delay: std::time::Duration,
+    /// The time of day.
+    pub wall_clock: WallClock,
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use cri_api::{Condition, PodSandboxConfig};
 use tokio::time::Instant;
 
-use super::failure::{Halt, Step};
+use super::failure::{Halt, SyncStep};
 use super::pod_sync::{PodSync, ReadySandbox};
 use crate::config::{self, PodHostname, SandboxInput};
 use crate::events::PodEvent;
@@ -30,8 +30,7 @@ impl PodSync<'_> {
         Ok((config::sandbox_config(pod, input), hostname))
     }
 
-    /// Makes a sandbox.
-    pub(super) async fn create_sandbox(&mut self, attempt: u32) -> Step<ReadySandbox> {
+    pub(super) async fn create_sandbox(&mut self, attempt: u32) -> SyncStep<ReadySandbox> {
         self.network_ready().await?;
         self.go_on()?;
         let metrics = self.hands.metrics().clone();
@@ -55,7 +54,7 @@ impl PodSync<'_> {
     }
 
     /// The sandbox that is there.
-    pub(super) fn present_sandbox(&self, id: &str, attempt: u32) -> Step<ReadySandbox> {
+    pub(super) fn present_sandbox(&self, id: &str, attempt: u32) -> SyncStep<ReadySandbox> {
         let (config, hostname) = self.sandbox_config(attempt).map_err(Halt::Failed)?;
         Ok(ReadySandbox { id: id.to_owned(), config, hostname, ips: self.addresses(self.observed.ips().to_vec()) })
     }
@@ -86,7 +85,7 @@ impl PodSync<'_> {
         }
     }
 
-    async fn network_ready(&mut self) -> Step {
+    async fn network_ready(&mut self) -> SyncStep {
         if self.pod.host_network() {
             return Ok(());
         }

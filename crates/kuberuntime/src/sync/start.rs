@@ -6,30 +6,30 @@ use std::path::PathBuf;
 use cri_api::{ContainerConfig, ContainerState, ImageSpec};
 use image_manager::EnsuredImage;
 
-use super::failure::{Failure, Halt, IMAGE_VOLUME_MOUNT_FAILED, StartError, StartResult, Step};
+use super::failure::{Halt, IMAGE_VOLUME_MOUNT_FAILED, StartError, StartFailure, StartResult, SyncStep};
 use super::image_volumes;
-use super::images::Ensured;
-use super::kill::Victim;
+use super::images::EnsureOutcome;
+use super::kill::StoppingContainer;
 use super::pod_sync::{PodSync, ReadySandbox};
 use super::sandbox::{is_reserved, make_directory};
 use crate::config::{self, ContainerInput, ImageUser};
 use crate::container_gc::link_name;
 use crate::events::PodEvent;
-use crate::handlers::Target;
+use crate::handlers::HandlerTarget;
 use crate::pod::{Container, ContainerKind, ImageRole, RecursiveReadOnly};
 use crate::restart_backoff::RestartBackoff;
 use crate::status::api::Waiting;
 use crate::volumes::MountInput;
 
 impl PodSync<'_> {
-    /// Starts a container, and tells what came of it. False: it was not started.
+    /// Starts a container and reports the outcome. Returns false if it was not started.
     pub(super) async fn start(
         &mut self,
         sandbox: &ReadySandbox,
         kind: ContainerKind,
         container: &Container,
         target: Option<&str>,
-    ) -> Step<bool> {
+    ) -> SyncStep<bool> {
         self.go_on()?;
         let (name, part) = (&container.name, Some((kind, container.name.as_str())));
         if self.waits(kind, container) {
@@ -46,7 +46,7 @@ impl PodSync<'_> {
                 Ok(true)
             }
             Err(StartError::Halted(halt)) => Err(halt),
-            Err(StartError::Started(Failure { reason, message, event })) => {
+            Err(StartError::Started(StartFailure { reason, message, event })) => {
                 if let Some(event) = event {
                     self.hands.record_event(&self.owner, part, &PodEvent::Failed(&event));
                 }
@@ -107,21 +107,21 @@ impl PodSync<'_> {
         let images = self.pod.images();
         let role = ImageRole::Container(kind);
         let wanted = images.iter().find(|image| image.role == role && image.name == container.name);
-        let wanted = wanted.ok_or_else(|| Failure::config("the container is not one of its pod"))?;
-        let Ensured { answer, mut ahead } = self.ensure(wanted, Some(&sandbox.config)).await?;
-        let mut image = answer.map_err(|error| Failure::from(&error))?;
+        let wanted = wanted.ok_or_else(|| StartFailure::config("the container is not one of its pod"))?;
+        let EnsureOutcome { answer, mut ahead } = self.ensure(wanted, Some(&sandbox.config)).await?;
+        let mut image = answer.map_err(|error| StartFailure::from(&error))?;
         loop {
             let spec = ImageSpec {
                 runtime_handler: self.pod.spec.runtime_class_name.clone(),
                 ..ImageSpec::new(image.image_ref.clone())
             };
             let present = self.hands.parts().images.image(&spec).await;
-            match present.map_err(|error| Failure::config(error.message()))? {
+            match present.map_err(|error| StartFailure::config(error.message()))? {
                 Some(present) => return Ok((image, ImageUser { uid: present.uid, username: present.username })),
                 None if ahead => {
                     let anew = self.ensure_anew(wanted, Some(&sandbox.config)).await?;
                     ahead = anew.ahead;
-                    image = anew.answer.map_err(|error| Failure::from(&error))?;
+                    image = anew.answer.map_err(|error| StartFailure::from(&error))?;
                 }
                 // As in the kubelet it is taken for root's; whoever makes the container will miss it.
                 None => return Ok((image, ImageUser::default())),
@@ -130,9 +130,10 @@ impl PodSync<'_> {
     }
 
     /// The id of a container that runs: an ephemeral one is to see its processes.
-    fn running(&self, name: &str) -> Result<String, Failure> {
+    fn running(&self, name: &str) -> Result<String, StartFailure> {
         let run = self.observed.latest(name).filter(|run| run.state == ContainerState::Running);
-        run.map(|run| run.id.clone()).ok_or_else(|| Failure::config(format!("unable to find target container {name}")))
+        run.map(|run| run.id.clone())
+            .ok_or_else(|| StartFailure::config(format!("unable to find target container {name}")))
     }
 
     /// Input of the container's config, except for its number and its mounts.
@@ -142,19 +143,19 @@ impl PodSync<'_> {
         kind: ContainerKind,
         container: &Container,
         (image, image_user, target_id): (EnsuredImage, ImageUser, Option<String>),
-    ) -> Result<ContainerInput, Failure> {
+    ) -> Result<ContainerInput, StartFailure> {
         let node = &self.hands.parts().node;
         let mut around = node.around.clone();
         around.pod_ips.clone_from(&sandbox.ips);
         let environment = crate::resolve_environment(self.pod, container, &self.documents, &around);
-        let environment = environment.map_err(|error| Failure::config(error.to_string()))?;
+        let environment = environment.map_err(|error| StartFailure::config(error.to_string()))?;
         for skipped in &environment.skipped {
             let text = skipped.to_string();
             let event = PodEvent::InvalidEnvironmentVariableNames(&text);
             self.hands.record_event(&self.owner, Some((kind, &container.name)), &event);
         }
         config::verify_run_as_non_root(self.pod, container, &image_user)
-            .map_err(|error| Failure::config(error.to_string()))?;
+            .map_err(|error| StartFailure::config(error.to_string()))?;
         Ok(ContainerInput {
             image_ref: image.image_ref,
             runtime_handler: self.pod.spec.runtime_class_name.clone(),
@@ -172,7 +173,7 @@ impl PodSync<'_> {
         match self.observed.latest(&container.name) {
             Some(run) if run.state == ContainerState::Created => match self.remove(&run.name, &run.id).await {
                 Ok(()) => Ok(run.restart_count()),
-                Err(Halt::Failed(error)) => Err(Failure::new("CreateContainerError", error).into()),
+                Err(Halt::Failed(error)) => Err(StartFailure::new("CreateContainerError", error).into()),
                 Err(halt) => Err(halt.into()),
             },
             Some(run) => Ok(run.restart_count().saturating_add(1)),
@@ -184,7 +185,6 @@ impl PodSync<'_> {
         }
     }
 
-    /// The directory of the logs of one container.
     pub(super) fn log_directory_of(&self, container: &str) -> PathBuf {
         let pods = &self.hands.parts().node.pod_logs;
         PathBuf::from(config::pod_log_directory(pods, self.pod)).join(container)
@@ -211,7 +211,7 @@ impl PodSync<'_> {
                     return Ok((id, last));
                 }
                 Err(error) if is_reserved(&error) && last == number => last = number.saturating_add(1),
-                Err(error) => return Err(Failure::new("CreateContainerError", error.message()).into()),
+                Err(error) => return Err(StartFailure::new("CreateContainerError", error.message()).into()),
             }
         }
     }
@@ -223,7 +223,7 @@ impl PodSync<'_> {
         container: &Container,
         input: ContainerInput,
         number: u32,
-    ) -> Result<ContainerConfig, Failure> {
+    ) -> Result<ContainerConfig, StartFailure> {
         let parts = self.hands.parts();
         let hosts = match self.pod.host_network() {
             true => config::managed_hosts_file(self.pod, &parts.node.hosts_file),
@@ -233,31 +233,29 @@ impl PodSync<'_> {
         let image_refs =
             image_refs.filter_map(|(volume, image)| Some((volume.clone(), image.as_ref().ok()?.clone()))).collect();
         let mounts = parts.volumes.mounts(MountInput {
-            pod: self.pod,
-            kind,
-            container,
+            pod: self.pod.clone(),
+            container: container.clone(),
             restart_count: number,
-            environment: &input.environment,
-            hosts: Some(&hosts),
-            image_refs: &image_refs,
-            runtime_handler: &self.pod.spec.runtime_class_name,
+            environment: input.environment.clone(),
+            hosts: Some(hosts),
+            image_refs,
             recursive_read_only: self.recursive_read_only(container).await?,
         });
-        let mounts = mounts.await.map_err(|error| Failure::config(error.to_string()))?;
-        make_directory(self.log_directory_of(&container.name)).await.map_err(Failure::config)?;
+        let mounts = mounts.await.map_err(|error| StartFailure::config(error.to_string()))?;
+        make_directory(self.log_directory_of(&container.name)).await.map_err(StartFailure::config)?;
         let input = ContainerInput { restart_count: number, mounts, ..input };
         Ok(config::container_config(self.pod, kind, container, input))
     }
 
     /// Returns true if the pod's handler can make mounts read-only all the way down; asked only where the container
     /// wants it.
-    async fn recursive_read_only(&self, container: &Container) -> Result<bool, Failure> {
+    async fn recursive_read_only(&self, container: &Container) -> Result<bool, StartFailure> {
         let wants = |wish| matches!(wish, RecursiveReadOnly::IfPossible | RecursiveReadOnly::Enabled);
         if !container.volume_mounts.iter().any(|mount| mount.recursive_read_only.is_some_and(wants)) {
             return Ok(false);
         }
         let status = self.hands.parts().runtime.status(false).await;
-        let status = status.map_err(|error| Failure::config(error.message()))?;
+        let status = status.map_err(|error| StartFailure::config(error.message()))?;
         let name = &self.pod.spec.runtime_class_name;
         let handler = status.handlers.iter().find(|handler| handler.name == *name);
         Ok(handler.is_some_and(|handler| handler.features.recursive_read_only_mounts))
@@ -281,12 +279,12 @@ impl PodSync<'_> {
                 ContainerState::Created | ContainerState::Unknown => false,
             };
             if !status.is_ok_and(|status| ran(status.state, status.started_at)) {
-                return Err(Failure::new("RunContainerError", error.message()).into());
+                return Err(StartFailure::new("RunContainerError", error.message()).into());
             }
             tracing::warn!(
                 pod = self.owner.name,
                 container = container.name,
-                "it runs, though its start failed: {error}"
+                %error, "container runs although its start failed"
             );
         }
         self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::Started);
@@ -304,7 +302,7 @@ impl PodSync<'_> {
         let link = link_name(&self.owner.name, &self.owner.namespace, &container.name, id);
         let linked = base::blocking(move || logs.link(&link, log.as_ref())).await;
         if let Some(Err(error)) = linked {
-            tracing::warn!(pod = self.owner.name, container = container.name, "link its log: {error}");
+            tracing::warn!(pod = self.owner.name, container = container.name, %error, "cannot link the log");
         }
     }
 
@@ -317,8 +315,8 @@ impl PodSync<'_> {
         id: &str,
     ) -> StartResult {
         let Some(hook) = &container.lifecycle.post_start else { return Ok(()) };
-        let target = Target::new(container, id, sandbox.ips.first().map(String::as_str));
-        let target = target.in_pod(&self.owner.name);
+        let ip = sandbox.ips.first().map(String::as_str);
+        let target = HandlerTarget::new(container, id, ip, &self.owner.name);
         // As in the kubelet it does not count as running before its hook has come to an end.
         self.comes_up(&container.name, true);
         let ran = self.until_stopped(self.hands.parts().handlers.run_hook(hook, &target, None)).await;
@@ -328,12 +326,15 @@ impl PodSync<'_> {
         let ran = ran?;
         let Err(error) = ran else { return Ok(()) };
         self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::FailedPostStartHook);
-        let victim = Victim { message: "FailedPostStartHook", ..Victim::known(self.pod, kind, container, id, None) };
+        let victim = StoppingContainer {
+            message: "FailedPostStartHook",
+            ..StoppingContainer::known(self.pod, kind, container, id, None)
+        };
         match self.stop_containers(&[victim]).await {
             Err(Halt::Stopped) => return Err(Halt::Stopped.into()),
             Err(Halt::Failed(error)) => tracing::error!(pod = self.owner.name, "{error}"),
             Ok(()) => {}
         }
-        Err(Failure { reason: "PostStartHookError", message: error.to_string(), event: None }.into())
+        Err(StartFailure { reason: "PostStartHookError", message: error.to_string(), event: None }.into())
     }
 }

@@ -3,12 +3,12 @@
 
 use cri_api::ContainerState;
 
-use super::error::{first_of, gone_is_done};
-use super::failure::{Halt, Step};
-use super::kill::{Victim, kill_containers, kill_pod};
+use super::failure::{Halt, SyncStep};
+use super::failure::{first_of, gone_is_done};
+use super::kill::{StoppingContainer, kill_containers, kill_pod};
+use super::pod_sync::SyncReport;
 use super::pod_sync::{PodSync, ReadySandbox};
-use super::report::SyncReport;
-use crate::actions::{Kill, PodActions, ProbeResults, Reset, compute_pod_actions};
+use crate::actions::{ContainerKill, ContainerReset, PodActions, ProbeResults, compute_pod_actions};
 use crate::container_gc::link_name;
 use crate::events::PodEvent;
 use crate::pod::ContainerKind;
@@ -31,7 +31,7 @@ impl PodSync<'_> {
         self.report
     }
 
-    async fn steps(&mut self, actions: &PodActions) -> Step {
+    async fn steps(&mut self, actions: &PodActions) -> SyncStep {
         self.go_on()?;
         let is_over = actions.kill_pod.is_some() && !actions.create_sandbox;
         if is_over {
@@ -67,7 +67,7 @@ impl PodSync<'_> {
 
     /// Ephemeral containers, whatever becomes of them; init containers up to the first that does not come up, sidecars
     /// excepted; then normal ones, each for itself.
-    async fn start_all(&mut self, actions: &PodActions, sandbox: &ReadySandbox) -> Step {
+    async fn start_all(&mut self, actions: &PodActions, sandbox: &ReadySandbox) -> SyncStep {
         let spec = &self.pod.spec;
         for start in &actions.ephemeral_to_start {
             let Some(ephemeral) = spec.ephemeral_containers.get(start.index) else { continue };
@@ -89,7 +89,7 @@ impl PodSync<'_> {
     }
 
     /// Everything of the pod is stopped, because its sandbox cannot go on, or because it is over.
-    async fn kill_pod(&self, actions: &PodActions) -> Step {
+    async fn kill_pod(&self, actions: &PodActions) -> SyncStep {
         if actions.create_sandbox && actions.sandbox_id.is_some() {
             self.record_pod_event(&PodEvent::SandboxChanged);
         }
@@ -97,19 +97,22 @@ impl PodSync<'_> {
         killed.map_err(|error| Halt::Failed(format!("{error}: {}", error.source)))
     }
 
-    async fn kill_containers(&self, kills: &[Kill]) -> Step {
-        let victims: Vec<Victim<'_>> = kills
+    async fn kill_containers(&self, kills: &[ContainerKill]) -> SyncStep {
+        let victims: Vec<StoppingContainer<'_>> = kills
             .iter()
             .filter_map(|kill| {
                 let run = self.observed.containers.iter().find(|run| run.id == kill.id)?;
-                Some(Victim { message: &kill.message, ..Victim::new(Some(self.pod), run, Some(kill.reason)) })
+                Some(StoppingContainer {
+                    message: &kill.message,
+                    ..StoppingContainer::new(Some(self.pod), run, Some(kill.reason))
+                })
             })
             .collect();
         self.stop_containers(&victims).await
     }
 
     /// Stops containers, unless it is asked to go no further: then whoever ends the pod stops them.
-    pub(super) async fn stop_containers(&self, victims: &[Victim<'_>]) -> Step {
+    pub(super) async fn stop_containers(&self, victims: &[StoppingContainer<'_>]) -> SyncStep {
         if victims.is_empty() {
             return Ok(());
         }
@@ -120,12 +123,12 @@ impl PodSync<'_> {
 
     /// All containers begin anew: those that run are stopped, then all are removed in their order, so that the one which
     /// asked for it goes last, and asks again where this is cut short.
-    async fn reset(&self, resets: &[Reset]) -> Step {
-        let victims: Vec<Victim<'_>> = resets
+    async fn reset(&self, resets: &[ContainerReset]) -> SyncStep {
+        let victims: Vec<StoppingContainer<'_>> = resets
             .iter()
             .filter(|reset| reset.kill)
             .filter_map(|reset| self.observed.containers.iter().find(|run| run.id == reset.id))
-            .map(|run| Victim::new(Some(self.pod), run, None))
+            .map(|run| StoppingContainer::new(Some(self.pod), run, None))
             .collect();
         self.stop_containers(&victims).await?;
         for reset in resets {
@@ -141,7 +144,7 @@ impl PodSync<'_> {
     /// Old runs of init containers go, but for the newest one of each; all of them, where the pod gets another sandbox and
     /// they run again. So does what was made and never started, unless it is the newest of its name. What stays goes another
     /// time.
-    async fn prune(&self, actions: &PodActions) -> Step {
+    async fn prune(&self, actions: &PodActions) -> SyncStep {
         let pod = self.pod;
         let is_init = |name: &str| pod.spec.init_containers.iter().any(|container| container.name == name);
         let is_newest =
@@ -166,7 +169,7 @@ impl PodSync<'_> {
     }
 
     /// Removes a container.
-    pub(super) async fn remove(&self, name: &str, id: &str) -> Step {
+    pub(super) async fn remove(&self, name: &str, id: &str) -> SyncStep {
         let removed = self.hands.parts.runtime.remove_container(id).await;
         gone_is_done(removed).map_err(|error| Halt::Failed(format!("remove container {name} ({id}): {error}")))
     }
@@ -190,11 +193,11 @@ impl PodSync<'_> {
         });
         let removed: Option<std::io::Result<()>> = removed.await;
         if let Some(Err(error)) = removed {
-            tracing::warn!(pod = self.pod.title(), container = run.name, "remove its logs: {error}");
+            tracing::warn!(pod = self.pod.title(), container = run.name, %error, "cannot remove logs");
         }
     }
 
-    async fn set_up_volumes(&self) -> Step {
+    async fn set_up_volumes(&self) -> SyncStep {
         let parts = &self.hands.parts;
         let set_up = parts.volumes.set_up(self.pod, &self.documents, &parts.node.around).await;
         set_up.map_err(|error| {

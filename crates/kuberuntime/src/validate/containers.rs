@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use super::names::UniqueNames;
 use super::names::{label, needed, port, port_name, relative_path, report};
-use super::unique_names::UniqueNames;
 use super::{probes, resources, security, variables};
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{
-    Container, ContainerKind, EphemeralContainer, MountPropagation, Pod, PodSpec, Protocol, RecursiveReadOnly,
-    RestartPolicy, VolumeMount,
+    Container, ContainerKind, EphemeralContainer, ExitCodes, MountPropagation, Pod, PodSpec, Protocol,
+    RecursiveReadOnly, RestartPolicy, VolumeMount,
 };
 
 /// The most restart rules, and the most exit codes of one.
@@ -178,18 +178,18 @@ fn restart(kind: ContainerKind, container: &Container, path: &FieldPath, errors:
         if rule.action.is_none() {
             errors.required(path.child("action"), "");
         }
-        let codes = path.child("exitCodes");
-        if rule.operator.is_none() {
+        let (codes, ExitCodes { operator, values }) = (path.child("exitCodes"), &rule.exit_codes);
+        if operator.is_none() {
             errors.required(codes.child("operator"), "");
         }
-        if rule.values.is_empty() {
+        if values.is_empty() {
             errors.invalid_plain(codes.child("values"), "an empty list", "at least one value must be specified");
-        } else if rule.values.len() > EXIT_CODES {
+        } else if values.len() > EXIT_CODES {
             let detail = format!("must have at most {EXIT_CODES} items");
-            errors.invalid_plain(codes.child("values"), rule.values.len(), detail);
+            errors.invalid_plain(codes.child("values"), values.len(), detail);
         }
         let mut seen = BTreeSet::new();
-        for (index, code) in rule.values.iter().enumerate() {
+        for (index, code) in values.iter().enumerate() {
             if !seen.insert(code) {
                 errors.duplicate(codes.child("values").index(index), code.to_string());
             }

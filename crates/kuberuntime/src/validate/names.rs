@@ -1,4 +1,7 @@
-//! Forms of names, keys, paths and addresses, each with the sentence that apimachinery has for it. Pure.
+//! Forms of names, keys, paths and addresses, each with the sentence that apimachinery has for it; and [`UniqueNames`], names
+//! of which each may stand in a list once. Pure.
+
+use std::collections::BTreeSet;
 
 use crate::field::{FieldErrors, FieldPath};
 
@@ -38,40 +41,23 @@ fn is_qualified(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
+/// Sentences of the rules that a text breaks.
+fn broken<const N: usize>(rules: [(bool, &str); N]) -> Vec<String> {
+    rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, sentence)| sentence.to_owned()).collect()
+}
+
 /// A name of one part: namespaces, containers, volumes, host names.
 pub(super) fn label(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if text.len() > 63 {
-        wrong.push(too_long(63));
-    }
-    if !is_label(text) {
-        wrong.push(LABEL.to_owned());
-    }
-    wrong
+    broken([(text.len() > 63, &too_long(63)), (!is_label(text), LABEL)])
 }
 
 /// A name of parts between dots: pods, ConfigMaps, Secrets.
 pub(crate) fn subdomain(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if text.len() > 253 {
-        wrong.push(too_long(253));
-    }
-    if !text.split('.').all(is_label) {
-        wrong.push(SUBDOMAIN.to_owned());
-    }
-    wrong
+    broken([(text.len() > 253, &too_long(253)), (!text.split('.').all(is_label), SUBDOMAIN)])
 }
 
-/// The value of a label.
 pub(super) fn label_value(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if text.len() > 63 {
-        wrong.push(too_long(63));
-    }
-    if !text.is_empty() && !is_qualified(text) {
-        wrong.push(LABEL_VALUE.to_owned());
-    }
-    wrong
+    broken([(text.len() > 63, &too_long(63)), (!text.is_empty() && !is_qualified(text), LABEL_VALUE)])
 }
 
 /// The key of a label or an annotation: a name, maybe with a domain in front.
@@ -107,77 +93,47 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
 
 /// The key of a ConfigMap or Secret.
 pub(crate) fn config_key(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if text.len() > 253 {
-        wrong.push(too_long(253));
-    }
-    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
-        wrong.push(CONFIG_KEY.to_owned());
-    }
-    match text {
-        "." => wrong.push("must not be '.'".to_owned()),
-        ".." => wrong.push("must not be '..'".to_owned()),
-        _ if text.starts_with("..") => wrong.push("must not start with '..'".to_owned()),
-        _ => {}
-    }
-    wrong
+    let is_valid = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    broken([
+        (text.len() > 253, &too_long(253)),
+        (!is_valid, CONFIG_KEY),
+        (text == ".", "must not be '.'"),
+        (text == "..", "must not be '..'"),
+        (text != ".." && text.starts_with(".."), "must not start with '..'"),
+    ])
 }
 
-/// The name of a variable.
 pub(super) fn variable(text: &str) -> Vec<String> {
-    match crate::environment::is_name(text) {
-        true => Vec::new(),
-        false => vec![
-            "a valid environment variable name must consist only of printable ASCII characters other than '='"
-                .to_owned(),
-        ],
-    }
+    let rule = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+    broken([(!crate::environment::is_name(text), rule)])
 }
 
-/// The name of a port.
 pub(super) fn port_name(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if text.len() > 15 {
-        wrong.push(too_long(15));
-    }
-    if !text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
-        wrong.push("must contain only alphanumeric characters (a-z, 0-9), and hyphens (-)".to_owned());
-    }
-    if !text.bytes().any(|b| b.is_ascii_lowercase()) {
-        wrong.push("must contain at least one letter (a-z)".to_owned());
-    }
-    if text.contains("--") {
-        wrong.push("must not contain consecutive hyphens".to_owned());
-    }
-    if text.starts_with('-') || text.ends_with('-') {
-        wrong.push("must not begin or end with a hyphen".to_owned());
-    }
-    wrong
+    let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    broken([
+        (text.len() > 15, &too_long(15)),
+        (!text.bytes().all(is_valid), "must contain only alphanumeric characters (a-z, 0-9), and hyphens (-)"),
+        (!text.bytes().any(|b| b.is_ascii_lowercase()), "must contain at least one letter (a-z)"),
+        (text.contains("--"), "must not contain consecutive hyphens"),
+        (text.starts_with('-') || text.ends_with('-'), "must not begin or end with a hyphen"),
+    ])
 }
 
-/// The number of a port.
 pub(super) fn port(number: i32) -> Vec<String> {
-    if (1..=65535).contains(&number) { Vec::new() } else { vec!["must be between 1 and 65535, inclusive".to_owned()] }
+    broken([(!(1..=65535).contains(&number), "must be between 1 and 65535, inclusive")])
 }
 
-/// An address.
 pub(super) fn ip(text: &str) -> Vec<String> {
-    match text.parse::<std::net::IpAddr>() {
-        Ok(_) => Vec::new(),
-        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
-    }
+    let rule = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+    broken([(text.parse::<std::net::IpAddr>().is_err(), rule)])
 }
 
 /// A path below some directory that must not lead out of it.
 pub(super) fn relative_path(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if text.starts_with('/') {
-        wrong.push("must be a relative path".to_owned());
-    }
-    if text.split('/').any(|part| part == "..") {
-        wrong.push("must not contain '..'".to_owned());
-    }
-    wrong
+    broken([
+        (text.starts_with('/'), "must be a relative path"),
+        (text.split('/').any(|part| part == ".."), "must not contain '..'"),
+    ])
 }
 
 /// The path of a file that a volume makes: nor may it look like one that belongs to the volume itself.
@@ -202,5 +158,17 @@ pub(super) fn needed(errors: &mut FieldErrors, path: FieldPath, text: &str, look
         errors.required(path, "");
     } else {
         report(errors, &path, text, look(text));
+    }
+}
+
+/// The names of a list that were seen so far.
+#[derive(Default)]
+pub(super) struct UniqueNames<'a>(BTreeSet<&'a str>);
+
+impl<'a> UniqueNames<'a> {
+    pub(super) fn check(&mut self, errors: &mut FieldErrors, path: FieldPath, name: &'a str) {
+        if !name.is_empty() && !self.0.insert(name) {
+            errors.duplicate(path, name);
+        }
     }
 }

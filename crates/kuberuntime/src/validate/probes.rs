@@ -6,7 +6,7 @@ use crate::pod::{Container, ContainerKind, Handler, IntOrText, Probe};
 
 /// Use of a handler, which decides about its allowed forms.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum HandlerUse {
     Probe,
     Hook,
 }
@@ -37,7 +37,7 @@ pub(super) fn probes(kind: ContainerKind, container: &Container, path: &FieldPat
     }
     for (field, hook) in hooks {
         if let Some(hook) = hook {
-            handler(hook, Use::Hook, &path.child("lifecycle").child(field), errors);
+            handler(hook, HandlerUse::Hook, &path.child("lifecycle").child(field), errors);
         }
     }
     for (field, each) in probes {
@@ -48,7 +48,7 @@ pub(super) fn probes(kind: ContainerKind, container: &Container, path: &FieldPat
 }
 
 fn probe(probe: &Probe, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    handler(&probe.handler, Use::Probe, path, errors);
+    handler(&probe.handler, HandlerUse::Probe, path, errors);
     let numbers = [
         ("initialDelaySeconds", probe.initial_delay_seconds),
         ("timeoutSeconds", probe.timeout_seconds),
@@ -72,7 +72,7 @@ fn probe(probe: &Probe, field: &str, path: &FieldPath, errors: &mut FieldErrors)
     }
 }
 
-fn handler(handler: &Handler, used: Use, path: &FieldPath, errors: &mut FieldErrors) {
+fn handler(handler: &Handler, used: HandlerUse, path: &FieldPath, errors: &mut FieldErrors) {
     match handler.parts() {
         0 => errors.required(path.clone(), "must specify a handler type"),
         1 => {}
@@ -108,24 +108,26 @@ fn handler(handler: &Handler, used: Use, path: &FieldPath, errors: &mut FieldErr
     if let Some(tcp) = &handler.tcp_socket {
         let path = path.child("tcpSocket");
         match used {
-            Use::Probe => number_or_name(&tcp.port, &path.child("port"), errors),
-            Use::Hook => errors.not_supported(path, "a connection tells nothing to a hook; use exec, httpGet or sleep"),
+            HandlerUse::Probe => number_or_name(&tcp.port, &path.child("port"), errors),
+            HandlerUse::Hook => {
+                errors.not_supported(path, "a connection tells nothing to a hook; use exec, httpGet or sleep")
+            }
         }
     }
     if let Some(grpc) = &handler.grpc {
         match used {
-            Use::Probe => number_or_name(&IntOrText::Int(grpc.port), &path.child("grpc").child("port"), errors),
-            Use::Hook => errors.forbidden(path.child("grpc"), "is for probes only"),
+            HandlerUse::Probe => number_or_name(&IntOrText::Int(grpc.port), &path.child("grpc").child("port"), errors),
+            HandlerUse::Hook => errors.forbidden(path.child("grpc"), "is for probes only"),
         }
     }
     if let Some(sleep) = &handler.sleep {
         let path = path.child("sleep");
         match used {
-            Use::Probe => errors.forbidden(path, "is for hooks only"),
-            Use::Hook if sleep.seconds < 0 => {
+            HandlerUse::Probe => errors.forbidden(path, "is for hooks only"),
+            HandlerUse::Hook if sleep.seconds < 0 => {
                 errors.invalid_plain(path.child("seconds"), sleep.seconds, "must be greater than or equal to 0");
             }
-            Use::Hook => {}
+            HandlerUse::Hook => {}
         }
     }
 }

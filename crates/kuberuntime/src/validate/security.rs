@@ -1,21 +1,21 @@
 //! Rights of pods and containers. Called by [`super::validate`] and [`super::containers`].
 
+use super::names::UniqueNames;
 use super::names::{relative_path, report};
-use super::unique_names::UniqueNames;
 use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{Capabilities, Container, PodSpec, ProcMount, Profile, ProfileKind, Sysctl};
 
 /// Parameters of the kernel that belong to a namespace: these begin with one, or are one.
-const OF_A_NAMESPACE: &[(&str, Space)] = &[
-    ("kernel.shm", Space::Ipc),
-    ("kernel.msg", Space::Ipc),
-    ("kernel.sem", Space::Ipc),
-    ("fs.mqueue.", Space::Ipc),
-    ("net.", Space::Network),
+const OF_A_NAMESPACE: &[(&str, SysctlNamespace)] = &[
+    ("kernel.shm", SysctlNamespace::Ipc),
+    ("kernel.msg", SysctlNamespace::Ipc),
+    ("kernel.sem", SysctlNamespace::Ipc),
+    ("fs.mqueue.", SysctlNamespace::Ipc),
+    ("net.", SysctlNamespace::Network),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Space {
+enum SysctlNamespace {
     Ipc,
     Network,
 }
@@ -55,10 +55,10 @@ fn sysctl(spec: &PodSpec, Sysctl { name, .. }: &Sysctl, path: FieldPath, errors:
     let dotted = name.replace('/', ".");
     match OF_A_NAMESPACE.iter().find(|(prefix, _)| dotted.starts_with(prefix)).map(|(_, space)| *space) {
         None => errors.not_supported(path, format!("{name} is of the whole node, not of a pod's namespaces")),
-        Some(Space::Network) if spec.host_network => {
+        Some(SysctlNamespace::Network) if spec.host_network => {
             errors.invalid(path, name, "may not be set when the pod has the network of the node");
         }
-        Some(Space::Ipc) if spec.host_ipc => {
+        Some(SysctlNamespace::Ipc) if spec.host_ipc => {
             errors.invalid(path, name, "may not be set when the pod has the IPC namespace of the node");
         }
         Some(_) => {}

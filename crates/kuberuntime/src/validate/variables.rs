@@ -61,7 +61,6 @@ fn key_ref(key: &KeyRef, path: &FieldPath, errors: &mut FieldErrors) {
     needed(errors, path.child("key"), &key.key, config_key);
 }
 
-/// A field of the pod.
 pub(super) fn field_ref(field: &FieldRef, place: FieldUse, path: &FieldPath, errors: &mut FieldErrors) {
     if field.api_version != "v1" && !field.api_version.is_empty() {
         errors.invalid(path.child("apiVersion"), &field.api_version, "must be v1");

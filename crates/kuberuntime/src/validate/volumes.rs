@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use super::names::UniqueNames;
 use super::names::{config_key, file_path, label, needed, subdomain};
-use super::unique_names::UniqueNames;
 use super::variables::{field_ref, resource_ref};
 use crate::environment::FieldUse;
 use crate::field::{FieldErrors, FieldPath};
-use crate::pod::{DocumentVolume, DownwardItem, PodSpec, ProjectedSource, VolumeSource};
+use crate::pod::{
+    DocumentVolume, DownwardApiVolume, DownwardItem, EmptyDirVolume, HostPathVolume, ImageVolume, PodSpec,
+    ProjectedSource, ProjectedVolume, VolumeSource,
+};
 
-/// All volumes.
 pub(super) fn volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = UniqueNames::default();
     for (index, volume) in spec.volumes.iter().enumerate() {
@@ -25,7 +27,7 @@ pub(super) fn volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors
 
 fn source(spec: &PodSpec, source: &VolumeSource, path: &FieldPath, errors: &mut FieldErrors) {
     match source {
-        VolumeSource::HostPath { path: host, .. } => {
+        VolumeSource::HostPath(HostPathVolume { path: host, .. }) => {
             let path = path.child("hostPath").child("path");
             if host.is_empty() {
                 errors.required(path, "");
@@ -35,7 +37,7 @@ fn source(spec: &PodSpec, source: &VolumeSource, path: &FieldPath, errors: &mut 
                 errors.invalid(path, host, "must be an absolute path");
             }
         }
-        VolumeSource::EmptyDir { size_limit, .. } => {
+        VolumeSource::EmptyDir(EmptyDirVolume { size_limit, .. }) => {
             if let Some(limit) = size_limit.filter(|limit| limit.is_negative()) {
                 let detail = "SizeLimit field must be a valid resource quantity";
                 errors.forbidden(path.child("emptyDir").child("sizeLimit"), format!("{detail}, not {limit}"));
@@ -43,17 +45,17 @@ fn source(spec: &PodSpec, source: &VolumeSource, path: &FieldPath, errors: &mut 
         }
         VolumeSource::ConfigMap(volume) => document(volume, "name", &path.child("configMap"), errors),
         VolumeSource::Secret(volume) => document(volume, "secretName", &path.child("secret"), errors),
-        VolumeSource::DownwardApi { items, default_mode } => {
+        VolumeSource::DownwardApi(DownwardApiVolume { items, default_mode }) => {
             let path = path.child("downwardAPI");
             mode(*default_mode, &path.child("defaultMode"), errors);
             downward(spec, items, &path.child("items"), errors);
         }
-        VolumeSource::Projected { sources, default_mode } => {
+        VolumeSource::Projected(ProjectedVolume { sources, default_mode }) => {
             let path = path.child("projected");
             mode(*default_mode, &path.child("defaultMode"), errors);
             projected(spec, sources, &path.child("sources"), errors);
         }
-        VolumeSource::Image { reference, .. } => {
+        VolumeSource::Image(ImageVolume { reference, .. }) => {
             let path = path.child("image").child("reference");
             if reference.is_empty() {
                 errors.required(path, "");

@@ -1,17 +1,18 @@
 //! The mounts of one container: its volumes, its hosts file, the file of its last message. Blocks. Called by
 //! [`super::Volumes::mounts`].
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use cri_api::{ImageSpec, Mount, MountPropagation};
 
-use super::layout::{VOLUMES, plugin_directory};
-use super::place::{Directory, PRIVATE, text};
+use super::place::{OpenDirectory, PRIVATE, text};
+use super::place::{VOLUMES, plugin_directory};
 use super::sub_path::{self, SubPathMount};
-use super::{MountInput, VolumeSetupError};
-use crate::pod::{self, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
+use crate::environment::Environment;
+use crate::pod::{self, Container, HostPathVolume, Pod, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
 
 /// Where containers look for names of hosts.
 const ETC_HOSTS: &str = "/etc/hosts";
@@ -20,26 +21,38 @@ const CONTAINERS: &str = "containers";
 /// Last messages of so many runs are kept: a status shows two.
 const KEPT_MESSAGES: u32 = 8;
 
+/// Input from which the mounts of one container are made.
+#[derive(Clone, Debug)]
+pub struct MountInput {
+    pub pod: Pod,
+    pub container: Container,
+    /// How many were before it: the file of its last message is its own.
+    pub restart_count: u32,
+    /// Variables of the container, for paths below volumes.
+    pub environment: Environment,
+    /// Text of the hosts file; `None`: the runtime's own is left alone.
+    pub hosts: Option<String>,
+    /// The image refs of the pod's image volumes, by the names of volumes.
+    pub image_refs: BTreeMap<String, String>,
+    /// True if the runtime handler can make mounts read-only with all that is mounted below them.
+    pub recursive_read_only: bool,
+}
+
 /// All of them, in order.
-pub(super) fn mounts(input: &MountInput<'_>, pod: &Directory, relabel: bool) -> Result<Vec<Mount>, VolumeSetupError> {
-    let container = input.container;
+pub(super) fn mounts(input: &MountInput, pod: &OpenDirectory, relabel: bool) -> Result<Vec<Mount>, String> {
+    let container = &input.container;
     let mut mounts = Vec::new();
     for (number, mount) in container.volume_mounts.iter().enumerate() {
-        let made = one(input, pod, number, mount, relabel);
-        mounts.push(made.map_err(|reason| VolumeSetupError::Mount { container: container.name.clone(), reason })?);
+        mounts.push(one(input, pod, number, mount, relabel)?);
     }
-    let own = |error: std::io::Error, what: &str| VolumeSetupError::Mount {
-        container: container.name.clone(),
-        reason: format!("{what}: {error}"),
-    };
     let has_hosts = mounts.iter().any(|mount| mount.container_path.trim_end_matches('/') == ETC_HOSTS);
-    if let Some(hosts) = input.hosts.filter(|_| !has_hosts) {
-        let path = hosts_file(pod, hosts).map_err(|error| own(error, "failed to write its hosts file"))?;
+    if let Some(hosts) = input.hosts.as_ref().filter(|_| !has_hosts) {
+        let path = hosts_file(pod, hosts).map_err(|error| format!("failed to write its hosts file: {error}"))?;
         mounts.push(file(ETC_HOSTS, path, relabel));
     }
     if !container.termination_message_path.is_empty() {
         let path = message_file(pod, &container.name, input.restart_count)
-            .map_err(|error| own(error, "failed to make the file of its last message"))?;
+            .map_err(|error| format!("failed to make the file of its last message: {error}"))?;
         mounts.push(file(&container.termination_message_path, path, relabel));
     }
     Ok(mounts)
@@ -50,8 +63,8 @@ fn file(container_path: &str, host_path: String, relabel: bool) -> Mount {
 }
 
 fn one(
-    input: &MountInput<'_>,
-    pod: &Directory,
+    input: &MountInput,
+    pod: &OpenDirectory,
     number: usize,
     mount: &VolumeMount,
     relabel: bool,
@@ -63,10 +76,8 @@ fn one(
         "" => mount.sub_path.clone(),
         expression => input.environment.path(expression).map_err(|error| error.to_string())?,
     };
-    let of_documents = !matches!(
-        volume.source,
-        VolumeSource::HostPath { .. } | VolumeSource::EmptyDir { .. } | VolumeSource::Image { .. }
-    );
+    let of_documents =
+        !matches!(volume.source, VolumeSource::HostPath(_) | VolumeSource::EmptyDir(_) | VolumeSource::Image(_));
     let mut made = Mount {
         container_path: absolute(&mount.mount_path),
         readonly: mount.read_only || of_documents,
@@ -78,13 +89,13 @@ fn one(
         },
         ..Mount::default()
     };
-    if let VolumeSource::Image { reference, .. } = &volume.source {
+    if let VolumeSource::Image(image) = &volume.source {
         let image_ref = input.image_refs.get(name);
         let image_ref = image_ref.ok_or_else(|| format!("the image of volume {name:?} is not there"))?;
         made.readonly = true;
         made.image = Some(ImageSpec {
-            user_specified_image: reference.clone(),
-            runtime_handler: input.runtime_handler.to_owned(),
+            user_specified_image: image.reference.clone(),
+            runtime_handler: input.pod.spec.runtime_class_name.clone(),
             annotations: input.pod.metadata.annotations.clone(),
             ..ImageSpec::new(image_ref.clone())
         });
@@ -92,10 +103,10 @@ fn one(
         return Ok(made);
     }
     // What is the node's own keeps the labels that the node gave it.
-    made.selinux_relabel = relabel && !matches!(volume.source, VolumeSource::HostPath { .. });
+    made.selinux_relabel = relabel && !matches!(volume.source, VolumeSource::HostPath(_));
     made.host_path = if sub_path.is_empty() {
         match &volume.source {
-            VolumeSource::HostPath { path, .. } => path.clone(),
+            VolumeSource::HostPath(host) => host.path.clone(),
             _ => text(own_directory(pod, volume)?.path()).map_err(|error| error.to_string())?,
         }
     } else {
@@ -110,15 +121,15 @@ fn one(
 }
 
 /// The directory of a volume that has one on the node.
-fn own_directory(pod: &Directory, volume: &Volume) -> Result<Directory, String> {
+fn own_directory(pod: &OpenDirectory, volume: &Volume) -> Result<OpenDirectory, String> {
     let plugin = plugin_directory(&volume.source).unwrap_or_default();
     let found = pod.child(VOLUMES).and_then(|volumes| volumes.child(plugin)?.child(&volume.name));
     found.map_err(|error| format!("volume {:?} is not there: {error}", volume.name))
 }
 
-fn part(pod: &Directory, volume: &Volume, sub_path: &str, stand: &SubPathMount<'_>) -> Result<String, String> {
+fn part(pod: &OpenDirectory, volume: &Volume, sub_path: &str, stand: &SubPathMount<'_>) -> Result<String, String> {
     let source = match &volume.source {
-        VolumeSource::HostPath { path, .. } => {
+        VolumeSource::HostPath(HostPathVolume { path, .. }) => {
             let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
             let root = rustix::fs::open(path.as_str(), flags, rustix::fs::Mode::empty())
                 .map_err(|error| format!("{path}: {}", std::io::Error::from(error)))?;
@@ -159,7 +170,7 @@ fn recursive_read_only(mount: &VolumeMount, runtime_can: bool) -> Result<bool, S
 }
 
 /// The hosts file of the pod, in place: containers that run have this very file mounted.
-fn hosts_file(pod: &Directory, hosts: &str) -> std::io::Result<String> {
+fn hosts_file(pod: &OpenDirectory, hosts: &str) -> std::io::Result<String> {
     let mut file = pod.file(HOSTS_FILE, 0o644)?;
     let mut found = String::new();
     let readable = (&file).take(1 << 20).read_to_string(&mut found).is_ok();
@@ -173,7 +184,7 @@ fn hosts_file(pod: &Directory, hosts: &str) -> std::io::Result<String> {
 }
 
 /// An empty file that whoever runs in the container can write to.
-fn message_file(pod: &Directory, container: &str, restart_count: u32) -> std::io::Result<String> {
+fn message_file(pod: &OpenDirectory, container: &str, restart_count: u32) -> std::io::Result<String> {
     let directory = pod.made(CONTAINERS, PRIVATE)?.made(container, PRIVATE)?;
     for name in directory.names()? {
         let number = name.strip_suffix(".message").and_then(|number| number.parse::<u32>().ok());

@@ -10,7 +10,7 @@ use rustix::fs::{Gid, Mode};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
-use super::place::{Directory, PRIVATE};
+use super::place::{OpenDirectory, PRIVATE};
 use super::remove::remove_tree;
 use super::walk::{by_descriptor, mount_id};
 use crate::environment::Surroundings;
@@ -24,7 +24,7 @@ const MODE_IN_MEMORY: u32 = 0o1777;
 const OF_GROUP: u32 = 0o2770;
 
 /// A directory on disk.
-pub(super) fn on_disk(parent: &Directory, name: &str, group: Option<Gid>) -> Result<(), String> {
+pub(super) fn on_disk(parent: &OpenDirectory, name: &str, group: Option<Gid>) -> Result<(), String> {
     match parent.child(name) {
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -34,7 +34,7 @@ pub(super) fn on_disk(parent: &Directory, name: &str, group: Option<Gid>) -> Res
 }
 
 /// Makes the directory, which gets its name when it is complete.
-fn make(parent: &Directory, name: &str, group: Option<Gid>) -> io::Result<()> {
+fn make(parent: &OpenDirectory, name: &str, group: Option<Gid>) -> io::Result<()> {
     let unfinished = format!("..{name}");
     remove_tree(parent.as_fd(), &unfinished)?;
     let made = parent.made(&unfinished, PRIVATE)?;
@@ -51,22 +51,22 @@ fn mode(mode: u32, group: Option<Gid>) -> u32 {
 
 /// A directory in memory. What is mounted there already is kept, also over a restart of this program.
 pub(super) fn in_memory(
-    parent: &Directory,
+    parent: &OpenDirectory,
     name: &str,
     group: Option<Gid>,
     size: Option<u64>,
-) -> Result<Directory, String> {
+) -> Result<OpenDirectory, String> {
     memory(parent, name, mode(MODE_IN_MEMORY, group), group, size)
 }
 
 /// A file system in memory with a root of this mode.
 pub(super) fn memory(
-    parent: &Directory,
+    parent: &OpenDirectory,
     name: &str,
     mode: u32,
     group: Option<Gid>,
     size: Option<u64>,
-) -> Result<Directory, String> {
+) -> Result<OpenDirectory, String> {
     let place = parent.made(name, PRIVATE).map_err(|error| format!("make the directory: {error}"))?;
     if is_mounted(parent, &place)? {
         return Ok(place);
@@ -91,15 +91,15 @@ pub(super) fn memory(
     if is_mounted(parent, &place)? { Ok(place) } else { Err("what was mounted on it is not to be seen".to_owned()) }
 }
 
-fn mount(place: &Directory, options: &str) -> rustix::io::Result<()> {
+fn mount(place: &OpenDirectory, options: &str) -> rustix::io::Result<()> {
     let options = CString::new(options).map_err(|_| Errno::INVAL)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount("tmpfs", by_descriptor(place.as_fd()), "tmpfs", flags, options.as_c_str())
 }
 
-fn is_mounted(parent: &Directory, place: &Directory) -> Result<bool, String> {
+fn is_mounted(parent: &OpenDirectory, place: &OpenDirectory) -> Result<bool, String> {
     let number =
-        |directory: &Directory| mount_id(directory.as_fd()).map_err(|error| format!("find its mount: {error}"));
+        |directory: &OpenDirectory| mount_id(directory.as_fd()).map_err(|error| format!("find its mount: {error}"));
     Ok(number(parent)? != number(place)?)
 }
 

@@ -12,10 +12,10 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::layout::VOLUMES;
-use super::place::{Directory, is_hidden};
+use super::place::VOLUMES;
+use super::place::{OpenDirectory, is_hidden};
 use super::remove::remove_tree;
-use super::walk::{Links, WalkError, attributes, find, kind, place};
+use super::walk::{SymlinkPolicy, WalkError, attributes, find, kind, place};
 use crate::volume_files::VolumeFiles;
 
 /// The link to the files.
@@ -38,13 +38,13 @@ pub(super) fn root_mode(group: Option<Gid>) -> u32 {
 }
 
 /// Returns true if a volume of a pod has its files.
-pub(super) fn stands(pod: &Directory, sort: &str, name: &str) -> bool {
+pub(super) fn stands(pod: &OpenDirectory, sort: &str, name: &str) -> bool {
     let volume = pod.child(VOLUMES).and_then(|volumes| volumes.child(sort)?.child(name));
     volume.is_ok_and(|volume| matches!(current(&volume), Ok(Some(data)) if volume.child(&data).is_ok()))
 }
 
 /// Puts exactly these files there, and says whether anything had to change.
-pub(super) fn write(volume: &Directory, files: &VolumeFiles, group: Option<Gid>) -> Result<bool, String> {
+pub(super) fn write(volume: &OpenDirectory, files: &VolumeFiles, group: Option<Gid>) -> Result<bool, String> {
     let old = current(volume)?;
     let same = match &old {
         Some(name) => is_same(volume, name, files, group).map_err(|error| format!("compare its files: {error}"))?,
@@ -60,7 +60,7 @@ pub(super) fn write(volume: &Directory, files: &VolumeFiles, group: Option<Gid>)
 }
 
 /// The directory that is in force.
-fn current(volume: &Directory) -> Result<Option<String>, String> {
+fn current(volume: &OpenDirectory) -> Result<Option<String>, String> {
     match rustix::fs::readlinkat(volume, DATA, Vec::new()) {
         Ok(name) => Ok(name.to_str().ok().map(str::to_owned).filter(|name| !name.contains('/') && name != DATA)),
         Err(Errno::NOENT | Errno::INVAL) => Ok(None),
@@ -68,13 +68,13 @@ fn current(volume: &Directory) -> Result<Option<String>, String> {
     }
 }
 
-fn is_same(volume: &Directory, name: &str, files: &VolumeFiles, group: Option<Gid>) -> io::Result<bool> {
+fn is_same(volume: &OpenDirectory, name: &str, files: &VolumeFiles, group: Option<Gid>) -> io::Result<bool> {
     let directory = match volume.child(name) {
         Ok(directory) => directory,
         Err(_) => return Ok(false),
     };
     for (path, file) in files {
-        let found = match find(directory.as_fd(), Path::new(path), Links::Refuse, None) {
+        let found = match find(directory.as_fd(), Path::new(path), SymlinkPolicy::Refuse, None) {
             Ok(found) => found,
             Err(WalkError::Other(error)) if !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => {
                 return Err(error.into());
@@ -103,7 +103,7 @@ fn holds(found: &std::os::fd::OwnedFd, bytes: &[u8]) -> io::Result<bool> {
 }
 
 /// How many files there are below, as far as `most`.
-fn count(directory: &Directory, most: usize) -> io::Result<usize> {
+fn count(directory: &OpenDirectory, most: usize) -> io::Result<usize> {
     let mut files = 0;
     for name in directory.names()? {
         files += match directory.child(&name) {
@@ -124,7 +124,7 @@ fn file_mode(mode: u32, group: Option<Gid>) -> u32 {
 }
 
 /// Writes the files into a directory of their own and makes it the one that is in force.
-fn switch(volume: &Directory, files: &VolumeFiles, group: Option<Gid>) -> Result<String, String> {
+fn switch(volume: &OpenDirectory, files: &VolumeFiles, group: Option<Gid>) -> Result<String, String> {
     let cannot = |what: &str, error: io::Error| format!("{what}: {error}");
     remove_tree(volume.as_fd(), UNFINISHED).map_err(|error| cannot("remove unfinished files", error))?;
     let new = volume.made(UNFINISHED, DIRECTORY).map_err(|error| cannot("make a directory", error))?;
@@ -140,14 +140,14 @@ fn switch(volume: &Directory, files: &VolumeFiles, group: Option<Gid>) -> Result
 }
 
 /// `..2026_11_21_18_55_37.123456789`: the time at which the file system made it.
-fn name(new: &Directory) -> io::Result<String> {
+fn name(new: &OpenDirectory) -> io::Result<String> {
     let made = attributes(new.as_fd(), StatxFlags::MTIME)?.stx_mtime;
     let time = i32::try_from(made.tv_nsec).ok().and_then(|nanos| jiff::Timestamp::new(made.tv_sec, nanos).ok());
     let time = time.unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     Ok(format!("..{}", time.strftime("%Y_%m_%d_%H_%M_%S.%9f")))
 }
 
-fn put(top: &Directory, path: &str, bytes: &[u8], mode: u32, group: Option<Gid>) -> io::Result<()> {
+fn put(top: &OpenDirectory, path: &str, bytes: &[u8], mode: u32, group: Option<Gid>) -> io::Result<()> {
     let mut parts: Vec<&str> = parts(path).collect();
     let Some(name) = parts.pop() else { return Err(io::ErrorKind::InvalidInput.into()) };
     if parts.len() > MOST_DEEP {
@@ -168,7 +168,7 @@ fn put(top: &Directory, path: &str, bytes: &[u8], mode: u32, group: Option<Gid>)
     Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
 }
 
-fn give(directory: &Directory, group: Option<Gid>) -> io::Result<()> {
+fn give(directory: &OpenDirectory, group: Option<Gid>) -> io::Result<()> {
     if group.is_some() {
         rustix::fs::fchown(directory, None, group)?;
         rustix::fs::fchmod(directory, Mode::from_raw_mode(DIRECTORY | OF_GROUP_DIRECTORY))?;
@@ -182,7 +182,7 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A link that is there at once or not at all.
-fn link(volume: &Directory, name: &str, to: &str) -> io::Result<()> {
+fn link(volume: &OpenDirectory, name: &str, to: &str) -> io::Result<()> {
     volume.unlink(DATA_NEW)?;
     rustix::fs::symlinkat(to, volume, DATA_NEW)?;
     Ok(rustix::fs::renameat(volume, DATA_NEW, volume, name)?)
@@ -199,7 +199,7 @@ fn shown(files: &VolumeFiles) -> Result<Vec<&str>, String> {
 }
 
 /// Makes the links that containers see, where they are missing.
-fn show(volume: &Directory, files: &VolumeFiles) -> Result<bool, String> {
+fn show(volume: &OpenDirectory, files: &VolumeFiles) -> Result<bool, String> {
     let mut changed = false;
     for name in shown(files)? {
         let to = format!("{DATA}/{name}");
@@ -216,19 +216,19 @@ fn show(volume: &Directory, files: &VolumeFiles) -> Result<bool, String> {
     Ok(changed)
 }
 
-fn remove_empty(parent: &Directory, name: &str) {
+fn remove_empty(parent: &OpenDirectory, name: &str) {
     if let Ok(directory) = parent.child(name) {
         for below in directory.names().unwrap_or_default() {
             remove_empty(&directory, &below);
         }
         if let Err(error) = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
-            tracing::debug!(%error, name, "a directory where a file of a volume is to be seen stays");
+            tracing::debug!(%error, name, "cannot remove a directory in place of a file of a volume");
         }
     }
 }
 
 /// Removes what is not in force any more.
-fn clear(volume: &Directory, current: &str, files: &VolumeFiles) -> io::Result<()> {
+fn clear(volume: &OpenDirectory, current: &str, files: &VolumeFiles) -> io::Result<()> {
     let shown = shown(files).map_err(io::Error::other)?;
     for name in volume.names()? {
         if name == DATA || name == current || shown.contains(&name.as_str()) {

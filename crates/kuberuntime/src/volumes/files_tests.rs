@@ -5,22 +5,22 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::PathBuf;
 
 use super::*;
-use crate::documents::Content;
+use crate::documents::DocumentContent;
 use crate::volume_files::VolumeFile;
 
 struct VolumeBench {
     top: tempfile::TempDir,
-    volume: Directory,
+    volume: OpenDirectory,
 }
 
 fn volume() -> VolumeBench {
     let top = tempfile::tempdir().unwrap();
-    let volume = Directory::open(top.path()).unwrap().made("v", 0o755).unwrap();
+    let volume = OpenDirectory::open(top.path()).unwrap().made("v", 0o755).unwrap();
     VolumeBench { top, volume }
 }
 
 fn files(list: &[(&str, &str)]) -> VolumeFiles {
-    let file = |text: &str| VolumeFile { mode: 0o640, content: Content::new(text) };
+    let file = |text: &str| VolumeFile { mode: 0o640, content: DocumentContent::new(text) };
     list.iter().map(|(path, text)| ((*path).to_owned(), file(text))).collect()
 }
 

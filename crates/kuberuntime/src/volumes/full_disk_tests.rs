@@ -7,7 +7,7 @@ use rustix::mount::MountFlags;
 use serde_json::json;
 
 use super::{Bench, bench, pod};
-use crate::documents::{Content, Document};
+use crate::documents::{Document, DocumentContent};
 
 const FULL: &str = "No space left on device (os error 28)";
 
@@ -68,8 +68,10 @@ async fn what_containers_see_stays_when_there_is_no_room_for_more() {
     bench.set_up(&pod).await.unwrap();
     let hosts = "1.2.3.4\tweb\n";
     bench.mounts_of(&pod, 0, Some(hosts), false).await.unwrap();
-    let large =
-        Document { data: [("a".to_owned(), Content::new("x".repeat(200 << 10)))].into(), ..Document::default() };
+    let large = Document {
+        data: [("a".to_owned(), DocumentContent::new("x".repeat(200 << 10)))].into(),
+        ..Document::default()
+    };
     bench.documents.config_maps.insert("settings".into(), large);
     fs::write(bench.path("pods/filler"), "f".repeat(150 << 10)).unwrap();
     let told = format!("MountVolume.SetUp failed for volume \"settings\" : write \"a\": {FULL}");

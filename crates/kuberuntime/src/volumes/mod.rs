@@ -4,11 +4,8 @@
 
 mod container;
 mod empty_dir;
-mod error;
 mod files;
 mod host_path;
-mod layout;
-mod mount_input;
 pub(crate) mod place;
 mod remove;
 mod setup;
@@ -27,12 +24,16 @@ use cri_api::Mount;
 use crate::documents::Documents;
 use crate::environment::Surroundings;
 use crate::pod::Pod;
-pub use error::VolumeSetupError;
-pub use mount_input::MountInput;
-use place::{Directory, PRIVATE, one_name};
+pub use container::MountInput;
+use place::{OpenDirectory, PRIVATE, one_name};
 
 /// Exists where SELinux is in force.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
+
+/// Why a pod's directories cannot be had, in the kubelet's words where it has some.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct VolumeSetupError(String);
 
 /// The directories of pods.
 pub struct Volumes(Arc<PodRoot>);
@@ -67,16 +68,11 @@ impl Volumes {
         around: &Surroundings,
     ) -> Result<(), VolumeSetupError> {
         let (pod, documents, around) = (pod.clone(), setup::needed(pod, documents), around.clone());
-        self.work(
-            &pod.metadata.uid.clone(),
-            |reason| VolumeSetupError::Directory { reason },
-            move |shared| {
-                let made = shared.make(&pod.metadata.uid);
-                let directory =
-                    made.map_err(|error| VolumeSetupError::Directory { reason: format!("make a directory: {error}") })?;
-                setup::volumes(&pod, &directory, &documents, &around)
-            },
-        )
+        self.work(&pod.metadata.uid.clone(), move |shared| {
+            let directory = shared.make(&pod.metadata.uid);
+            let failed = |error| format!("error making pod data directories: make a directory: {error}");
+            setup::volumes(&pod, &directory.map_err(failed)?, &documents, &around)
+        })
         .await
     }
 
@@ -84,29 +80,11 @@ impl Volumes {
     ///
     /// # Errors
     /// A path below a volume that is not there or leads out of it.
-    pub async fn mounts(&self, input: MountInput<'_>) -> Result<Vec<Mount>, VolumeSetupError> {
-        let uid = input.pod.metadata.uid.clone();
-        let name = input.container.name.clone();
-        let failed = move |reason| VolumeSetupError::Mount { container: name.clone(), reason };
-        let cannot = failed.clone();
-        let (pod, container) = (input.pod.clone(), input.container.clone());
-        let (environment, image_refs) = (input.environment.clone(), input.image_refs.clone());
-        let (hosts, runtime_handler) = (input.hosts.map(str::to_owned), input.runtime_handler.to_owned());
-        let (kind, restart_count, recursive_read_only) = (input.kind, input.restart_count, input.recursive_read_only);
-        self.work(&uid.clone(), failed, move |shared| {
-            let directory = shared.make(&uid).map_err(|error| cannot(format!("make a directory: {error}")))?;
-            let input = MountInput {
-                pod: &pod,
-                kind,
-                container: &container,
-                restart_count,
-                environment: &environment,
-                hosts: hosts.as_deref(),
-                image_refs: &image_refs,
-                runtime_handler: &runtime_handler,
-                recursive_read_only,
-            };
-            container::mounts(&input, &directory, shared.relabel)
+    pub async fn mounts(&self, input: MountInput) -> Result<Vec<Mount>, VolumeSetupError> {
+        self.work(&input.pod.metadata.uid.clone(), move |shared| {
+            let directory = shared.make(&input.pod.metadata.uid);
+            let failed = |error| format!("make a directory: {error}");
+            container::mounts(&input, &directory.map_err(failed)?, shared.relabel)
         })
         .await
     }
@@ -117,17 +95,17 @@ impl Volumes {
     /// What is still mounted, or cannot be removed.
     pub async fn tear_down(&self, uid: &str) -> Result<(), VolumeSetupError> {
         let name = uid.to_owned();
-        let failed = move |reason| VolumeSetupError::TearDown { uid: name.clone(), reason };
-        let (cannot, uid) = (failed.clone(), uid.to_owned());
-        self.work(&uid.clone(), failed, move |shared| {
-            one_name(&uid).map_err(|error| cannot(error.to_string()))?;
-            match Directory::open(&shared.root) {
-                Ok(root) => tear_down::tear_down(&root, &uid).map_err(cannot),
+        let removed = self.work(uid, move |shared| {
+            one_name(&name).map_err(|error| error.to_string())?;
+            match OpenDirectory::open(&shared.root) {
+                Ok(root) => tear_down::tear_down(&root, &name),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                Err(error) => Err(cannot(format!("open {}: {error}", shared.root.display()))),
+                Err(error) => Err(format!("open {}: {error}", shared.root.display())),
             }
+        });
+        removed.await.map_err(|VolumeSetupError(reason)| {
+            VolumeSetupError(format!("cannot take the directory of pod {uid:?} away: {reason}"))
         })
-        .await
     }
 
     /// Uids of all pods that have a directory, whoever made it.
@@ -137,7 +115,7 @@ impl Volumes {
     pub async fn uids(&self) -> io::Result<Vec<String>> {
         let shared = Arc::clone(&self.0);
         base::blocking(move || {
-            let root = match Directory::open(&shared.root) {
+            let root = match OpenDirectory::open(&shared.root) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
                 opened => opened?,
             };
@@ -152,8 +130,7 @@ impl Volumes {
     async fn work<T: Send + 'static>(
         &self,
         uid: &str,
-        failed: impl Fn(String) -> VolumeSetupError,
-        work: impl FnOnce(&PodRoot) -> Result<T, VolumeSetupError> + Send + 'static,
+        work: impl FnOnce(&PodRoot) -> Result<T, String> + Send + 'static,
     ) -> Result<T, VolumeSetupError> {
         let shared = Arc::clone(&self.0);
         let turn = shared.turn(uid);
@@ -161,18 +138,18 @@ impl Volumes {
             let _alone = turn.lock();
             work(&shared)
         });
-        done.await.unwrap_or_else(|| Err(failed("the program ends".to_owned())))
+        done.await.unwrap_or_else(|| Err("the program ends".to_owned())).map_err(VolumeSetupError)
     }
 }
 
 impl PodRoot {
     /// The directory of a pod.
-    fn make(&self, uid: &str) -> io::Result<Directory> {
-        let root = match Directory::open(&self.root) {
+    fn make(&self, uid: &str) -> io::Result<OpenDirectory> {
+        let root = match OpenDirectory::open(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 use std::os::unix::fs::DirBuilderExt as _;
                 std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.root)?;
-                Directory::open(&self.root)?
+                OpenDirectory::open(&self.root)?
             }
             opened => opened?,
         };

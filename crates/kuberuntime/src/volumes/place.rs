@@ -1,4 +1,4 @@
-//! Where things of pods lie: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`, `UID/containers/…`. [`Directory`] is
+//! Where things of pods lie, by the kubelet's names: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`, `UID/containers/…`. [`OpenDirectory`] is
 //! one of these directories, open: everything in it is reached over its descriptor, and no link in it is followed. Used
 //! by everything here, and by whoever rotates logs.
 
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::pod::VolumeSource;
+
 /// Mode of the directories in which nothing but this program looks around.
 pub(crate) const PRIVATE: u32 = 0o750;
 /// Longest name of a file.
@@ -17,12 +19,12 @@ const LONGEST_NAME: usize = 255;
 
 /// A directory of ours.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct OpenDirectory {
     handle: OwnedFd,
     path: PathBuf,
 }
 
-impl Directory {
+impl OpenDirectory {
     /// Opens one that lies where an administrator wants it: links on the way are theirs.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -125,7 +127,7 @@ impl Directory {
     }
 }
 
-impl AsFd for Directory {
+impl AsFd for OpenDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
@@ -149,4 +151,19 @@ pub(crate) fn text(path: &Path) -> io::Result<String> {
 /// Returns true for names of files that are not complete, or are of the volume's own making.
 pub(crate) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"..")
+}
+
+/// The directory of all volumes of a pod.
+pub(super) const VOLUMES: &str = "volumes";
+
+/// The directory of a volume's plugin, by the kubelet's name; `None` for volumes that have none on the node.
+pub(super) fn plugin_directory(source: &VolumeSource) -> Option<&'static str> {
+    match source {
+        VolumeSource::EmptyDir(_) => Some("kubernetes.io~empty-dir"),
+        VolumeSource::ConfigMap(_) => Some("kubernetes.io~configmap"),
+        VolumeSource::Secret(_) => Some("kubernetes.io~secret"),
+        VolumeSource::DownwardApi(_) => Some("kubernetes.io~downward-api"),
+        VolumeSource::Projected(_) => Some("kubernetes.io~projected"),
+        VolumeSource::HostPath(_) | VolumeSource::Image(_) => None,
+    }
 }

@@ -2,40 +2,20 @@
 
 use rustix::fs::Gid;
 
-use super::error::VolumeSetupError;
-use super::layout::{VOLUMES, plugin_directory};
-use super::place::{Directory, PRIVATE};
+use super::place::{OpenDirectory, PRIVATE};
+use super::place::{VOLUMES, plugin_directory};
 use super::{empty_dir, files, host_path};
-use crate::documents::Documents;
+use crate::documents::{DocumentKind, Documents};
 use crate::environment::Surroundings;
-use crate::pod::{Medium, Pod, ProjectedSource, Volume, VolumeSource};
+use crate::pod::{EmptyDirVolume, Medium, Pod, Volume, VolumeSource};
 use crate::volume_files::volume_files;
 
 /// Those documents that volumes of the pod are made of: the others need not be copied.
 pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
     let mut needed = Documents::default();
-    let mut config_map = |name: &str| {
-        let found = documents.config_maps.get(name).cloned();
-        needed.config_maps.extend(found.map(|found| (name.to_owned(), found)));
-    };
-    let mut secret = |name: &str| {
-        let found = documents.secrets.get(name).cloned();
-        needed.secrets.extend(found.map(|found| (name.to_owned(), found)));
-    };
-    for volume in &pod.spec.volumes {
-        match &volume.source {
-            VolumeSource::ConfigMap(document) => config_map(&document.name),
-            VolumeSource::Secret(document) => secret(&document.name),
-            VolumeSource::Projected { sources, .. } => {
-                for source in sources {
-                    match source {
-                        ProjectedSource::ConfigMap(document) => config_map(&document.name),
-                        ProjectedSource::Secret(document) => secret(&document.name),
-                        ProjectedSource::DownwardApi(_) | ProjectedSource::Unclear(_) => {}
-                    }
-                }
-            }
-            _ => {}
+    for (kind, name) in pod.spec.volumes.iter().flat_map(|volume| volume.source.documents()) {
+        if let Some(document) = documents.get(kind, name) {
+            needed.insert(kind, name, document.clone());
         }
     }
     needed
@@ -45,17 +25,18 @@ pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
 /// one from following its documents.
 pub(super) fn volumes(
     pod: &Pod,
-    directory: &Directory,
+    directory: &OpenDirectory,
     documents: &Documents,
     around: &Surroundings,
-) -> Result<(), VolumeSetupError> {
+) -> Result<(), String> {
     let used = |name: &str| {
         pod.all_containers().any(|(_, container)| container.volume_mounts.iter().any(|mount| mount.name == name))
     };
     let mut first = Ok(());
     for volume in pod.spec.volumes.iter().filter(|volume| used(&volume.name)) {
         let made = make(pod, volume, directory, documents, around);
-        first = first.and(made.map_err(|reason| VolumeSetupError::SetUp { volume: volume.name.clone(), reason }));
+        first = first
+            .and(made.map_err(|reason| format!("MountVolume.SetUp failed for volume {:?} : {reason}", volume.name)));
     }
     first
 }
@@ -63,12 +44,12 @@ pub(super) fn volumes(
 fn make(
     pod: &Pod,
     volume: &Volume,
-    directory: &Directory,
+    directory: &OpenDirectory,
     documents: &Documents,
     around: &Surroundings,
 ) -> Result<(), String> {
-    if let VolumeSource::HostPath { path, kind } = &volume.source {
-        return host_path::check(path, *kind);
+    if let VolumeSource::HostPath(host) = &volume.source {
+        return host_path::check(&host.path, host.kind);
     }
     let Some(sort) = plugin_directory(&volume.source) else { return Ok(()) };
     let name = volume.name.as_str();
@@ -77,26 +58,24 @@ fn make(
     let wanted = match volume_files(pod, name, documents, around).transpose() {
         Ok(wanted) => wanted,
         Err(error) if files::stands(directory, sort, name) => {
-            tracing::warn!(pod = pod.title(), "{error}; the files that were made of it stay");
+            tracing::warn!(pod = pod.title(), %error, "document is missing, its files are kept");
             return Ok(());
         }
-        Err(error) => {
-            let text = error.to_string();
-            return Err(text.strip_prefix(&format!("volume {name:?}: ")).map_or(text.clone(), str::to_owned));
-        }
+        Err(error) => return Err(error.reason),
     };
     let parent = directory.made(VOLUMES, PRIVATE).and_then(|volumes| volumes.made(sort, PRIVATE));
     let parent = parent.map_err(|error| format!("make the directory: {error}"))?;
     let group = group(pod)?;
     match (&volume.source, wanted) {
-        (VolumeSource::EmptyDir { medium: Some(Medium::Memory), size_limit }, _) => {
+        (VolumeSource::EmptyDir(EmptyDirVolume { medium: Some(Medium::Memory), size_limit }), _) => {
             let size = empty_dir::memory_size(pod, *size_limit, around);
             empty_dir::in_memory(&parent, name, group, size).map(drop)
         }
-        (VolumeSource::EmptyDir { medium: None, .. }, _) => empty_dir::on_disk(&parent, name, group),
+        (VolumeSource::EmptyDir(_), _) => empty_dir::on_disk(&parent, name, group),
         (source, Some(wanted)) => {
             let mode = files::root_mode(group);
-            let directory = if holds_secrets(source) {
+            // A Secret must not get onto a disk.
+            let directory = if source.documents().any(|(kind, _)| kind == DocumentKind::Secret) {
                 empty_dir::memory(&parent, name, mode, group, None)?
             } else {
                 made_for_files(&parent, name, mode, group).map_err(|error| format!("make the directory: {error}"))?
@@ -107,24 +86,13 @@ fn make(
     }
 }
 
-fn made_for_files(parent: &Directory, name: &str, mode: u32, group: Option<Gid>) -> std::io::Result<Directory> {
+fn made_for_files(parent: &OpenDirectory, name: &str, mode: u32, group: Option<Gid>) -> std::io::Result<OpenDirectory> {
     let directory = parent.made(name, mode)?;
     if group.is_some() {
         rustix::fs::fchown(&directory, None, group)?;
         rustix::fs::fchmod(&directory, rustix::fs::Mode::from_raw_mode(mode))?;
     }
     Ok(directory)
-}
-
-/// Returns true if a volume must not get onto a disk.
-fn holds_secrets(source: &VolumeSource) -> bool {
-    match source {
-        VolumeSource::Secret(_) => true,
-        VolumeSource::Projected { sources, .. } => {
-            sources.iter().any(|source| matches!(source, ProjectedSource::Secret(_)))
-        }
-        _ => false,
-    }
 }
 
 /// The group to which volumes are given.

@@ -10,14 +10,14 @@ use rustix::fs::{AtFlags, FileType, Mode, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
-use super::place::{Directory, PRIVATE};
-use super::walk::{Links, attributes, by_descriptor, find, kind, mount_id, place};
+use super::place::{OpenDirectory, PRIVATE};
+use super::walk::{SymlinkPolicy, attributes, by_descriptor, find, kind, mount_id, place};
 
 const SUB_PATHS: &str = "volume-subpaths";
 
 /// Where a part of a volume is mounted.
 pub(super) struct SubPathMount<'a> {
-    pub(super) pod: &'a Directory,
+    pub(super) pod: &'a OpenDirectory,
     pub(super) volume: &'a str,
     pub(super) container: &'a str,
     /// Which of the container's mounts it is for.
@@ -30,7 +30,7 @@ pub(super) struct SubPathMount<'a> {
 pub(super) fn open(volume: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, String> {
     let mode = rustix::fs::fstat(volume).map_err(|error| std::io::Error::from(error).to_string())?.st_mode;
     let make = Some(Mode::from_raw_mode(mode & 0o7777));
-    find(volume, Path::new(path), Links::Within, make).map_err(|error| error.to_string())
+    find(volume, Path::new(path), SymlinkPolicy::Within, make).map_err(|error| error.to_string())
 }
 
 impl SubPathMount<'_> {
@@ -59,12 +59,17 @@ impl SubPathMount<'_> {
         }
     }
 
-    fn directory(&self) -> std::io::Result<Directory> {
+    fn directory(&self) -> std::io::Result<OpenDirectory> {
         self.pod.made(SUB_PATHS, PRIVATE)?.made(self.volume, PRIVATE)?.made(self.container, PRIVATE)
     }
 
     /// A free place of the right sort; `None`: it is mounted already.
-    fn target(&self, directory: &Directory, name: &str, source: BorrowedFd<'_>) -> std::io::Result<Option<OwnedFd>> {
+    fn target(
+        &self,
+        directory: &OpenDirectory,
+        name: &str,
+        source: BorrowedFd<'_>,
+    ) -> std::io::Result<Option<OwnedFd>> {
         let wants_directory = kind(&attributes(source, StatxFlags::TYPE)?) == FileType::Directory;
         // Whatever an earlier run left there goes away, layer by layer.
         for _ in 0..16 {

@@ -8,16 +8,16 @@ use std::path::Path;
 
 use base::mount::{Mount, mounts_below};
 
-use super::place::Directory;
+use super::place::OpenDirectory;
 use super::remove::remove_tree;
 use super::sub_path::{detach, separate};
-use super::walk::{Links, find, mount_id};
+use super::walk::{SymlinkPolicy, find, mount_id};
 
 /// How often mounts are looked for: those that lie below others come to light one after another.
 const ROUNDS: usize = 32;
 
 /// Removes the directory `uid` below `root`. Absent is fine.
-pub(super) fn tear_down(root: &Directory, uid: &str) -> Result<(), String> {
+pub(super) fn tear_down(root: &OpenDirectory, uid: &str) -> Result<(), String> {
     // As the table of mounts names it.
     let real =
         std::fs::canonicalize(root.path()).map_err(|error| format!("find {}: {error}", root.path().display()))?;
@@ -55,6 +55,6 @@ fn unmount_below(root: BorrowedFd<'_>, real: &Path, directory: &Path) -> Result<
 /// This mount and no other: its path is gone over step by step, and what is found there must have its number.
 fn find_mount(root: BorrowedFd<'_>, real: &Path, mount: &Mount) -> io::Result<OwnedFd> {
     let below = mount.target.strip_prefix(real).map_err(io::Error::other)?;
-    let found = find(root, below, Links::Refuse, None).map_err(io::Error::other)?;
+    let found = find(root, below, SymlinkPolicy::Refuse, None).map_err(io::Error::other)?;
     if mount_id(found.as_fd())? == mount.id { Ok(found) } else { Err(io::Error::other("another mount lies on it")) }
 }

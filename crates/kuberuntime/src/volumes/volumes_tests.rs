@@ -9,9 +9,9 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::documents::{Content, Document};
+use crate::documents::{Document, DocumentContent};
 use crate::environment::Environment;
-use crate::pod::ContainerKind;
+use crate::pod::PodSpec;
 use crate::resolve_environment;
 
 #[path = "full_disk_tests.rs"]
@@ -28,8 +28,10 @@ fn bench() -> Bench {
     assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
     let top = tempfile::tempdir().unwrap();
     let volumes = Volumes::new(top.path().join("pods"));
-    let document =
-        |key: &str, text: &str| Document { data: [(key.to_owned(), Content::new(text))].into(), ..Document::default() };
+    let document = |key: &str, text: &str| Document {
+        data: [(key.to_owned(), DocumentContent::new(text))].into(),
+        ..Document::default()
+    };
     let documents = Documents {
         config_maps: [("settings".to_owned(), document("a", "1"))].into(),
         secrets: [("login".to_owned(), document("password", "swordfish"))].into(),
@@ -79,14 +81,12 @@ impl Bench {
         let container = &pod.spec.containers[0];
         let environment = resolve_environment(pod, container, &Documents::default(), &Surroundings::default()).unwrap();
         let input = MountInput {
-            pod,
-            kind: ContainerKind::Normal,
-            container,
+            pod: Pod { spec: PodSpec { runtime_class_name: "runc".into(), ..pod.spec.clone() }, ..pod.clone() },
+            container: container.clone(),
             restart_count: run,
-            environment: &environment,
-            hosts,
-            image_refs: &BTreeMap::from([("pictures".to_owned(), "sha256:1".to_owned())]),
-            runtime_handler: "runc",
+            environment,
+            hosts: hosts.map(str::to_owned),
+            image_refs: BTreeMap::from([("pictures".to_owned(), "sha256:1".to_owned())]),
             recursive_read_only: can,
         };
         self.volumes.mounts(input).await.map_err(|error| error.to_string())
@@ -284,9 +284,9 @@ async fn documents_change_and_come_late() {
     // The container starts without what is optional, and sees an empty directory.
     let mounts = bench.mounts(&pod).await.unwrap();
     assert!(Path::new(&mounts[1].host_path).is_dir());
-    let late = Document { data: [("key".to_owned(), Content::new("now"))].into(), ..Document::default() };
+    let late = Document { data: [("key".to_owned(), DocumentContent::new("now"))].into(), ..Document::default() };
     bench.documents.config_maps.insert("late".into(), late);
-    bench.documents.config_maps.get_mut("settings").unwrap().data.insert("a".into(), Content::new("2"));
+    bench.documents.config_maps.get_mut("settings").unwrap().data.insert("a".into(), DocumentContent::new("2"));
     bench.set_up(&pod).await.unwrap();
     assert_eq!(fs::read_to_string(&settings).unwrap(), "2");
     assert_eq!(fs::read_to_string(bench.volume("configmap", "late").join("key")).unwrap(), "now");
@@ -475,7 +475,7 @@ async fn what_stays_mounted_stays_untouched() {
     fs::create_dir_all(tree.join("a/mnt")).unwrap();
     fs::write(tree.join("a/file"), "x").unwrap();
     rustix::mount::mount_bind(&host, tree.join("a/mnt")).unwrap();
-    let top = Directory::open(bench.top.path()).unwrap();
+    let top = OpenDirectory::open(bench.top.path()).unwrap();
     let error = remove::remove_tree(std::os::fd::AsFd::as_fd(&top), "tree").unwrap_err();
     assert_eq!(error.to_string(), "a: mnt: something is still mounted here");
     assert!(host.join("precious").exists() && !tree.join("a/file").exists());
@@ -635,7 +635,7 @@ fn what_cannot_be_unmounted_is_not_deleted() {
     fs::write(host.join("precious"), "x").unwrap();
     let (part, own) = (bench.directory("pods/u1/volume-subpaths/v/c/0"), bench.directory("pods/u1/volumes"));
     rustix::mount::mount_bind(&host, &part).unwrap();
-    let root = Directory::open(&bench.path("pods")).unwrap();
+    let root = OpenDirectory::open(&bench.path("pods")).unwrap();
     let error = without_rights(|| tear_down::tear_down(&root, "u1")).unwrap_err();
     let still = format!("{} is still mounted: unmount ", fs::canonicalize(&part).unwrap().display());
     assert!(error.starts_with(&still) && error.ends_with("(os error 1); nothing is removed"), "{error}");
@@ -655,17 +655,15 @@ fn who_may_not_mount_is_told() {
     let login = pod(volumes.clone(), Some(json!([{"name": "login", "mountPath": "/l"}])), json!({}));
     let part = pod(volumes, Some(json!([{"name": "host", "mountPath": "/h", "subPath": "ssl"}])), json!({}));
     let (in_memory, part) = without_rights(|| {
-        let pods = Directory::open(bench.top.path()).unwrap();
+        let pods = OpenDirectory::open(bench.top.path()).unwrap();
         let in_memory = setup::volumes(&login, &pods, &bench.documents, &Surroundings::default()).unwrap_err();
         let input = MountInput {
-            pod: &part,
-            kind: ContainerKind::Normal,
-            container: &part.spec.containers[0],
+            pod: part.clone(),
+            container: part.spec.containers[0].clone(),
             restart_count: 0,
-            environment: &Environment::default(),
+            environment: Environment::default(),
             hosts: None,
-            image_refs: &BTreeMap::new(),
-            runtime_handler: "",
+            image_refs: BTreeMap::new(),
             recursive_read_only: false,
         };
         (in_memory.to_string(), container::mounts(&input, &pods, false).unwrap_err().to_string())

@@ -17,7 +17,7 @@ const MOST_STEPS: usize = 200;
 
 /// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Links {
+pub(super) enum SymlinkPolicy {
     /// They are followed as long as they stay below.
     Within,
     /// They are an error.
@@ -43,7 +43,12 @@ pub(super) enum WalkError {
 
 /// Opens `path` below `root` for its path only (`O_PATH`). With `make`, directories that are missing are made with that
 /// mode.
-pub(super) fn find(root: BorrowedFd<'_>, path: &Path, links: Links, make: Option<Mode>) -> Result<OwnedFd, WalkError> {
+pub(super) fn find(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    links: SymlinkPolicy,
+    make: Option<Mode>,
+) -> Result<OwnedFd, WalkError> {
     let mut went: Vec<OwnedFd> = Vec::new();
     let mut ahead: Vec<OsString> = Vec::new();
     let mut followed = 0;
@@ -68,7 +73,7 @@ pub(super) fn find(root: BorrowedFd<'_>, path: &Path, links: Links, make: Option
             went.push(found);
             continue;
         }
-        if links == Links::Refuse {
+        if links == SymlinkPolicy::Refuse {
             return Err(WalkError::Link);
         }
         followed += 1;

@@ -22,7 +22,7 @@ fn tree() -> Tree {
 
 impl Tree {
     /// The number of what is found.
-    fn find(&self, path: &str, links: Links) -> Result<u64, String> {
+    fn find(&self, path: &str, links: SymlinkPolicy) -> Result<u64, String> {
         let found = find(self.root.as_fd(), Path::new(path), links, None).map_err(|error| error.to_string())?;
         Ok(rustix::fs::fstat(&found).unwrap().st_ino)
     }
@@ -47,10 +47,10 @@ fn links_are_followed_below_and_nowhere_else() {
     tree.link("missing", "dangling");
     let file = tree.inode("root/a/b/file");
     for path in ["a/b/file", "./a//b/./file", "a/in/file", "a/round"] {
-        assert_eq!(tree.find(path, Links::Within), Ok(file), "{path}");
+        assert_eq!(tree.find(path, SymlinkPolicy::Within), Ok(file), "{path}");
     }
-    assert_eq!(tree.find("", Links::Within), Ok(tree.inode("root")));
-    assert_eq!(tree.find("a/b", Links::Refuse), Ok(tree.inode("root/a/b")));
+    assert_eq!(tree.find("", SymlinkPolicy::Within), Ok(tree.inode("root")));
+    assert_eq!(tree.find("a/b", SymlinkPolicy::Refuse), Ok(tree.inode("root/a/b")));
     let out = "it leads out of the volume";
     for (path, why) in [
         ("a/out/outside/file", out),
@@ -62,9 +62,9 @@ fn links_are_followed_below_and_nowhere_else() {
         ("dangling", "No such file or directory (os error 2)"),
         ("a/b/file/x", "Not a directory (os error 20)"),
     ] {
-        assert_eq!(tree.find(path, Links::Within), Err(why.to_owned()), "{path}");
+        assert_eq!(tree.find(path, SymlinkPolicy::Within), Err(why.to_owned()), "{path}");
     }
-    assert_eq!(tree.find("a/in/file", Links::Refuse), Err("it leads over a symbolic link".to_owned()));
+    assert_eq!(tree.find("a/in/file", SymlinkPolicy::Refuse), Err("it leads over a symbolic link".to_owned()));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_directory_that_is_moved_away_while_one_is_in_it_leads_nowhere_else() {
     tree.link("b/../b/file", "a/up");
     fs::rename(root.join("a/b"), tree.top.path().join("outside/b")).unwrap();
     symlink("../../outside/b", root.join("a/b")).unwrap();
-    assert_eq!(tree.find("a/up", Links::Within), Err("it leads out of the volume".to_owned()));
+    assert_eq!(tree.find("a/up", SymlinkPolicy::Within), Err("it leads out of the volume".to_owned()));
 }
 
 #[test]
@@ -83,7 +83,8 @@ fn what_is_missing_is_made_below() {
     let tree = tree();
     tree.link("new/er", "a/later");
     tree.link("../../outside/made", "a/out");
-    let make = |path: &str| find(tree.root.as_fd(), Path::new(path), Links::Within, Some(Mode::from_raw_mode(0o2775)));
+    let make =
+        |path: &str| find(tree.root.as_fd(), Path::new(path), SymlinkPolicy::Within, Some(Mode::from_raw_mode(0o2775)));
     let made = make("x/y").unwrap();
     let stat = rustix::fs::fstat(&made).unwrap();
     assert_eq!((stat.st_ino, stat.st_mode & 0o7777), (tree.inode("root/x/y"), 0o2775));

@@ -14,13 +14,13 @@ use super::metrics::WorkingPods;
 use super::observer::PodObserver;
 use super::relist::Relist;
 use super::shared::AgentState;
-use super::slot::{EndOrder, Slot};
+use super::slot::{EndOrder, WorkerSlot};
 use super::timing::Jitter;
 use super::unknown::{UnknownPodVerdict, judge};
 use super::worker::Worker;
 use super::{PodView, WorkerState};
 use crate::identity::CONFIG_SEEN_ANNOTATION;
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::sources::{CONFIG_ORIGIN_ANNOTATION, DesiredPods};
 use crate::status::api::Phase;
@@ -94,13 +94,13 @@ impl Agent {
         let BackgroundTasks { tasks, kill, .. } = &self.background;
         tasks.close();
         if tokio::time::timeout(shared.options.shutdown, tasks.wait()).await.is_err() {
-            tracing::warn!("calls of the runtime hang at the end, and are left");
+            tracing::warn!("calls of the runtime did not end in time");
             kill.cancel();
             tasks.wait().await;
         }
         let pulls = tokio::time::timeout(shared.options.shutdown, shared.runtime.shutdown());
         if pulls.await.is_err() {
-            tracing::warn!("pulls hang at the end, and are left");
+            tracing::warn!("pulls did not end in time");
         }
     }
 
@@ -128,7 +128,8 @@ impl Agent {
         }
         // In the order in which they were told.
         added.sort_by_key(|pod| seen_order(pod));
-        let added: Vec<_> = added.into_iter().map(|pod| table.insert(Owner::of(pod), Some(Arc::clone(pod)))).collect();
+        let added: Vec<_> =
+            added.into_iter().map(|pod| table.insert(PodOwner::of(pod), Some(Arc::clone(pod)))).collect();
         let returned = added.iter().filter(|slot| table.was_here(&slot.owner.uid)).count();
         drop((table, desired));
         for _ in 0..returned {
@@ -161,15 +162,15 @@ impl Agent {
             if table.slots.contains_key(uid) || table.is_gone(uid) {
                 continue;
             }
-            let Owner { name, namespace, .. } = &pod.owner;
+            let PodOwner { name, namespace, .. } = &pod.owner;
             match judge(pod, &desired) {
                 UnknownPodVerdict::Foreign if self.foreign.insert(uid.clone()) => {
-                    tracing::info!(pod = name, namespace, uid, "a pod of another program is left alone");
+                    tracing::info!(pod = name, namespace, uid, "ignoring a pod of another program");
                 }
                 verdict @ (UnknownPodVerdict::Orphan | UnknownPodVerdict::Replaced)
                     if verdict == UnknownPodVerdict::Replaced || self.shared.options.end_unknown =>
                 {
-                    tracing::info!(pod = name, namespace, uid, "ending a pod that nobody wants");
+                    tracing::info!(pod = name, namespace, uid, "ending a pod that no source has");
                     self.shared.options.metrics.orphan();
                     orphans.push(table.insert(pod.owner.clone(), None));
                 }
@@ -220,9 +221,9 @@ impl Agent {
 
 impl BackgroundTasks {
     /// Puts a worker to work.
-    fn spawn(&self, slot: Arc<Slot>) {
+    fn spawn(&self, slot: Arc<WorkerSlot>) {
         let shared = Arc::clone(&self.shared);
-        let broken = Broken { shared: Arc::clone(&shared), slot: Arc::clone(&slot) };
+        let broken = WorkerPanicGuard { shared: Arc::clone(&shared), slot: Arc::clone(&slot) };
         let worker = Worker::new(PodObserver { shared, slot }, self.stop.clone());
         self.run(async move {
             worker.run().await;
@@ -246,7 +247,7 @@ impl BackgroundTasks {
     async fn take_directories(self) {
         let uids = match self.shared.runtime.parts().volumes.uids().await {
             Ok(uids) => uids,
-            Err(error) => return tracing::warn!("the directories of pods cannot be listed: {error}"),
+            Err(error) => return tracing::warn!(%error, "cannot list directories of pods"),
         };
         let mut left = Vec::new();
         {
@@ -260,8 +261,8 @@ impl BackgroundTasks {
             for uid in uids {
                 let is_known = desired.pods.contains_key(&uid) || table.slots.contains_key(&uid);
                 if !is_known && !seen.pods.contains_key(&uid) {
-                    tracing::info!(uid, "taking away the directory of a pod that is gone");
-                    left.push(table.insert(Owner { uid, ..Owner::default() }, None));
+                    tracing::info!(uid, "removing the directory of a pod that is gone");
+                    left.push(table.insert(PodOwner { uid, ..PodOwner::default() }, None));
                 }
             }
         }
@@ -272,12 +273,12 @@ impl BackgroundTasks {
 }
 
 /// A worker that broke leaves all the same: its pod gets another one with the next housekeeping.
-struct Broken {
+struct WorkerPanicGuard {
     shared: Arc<AgentState>,
-    slot: Arc<Slot>,
+    slot: Arc<WorkerSlot>,
 }
 
-impl Drop for Broken {
+impl Drop for WorkerPanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.shared.table().forget(&self.slot);
@@ -291,7 +292,7 @@ pub(super) fn is_over(view: &PodView) -> bool {
 }
 
 /// Returns true if the manifest of a pod is there and cannot be read now.
-fn is_held(slot: &Slot, desired: &DesiredPods) -> bool {
+fn is_held(slot: &WorkerSlot, desired: &DesiredPods) -> bool {
     let origin = slot.pod().and_then(|pod| pod.metadata.annotations.get(CONFIG_ORIGIN_ANNOTATION).cloned());
     origin.is_some_and(|origin| desired.held.contains(&origin))
 }
@@ -302,6 +303,6 @@ fn seen_order(pod: &Pod) -> (Option<String>, String, String) {
 }
 
 /// Returns true if a pod has this namespace and name.
-fn is_of(owner: &Owner, pod: &Pod) -> bool {
+fn is_of(owner: &PodOwner, pod: &Pod) -> bool {
     (&owner.name, &owner.namespace) == (&pod.metadata.name, &pod.metadata.namespace)
 }

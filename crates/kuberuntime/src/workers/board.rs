@@ -1,50 +1,47 @@
-//! [`Board`]: how every pod is, for people and for whoever waits for pods. Written by workers, read without waiting for any
-//! of them. It knows no runtime.
+//! [`PodBoard`]: one [`PodView`] for each pod, for people and for whoever waits for pods. Written by workers, read without waiting for
+//! any of them. It knows no runtime.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::PodView;
-use crate::labels::Owner;
+use crate::labels::PodOwner;
+use crate::pod::Pod;
+use crate::status::api::PodStatus;
 
 /// How every pod is.
-pub(super) struct Board {
+pub(super) struct PodBoard {
     /// Guards the views, by namespace, name and uid.
     views: Mutex<BTreeMap<(String, String, String), Arc<PodView>>>,
     /// Counts changes.
     version: watch::Sender<u64>,
 }
 
-fn key(owner: &Owner) -> (String, String, String) {
+fn key(owner: &PodOwner) -> (String, String, String) {
     (owner.namespace.clone(), owner.name.clone(), owner.uid.clone())
 }
 
-impl Board {
+impl PodBoard {
     pub(super) fn new() -> Self {
         Self { views: Mutex::default(), version: watch::Sender::new(0) }
     }
 
-    fn views(&self) -> MutexGuard<'_, BTreeMap<(String, String, String), Arc<PodView>>> {
-        self.views.lock()
-    }
-
     /// All pods, by namespace and name.
     pub(super) fn all(&self) -> Vec<Arc<PodView>> {
-        self.views().values().cloned().collect()
+        self.views.lock().values().cloned().collect()
     }
 
     /// Shows a pod so.
-    pub(super) fn put(&self, owner: &Owner, view: Arc<PodView>) {
-        self.views().insert(key(owner), view);
+    pub(super) fn put(&self, owner: &PodOwner, view: Arc<PodView>) {
+        self.views.lock().insert(key(owner), view);
         self.version.send_modify(|version| *version += 1);
     }
 
     /// A pod is gone.
-    pub(super) fn take(&self, owner: &Owner) {
-        self.views().remove(&key(owner));
+    pub(super) fn take(&self, owner: &PodOwner) {
+        self.views.lock().remove(&key(owner));
         self.version.send_modify(|version| *version += 1);
     }
 
@@ -52,4 +49,46 @@ impl Board {
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
+}
+
+/// Where a pod is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerState {
+    /// Waiting for an earlier pod of the same name to be gone, or for the first answer of the runtime.
+    Queued,
+    /// Kept as it should be.
+    Syncing,
+    /// Being ended.
+    Terminating,
+    /// Ended: nothing of the pod runs.
+    Terminated,
+}
+
+impl WorkerState {
+    /// In one word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "Queued",
+            Self::Syncing => "Syncing",
+            Self::Terminating => "Terminating",
+            Self::Terminated => "Terminated",
+        }
+    }
+}
+
+/// A pod, for people.
+#[derive(Clone, Debug)]
+pub struct PodView {
+    /// The pod as it should be. Of a pod that is being deleted it has the deletion timestamp; of a pod that no source
+    /// has it is made of what the runtime shows.
+    pub pod: Arc<Pod>,
+    /// How it is, or was when the runtime last answered.
+    pub status: PodStatus,
+    /// Where it is on its way.
+    pub state: WorkerState,
+    /// Actions that the last observation asked for, in words.
+    pub actions: String,
+    /// Last failure, if there is one.
+    pub error: Option<String>,
 }

@@ -8,7 +8,7 @@ use cri_api::ContainerState;
 use tokio::time::{Instant, sleep_until};
 
 use super::WorkerState;
-use super::metrics::Work;
+use super::metrics::WorkerOperation;
 use super::observer::pod_from_runtime;
 use super::worker::{PhaseEnd, Worker, in_full};
 use crate::pod::Pod;
@@ -40,7 +40,7 @@ impl Worker {
                 return PhaseEnd::Stopped;
             }
         }
-        shared.options.metrics.worked(Work::Kill, begun.elapsed());
+        shared.options.metrics.worked(WorkerOperation::Kill, begun.elapsed());
         self.observer.set_error(None);
         PhaseEnd::On
     }

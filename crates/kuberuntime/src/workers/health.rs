@@ -1,7 +1,7 @@
 //! [`Health`]: whether the runtime answers. One line is logged when it stops, and one when it is back, however many pods
 //! notice. Told by the relist, asked by the node's health check and by workers.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -13,11 +13,11 @@ const DOWN: Duration = Duration::from_secs(30);
 pub(super) struct Health {
     threshold: Duration,
     /// Guards how the last lists went.
-    last: Mutex<Last>,
+    last: Mutex<LastAnswer>,
 }
 
 #[derive(Default)]
-struct Last {
+struct LastAnswer {
     /// When a question was last answered.
     answered: Option<Instant>,
     /// Why the last one was not.
@@ -29,18 +29,14 @@ impl Health {
         Self { threshold, last: Mutex::default() }
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock()
-    }
-
     /// Records a success. Returns true if the runtime was unreachable before.
     pub(super) fn answered(&self, now: Instant) -> bool {
-        let mut last = self.last();
+        let mut last = self.last.lock();
         last.answered = Some(now);
         let back = last.error.take().is_some();
         drop(last);
         if back {
-            tracing::info!("the runtime answers again");
+            tracing::info!("runtime answers again");
         }
         back
     }
@@ -48,24 +44,24 @@ impl Health {
     /// Records a failure. Returns true if the runtime was reachable before.
     pub(super) fn failed(&self, error: &cri_api::Error) -> bool {
         let text = format!("{}: {error}", error.kind());
-        let mut last = self.last();
+        let mut last = self.last.lock();
         let first = last.error.is_none();
         last.error = Some(text);
         drop(last);
         if first {
-            tracing::warn!("the runtime does not answer, pods are left as they are: {}: {error}", error.kind());
+            tracing::warn!(kind = %error.kind(), %error, "runtime does not answer, pods stay as they are");
         }
         first
     }
 
     /// Returns true if the last request failed.
     pub(super) fn is_down(&self) -> bool {
-        self.last().error.is_some()
+        self.last.lock().error.is_some()
     }
 
     /// Fails with the problem of the runtime, for people.
     pub(super) fn check(&self, now: Instant) -> Result<(), String> {
-        let last = self.last();
+        let last = self.last.lock();
         let ago = last.answered.map(|answered| now.saturating_duration_since(answered));
         match (&last.error, ago) {
             (Some(error), ago) if ago.is_none_or(|ago| ago > DOWN) => {

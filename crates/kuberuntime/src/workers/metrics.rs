@@ -25,7 +25,7 @@ type Label = [(&'static str, &'static str); 1];
 
 /// Kind of a worker's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum WorkerOperation {
     /// The first sync of a pod.
     Create,
     /// The first one after its manifest changed.
@@ -36,7 +36,7 @@ pub(super) enum Work {
     Kill,
 }
 
-impl Work {
+impl WorkerOperation {
     fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -146,7 +146,7 @@ impl WorkerMetrics {
         self.last_seen.set(at.as_duration().as_secs_f64());
     }
 
-    pub(super) fn worked(&self, work: Work, took: Duration) {
+    pub(super) fn worked(&self, work: WorkerOperation, took: Duration) {
         self.work.get_or_create(&[("operation_type", work.as_str())]).observe(took.as_secs_f64());
     }
 

@@ -15,10 +15,8 @@ mod relist;
 mod runtime_pods;
 mod shared;
 mod slot;
-mod states;
 mod timing;
 mod unknown;
-mod view;
 mod worker;
 
 use parking_lot::Mutex;
@@ -30,16 +28,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::container_gc::PodStates;
-use crate::pod::{EnvSource, Pod, ProjectedSource, VolumeSource};
+use crate::pod::{EnvSource, Pod};
 use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
 use agent::Agent;
+pub use board::{PodView, WorkerState};
 pub use metrics::WorkerMetrics;
 pub use options::AgentOptions;
 use shared::AgentState;
 use slot::EndOrder;
-pub use view::{PodView, WorkerState};
 
 /// Keeps the pods of a node as they should be.
 pub struct PodAgent {
@@ -176,13 +174,7 @@ impl Drop for WorkingGuard<'_> {
 
 /// Returns true if a pod needs ConfigMaps or Secrets.
 fn names_documents(pod: &Pod) -> bool {
-    let volumes = pod.spec.volumes.iter().any(|volume| match &volume.source {
-        VolumeSource::ConfigMap(_) | VolumeSource::Secret(_) => true,
-        VolumeSource::Projected { sources, .. } => {
-            sources.iter().any(|source| matches!(source, ProjectedSource::ConfigMap(_) | ProjectedSource::Secret(_)))
-        }
-        _ => false,
-    });
+    let volumes = pod.spec.volumes.iter().any(|volume| volume.source.documents().next().is_some());
     let variables = || {
         pod.all_containers().any(|(_, container)| {
             let named = |source: &EnvSource| matches!(source, EnvSource::ConfigMapKey(_) | EnvSource::SecretKey(_));

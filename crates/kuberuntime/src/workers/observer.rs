@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::shared::AgentState;
-use super::slot::{Age, PodRecord, Slot};
+use super::slot::{PodAge, PodRecord, WorkerSlot};
 use super::{PodView, WorkerState};
 use crate::pod::{Container, ContainerKind, Pod, RestartPolicy};
 use crate::status::api::{PodStatus, Waiting};
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Clone)]
 pub(super) struct PodObserver {
     pub(super) shared: Arc<AgentState>,
-    pub(super) slot: Arc<Slot>,
+    pub(super) slot: Arc<WorkerSlot>,
 }
 
 impl PodObserver {
@@ -65,12 +65,12 @@ impl PodObserver {
         if record.error == error {
             return;
         }
-        let pod = self.title();
+        let pod = self.slot.owner.title();
         match &error {
             // That is told once for all pods.
-            Some(error) if self.shared.health.is_down() => tracing::debug!(pod, "the pod has to wait: {error}"),
+            Some(error) if self.shared.health.is_down() => tracing::debug!(pod, error, "pod waits for the runtime"),
             Some(error) => tracing::warn!(pod, "Error syncing pod, will retry: {error}"),
-            None => tracing::debug!(pod, "the pod is well again"),
+            None => tracing::debug!(pod, "pod has no error any more"),
         }
         record.error = error;
         drop(record);
@@ -88,12 +88,6 @@ impl PodObserver {
         if before.as_ref() != waiting {
             self.publish();
         }
-    }
-
-    /// `web_default(uid)`.
-    pub(super) fn title(&self) -> String {
-        let owner = &self.slot.owner;
-        format!("{}_{}({})", owner.name, owner.namespace, owner.uid)
     }
 
     /// Makes the status of what is known, and shows it, if it says anything new.
@@ -149,13 +143,13 @@ fn first_start(mut status: PodStatus, record: &mut PodRecord, now: Timestamp) ->
         if let Some(made) = made.filter(|made| *made < status.start_time) {
             status.start_time = made;
         }
-        record.age = Some(Age::new(status.start_time, now, Instant::now()));
+        record.age = Some(PodAge::new(status.start_time, now, Instant::now()));
     }
     status
 }
 
 /// A pod without manifest, made of what the runtime shows of it.
-pub(super) fn pod_from_runtime(owner: &crate::labels::Owner, observed: Option<&ObservedPod>) -> Pod {
+pub(super) fn pod_from_runtime(owner: &crate::labels::PodOwner, observed: Option<&ObservedPod>) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.uid.clone_from(&owner.uid);
     pod.metadata.name.clone_from(&owner.name);

@@ -29,11 +29,11 @@ pub(super) struct Relist {
     runtime: Arc<dyn RuntimeService>,
     differ: Differ,
     last: Option<Instant>,
-    events: Events,
+    events: EventStream,
 }
 
 /// The events of the runtime, as far as it has them.
-enum Events {
+enum EventStream {
     /// The runtime has no events, or they are not reliable.
     Never,
     /// They are asked for at that time.
@@ -44,7 +44,7 @@ enum Events {
 
 /// Reason for a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum RelistCause {
     Timer,
     Event,
     Stop,
@@ -53,18 +53,18 @@ enum Why {
 impl Relist {
     pub(super) fn new(shared: Arc<AgentState>) -> Self {
         let runtime = Arc::clone(&shared.runtime.parts().runtime);
-        let events = if shared.options.events { Events::Closed(Instant::now()) } else { Events::Never };
+        let events = if shared.options.events { EventStream::Closed(Instant::now()) } else { EventStream::Never };
         Self { shared, runtime, differ: Differ::default(), last: None, events }
     }
 
     /// Works until `stop`. A question that hangs is given up then.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let work = async {
-            let mut why = Why::Timer;
+            let mut why = RelistCause::Timer;
             loop {
                 self.relist(why).await;
                 why = self.wait(&stop).await;
-                if why == Why::Stop {
+                if why == RelistCause::Stop {
                     return;
                 }
             }
@@ -76,18 +76,20 @@ impl Relist {
         }
     }
 
-    async fn wait(&mut self, stop: &CancellationToken) -> Why {
+    async fn wait(&mut self, stop: &CancellationToken) -> RelistCause {
         let now = Instant::now();
-        if let Events::Closed(at) = &self.events
+        if let EventStream::Closed(at) = &self.events
             && *at <= now
         {
-            self.events = Events::Open { stream: self.runtime.container_events(), since: now, missed: 0 };
+            self.events = EventStream::Open { stream: self.runtime.container_events(), since: now, missed: 0 };
         }
         let often = now + self.shared.options.relist;
         let seldom = now + self.shared.options.evented_relist.max(self.shared.options.relist);
         let (stream, due) = match &mut self.events {
-            Events::Open { stream, since, .. } => (Some(stream), if *since + TRUST <= now { seldom } else { often }),
-            Events::Never | Events::Closed(_) => (None, often),
+            EventStream::Open { stream, since, .. } => {
+                (Some(stream), if *since + TRUST <= now { seldom } else { often })
+            }
+            EventStream::Never | EventStream::Closed(_) => (None, often),
         };
         let heard = async {
             match stream {
@@ -97,52 +99,52 @@ impl Relist {
         };
         tokio::select! {
             biased;
-            () = stop.cancelled() => Why::Stop,
+            () = stop.cancelled() => RelistCause::Stop,
             heard = heard => match heard {
                 Some(Ok(_)) => {
                     self.gather().await;
-                    Why::Event
+                    RelistCause::Event
                 }
                 // From now on it is asked as often as without events, and now.
                 Some(Err(error)) => self.lost(Some(&error)),
                 None => self.lost(None),
             },
-            () = sleep_until(due) => Why::Timer,
+            () = sleep_until(due) => RelistCause::Timer,
         }
     }
 
     /// Takes what comes together with an event.
     async fn gather(&mut self) {
         let until = Instant::now() + GATHER;
-        let Events::Open { stream, .. } = &mut self.events else { return };
+        let EventStream::Open { stream, .. } = &mut self.events else { return };
         loop {
             tokio::select! {
                 biased;
                 () = sleep_until(until) => return,
                 heard = stream.next() => if !matches!(heard, Some(Ok(_))) {
-                    self.events = Events::Closed(Instant::now() + REOPEN);
+                    self.events = EventStream::Closed(Instant::now() + REOPEN);
                     return;
                 },
             }
         }
     }
 
-    fn lost(&mut self, error: Option<&cri_api::Error>) -> Why {
+    fn lost(&mut self, error: Option<&cri_api::Error>) -> RelistCause {
         self.events = match error {
             Some(error) if error.kind() == Kind::Unimplemented => {
-                tracing::debug!("the runtime has no events of containers: {error}");
-                Events::Never
+                tracing::debug!(%error, "runtime has no container events");
+                EventStream::Never
             }
             error => {
-                let text = error.map_or_else(|| "it ended".to_owned(), ToString::to_string);
-                tracing::debug!("the runtime's events of containers broke off: {text}");
-                Events::Closed(Instant::now() + REOPEN)
+                let error = error.map(tracing::field::display);
+                tracing::debug!(error, "stream of container events ended");
+                EventStream::Closed(Instant::now() + REOPEN)
             }
         };
-        Why::Timer
+        RelistCause::Timer
     }
 
-    async fn relist(&mut self, why: Why) {
+    async fn relist(&mut self, why: RelistCause) {
         let shared = Arc::clone(&self.shared);
         let asked = Instant::now();
         let since = self.last.replace(asked).map(|last| asked.saturating_duration_since(last));
@@ -184,15 +186,15 @@ impl Relist {
     }
 
     /// Events that do not tell what happens are not relied on. One may always be on its way.
-    fn judge(&mut self, why: Why, changed: bool) {
-        let Events::Open { missed, since, .. } = &mut self.events else { return };
+    fn judge(&mut self, why: RelistCause, changed: bool) {
+        let EventStream::Open { missed, since, .. } = &mut self.events else { return };
         if !changed || since.elapsed() <= self.shared.options.evented_relist {
             return;
         }
-        *missed = if why == Why::Event { 0 } else { *missed + 1 };
+        *missed = if why == RelistCause::Event { 0 } else { *missed + 1 };
         if *missed >= MISSED {
-            tracing::warn!("the runtime's events of containers do not tell everything, and are not relied on");
-            self.events = Events::Never;
+            tracing::warn!("container events are incomplete, not using them");
+            self.events = EventStream::Never;
         }
     }
 }

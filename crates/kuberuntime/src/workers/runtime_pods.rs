@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cri_api::{Container, ContainerState, PodSandbox};
 
 use crate::identity::CONFIG_SOURCE_ANNOTATION;
-use crate::labels::{Owner, POD_UID};
+use crate::labels::{POD_UID, PodOwner};
 use crate::sources::CONFIG_ORIGIN_ANNOTATION;
 use crate::status::ObservedPod;
 
@@ -16,7 +16,7 @@ use crate::status::ObservedPod;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RuntimePod {
     /// Whose sandboxes and containers these are.
-    pub(super) owner: Owner,
+    pub(super) owner: PodOwner,
     /// Where its manifest is, on pods that this program made; `None`: somebody else's.
     pub(super) origin: Option<String>,
     /// Sandboxes by id, and whether they are ready.
@@ -37,7 +37,6 @@ impl RuntimePod {
     }
 }
 
-/// All pods of the runtime.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RuntimePods {
     /// By uid.
@@ -118,7 +117,7 @@ impl RuntimePods {
         let is_changed =
             |labels: &BTreeMap<String, String>| labels.get(POD_UID).is_some_and(|uid| changed.contains(uid.as_str()));
         for sandbox in sandboxes.iter().filter(|sandbox| is_changed(&sandbox.labels)) {
-            let Some(owner) = Owner::from_labels(&sandbox.labels) else { continue };
+            let Some(owner) = PodOwner::from_labels(&sandbox.labels) else { continue };
             let pod = anew.entry(&sandbox.labels[POD_UID]).or_default();
             pod.owner = owner;
             pod.sandboxes.insert(sandbox.id.clone(), sandbox.ready);
@@ -129,7 +128,7 @@ impl RuntimePods {
             }
         }
         for container in containers.iter().filter(|container| is_changed(&container.labels)) {
-            let Some(owner) = Owner::from_labels(&container.labels) else { continue };
+            let Some(owner) = PodOwner::from_labels(&container.labels) else { continue };
             let pod = anew.entry(&container.labels[POD_UID]).or_default();
             pod.owner = owner;
             pod.containers.insert(container.id.clone(), container.state);

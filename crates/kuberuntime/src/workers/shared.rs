@@ -1,21 +1,24 @@
 //! [`AgentState`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
-//! whose turn it is, what the runtime showed last. It starts nothing; [`super::agent`] does.
+//! whose turn it is, what the runtime showed last. Answers container collection ([`PodStates`]) from that: a pod of another
+//! program, and what may be one's, is never removed. Starts nothing and never asks the runtime; [`super::agent`] does.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::board::Board;
+use super::board::PodBoard;
 use super::health::Health;
 use super::runtime_pods::RuntimePods;
-use super::slot::{EndOrder, Slot};
+use super::slot::{EndOrder, WorkerSlot};
+use super::unknown::{UnknownPodVerdict, judge};
 use super::{AgentOptions, WorkerState};
-use crate::labels::Owner;
+use crate::container_gc::PodStates;
+use crate::labels::PodOwner;
 use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
@@ -26,7 +29,7 @@ pub(super) struct AgentState {
     pub(super) probes: Arc<ProbeManager>,
     pub(super) desired: watch::Receiver<DesiredPods>,
     pub(super) options: AgentOptions,
-    pub(super) board: Board,
+    pub(super) board: PodBoard,
     pub(super) health: Health,
     /// Last state of the runtime; `None` before its first answer.
     pub(super) seen: watch::Sender<Option<Arc<RuntimePods>>>,
@@ -46,7 +49,7 @@ pub(super) struct AgentState {
 /// Which pods have a worker.
 #[derive(Default)]
 pub(super) struct WorkerTable {
-    pub(super) slots: HashMap<String, Arc<Slot>>,
+    pub(super) slots: HashMap<String, Arc<WorkerSlot>>,
     /// When workers of pods left: lists that were asked for before that may still show them.
     gone: HashMap<String, Instant>,
     /// When the last lists were asked for that were answered.
@@ -56,9 +59,9 @@ pub(super) struct WorkerTable {
 
 impl WorkerTable {
     /// A pod gets a place, behind all that were told before.
-    pub(super) fn insert(&mut self, owner: Owner, pod: Option<Arc<crate::pod::Pod>>) -> Arc<Slot> {
+    pub(super) fn insert(&mut self, owner: PodOwner, pod: Option<Arc<crate::pod::Pod>>) -> Arc<WorkerSlot> {
         self.told += 1;
-        let slot = Arc::new(Slot::new(owner, pod, self.told, Instant::now()));
+        let slot = Arc::new(WorkerSlot::new(owner, pod, self.told, Instant::now()));
         self.slots.insert(slot.owner.uid.clone(), Arc::clone(&slot));
         slot
     }
@@ -69,7 +72,7 @@ impl WorkerTable {
     }
 
     /// A worker is no more; what is left of its pod is another's affair.
-    pub(super) fn forget(&mut self, slot: &Arc<Slot>) {
+    pub(super) fn forget(&mut self, slot: &Arc<WorkerSlot>) {
         let uid = slot.owner.uid.as_str();
         if self.slots.get(uid).is_some_and(|known| Arc::ptr_eq(known, slot)) {
             self.slots.remove(uid);
@@ -88,13 +91,13 @@ impl WorkerTable {
     }
 
     /// The uid of a pod of the same name which has to be gone before this one may begin.
-    fn in_the_way(&self, slot: &Slot, seen: &RuntimePods) -> Option<String> {
-        let namesake = |owner: &Owner| {
+    fn in_the_way(&self, slot: &WorkerSlot, seen: &RuntimePods) -> Option<String> {
+        let namesake = |owner: &PodOwner| {
             owner.uid != slot.owner.uid && owner.name == slot.owner.name && owner.namespace == slot.owner.namespace
         };
         let is_there = |uid: &str| seen.pods.contains_key(uid) && !self.is_gone(uid);
         // What is in the runtime already comes first.
-        let rank = |slot: &Slot| (!is_there(&slot.owner.uid), slot.sequence);
+        let rank = |slot: &WorkerSlot| (!is_there(&slot.owner.uid), slot.sequence);
         let earlier = self.slots.values().find(|other| {
             namesake(&other.owner)
                 && (other.begun.load(Ordering::Acquire)
@@ -127,7 +130,7 @@ impl AgentState {
             probes,
             desired,
             options,
-            board: Board::new(),
+            board: PodBoard::new(),
             seen: watch::Sender::new(None),
             open: watch::Sender::new(false),
             runtime_name: OnceLock::new(),
@@ -163,7 +166,7 @@ impl AgentState {
     }
 
     /// Looks at every pod of which `which` holds.
-    pub(super) fn wake_all(&self, whole: bool, which: impl Fn(&Slot) -> bool) {
+    pub(super) fn wake_all(&self, whole: bool, which: impl Fn(&WorkerSlot) -> bool) {
         for slot in self.table().slots.values().filter(|slot| which(slot)) {
             slot.wake(whole);
         }
@@ -173,7 +176,7 @@ impl AgentState {
     ///
     /// # Errors
     /// What it waits for, for people.
-    pub(super) fn take_turn(&self, slot: &Slot) -> Result<(), String> {
+    pub(super) fn take_turn(&self, slot: &WorkerSlot) -> Result<(), String> {
         let seen = self.last_seen().filter(|_| *self.open.borrow());
         let Some(seen) = seen else { return Err("wait until the runtime has told what is in it".to_owned()) };
         let table = self.table();
@@ -187,7 +190,7 @@ impl AgentState {
     }
 
     /// A pod is gone, or its worker is: those that wait for it ask again whether it is their turn.
-    pub(super) fn leave(&self, slot: &Arc<Slot>) {
+    pub(super) fn leave(&self, slot: &Arc<WorkerSlot>) {
         let uid = slot.owner.uid.as_str();
         self.probes.forget(uid);
         let mut table = self.table();
@@ -197,5 +200,41 @@ impl AgentState {
         self.board.take(&slot.owner);
         self.wake_all(false, |slot| slot.state() == WorkerState::Queued);
         self.left.notify_one();
+    }
+}
+
+impl PodStates for AgentState {
+    fn sources_ready(&self) -> bool {
+        self.desired.borrow().ready && self.last_seen().is_some()
+    }
+
+    fn content_removable(&self, pod_uid: &str) -> bool {
+        if !self.sources_ready() {
+            return false;
+        }
+        let slot = self.table().slots.get(pod_uid).cloned();
+        if let Some(slot) = slot {
+            return slot.is_ending() && slot.state() == WorkerState::Terminated;
+        }
+        let Some(seen) = self.last_seen() else { return false };
+        let desired = self.desired.borrow();
+        match seen.pods.get(pod_uid) {
+            Some(pod) => matches!(judge(pod, &desired), UnknownPodVerdict::Replaced | UnknownPodVerdict::Orphan),
+            // Nothing of it is in the runtime. Where another program keeps pods, it may be one of those; where a manifest
+            // cannot be read, it may be of that.
+            None => {
+                !desired.pods.contains_key(pod_uid)
+                    && desired.held.is_empty()
+                    && seen.pods.values().all(|pod| pod.origin.is_some())
+            }
+        }
+    }
+
+    fn runtime_removable(&self, pod_uid: &str) -> bool {
+        let slot = self.table().slots.get(pod_uid).cloned();
+        match slot {
+            Some(slot) => slot.state() == WorkerState::Terminated,
+            None => self.content_removable(pod_uid),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Slot`]: what the sync loop and the worker of one pod have in common: orders one way, what is known of the pod the other
+//! [`WorkerSlot`]: what the sync loop and the worker of one pod have in common: orders one way, what is known of the pod the other
 //! way. It decides nothing and calls no runtime.
 
 use parking_lot::{Mutex, MutexGuard};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::runtime_pods::RuntimePod;
 use super::{PodView, WorkerState};
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::status::api::Waiting;
 use crate::status::{ObservedPod, PodEnd};
@@ -32,7 +32,6 @@ impl EndOrder {
     }
 }
 
-/// Orders for a worker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orders {
     /// The pod as it should be; `None` for a pod that was found in the runtime and that no source has.
@@ -42,8 +41,8 @@ pub(super) struct Orders {
 }
 
 /// A pod with a worker.
-pub(super) struct Slot {
-    pub(super) owner: Owner,
+pub(super) struct WorkerSlot {
+    pub(super) owner: PodOwner,
     /// Those that were told earlier have a lower one.
     pub(super) sequence: u64,
     /// When it was told.
@@ -79,19 +78,19 @@ pub(super) struct PodRecord {
     pub(super) actions: String,
     /// The pod as it is told while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
-    pub(super) age: Option<Age>,
+    pub(super) age: Option<PodAge>,
 }
 
 /// How long ago a pod was started, by a clock that nobody sets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Age {
+pub(super) struct PodAge {
     start: Timestamp,
     /// Age of the pod when this process first observed it.
     before: SignedDuration,
     since: Instant,
 }
 
-impl Age {
+impl PodAge {
     pub(super) fn new(start: Timestamp, wall: Timestamp, now: Instant) -> Self {
         Self { start, before: wall.duration_since(start).max(SignedDuration::ZERO), since: now }
     }
@@ -103,9 +102,9 @@ impl Age {
     }
 }
 
-impl Slot {
+impl WorkerSlot {
     /// Of a pod that should be here, or of one that was found.
-    pub(super) fn new(owner: Owner, pod: Option<Arc<Pod>>, sequence: u64, now: Instant) -> Self {
+    pub(super) fn new(owner: PodOwner, pod: Option<Arc<Pod>>, sequence: u64, now: Instant) -> Self {
         let end = pod.is_none().then(EndOrder::default);
         let record = PodRecord {
             state: if end.is_some() { WorkerState::Terminating } else { WorkerState::Queued },
@@ -225,8 +224,8 @@ mod tests {
 
     use super::*;
 
-    fn slot() -> Slot {
-        Slot::new(Owner::default(), Some(Arc::new(Pod::default())), 1, Instant::now())
+    fn slot() -> WorkerSlot {
+        WorkerSlot::new(PodOwner::default(), Some(Arc::new(Pod::default())), 1, Instant::now())
     }
 
     #[test]
@@ -268,8 +267,8 @@ mod tests {
     fn a_pod_grows_older_by_a_clock_that_nobody_sets() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let begin = Instant::now();
-        assert_eq!(Age::new(at(100), at(130), begin).now(begin + Duration::from_secs(5)), at(135));
+        assert_eq!(PodAge::new(at(100), at(130), begin).now(begin + Duration::from_secs(5)), at(135));
         // The clock was set back since it was started.
-        assert_eq!(Age::new(at(100), at(30), begin).now(begin + Duration::from_secs(5)), at(105));
+        assert_eq!(PodAge::new(at(100), at(30), begin).now(begin + Duration::from_secs(5)), at(105));
     }
 }

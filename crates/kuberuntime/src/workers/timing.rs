@@ -25,7 +25,6 @@ pub(super) enum NextSync {
 /// Work that is left after a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemainingWork {
-    /// Nothing.
     Nothing,
     /// Only the work that had just been done.
     TheSame,
@@ -75,7 +74,6 @@ fn has_failed(report: &SyncReport) -> bool {
 pub(super) struct Jitter(u64);
 
 impl Jitter {
-    /// Of one pod.
     pub(super) fn new(seed: u64, uid: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         (seed, uid).hash(&mut hasher);

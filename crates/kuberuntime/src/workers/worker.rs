@@ -5,17 +5,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use image_manager::{EventRef, EventType, ObjectRef};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::WorkerState;
-use super::metrics::Work;
+use super::metrics::WorkerOperation;
 use super::observer::PodObserver;
 use super::slot::Orders;
 use super::timing::{Jitter, NextSync, RemainingWork, next_sync};
 use crate::actions::compute_pod_actions;
+use crate::events::PodEvent;
+use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::status::api::{Phase, PodStatus};
 use crate::status::{ObservedPod, PodEnd};
@@ -29,7 +30,7 @@ pub(super) struct Worker {
     pub(super) stop: CancellationToken,
     pub(super) jitter: Jitter,
     /// Kind of the next sync, for metrics.
-    work: Work,
+    work: WorkerOperation,
     /// True once the first start of the whole pod was counted.
     has_started: bool,
     /// For how long its first start waited for images.
@@ -41,7 +42,6 @@ pub(super) struct Worker {
 /// More syncs do not follow each other at once: something may end as fast as it is started.
 const IN_A_ROW: u32 = 10;
 
-/// Result of a sync.
 enum SyncOutcome {
     /// The pod is observed again.
     Next(NextSync),
@@ -68,7 +68,7 @@ impl Worker {
             orders,
             stop,
             jitter,
-            work: Work::Create,
+            work: WorkerOperation::Create,
             has_started: false,
             pulled: Duration::ZERO,
             in_a_row: 0,
@@ -157,7 +157,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return PhaseEnd::Stopped,
-                _ = self.orders.changed() => self.work = Work::Update,
+                _ = self.orders.changed() => self.work = WorkerOperation::Update,
                 () = self.observer.slot.wake.notified() => whole = self.observer.slot.take_whole() || Instant::now() >= due,
                 () = sleep_until(due) => {}
             }
@@ -186,7 +186,7 @@ impl Worker {
         }
         let begun = Instant::now();
         let report = self.do_sync(pod, &observed).await;
-        options.metrics.worked(std::mem::replace(&mut self.work, Work::Sync), begun.elapsed());
+        options.metrics.worked(std::mem::replace(&mut self.work, WorkerOperation::Sync), begun.elapsed());
         for (container, waiting) in &report.starts {
             self.observer.set_waiting(container, waiting.as_ref());
         }
@@ -243,7 +243,7 @@ impl Worker {
             report = shared.runtime.sync_pod(pod, observed, &probes, &told, &stop) => report,
             never = self.observer.keep_observing() => match never {},
             () = given_up => {
-                tracing::warn!(pod = pod.title(), "a sync that was cancelled hangs in the runtime, and is given up");
+                tracing::warn!(pod = pod.title(), "cancelled sync hangs in the runtime, abandoning it");
                 SyncReport { cancelled: true, ..SyncReport::default() }
             }
         }
@@ -259,10 +259,8 @@ impl Worker {
         let Some(age) = record.age else { return false };
         let Some(view) = &record.view else { return false };
         let Some(end) = PodEnd::deadline(pod, view.status.start_time, age.now(Instant::now())) else { return false };
-        let object = object(pod);
-        let event =
-            EventRef { object: &object, kind: EventType::Normal, reason: "DeadlineExceeded", message: &end.message };
-        self.observer.shared.runtime.parts().events.record(event);
+        let event = PodEvent::DeadlineExceeded(&end.message);
+        self.observer.shared.runtime.record_event(&PodOwner::of(pod), None, &event);
         record.ended = Some(end);
         drop(record);
         self.observer.publish();
@@ -300,7 +298,7 @@ impl Worker {
         }
         self.has_started = true;
         // What was found running was not started here.
-        if self.work == Work::Sync && view.status.start_time >= self.first_told() {
+        if self.work == WorkerOperation::Sync && view.status.start_time >= self.first_told() {
             let apart = self.pulled + initialised_for(&view.status);
             self.observer.shared.options.metrics.pod_started(slot.told_at.elapsed(), apart);
         }
@@ -326,14 +324,4 @@ fn initialised_for(status: &PodStatus) -> Duration {
 /// An error with what is behind it, in one line.
 pub(super) fn in_full(error: &PodRuntimeError) -> String {
     format!("{error}: {}", error.source)
-}
-
-fn object(pod: &Pod) -> ObjectRef {
-    let metadata = &pod.metadata;
-    ObjectRef {
-        namespace: metadata.namespace.clone(),
-        name: metadata.name.clone(),
-        uid: metadata.uid.clone(),
-        field_path: String::new(),
-    }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use super::bench::Bench;
-use crate::labels::Owner;
+use crate::labels::PodOwner;
 use crate::{ProbeResult, Probed};
 
 fn stubborn() -> FakeProcess {
@@ -149,7 +149,8 @@ async fn a_removal_goes_on_and_is_done_again() {
     bench.hands.remove_pod(&bench.observe().await).await.expect("removed");
     assert_eq!(bench.everything().await, (vec![], 0));
     assert_eq!((entries("logs"), entries("links"), entries("pods")), (1, 1, 0));
-    let nothing = crate::ObservedPod::new(Owner { uid: bench.pod.metadata.uid.clone(), ..Owner::default() }, [], []);
+    let nothing =
+        crate::ObservedPod::new(PodOwner { uid: bench.pod.metadata.uid.clone(), ..PodOwner::default() }, [], []);
     bench.hands.remove_pod(&nothing).await.expect("nothing is left");
     bench.hands.remove_pod(&crate::ObservedPod::default()).await.expect("nobody's things stay");
     assert_eq!(entries("logs"), 1);

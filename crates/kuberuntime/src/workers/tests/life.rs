@@ -372,7 +372,7 @@ async fn documents_that_change_reach_their_pods_at_once() {
     let world = World::new();
     let at_work = world.start();
     let config_map = |text: &str| {
-        let data = BTreeMap::from([("text".to_owned(), crate::Content::new(text))]);
+        let data = BTreeMap::from([("text".to_owned(), crate::DocumentContent::new(text))]);
         let document = crate::Document { data, ..crate::Document::default() };
         *world.documents.lock() = crate::Documents {
             config_maps: BTreeMap::from([("settings".to_owned(), document)]),
