@@ -190,7 +190,7 @@ pub(crate) fn no_room(root: &Path, short: &Short) -> Error {
 
 /// A pull that ran out of space says what it would have needed, and what there was; other errors stay as they are.
 pub(crate) fn with_need(error: Error, need: Need) -> Error {
-    let is_full = matches!(error.reason(), Some(Reason::DiskFull | Reason::QuotaExceeded));
+    let is_full = error.reason().is_some_and(Reason::is_disk_full);
     if !is_full || error.needed_bytes().is_some() || need.bytes == 0 {
         return error;
     }

@@ -289,7 +289,7 @@ impl StoreError {
             Self::Export { source: crate::recipe::RecipeError::Read { source, .. }, .. } => source,
             _ => return false,
         };
-        matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        base::is_disk_full(source)
     }
 }
 
