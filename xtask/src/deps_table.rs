@@ -143,6 +143,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-image-service",
         uses: &[
+            "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-engine-api",

@@ -161,6 +161,12 @@ impl Reason {
         }
     }
 
+    /// Returns true if there was no space: the disk is full, or a quota is used up.
+    #[must_use]
+    pub fn is_disk_full(self) -> bool {
+        matches!(self, Self::DiskFull | Self::QuotaExceeded)
+    }
+
     /// The reason of this name, as [`Reason::as_str`] writes it.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {

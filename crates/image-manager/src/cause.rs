@@ -64,10 +64,8 @@ impl Cause {
             Kind::NotFound => Self::NotFound,
             Kind::Unauthenticated | Kind::PermissionDenied => Self::Unauthenticated,
             Kind::ResourceExhausted if error.retry_after().is_some() => Self::RateLimited,
-            Kind::ResourceExhausted => match error.reason() {
-                Some(Reason::DiskFull | Reason::QuotaExceeded) => Self::DiskFull,
-                _ => Self::RateLimited,
-            },
+            Kind::ResourceExhausted if error.reason().is_some_and(Reason::is_disk_full) => Self::DiskFull,
+            Kind::ResourceExhausted => Self::RateLimited,
             Kind::Unavailable => Self::Unavailable,
             Kind::DeadlineExceeded => Self::Deadline,
             Kind::Cancelled => Self::Cancelled,

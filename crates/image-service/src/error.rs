@@ -166,7 +166,7 @@ pub(crate) fn from_file(operation: &str, path: &Path, error: &io::Error) -> Erro
     let kind = match error.kind() {
         io::ErrorKind::NotFound => Kind::NotFound,
         io::ErrorKind::PermissionDenied => Kind::PermissionDenied,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::ResourceExhausted,
+        _ if base::is_disk_full(error) => Kind::ResourceExhausted,
         io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => Kind::FailedPrecondition,
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => Kind::DataLoss,
         _ => Kind::Internal,
@@ -190,7 +190,7 @@ pub(crate) fn no_room(root: &Path, short: &Short) -> Error {
 
 /// A pull that ran out of space says what it would have needed, and what there was; other errors stay as they are.
 pub(crate) fn with_need(error: Error, need: Need) -> Error {
-    let is_full = matches!(error.reason(), Some(Reason::DiskFull | Reason::QuotaExceeded));
+    let is_full = error.reason().is_some_and(Reason::is_disk_full);
     if !is_full || error.needed_bytes().is_some() || need.bytes == 0 {
         return error;
     }
@@ -219,7 +219,7 @@ fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {
 
 /// Returns true if something below `error` is a full disk or a used-up quota.
 fn is_disk_full(error: &(dyn StdError + 'static)) -> bool {
-    io_below(error).is_some_and(|e| matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    io_below(error).is_some_and(base::is_disk_full)
 }
 
 /// The kind that an I/O error below `error` has, where there is one.

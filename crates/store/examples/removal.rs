@@ -1,4 +1,4 @@
-//! What the removal of many images takes, beside the mere unlinking of the same files, for measuring by hand:
+//! The time that the removal of many images takes, beside the mere unlinking of the same files, for measuring by hand:
 //! `removal DIRECTORY [IMAGES] [FILES] [ROUNDS]`.
 //!
 //! Makes images that share a base and have a layer of that many small files each, copies their directories, and takes the

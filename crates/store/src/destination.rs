@@ -113,7 +113,7 @@ fn open(path: &Path, kind: FileType, cancelled: &dyn Fn() -> bool) -> io::Result
     }
 }
 
-/// What was written to a stream is where it goes to: a disk has it, what cannot be synced has it already.
+/// Syncs what was written to a stream. A pipe, socket or terminal, which cannot be synced, is no error.
 ///
 /// # Errors
 /// The disk.

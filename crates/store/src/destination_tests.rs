@@ -1,4 +1,4 @@
-//! What is at a path decides how it is written, and nothing but a regular file is replaced.
+//! The file type at a path decides how it is written, and only a regular file is replaced.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};

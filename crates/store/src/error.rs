@@ -63,7 +63,7 @@ pub enum OpenError {
         root: PathBuf,
         /// Name of the file system.
         kind: String,
-        /// What it lacks.
+        /// The missing feature.
         what: String,
     },
     /// Somebody has taken the records away.
@@ -289,7 +289,7 @@ impl StoreError {
             Self::Export { source: crate::recipe::RecipeError::Read { source, .. }, .. } => source,
             _ => return false,
         };
-        matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        base::is_disk_full(source)
     }
 }
 
@@ -370,7 +370,7 @@ pub enum ResolveError {
     /// The beginning of several ids.
     #[error("image id {prefix:?} is ambiguous: {}", join(ids))]
     Ambiguous {
-        /// What was given.
+        /// The given text.
         prefix: String,
         /// The ids that begin so.
         ids: Vec<Digest>,

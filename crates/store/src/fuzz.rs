@@ -1,4 +1,4 @@
-//! What the parsers of this crate have to keep, whatever comes: run by libFuzzer (`fuzz/` at the top of the repository), and over the
+//! The rules that this crate's parsers keep for every input: run by libFuzzer (`fuzz/` at the top of the repository), and over the
 //! committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
 
 use std::cell::RefCell;

@@ -1,11 +1,6 @@
-//! What an error of the system says: that the disk is full, or that data is lost.
+//! The rule that tells lost data from a system that lacks something.
 
 use std::io;
-
-/// Returns true if an error is that of a disk that is full, or of a used-up quota.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
 
 /// Returns true if a failed read says that the data is lost, and not that the system lacks something.
 pub(crate) fn is_of_the_medium(error: &io::Error) -> bool {

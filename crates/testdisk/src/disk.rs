@@ -16,7 +16,7 @@ use crate::record::{self, Event};
 use crate::server::{ASKED, CONTROL, DISK, SERVER_TEST};
 use base::{LoopDevice, LoopFlags};
 
-/// What was asked of a disk since it was made.
+/// Requests to a disk since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads.
@@ -114,7 +114,7 @@ impl Disk {
         }
     }
 
-    /// What was asked of it.
+    /// The requests so far.
     ///
     /// # Errors
     /// Its server is gone.
@@ -161,7 +161,7 @@ impl Disk {
         format!("/proc/{}/fd/{}", std::process::id(), self.control().as_raw_fd()).into()
     }
 
-    /// What was recorded until now.
+    /// The record so far.
     ///
     /// # Errors
     /// Its server is gone.

@@ -1,4 +1,4 @@
-//! What a disk refuses: which operations, where, from when on, how often, and with which error. Plain values, which go to the
+//! The faults of a disk: which operations, where, from when on, how often, and with which error. Plain values, which go to the
 //! server as a line of text.
 
 use std::ops::Range;
@@ -8,7 +8,7 @@ pub const EIO: i32 = 5;
 /// There is no space left on the device.
 pub const ENOSPC: i32 = 28;
 
-/// What a file system asks of its disk.
+/// A request of a file system to its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// To read a range.
@@ -74,7 +74,7 @@ impl Fault {
         Some(Self { op, bytes, skip, times, errno: i32::try_from(number()?).ok()? })
     }
 
-    /// What becomes of an operation. Counts it.
+    /// Counts an operation, and returns the error that it gets.
     pub(crate) fn judge(&mut self, op: Op, bytes: &Range<u64>) -> Option<i32> {
         let touches = op == Op::Flush || bytes.start < self.bytes.end && self.bytes.start < bytes.end;
         if op != self.op || !touches {

@@ -13,7 +13,7 @@ use crate::mounted::{Kind, Mounted};
 use crate::record::Event;
 use base::{LoopDevice, LoopFlags};
 
-/// What a disk writes at once or not at all, in bytes.
+/// Bytes that a disk writes at once or not at all.
 pub const SECTOR: usize = 512;
 /// In what pieces content is copied.
 const PIECE: usize = 1 << 20;

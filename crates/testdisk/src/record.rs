@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What happened to a disk.
+/// A write or a flush of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// These bytes were written there.
     Write {
         /// Where.
         offset: u64,
-        /// What.
+        /// The bytes.
         data: Vec<u8>,
     },
     /// All that was written before is to outlive a power cut.

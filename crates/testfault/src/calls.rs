@@ -1,24 +1,24 @@
 //! System calls by number, as x86-64 has them: where their descriptors and paths stand, and what they can fail with.
 
-/// What a call must be like to count.
+/// The system calls that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
-    /// It may take space on the disk.
+    /// Calls that may take space on the disk.
     Space = 1,
-    /// It changes something on the disk, or has it written.
+    /// Calls that change something on the disk, or sync it.
     Change = 2,
-    /// It asks the disk for anything.
+    /// All calls to the disk.
     Any = 3,
-    /// It gives a new descriptor, wherever it leads.
+    /// Calls that give a new descriptor.
     Descriptor = 4,
-    /// It starts a thread or a process.
+    /// Calls that start a thread or a process.
     Thread = 5,
-    /// It makes sure of what was written.
+    /// Calls that sync.
     Sync = 6,
-    /// It makes a connection over IP, or uses one.
+    /// Calls that make or use a connection over IP.
     Network = 7,
-    /// It mounts something or takes a mount away, or is about a loop device.
+    /// Calls that mount or unmount, and those on loop devices.
     Mount = 8,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Place {
 
 use Place::{At, Fd, Path};
 
-/// What a call does.
+/// The effect of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Does {
     Read,
@@ -168,7 +168,7 @@ pub(crate) const CALLS: &[Call] = &[
     call(452, "fchmodat2", Does::Change, &[At(0, 1)]),
 ];
 
-/// What an open with these flags does.
+/// The effect of an open with these flags.
 pub(crate) fn open_does(flags: u64) -> Does {
     const ACCESS: u64 = 3;
     const CREATE: u64 = 0o100;

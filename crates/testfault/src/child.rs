@@ -13,15 +13,15 @@ use crate::calls::Class;
 pub struct Fault {
     /// Which calls count.
     pub class: Class,
-    /// What they answer.
+    /// The error that they answer.
     pub errno: rustix::io::Errno,
     /// The first one that fails, from 1.
     pub at: u16,
-    /// Whether all after it fail as well.
+    /// All after it fail as well.
     pub lasting: bool,
 }
 
-/// What came of a fault.
+/// The result of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// How many calls of the class there were.
@@ -55,7 +55,7 @@ pub fn arm_untrue_sync(at: Option<u16>) {
     listen(u64::from(Class::Sync as u8) << 40 | u64::from(at.unwrap_or(u16::MAX)));
 }
 
-/// What follows is another step of the work. Only for what is written down of calls.
+/// Notes that another step of the work begins. Only for the list of calls.
 pub fn note_step(number: u16) {
     let _ = say(STEP << 40 | u64::from(number));
 }

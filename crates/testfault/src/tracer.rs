@@ -16,12 +16,12 @@ use nix::unistd::Pid;
 use crate::calls::{CALLS, CLOSE, CONNECT, Call, Class, Does, LSEEK, OPENAT, OPENAT2, Place, SOCKET, SYNCS, open_does};
 use crate::child::{DISARM, Fault, MAGIC, STEP};
 
-/// What became of a child that was traced.
+/// The end of a traced child.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traced {
-    /// Whether it ended well.
+    /// The child ended without an error.
     pub success: bool,
-    /// Its exit code, unless a signal ended it.
+    /// The exit code, unless a signal ended the child.
     pub code: Option<i32>,
     /// How it ended.
     pub end: String,
@@ -44,11 +44,11 @@ pub struct Sync {
     pub step: u16,
     /// The call's name.
     pub call: &'static str,
-    /// What it was about, below the directory.
+    /// The path of the call, below the directory.
     pub path: String,
 }
 
-/// What is armed.
+/// The fault to inject.
 struct Armed {
     class: Class,
     at: u32,
@@ -58,11 +58,11 @@ struct Armed {
     failed: u32,
 }
 
-/// What a thread is in.
+/// The state of a thread within a call.
 #[derive(Clone, Copy)]
 enum Within {
     Call,
-    /// It was not made; this is what it answers.
+    /// The call was not made; this is the answer.
     Answered(i64),
 }
 
@@ -225,7 +225,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// What a call is to answer that is not to be made.
+    /// The answer of a call that is not to be made.
     fn answer(&mut self, pid: Pid, registers: &nix::libc::user_regs_struct) -> Option<i64> {
         let arguments = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
         let number = registers.orig_rax;
@@ -265,7 +265,7 @@ impl Tracer {
         Some(-i64::from(errno))
     }
 
-    /// What the child says.
+    /// Handles a word from the child.
     fn word(&mut self, word: u64) -> i64 {
         let bits = |from: u32, count: u32| word >> from & ((1 << count) - 1);
         let sixteen = |from| u16::try_from(bits(from, 16)).expect("sixteen bits");
@@ -312,7 +312,7 @@ impl Tracer {
         }
     }
 
-    /// Whether it is a library, without which there is no program yet.
+    /// Returns true if the path is a library, without which there is no program yet.
     fn is_of_loader(&self, pid: Pid, call: &Call, arguments: &[u64; 6]) -> bool {
         let paths = call.places.iter().filter_map(|place| self.path(pid, *place, arguments));
         paths
@@ -354,7 +354,7 @@ fn descriptor(argument: u64) -> u64 {
     argument & 0xffff_ffff
 }
 
-/// Whether addresses of this family are IP's.
+/// Returns true if addresses of this family are IP's.
 fn is_ip(family: u64) -> bool {
     [nix::libc::AF_INET, nix::libc::AF_INET6].into_iter().any(|ip| u64::try_from(ip) == Ok(family))
 }

@@ -1,4 +1,4 @@
-//! What stands on the disk: superblock, inodes, directory entries and extended attributes as plain values, into bytes and
+//! The structures on the disk: superblock, inodes, directory entries and extended attributes as plain values, into bytes and
 //! out of them. Little endian throughout. It decides nothing, and what it decodes is not checked but where it says so: that is the reader's.
 //! Called by the writer, `patch` and the reader.
 

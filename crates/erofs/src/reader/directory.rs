@@ -1,4 +1,4 @@
-//! Names: what a directory holds, in its order, and one name found by halving. Every block that is read is held against its
+//! Names: what a directory holds, in its order, and one name found by binary search. Every block that is read is held against its
 //! form first; a name that is none, or is out of order, is damage.
 
 use std::cmp::Ordering;

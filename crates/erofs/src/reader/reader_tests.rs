@@ -61,7 +61,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// What something is, in words: as a file system says it, or an image.
+/// Descriptions of files: as a mounted file system has them, or as the reader has them.
 type Tree = BTreeMap<Vec<u8>, String>;
 
 fn on_disk(top: &Path, path: &Path, compact: bool, into: &mut Tree) {

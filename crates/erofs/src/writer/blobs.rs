@@ -71,7 +71,7 @@ impl Blobs {
         }
     }
 
-    /// What was kept.
+    /// Reads a kept value.
     pub(super) fn get(&self, (place, length): (u64, u32), spill: &Spill) -> Result<Vec<u8>, WriteError> {
         if length == 0 {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! What the format refuses: names that are none, and attributes that have no place.
+//! The names and attributes that the format refuses: names that are none, and attributes that have no place.
 
 use super::error::WriteError;
 use crate::format::dirent;

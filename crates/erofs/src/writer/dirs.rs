@@ -98,7 +98,7 @@ impl Dirs {
         self.count
     }
 
-    /// One more.
+    /// Adds a directory.
     pub(super) fn add(&mut self, record: Record, spill: &mut Spill) -> Result<Dir, WriteError> {
         let id = self.count;
         let next = id.checked_add(1).ok_or_else(|| WriteError::Beyond { what: "so many directories".to_owned() })?;

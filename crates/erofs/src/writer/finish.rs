@@ -104,7 +104,7 @@ impl<S: Sink> Parts<S> {
         Ok((sink, written))
     }
 
-    /// What is below a directory without a name has none either; the others' extended attributes get their places.
+    /// Drops all below directories without a name, and gives the others' extended attributes their places.
     fn bury(&mut self) -> Result<(), WriteError> {
         for id in 0..self.dirs.count() {
             let mut record = self.dirs.get(Dir(id), &mut self.spill)?;

@@ -386,7 +386,7 @@ impl<S: Sink> Writer<S> {
         Ok(inode)
     }
 
-    /// What was made last does not have the name yet that was written.
+    /// Drops the inode that was made last and was not named.
     fn leave_unnamed(&mut self) -> Result<(), WriteError> {
         match self.unnamed.take() {
             Some(inode) => self.parts.links.change(inode, -1, &mut self.parts.spill),
@@ -394,7 +394,7 @@ impl<S: Sink> Writer<S> {
         }
     }
 
-    /// What had the name has it no longer.
+    /// Takes the name from the entry that has it.
     fn replace(&mut self, parent: Dir, name: &[u8], entry: Option<Entry>) -> Result<Option<Entry>, WriteError> {
         let parts = &mut self.parts;
         parts.dirs.check(parent)?;

@@ -41,10 +41,12 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Whether it failed for lack of space.
+    /// Returns true if there was no space for the file.
     pub(super) fn is_disk_full(&self) -> bool {
-        let (Self::Io { source, .. } | Self::Replace(RecordsError::Io { source, .. })) = self else { return false };
-        matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        match self {
+            Self::Io { source, .. } => base::is_disk_full(source),
+            Self::Replace(error) => error.is_disk_full(),
+        }
     }
 }
 

@@ -42,10 +42,9 @@ pub enum RecordsError {
 }
 
 impl RecordsError {
-    /// Whether there was no space for it.
+    /// Returns true if there was no space for the record.
     pub(crate) fn is_disk_full(&self) -> bool {
-        use io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+        matches!(self, Self::Io { source, .. } if base::is_disk_full(source))
     }
 
     pub(super) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {

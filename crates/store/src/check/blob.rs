@@ -1,4 +1,4 @@
-//! One kept blob: its file against its record, and where it is read, its bytes against the digest that it is kept by. Says
+//! The check of a kept blob: its file against its record, and where it is read, its bytes against the digest that it is kept by. Says
 //! what is wrong in words; changes nothing.
 
 use std::io::{self, Read as _};

@@ -1,4 +1,4 @@
-//! One layer: its directory against its recipe, and the recipe's stream against the diff id. Says what is wrong in words;
+//! The check of a layer: its directory against its recipe, and the recipe's stream against the diff id. Says what is wrong in words;
 //! changes nothing.
 
 use std::io;

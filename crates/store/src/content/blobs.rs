@@ -1,5 +1,5 @@
 //! Kept blobs: compressed layers as they came, in numbered files under `blobs/`. A blob is there once, however many images
-//! name it, and goes with the last of them; a commit takes it into the store together with its image. No image needs one:
+//! name it, and is freed when the last of these is removed; a commit takes it into the store together with its image. No image needs one:
 //! a blob that is lost or damaged is dropped, and the image stays. Verifying is the business of whoever writes and reads.
 
 use std::ffi::CString;

@@ -1,4 +1,4 @@
-//! What a pull that came to no end left under `ingest/`, as the small file beside it says. Plain values and their reading; nothing here is
+//! Content that an interrupted pull left under `ingest/`, as the small file beside it describes it. Plain values and their reading; nothing here is
 //! believed before it was verified.
 
 use std::io;

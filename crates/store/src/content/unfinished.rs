@@ -1,4 +1,4 @@
-//! What pulls left that came to no end, kept for a while under `ingest/` so that a later pull need not fetch it again: layers
+//! Content that interrupted pulls left, kept for a while under `ingest/` so that a later pull need not fetch it again: layers
 //! that were whole and in no image yet ([`WholeLayer`]), and blobs as far as they came ([`Spool`]). A small file beside each says
 //! what it is; nothing is synced, so nothing here is believed: a layer is held against its own stream and diff id before anybody
 //! gets it, a blob piece by piece against digests. No image and no record of the database knows of any of it.

@@ -8,10 +8,9 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base::is_disk_full;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
-
-use crate::io_error::is_full;
 
 /// Bytes of the file, unless a path is longer.
 const LENGTH: usize = 1024;
@@ -98,7 +97,7 @@ impl StoreLock {
     /// Makes what was written when the lock was taken outlive a stop of the machine.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self.file.sync_data() {
-            Err(error) if is_full(&error) => Ok(()),
+            Err(error) if is_disk_full(&error) => Ok(()),
             done => done,
         }
     }
@@ -136,12 +135,12 @@ impl StoreLock {
     fn write(&self, holder: &Holder) -> io::Result<()> {
         let text = serde_json::to_string(holder)?;
         match self.put(&text) {
-            Err(error) if is_full(&error) => {
+            Err(error) if is_disk_full(&error) => {
                 tracing::warn!("the disk is full: the lock file does not name its holder");
                 // A length needs no block, and zeros are no blanks: this is no clean end.
                 match self.file.set_len(0).and_then(|()| self.file.set_len(1)) {
                     // Under some quotas not even that can be changed; what the last holder left stands there then.
-                    Err(error) if is_full(&error) => Ok(()),
+                    Err(error) if is_disk_full(&error) => Ok(()),
                     done => done,
                 }
             }

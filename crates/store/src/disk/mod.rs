@@ -1,4 +1,4 @@
-//! What the store has on the disk beside its records: the layout of its root, the lock, the reserve, deletion, and the sync of files. It knows no image.
+//! The store's files beside its records: the layout of its root, the lock, the reserve, deletion, and the sync of files. It knows no image.
 
 pub(crate) mod confine;
 pub(crate) mod flush;

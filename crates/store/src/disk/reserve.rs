@@ -7,10 +7,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use base::is_disk_full;
 use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
-
-use crate::io_error::is_full;
 
 /// Bytes that the records of an image need beside its documents: the pages that redb copies.
 pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
@@ -36,7 +35,7 @@ impl Reserve {
     pub(crate) fn open(path: &Path, bytes: u64) -> io::Result<Self> {
         let file = match open_file(path) {
             Ok(file) => Some(file),
-            Err(error) if is_full(&error) => None,
+            Err(error) if is_disk_full(&error) => None,
             Err(error) => return Err(error),
         };
         Ok(Self {
@@ -122,7 +121,7 @@ impl Reserve {
             // A journalling file system hands freed blocks out again only after the journal's commit.
             Ok(()) => file.sync_all()?,
             // Where even that is written elsewhere first, a quota may let nothing be done with a file but take it away.
-            Err(error) if is_full(&error) => {
+            Err(error) if is_disk_full(&error) => {
                 std::fs::remove_file(&self.path)?;
                 *held = None;
                 File::open(self.path.parent().unwrap_or(&self.path))?.sync_all()?;

@@ -1,4 +1,4 @@
-//! What files take on the disk, and what a file system has left, as it says itself.
+//! The disk usage of files, and whether a file system has inodes left.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the new layers of a commit share with layers that are there, read from the lists of their files. [`crate::records::shares`]
+//! The files that the new layers of a commit share with committed layers, read from the lists of their files. [`crate::records::shares`]
 //! counts it.
 
 use std::collections::BTreeMap;

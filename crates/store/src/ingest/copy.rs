@@ -1,4 +1,4 @@
-//! One more copy of a layer, for another stack or in another shape: its tar stream is built from its recipe and unpacked
+//! Copies of a layer, for another stack or in another shape: its tar stream is built from its recipe and unpacked
 //! again, without the network. Commits call it when a layer that depends on what is below is there for another stack only,
 //! and conversions.
 

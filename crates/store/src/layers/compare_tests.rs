@@ -1,4 +1,4 @@
-//! What is said where one of two layers could not be read.
+//! Errors of a comparison when one of the two layers cannot be read.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;

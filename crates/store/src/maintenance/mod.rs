@@ -1,4 +1,4 @@
-//! What keeps disk and records together: leases, the removal of layers that nobody needs, and the sweep.
+//! The order between disk and records: leases, the removal of layers that nobody needs, and the sweep.
 
 pub(crate) mod lease;
 pub(crate) mod lease_table;

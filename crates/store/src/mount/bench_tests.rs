@@ -14,7 +14,7 @@ pub(super) struct Bench {
 pub(super) const EVERYTHING: KernelFeatures =
     KernelFeatures { from_file: true, unseen: true, new_overlay: true, many: usize::MAX };
 
-/// What kernels can do, newest first.
+/// Features of kernels, newest first.
 pub(super) const KERNELS: [KernelFeatures; 5] = [
     EVERYTHING,
     KernelFeatures { unseen: false, ..EVERYTHING },

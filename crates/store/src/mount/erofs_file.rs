@@ -1,4 +1,4 @@
-//! One EROFS file, mounted by itself: from the file where the kernel can (Linux 6.12), through a loop device otherwise. The
+//! The mount of a single EROFS file: from the file where the kernel can (Linux 6.12), through a loop device otherwise. The
 //! mount has no place yet; it goes, and a loop device with it, when nothing holds it any more. What it is for is
 //! [`super`]'s business.
 

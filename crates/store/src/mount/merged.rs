@@ -1,4 +1,4 @@
-//! One image for many layers: composed of what they show when it is mounted, with the layers' own images as its further devices, which
+//! An EROFS file for many layers: composed of their merged files when it is mounted, with the layers' own EROFS files as its further devices, which
 //! have the files' blocks. It lies in a private place of the store until it is mounted, and has no name from then on: it goes
 //! with its mount, whoever takes that away. For layers that overlayfs does not take, or would be slow with.
 //!

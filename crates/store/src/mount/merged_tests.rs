@@ -28,7 +28,7 @@ impl Layers {
         self.bench.top.path()
     }
 
-    /// One more layer, of what `fill` puts into a directory.
+    /// Adds a layer of what `fill` puts into a directory.
     fn add(&mut self, shape: Shape, fill: impl FnOnce(&Path)) {
         let directory = self.root().join(LAYERS).join(self.lower.len().to_string());
         let tree = directory.join("fs");

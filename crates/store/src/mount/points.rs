@@ -94,7 +94,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// One after the other, and lazily: an overlay may be made of it.
+    /// Unmounts one after the other, and lazily: an overlay may be made of it.
     fn unmount(&self) {
         while rustix::mount::unmount(&self.path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
     }

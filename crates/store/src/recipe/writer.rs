@@ -62,7 +62,7 @@ impl Writer {
         self.flush_full_records()
     }
 
-    /// What was at this path is in `replaced/<number>` from now on.
+    /// Records that the file at this path has been moved to `replaced/<number>`.
     pub(crate) fn moved(&mut self, path: &[u8], number: u64) -> io::Result<()> {
         self.flush_raw()?;
         self.named(MOVED, path, &[number])

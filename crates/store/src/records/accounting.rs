@@ -1,4 +1,4 @@
-//! What images take on the disk. Nothing is measured here: the numbers were written down when layers were committed.
+//! The disk usage of images. Nothing is measured here: the numbers were written down when layers were committed.
 
 use std::collections::HashMap;
 

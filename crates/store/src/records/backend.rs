@@ -14,12 +14,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base::is_disk_full;
 use parking_lot::{Mutex, MutexGuard};
 use redb::StorageBackend;
 
 use crate::disk::reserve::Reserve;
 use crate::disk::young::Youth;
-use crate::io_error::is_full;
 
 /// A file that can fall back on the reserve. Clones are one.
 #[derive(Clone, Debug)]
@@ -196,7 +196,7 @@ impl ReservedFile {
     /// Does it; when the disk is full, gives up the reserve and does it once more.
     fn with_reserve(&self, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
         self.note(match act() {
-            Err(error) if is_full(&error) => self.0.reserve.give_up().and_then(|given| {
+            Err(error) if is_disk_full(&error) => self.0.reserve.give_up().and_then(|given| {
                 if given {
                     tracing::warn!("the disk is full: the store's reserve is given up");
                 }
@@ -221,7 +221,7 @@ impl ReservedFile {
         self.note(match self.0.file.sync_data() {
             Err(error) => {
                 self.0.doubtful.store(true, Ordering::Release);
-                let given = is_full(&error).then(|| self.0.reserve.give_up());
+                let given = is_disk_full(&error).then(|| self.0.reserve.give_up());
                 match given {
                     Some(Ok(true)) => {
                         tracing::warn!("the disk is full: the store's reserve is given up");

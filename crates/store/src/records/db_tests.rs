@@ -174,7 +174,7 @@ impl Place {
         (std::fs::read(&file).expect("readable"), modified)
     }
 
-    /// What would be found if the process were killed now.
+    /// A copy of the files as they are if the process is killed now.
     fn as_killed(&self) -> Self {
         let copy = Self::new();
         std::fs::copy(self.file(), copy.file()).expect("copies");

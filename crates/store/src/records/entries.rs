@@ -1,4 +1,4 @@
-//! What is written down: the records of the database and their bytes (one version byte, then JSON), and the public
+//! The records of the database and their bytes (one version byte, then JSON), and the public
 //! values made of them. No I/O. Used by every module of the store.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What is written down: the database, its tables, and the rules that hold between records. It knows no directory.
+//! The database, its tables, and the rules that hold between records. It knows no directory.
 
 pub(crate) mod accounting;
 pub(crate) mod backend;

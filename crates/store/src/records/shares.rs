@@ -1,5 +1,5 @@
-//! What layers have in common on the disk, as numbers: for every set of layers that share files, the bytes and inodes that
-//! go with the last of them. A layer's own numbers are what goes with it alone, so that all sums stay right whoever comes and
+//! The disk usage that layers share: for every set of layers that share files, the bytes and inodes that
+//! are freed when the last sharer is removed. A layer's own numbers are what goes with it alone, so that all sums stay right whoever comes and
 //! goes. [`crate::ingest::share`] makes what is counted here; commits let a layer join, removals let it leave.
 
 use redb::WriteTransaction;

@@ -9,7 +9,7 @@ use tar::{Archive, EntryType};
 use super::header::{BLOCK, Format, Header};
 use super::{Entry, Kind, Limits, Reader};
 
-/// What the two are compared in.
+/// The fields of an entry that are compared.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     path: Vec<u8>,

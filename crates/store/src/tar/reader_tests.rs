@@ -1,4 +1,4 @@
-//! What the reader makes of archives: dialects, extended headers, ends, limits, and everything that is wrong.
+//! The reader's results for archives: dialects, extended headers, ends, limits, and everything that is wrong.
 
 use std::io::{self, BufRead, BufReader, Read};
 

@@ -1,4 +1,4 @@
-//! What each kind of entry makes.
+//! The effect of each kind of entry.
 
 use super::error::{UnpackError, refused};
 use super::form::{Form, Unpacker};

@@ -52,7 +52,7 @@ pub enum UnpackError {
     /// A system call failed. A full disk is seen in the kind of the source.
     #[error("{operation} {path:?}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// On what.
         path: String,

@@ -1,4 +1,4 @@
-//! What one layer has at a path, as the layers above it want to know: the attributes of a directory, or that it hides what lies
+//! The content of one layer at a path, as the layers above it see it: the attributes of a directory, or that it hides what lies
 //! below. Plain values, the same for every shape.
 
 use std::io;

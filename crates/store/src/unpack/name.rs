@@ -104,7 +104,7 @@ impl Name {
         &self.path[self.leaf..]
     }
 
-    /// What a whiteout hides.
+    /// The name that a whiteout hides.
     pub(super) fn hidden(&self) -> &[u8] {
         let leaf = self.leaf();
         leaf.strip_prefix(PREFIX).unwrap_or(leaf)

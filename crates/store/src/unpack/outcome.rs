@@ -22,7 +22,7 @@ pub struct UnpackOutcome {
     /// Directories that had no entry of their own and that may exist in a layer below, relative to `fs/`, parents
     /// first; the empty path is the root.
     pub implicit_dirs: Vec<Vec<u8>>,
-    /// What an ordinary user could not create: lines of `deferred.jsonl`.
+    /// Files and attributes that an ordinary user could not create: lines of `deferred.jsonl`.
     pub deferred: u64,
     /// Extended attributes that were left out: `trusted.*`, those of overlayfs, and those the file system cannot hold.
     pub skipped_xattrs: u64,

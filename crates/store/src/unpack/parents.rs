@@ -19,7 +19,7 @@ pub(super) enum Need {
     Target,
 }
 
-/// What the look-up found.
+/// The parent directory of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parent {
     /// The directory.

@@ -1,4 +1,4 @@
-//! What a view shows, as a tar stream: [`View::archive`]. POSIX headers, with extended ones where a name, a number, a time or an
+//! The files of a view as a tar stream: [`View::archive`]. POSIX headers, with extended ones where a name, a number, a time or an
 //! attribute does not fit. Owners, modes and devices are those of the image, whoever writes it. Holes become zeros. It seeks
 //! nothing and remembers nothing but where things with several names stand.
 
@@ -13,7 +13,7 @@ use super::{Node, View};
 
 const BLOCK: usize = 512;
 const BUFFER: usize = 256 << 10;
-/// What the fields of a header hold.
+/// The most that the fields of a header hold.
 const NAME_MOST: usize = 100;
 const ID_MOST: u64 = 0o7_777_777;
 const SIZE_MOST: u64 = 0o77_777_777_777;

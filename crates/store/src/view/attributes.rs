@@ -1,4 +1,4 @@
-//! What something in an image is, as its readers see it: plain values, the same for every shape of layer.
+//! Attributes of a file in an image: plain values, the same for every shape of layer.
 
 use serde::Serialize;
 

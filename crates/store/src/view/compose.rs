@@ -39,10 +39,10 @@ pub(crate) enum ComposeError {
     },
 }
 
-/// What was composed.
+/// The result of a composition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Composed {
-    /// What the image's further devices are, in their order: layers, as they are counted in the stack, from the topmost on, and which
+    /// The further devices of the EROFS file, in their order: layers, as they are counted in the stack, from the topmost on, and which
     /// of a layer's files, its image being the first.
     pub(crate) devices: Vec<(usize, u16)>,
     /// Bytes of the image.
@@ -99,7 +99,7 @@ struct Composer<'a, S: Sink> {
     /// The layers' files that are devices, and which devices those of a layer are.
     devices: Vec<(usize, u16)>,
     known: HashMap<usize, Vec<Device>>,
-    /// What has several names in its layer.
+    /// Files that have several names in their layer.
     linked: HashMap<(usize, u64), Inode>,
 }
 

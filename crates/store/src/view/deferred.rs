@@ -1,4 +1,4 @@
-//! What an ordinary user's layer says beside its files: owners, modes, devices and attributes that could not be set when it was
+//! The attributes that an ordinary user's layer has beside its files: owners, modes, devices and attributes that could not be set when it was
 //! unpacked, and whiteouts that could not be made. Read from `deferred.jsonl`, which the unpacker writes, and `below.jsonl`, which is
 //! written when attributes of lower layers are taken over; called by the view of directories, and by commits for the layers above.
 

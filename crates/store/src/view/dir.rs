@@ -49,7 +49,7 @@ impl DirLayer {
         Ok(Some(LayerNode { stat: self.stat(path, &stat)?, nid: 0 }))
     }
 
-    /// What is in the directory at a path, in no order.
+    /// Lists the directory at a path, in no order.
     pub(super) fn list(&self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, LayerNode)>> {
         let fd = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut found = Vec::new();

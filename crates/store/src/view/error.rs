@@ -23,7 +23,7 @@ pub enum ViewError {
         path: String,
         /// The kind.
         is: Kind,
-        /// What was asked for.
+        /// The wanted type.
         wanted: Kind,
     },
     /// Symbolic links that lead to each other, or too many of them.

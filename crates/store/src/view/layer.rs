@@ -1,4 +1,4 @@
-//! One layer as a view reads it, and the one place of the view that asks for its shape. Paths are relative to the layer's root;
+//! A layer as a view reads it, and the one place of the view that asks for its shape. Paths are relative to the layer's root;
 //! they are made of names that were found in it, and never of symbolic links.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What the records say that layers take, on a disk of small blocks whose free space lies in small pieces: there a file has many
+//! The disk usage of layers in the records, on a disk of small blocks whose free space lies in small pieces: there a file has many
 //! pieces, and blocks more that list them, which the file system knows when it has written them. Needs root.
 
 use imagelet_store::check::{CheckOptions, Depth};

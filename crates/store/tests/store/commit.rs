@@ -1,4 +1,4 @@
-//! What a commit makes visible, and what it leaves alone when it fails.
+//! The content that a commit makes visible, and what it leaves alone when it fails.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

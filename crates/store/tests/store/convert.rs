@@ -33,7 +33,7 @@ fn stack() -> Image {
     Image::new("stack", &[base, upper, plain_layer("c", &[7; 10_000])])
 }
 
-/// What a mount of the image shows, by path.
+/// The files in a mount of the image, by path.
 fn shown(store: &Store, image: &ImageRecord, at: &Path) -> Vec<String> {
     use std::os::unix::fs::MetadataExt;
     fn walk(path: &Path, below: &Path, found: &mut Vec<String>) {

@@ -25,7 +25,7 @@ use told::{Told, check_told, each};
 const ROOT: &str = "IMAGELET_STORE_FAULTS_ROOT";
 const WORK: &str = "IMAGELET_STORE_FAULTS_WORK";
 
-/// What there is before each fault.
+/// The store before each fault.
 struct Ground {
     root: PathBuf,
     /// In the store all the time.
@@ -57,7 +57,7 @@ impl Ground {
         self.root.with_file_name("target")
     }
 
-    /// What is mounted there, and anywhere below the store.
+    /// The mounts at the target, and anywhere below the store.
     fn mounts(&self) -> Vec<String> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
         let on = |line: &str| line.split(' ').nth(4).map(PathBuf::from).expect("a place");
@@ -115,7 +115,7 @@ impl Ground {
         store.image(&self.moving.id()).expect("readable").is_some()
     }
 
-    /// What is visible is whole, and what was there is there.
+    /// Checks that each visible image is whole, and that the kept one is still there.
     fn look(&self, store: &Store) {
         let images = store.images().expect("readable");
         assert!(images.iter().any(|image| image.id == self.kept.id()), "what was committed is there");
@@ -149,7 +149,7 @@ struct Work {
     /// Brings the store to where the work begins.
     before: fn(&Ground, &Store),
     act: fn(&Ground, &Store) -> Result<(), Told>,
-    /// Whether the work has been done.
+    /// Returns true if the work has been done.
     is_done: fn(&Ground, &Store) -> bool,
     /// An ordinary run tries one call in so many.
     step: u16,
@@ -196,7 +196,7 @@ fn mount(ground: &Ground, store: &Store, image: &Image, writable: bool) -> Resul
     Ok(store.mount_image(&record, &ground.target(), writable.then_some(&*upper))?)
 }
 
-/// Whether this file is to be seen where images are mounted.
+/// Returns true if this file is visible where images are mounted.
 fn shows(ground: &Ground, file: &str) -> bool {
     let mounted = !ground.mounts().is_empty();
     if mounted {

@@ -143,7 +143,7 @@ fn a_making_that_was_cut_off_is_done_again() {
     }
 }
 
-/// What the program keeps in a root also where it needs no store, as when it runs pods on a runtime with images of its own.
+/// Files that the program keeps in a root also where it needs no store, as when it runs pods on a runtime with images of its own.
 const BESIDE_A_STORE: [&str; 5] =
     ["pods.lock", "pods/0a1b/volumes/", "image_gc/endpoints/x/", "image_manager/pulling/", "image_manager/pulled/"];
 

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::support::{Image, Tar, options, unpack};
 
-/// One line of a layer.
+/// A line of a layer.
 #[derive(Clone, Debug)]
 enum Line {
     Directory(String, Attributes),
@@ -26,10 +26,10 @@ enum Line {
 /// Mode, owner, modification time.
 type Attributes = (u32, (u32, u32), u32);
 
-/// What an implicit directory has that is in no layer below.
+/// Attributes of an implicit directory that is in no layer below.
 const BARE: Attributes = (0o755, (0, 0), 0);
 
-/// What there is at a path.
+/// The file at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Node {
     Directory(Attributes),
@@ -86,7 +86,7 @@ fn is_below(path: &str, directory: &str) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether a layer may say this. A whiteout in a directory of which nothing is below has nothing to hide, and overlayfs
+/// Returns true if a layer may have this line. A whiteout in a directory of which nothing is below has nothing to hide, and overlayfs
 /// does not look for whiteouts there: its listing would name what cannot be found. No builder writes that.
 fn is_sensible(tree: &Tree, line: &Line) -> bool {
     let Line::Whiteout(path) = line else { return true };

@@ -15,7 +15,7 @@ fn image(name: &str) -> Image {
     Image::new(name, &[many, dependent])
 }
 
-/// What is there must be there to the last byte.
+/// Checks that a visible image is there to the last byte.
 fn check(store: &Store, image: &Image) {
     let record = store.image(&image.id()).expect("readable").expect("a commit that was answered is durable");
     for (layer, (_, tar)) in store.image_layers(&record).expect("readable").iter().zip(&image.layers) {

@@ -1,4 +1,4 @@
-//! What a removal takes, what it leaves, and what it gives back.
+//! The content that a removal takes, what it leaves, and what it gives back.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;

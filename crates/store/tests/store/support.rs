@@ -115,7 +115,7 @@ pub(crate) struct Image {
     pub(crate) config: Vec<u8>,
     pub(crate) manifest: Vec<u8>,
     pub(crate) layers: Vec<(Digest, Vec<u8>)>,
-    /// Its layers as they are fetched, where they are to be kept.
+    /// The compressed layers, where they are to be kept.
     pub(crate) blobs: Vec<Vec<u8>>,
 }
 
@@ -187,7 +187,7 @@ impl Image {
         }
     }
 
-    /// What the store has is used, the rest is unpacked.
+    /// Uses the layers that the store has, and unpacks the rest.
     pub(crate) fn sources(&self, store: &Store, lease: &Lease) -> Vec<LayerSource> {
         let mut parent = None;
         self.layers
@@ -240,7 +240,7 @@ pub(crate) fn open(root: &Path) -> Store {
     Store::open(root, options()).unwrap()
 }
 
-/// Whether layers are directory trees.
+/// Returns true if layers are directory trees.
 pub(crate) fn in_directories() -> bool {
     super::FORMAT == LayerFormat::Dir
 }
@@ -293,7 +293,7 @@ pub(crate) fn list(path: &Path) -> Vec<String> {
     names
 }
 
-/// What the records say must be what is on the disk.
+/// Checks that the records' disk usage is that of the disk.
 pub(crate) fn check_accounts(store: &Store) {
     let images = store.images().unwrap();
     let totals = store.totals().unwrap();
@@ -380,12 +380,12 @@ impl LoopDisk {
         Self::made(bytes, options)
     }
 
-    /// One with so few inodes.
+    /// A disk with so few inodes.
     pub(crate) fn with_inodes(bytes: u64, inodes: u64) -> Self {
         Self::made(bytes, &["-N", &inodes.to_string()])
     }
 
-    /// One that can share blocks.
+    /// A disk whose files can share blocks.
     pub(crate) fn xfs(bytes: u64) -> Self {
         Self::made_by("mkfs.xfs", bytes, &["-q", "-m", "reflink=1"])
     }

@@ -1,4 +1,4 @@
-//! What pulls left that came to no end: found again after a restart, believed only after a look, counted, and the first to go.
+//! Content that interrupted pulls left: found again after a restart, believed only after a look, counted, and the first to go.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -60,7 +60,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.success());
 }
 
-/// What a process that is killed leaves: nothing of what drops things runs.
+/// The store that a killed process leaves: no destructor runs.
 fn killed(store: Store, root: &Path) -> Store {
     let left = root.with_extension("killed");
     copy(root, &left);
@@ -179,7 +179,7 @@ fn a_layer_that_a_killed_commit_had_moved_is_taken_back() {
     assert_eq!((list(&root.join("layers")).len(), list(&root.join("ingest")).len()), (0, 0));
 }
 
-/// What is done to a layer's directory.
+/// Damage to a layer's directory.
 type Spoil<'a> = (&'a str, &'a dyn Fn(&Path));
 
 #[test]

@@ -300,7 +300,7 @@ fn what_an_ordinary_user_could_not_make_is_shown_all_the_same() {
     }
 }
 
-/// What an image says by which the node's kernel would decide about a file of the node.
+/// Attributes of an image by which the node's kernel would decide about a file of the node.
 #[test]
 fn a_copy_has_no_labels_of_the_image() {
     let top = tempfile::tempdir().expect("tempdir");

@@ -84,7 +84,7 @@ fn open(path: &Path, devices: &[PathBuf]) -> Result<Reader<File>, ReadError> {
     Reader::open_with(File::open(path).unwrap(), devices.iter().map(|path| File::open(path).unwrap()).collect())
 }
 
-/// What a reader finds in both.
+/// Compares the content that a reader finds in both.
 fn compare_content(model: &Model, one: &Reader<File>, two: &Reader<File>) {
     let mut left = vec![(0, Vec::new())];
     while let Some((node, path)) = left.pop() {

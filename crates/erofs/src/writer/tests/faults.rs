@@ -1,4 +1,4 @@
-//! What goes wrong, at every place where it can, and calls that make no sense.
+//! Failures of each read and write, and calls that make no sense.
 
 use std::fs::File;
 use std::io;

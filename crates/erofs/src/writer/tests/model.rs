@@ -6,7 +6,7 @@ use std::io;
 
 use crate::{Attributes, Dir, Entry, Inode, Nid, Options, Sink, Special, WriteError, Writer, Written};
 
-/// What an inode is.
+/// The type and content of an inode.
 #[derive(Debug)]
 pub(super) enum What {
     Dir(BTreeMap<Vec<u8>, usize>),
@@ -173,7 +173,7 @@ impl<S: Sink> Builder<S> {
         node
     }
 
-    /// One name more for an inode.
+    /// Adds a name to an inode.
     pub(super) fn link(&mut self, dir: usize, name: &[u8], node: usize) {
         let Entry::Inode(inode) = self.model.nodes[node].entry else { panic!("a directory has one name") };
         let before = self.name(dir, name, node);

@@ -8,7 +8,7 @@ use super::model::{Builder, What, bytes, options, plain};
 use super::mounted::{check, image};
 use crate::{Attributes, Options, Sink, Special};
 
-/// What is done, in numbers that are made to fit what is there.
+/// A step, in numbers that are made to fit what is there.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     what: u8,

@@ -189,7 +189,7 @@ fn extended_attributes_up_to_the_limits() {
     check(builder, &path);
 }
 
-/// What many inodes have alike is written once.
+/// Equal attributes of many inodes are written once.
 #[test]
 fn equal_attributes_are_shared() {
     let size = |label: &dyn Fn(u64) -> Vec<u8>| {

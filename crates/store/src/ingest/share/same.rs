@@ -1,4 +1,4 @@
-//! Whether two open files are the same: content, and what links have in common. Reads only.
+//! Comparison of two open files: content, and the attributes that hard links share. Reads only.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;

@@ -15,7 +15,7 @@ const VALUE_MOST: usize = 64 << 10;
 /// Most bytes of a name.
 const NAME_MOST: usize = 255;
 
-/// What would become of one.
+/// The kernel's treatment of an extended attribute.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     Kept(Vec<u8>),
@@ -25,7 +25,7 @@ enum Fate {
     Refused(Errno),
 }
 
-/// What the kernel would do with an attribute of a file of this kind and mode, asked by root.
+/// Decides as the kernel does with an attribute of a file of this kind and mode, asked by root.
 fn fate(kind: Kind, mode: u32, name: &[u8], value: &[u8]) -> Fate {
     if name.is_empty() || name.len() > NAME_MOST {
         return Fate::Refused(Errno::RANGE);

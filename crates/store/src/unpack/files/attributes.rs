@@ -22,7 +22,7 @@ use super::descriptors::OnDisk;
 use super::kernel_values::{bytes_on_disk, timestamps};
 use crate::tar::{Entry, Kind};
 
-/// What extended attributes are set on.
+/// The file whose extended attributes are set.
 enum Holder<'a> {
     Fd(BorrowedFd<'a>),
     /// A path that ends in the name and begins in `/proc/self/fd`: there is no `setxattrat` yet on the kernels of
@@ -232,7 +232,7 @@ impl Unpacker<'_, Files<'_>> {
         Ok(acl)
     }
 
-    /// What an ordinary user has to defer already because of the owner.
+    /// The line of an entry whose owner an ordinary user cannot set.
     fn line(&self, entry: &Entry) -> Line<'static> {
         let owner = (entry.uid, entry.gid);
         let deferred = !self.options.privileged && owner != (0, 0);

@@ -22,7 +22,7 @@ pub(crate) struct Beneath {
 }
 
 impl Beneath {
-    /// One that never uses `openat2`.
+    /// A resolver that never uses `openat2`.
     #[cfg(test)]
     pub(crate) fn stepwise() -> Self {
         Self { stepwise: Cell::new(true) }

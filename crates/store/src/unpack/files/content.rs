@@ -1,4 +1,4 @@
-//! What is in regular files: from the reader's buffers straight to `write(2)`, holes left out.
+//! The content of regular files: from the reader's buffers straight to `write(2)`, holes left out.
 
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;

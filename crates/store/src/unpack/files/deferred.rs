@@ -32,7 +32,7 @@ pub(super) struct Line<'a> {
     /// The path otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) path_base64: Option<String>,
-    /// What the entry is.
+    /// Type of the entry.
     #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
     pub(super) kind: &'static str,
     /// Owner and group.

@@ -14,7 +14,7 @@ use super::beneath::Beneath;
 /// open files is 1024.
 const OPEN_MOST: usize = 64;
 
-/// What is known of a directory that is one.
+/// A directory on the disk.
 #[derive(Debug)]
 pub(in crate::unpack) struct OnDisk {
     slot: Option<usize>,

@@ -1,4 +1,4 @@
-//! What happens to a thing when a later entry of the same layer has its path. The image specification forbids such
+//! The replacement of a file when a later entry of the same layer has its path. The image specification forbids such
 //! layers; they exist, and the later entry wins.
 //!
 //! Files with content are moved to `replaced/` beside `fs/`, because the recipe of the layer still needs their bytes;

@@ -1,4 +1,4 @@
-//! What the ground that a layer is unpacked on gives to new files without being asked: owner, permission mask, block
+//! The defaults that the directory of a layer gives to new files: owner, permission mask, block
 //! size. Knowing it saves a `fchown` and a `fchmod` per file, and the process keeps its umask.
 
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use super::super::error::{UnpackError, failed, refused};
 /// A name that is there for a moment only, before anything else is in the directory.
 const PROBE: &[u8] = b".imagelet-probe";
 
-/// What new files get.
+/// The defaults of new files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ground {
     /// Their owner.

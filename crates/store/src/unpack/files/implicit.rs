@@ -78,7 +78,7 @@ fn patch(
     Ok(Some(attributes))
 }
 
-/// What a layer that is a directory tree has at a path.
+/// Looks up a path in a layer that is a directory.
 pub(crate) fn find(layer_fs: BorrowedFd<'_>, path: &[u8]) -> Result<PathLookup, Errno> {
     Ok(match walk(layer_fs, path)? {
         DirPath::Here { fd, .. } => PathLookup::Here(attributes(&fd)?),

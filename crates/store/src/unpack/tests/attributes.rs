@@ -126,7 +126,7 @@ fn labels_and_signatures_are_as_the_layer_has_them() {
     }
 }
 
-/// What the kernel does with attributes of files, images do as well.
+/// EROFS files treat attributes as the kernel treats those of files.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn attributes_that_are_not_taken_as_they_are() {

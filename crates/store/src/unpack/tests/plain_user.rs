@@ -1,4 +1,4 @@
-//! What an ordinary user gets: files that stay readable and removable, and a record of the rest.
+//! Layers that an ordinary user unpacks: files that stay readable and removable, and a record of the rest.
 
 use std::fs;
 use std::os::fd::AsFd;

@@ -15,7 +15,7 @@ use crate::disk::layer::Shape;
 use crate::tar::build::{Item, Tar};
 use crate::unpack::{Largest, UnpackOutcome};
 
-/// One line of a layer whose entries never contradict each other: `a`, `b` are directories, `f`, `g` are files.
+/// A line of a layer whose entries never contradict each other: `a`, `b` are directories, `f`, `g` are files.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Line {
     Directory(String),
@@ -61,7 +61,7 @@ fn prefixes(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at]).chain([path])
 }
 
-/// What the layer below has: everything that the strategies can name.
+/// The paths of the layer below: everything that the strategies can name.
 fn below() -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     let mut dirs = vec![String::new()];
@@ -150,7 +150,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// What an overlay of the two shows.
+/// The paths in an overlay of the two.
 fn merged(top: &Layer, below: &Layer) -> BTreeSet<String> {
     let target = top.path().join("merged");
     fs::create_dir(&target).unwrap();

@@ -130,7 +130,7 @@ impl Layer {
         self.shape.patch(File::open(self.path()).unwrap().as_fd(), implicit, below, true).unwrap();
     }
 
-    /// What a check finds that compares it with a copy.
+    /// The difference that a check reports between a layer and its copy.
     pub(crate) fn difference(&self, copy: &Layer, implicit: &[Vec<u8>]) -> Option<String> {
         let (there, copy) = (File::open(self.path()).unwrap(), File::open(copy.path()).unwrap());
         self.shape.difference(there.as_fd(), copy.as_fd(), implicit, &|| false).unwrap()
@@ -163,7 +163,7 @@ impl Drop for Mounted {
     }
 }
 
-/// One line for every path: kind, mode, owner where it is not root, content, target, device, attributes.
+/// Describes every path in a line: kind, mode, owner where it is not root, content, target, device, attributes.
 pub(crate) fn picture(root: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut dirs = vec![root.to_path_buf()];
