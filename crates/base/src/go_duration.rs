@@ -52,6 +52,12 @@ impl GoDuration {
         signed.or_else(|| (negative && total == i64::MIN.unsigned_abs()).then_some(i64::MIN)).map(Self)
     }
 
+    /// Reads a duration without a sign, as settings write it: `1m30s`, `0`. `None`: as for [`GoDuration::parse`], or with a sign.
+    #[must_use]
+    pub fn parse_unsigned(text: &str) -> Option<Duration> {
+        if text.starts_with(['-', '+']) { None } else { Self::parse(text)?.to_std() }
+    }
+
     /// The duration in full milliseconds, as people want it in messages: `0s`, `15ms`, `2m3.5s`.
     #[must_use]
     pub fn from_millis_of(duration: Duration) -> Self {
@@ -209,6 +215,10 @@ mod tests {
         assert_eq!(of("1m").to_std(), Some(std::time::Duration::from_secs(60)));
         assert_eq!(of("-1ns").to_std(), None);
         assert!(of("-1ns").is_negative() && !of("0").is_negative());
+        assert_eq!(GoDuration::parse_unsigned("1m30s"), Some(Duration::from_secs(90)));
+        for text in ["-1s", "+1s", "-0", "-", "1", ""] {
+            assert_eq!(GoDuration::parse_unsigned(text), None, "{text:?}");
+        }
     }
 
     #[test]

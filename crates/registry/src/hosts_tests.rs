@@ -178,7 +178,15 @@ fn durations() {
         ("1m30s", Some(90_000)),
         ("300ms", Some(300)),
         ("1.5h", Some(5_400_000)),
-        ("", None),
+        (".5s", Some(500)),
+        ("1.s", Some(1000)),
+        ("1.001s", Some(1001)),
+        ("2000us", Some(2)),
+        ("2000µs", Some(2)),
+        ("2000μs", Some(2)),
+        ("0", None),
+        ("0s", None),
+        ("+5s", None),
         ("s", None),
         ("5", None),
         ("5 s", None),
@@ -187,7 +195,13 @@ fn durations() {
         ("..s", None),
     ];
     for (text, want) in cases {
-        assert_eq!(go_duration(text).map(|d| d.as_millis()), want, "{text:?}");
+        let parsed = parse(&format!("dial_timeout = {text:?}"));
+        match want {
+            Some(want) => {
+                assert_eq!(parsed.expect(text).server.dial_timeout, Some(Duration::from_millis(want)), "{text}")
+            }
+            None => assert!(parsed.expect_err(text).to_string().contains("want a duration such as"), "{text}"),
+        }
     }
 }
 

@@ -269,30 +269,7 @@ impl fmt::Display for Raw<'_> {
 
 /// Parses Go's spelling of durations: `300ms`, `1.5h`, `2m30s`, `0`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(end);
-        let end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(end);
-        let nanos = match unit {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "m" => 60e9,
-            "h" => 3600e9,
-            _ => return None,
-        };
-        let number: f64 = number.parse().ok()?;
-        total = total.checked_add(Duration::try_from_secs_f64(number * nanos / 1e9).ok()?)?;
-        rest = tail;
-    }
-    (!text.is_empty()).then_some(total)
+    GoDuration::parse_unsigned(text)
 }
 
 /// Returns the shortest of Go's spellings: `2m`, `1m30s`, `500ms`.
