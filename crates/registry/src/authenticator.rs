@@ -23,8 +23,6 @@ pub(crate) struct Authenticator {
     withheld_for: Option<String>,
     /// The scope that a token needs, where the challenge names none.
     scope: String,
-    token_limit: u64,
-    idle: Duration,
     state: Mutex<AuthState>,
 }
 
@@ -49,15 +47,13 @@ impl Authenticator {
         credential: Option<RegistryAuth>,
         withheld_for: Option<String>,
         path: &str,
-        token_limit: u64,
-        idle: Duration,
     ) -> Result<Self, Cause> {
         let mut state = AuthState::default();
         if let Some(credential) = credential.as_ref().filter(|c| !c.registry_token.is_empty()) {
             state.header = Some(token::bearer(&credential.registry_token)?);
         }
         let scope = format!("repository:{path}:pull");
-        Ok(Self { credential, withheld_for, scope, token_limit, idle, state: Mutex::new(state) })
+        Ok(Self { credential, withheld_for, scope, state: Mutex::new(state) })
     }
 
     /// Returns the header to send now, renewed where its token is about to end.
@@ -138,12 +134,9 @@ impl Authenticator {
         }
         let realm =
             bearer.get("realm").ok_or_else(|| Cause::Challenge("the challenge names no token service".into()))?;
-        let mut realm = Url::parse(realm).map_err(|_| {
+        let realm = Url::parse(realm).map(redact::without_user).map_err(|_| {
             Cause::Challenge(format!("the challenge's token service is no URL ({})", redact::text(realm, 100)))
         })?;
-        // It would become a credential; both fail only for URLs that cannot have user information.
-        let _ = realm.set_username("");
-        let _ = realm.set_password(None);
         transport.check_realm(&realm).map_err(|why| Cause::Challenge(format!("{why} ({})", redact::url(&realm))))?;
         let wanted = TokenRequest { realm, service: bearer.get("service").map(str::to_owned), scopes: scopes.clone() };
         self.renew(state, wanted, transport, secrets).await?;
@@ -159,7 +152,7 @@ impl Authenticator {
         secrets: &Secrets,
     ) -> Result<(), Cause> {
         let credential = self.credential.as_ref();
-        let token = token::fetch(transport, &wanted, credential, self.token_limit, self.idle, secrets).await?;
+        let token = token::fetch(transport, &wanted, credential, secrets).await?;
         state.header = Some(token::bearer(&token.value)?);
         // Renewed a little early, so that it does not end on the way. A far end is as good as none.
         let lifetime = token.lifetime.min(Duration::from_secs(24 * 3600)).mul_f32(0.9);

@@ -3,12 +3,11 @@
 //! time until the next piece may come). A pull that has to wait does not read from its connection, so that TCP slows
 //! the sender down. Without a limit none of this runs. `part` and `transport` call it after each piece.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -45,10 +44,6 @@ impl Bandwidth {
         BandwidthShare { bandwidth: Arc::clone(self), had: Arc::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock()
-    }
-
     fn time_of(&self, bytes: u64) -> Duration {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -63,19 +58,13 @@ pub(crate) struct BandwidthShare {
     had: Arc<Mutex<u64>>,
 }
 
-impl fmt::Debug for BandwidthShare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Share").field("rate", &self.bandwidth.rate).finish_non_exhaustive()
-    }
-}
-
 impl BandwidthShare {
     /// Records bytes that came, and waits for the turn after which more may be read.
     pub(crate) async fn take(&self, bytes: u64) {
         let waiting = self.queue(bytes);
         loop {
             let (next, paid) = {
-                let state = self.bandwidth.state();
+                let state = self.bandwidth.state.lock();
                 (state.waiting.first_key_value().map(|(ticket, _)| *ticket), state.paid)
             };
             if next != Some(waiting.ticket) {
@@ -91,7 +80,7 @@ impl BandwidthShare {
     }
 
     fn queue(&self, bytes: u64) -> QueueEntry<'_> {
-        let mut state = self.bandwidth.state();
+        let mut state = self.bandwidth.state.lock();
         let mut had = self.had.lock();
         // Who did not want anything has saved nothing up.
         let start = (*had).max(state.served);
@@ -104,7 +93,7 @@ impl BandwidthShare {
     }
 
     fn pay(&self, ticket: QueuePosition, bytes: u64) {
-        let mut state = self.bandwidth.state();
+        let mut state = self.bandwidth.state.lock();
         let now = Instant::now();
         state.served = state.served.max(ticket.0);
         state.paid = state.paid.max(now.checked_sub(BURST).unwrap_or(now)) + self.bandwidth.time_of(bytes);
@@ -120,7 +109,7 @@ struct QueueEntry<'b> {
 
 impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        let mut state = self.bandwidth.state();
+        let mut state = self.bandwidth.state.lock();
         state.waiting.remove(&self.ticket);
         if let Some((_, turn)) = state.waiting.first_key_value() {
             turn.notify_one();
@@ -204,6 +193,6 @@ mod tests {
         assert!(given_up.is_err());
         let other = bandwidth.share();
         tokio::time::timeout(Duration::from_secs(10), other.take(1)).await.expect("its turn comes");
-        assert!(bandwidth.state().waiting.is_empty());
+        assert!(bandwidth.state.lock().waiting.is_empty());
     }
 }

@@ -1,11 +1,11 @@
 //! [`Client`]: the state that outlives a pull: connection pools, and the hosts that could not be reached.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use url::Url;
 
@@ -29,7 +29,6 @@ pub struct Client {
 }
 
 struct ClientState {
-    options: Options,
     shared: Arc<TransportSettings>,
     bandwidth: Option<Arc<Bandwidth>>,
     /// Connections per host, for the configuration that they were made with.
@@ -42,20 +41,14 @@ impl Client {
     /// A client that has not spoken to anybody yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let shared = TransportSettings::new(&options);
         let bandwidth = options.bandwidth.map(Bandwidth::new);
-        let inner = ClientState {
-            options,
-            shared: Arc::new(shared),
-            bandwidth,
-            transports: Mutex::default(),
-            unreachable: Mutex::default(),
-        };
+        let shared = Arc::new(TransportSettings::new(options));
+        let inner = ClientState { shared, bandwidth, transports: Mutex::default(), unreachable: Mutex::default() };
         Self { inner: Arc::new(inner) }
     }
 
     pub(crate) fn options(&self) -> &Options {
-        &self.inner.options
+        self.inner.shared.options()
     }
 
     /// A pull's part of the bandwidth, where that is limited.
@@ -95,6 +88,6 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("options", &self.inner.options).finish_non_exhaustive()
+        f.debug_struct("Client").field("options", self.options()).finish_non_exhaustive()
     }
 }

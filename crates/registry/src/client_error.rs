@@ -12,7 +12,7 @@ use crate::tls;
 
 /// Converts an error of the HTTP client.
 pub(crate) fn cause(error: &(dyn Error + 'static), is_connect: bool) -> Cause {
-    if let Some(refused) = refusal(error) {
+    if let Some(refused) = sources(error).find_map(|error| error.downcast_ref::<RefusedTarget>()) {
         return Cause::Redirect(refused.to_string());
     }
     let tls = tls_below(error);
@@ -20,13 +20,8 @@ pub(crate) fn cause(error: &(dyn Error + 'static), is_connect: bool) -> Cause {
         return Cause::Tls(words);
     }
     let is_tls = tls.is_some();
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        words = inner.to_string();
-        source = inner.source();
-    }
-    let words = redact::text(&words, 300);
+    let innermost = sources(error).last().unwrap_or(error);
+    let words = redact::text(&innermost.to_string(), 300);
     match (is_tls, is_connect) {
         (true, _) if words.contains("InvalidContentType") => {
             Cause::Tls(format!("{words} (it looks like a server that speaks plain HTTP)"))
@@ -37,16 +32,9 @@ pub(crate) fn cause(error: &(dyn Error + 'static), is_connect: bool) -> Cause {
     }
 }
 
-/// Returns the refusal of a name's addresses among the sources of an error.
-fn refusal<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e RefusedTarget> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(refused) = error.downcast_ref::<RefusedTarget>() {
-            return Some(refused);
-        }
-        next = error.source();
-    }
-    None
+/// An error and its sources, outermost first.
+fn sources<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'e (dyn Error + 'static)| (*error).source())
 }
 
 /// Returns the TLS error among the sources of an error. An I/O error does not name the error that it wraps as its source.
@@ -64,13 +52,6 @@ fn tls_below<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> 
 
 /// Returns true if a connection took too long to be made, by our own limit or the system's.
 pub(crate) fn is_timeout(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let by_system = |io: &io::Error| io.kind() == io::ErrorKind::TimedOut;
-        if error.is::<DialTimeout>() || error.downcast_ref().is_some_and(by_system) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    let by_system = |io: &io::Error| io.kind() == io::ErrorKind::TimedOut;
+    sources(error).any(|error| error.is::<DialTimeout>() || error.downcast_ref().is_some_and(by_system))
 }

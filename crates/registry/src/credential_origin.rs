@@ -68,10 +68,10 @@ impl<'a> RedirectChain<'a> {
     }
 }
 
-/// Returns the place that an answer redirects to, without the user information that would become a credential.
+/// Returns the URL that an answer redirects to, without user information.
 ///
 /// # Errors
-/// [`Cause::Redirect`], when the answer is a redirect and names no place.
+/// [`Cause::Redirect`], when the answer is a redirect and names no URL.
 pub(crate) fn redirect_target(status: StatusCode, headers: &HeaderMap, at: &Url) -> Result<Option<Url>, Cause> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -80,11 +80,8 @@ pub(crate) fn redirect_target(status: StatusCode, headers: &HeaderMap, at: &Url)
     let Some(location) = location else {
         return Err(Cause::Redirect(format!("{} without a Location", status.as_u16())));
     };
-    let mut next = at
-        .join(&location)
-        .map_err(|_| Cause::Redirect(format!("Location is no URL ({})", redact::text(&location, 100))))?;
-    let _ = next.set_username("");
-    let _ = next.set_password(None);
+    let bad = |_| Cause::Redirect(format!("Location is no URL ({})", redact::text(&location, 100)));
+    let mut next = redact::without_user(at.join(&location).map_err(bad)?);
     next.set_fragment(None);
     Ok(Some(next))
 }

@@ -70,7 +70,7 @@ impl Session {
         let path = ApiPath { method: Method::GET, what: want.what, name: &want.name };
         let answer = self.request(host, &path, headers).await?;
         if !answer.status().is_success() {
-            return Err(answer.into_cause(options.limits.error_body).await);
+            return Err(answer.into_cause().await);
         }
         let content_type = answer.content_type();
         let announced = announced(&answer)?;
@@ -117,7 +117,7 @@ fn check_is_json(content_type: &str, bytes: &[u8]) -> Result<(), Cause> {
     if first == Some(&b'{') && !is_html {
         return Ok(());
     }
-    let shown_type = if content_type.is_empty() { "no type".to_owned() } else { redact::text(content_type, 60) };
+    let shown_type = redact::content_type(content_type);
     if first.is_none() {
         return Err(Cause::Content(format!("an empty answer ({shown_type}) instead of a manifest")));
     }

@@ -131,22 +131,21 @@ impl Cause {
     }
 
     /// Returns the same cause, with every text that came from outside changed by `f`.
-    pub(crate) fn map_text(self, f: impl Fn(&str) -> String) -> Self {
-        match self {
-            Self::Status { status, message, retry_after, name_invalid } => {
-                Self::Status { status, message: f(&message), retry_after, name_invalid }
-            }
-            Self::Unauthenticated(t) => Self::Unauthenticated(f(&t)),
-            Self::Connect(t) => Self::Connect(f(&t)),
-            Self::Tls(t) => Self::Tls(f(&t)),
-            Self::Transport(t) => Self::Transport(f(&t)),
-            Self::Range(t) => Self::Range(f(&t)),
-            Self::Redirect(t) => Self::Redirect(f(&t)),
-            Self::Content(t) => Self::Content(f(&t)),
-            Self::Challenge(t) => Self::Challenge(f(&t)),
-            Self::Config(t) => Self::Config(f(&t)),
-            same @ (Self::Idle { .. } | Self::Truncated { .. }) => same,
+    pub(crate) fn map_text(mut self, f: impl Fn(&str) -> String) -> Self {
+        match &mut self {
+            Self::Status { message: text, .. }
+            | Self::Unauthenticated(text)
+            | Self::Connect(text)
+            | Self::Tls(text)
+            | Self::Transport(text)
+            | Self::Range(text)
+            | Self::Redirect(text)
+            | Self::Content(text)
+            | Self::Challenge(text)
+            | Self::Config(text) => *text = f(text),
+            Self::Idle { .. } | Self::Truncated { .. } => {}
         }
+        self
     }
 
     /// The wait that the host asked for.
@@ -163,10 +162,9 @@ impl RegistryError {
         Self { asked: asked.into(), failures }
     }
 
-    pub(crate) fn config(asked: impl Into<String>, message: impl Into<String>) -> Self {
-        let failure =
-            HostFailure { host: String::new(), upstream: true, attempts: 1, cause: Cause::Config(message.into()) };
-        Self::new(asked, vec![failure])
+    /// A request that failed before any host was asked, or because of no host in particular.
+    pub(crate) fn without_host(asked: impl Into<String>, cause: Cause) -> Self {
+        Self::new(asked, vec![HostFailure { host: String::new(), upstream: true, attempts: 1, cause }])
     }
 
     /// The kind of the error. Where several hosts failed the registry itself decides, or else the last one.

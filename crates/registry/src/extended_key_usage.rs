@@ -14,23 +14,11 @@ const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 
 /// Returns true if servers may show this certificate: its extension names them, or there is none.
 pub(crate) fn is_for_servers(certificate: &[u8]) -> bool {
-    match usages(certificate) {
-        Some(Usages::Any) => true,
-        Some(Usages::Listed(list)) => names(list, SERVER_AUTH),
-        None => false,
-    }
+    allows_servers(certificate).unwrap_or(false)
 }
 
-/// What a certificate may be used for.
-enum Usages<'a> {
-    /// The certificate has no list of usages.
-    Any,
-    /// The elements of the list.
-    Listed(&'a [u8]),
-}
-
-/// The usages of a certificate; `None` for a certificate that is not understood.
-fn usages(certificate: &[u8]) -> Option<Usages<'_>> {
+/// The same; `None` for a certificate that is not understood.
+fn allows_servers(certificate: &[u8]) -> Option<bool> {
     let (body, _) = expect(certificate, SEQUENCE)?;
     let (mut fields, _) = expect(body, SEQUENCE)?;
     while !fields.is_empty() {
@@ -50,22 +38,18 @@ fn usages(certificate: &[u8]) -> Option<Usages<'_>> {
                         (tag, content, _) = next(value)?;
                     }
                     let list = (tag == OCTETS).then_some(content)?;
-                    return Some(Usages::Listed(expect(list, SEQUENCE)?.0));
+                    let (mut usages, _) = expect(list, SEQUENCE)?;
+                    let listed = std::iter::from_fn(|| {
+                        let (usage, rest) = expect(usages, OBJECT)?;
+                        usages = rest;
+                        Some(usage)
+                    });
+                    return Some({ listed }.any(|usage| usage == SERVER_AUTH));
                 }
             }
         }
     }
-    Some(Usages::Any)
-}
-
-fn names(mut list: &[u8], wanted: &[u8]) -> bool {
-    while let Some((usage, rest)) = expect(list, OBJECT) {
-        if usage == wanted {
-            return true;
-        }
-        list = rest;
-    }
-    false
+    Some(true)
 }
 
 /// The content of the next element, which has this tag, and what follows it.

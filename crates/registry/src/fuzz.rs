@@ -1,7 +1,7 @@
 //! Invariants of this crate's parsers for any input: run by libFuzzer (`fuzz/` at the top of the repository), and over
 //! the committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
 
-use crate::{AllowedTarget, challenge, hosts, range_request, redact, token};
+use crate::{AllowedTarget, HostsError, challenge, hosts, range_request, redact, token};
 
 /// A parser with what it has to keep, by its name.
 pub type Harness = (&'static str, fn(&[u8]));
@@ -42,7 +42,7 @@ fn hosts(bytes: &[u8]) {
         Err(error) => {
             let lines = text.lines().count() + 1;
             let line = match &error {
-                hosts::HostsError::Syntax { line, .. } | hosts::HostsError::Key { line, .. } => *line,
+                HostsError::Syntax { line, .. } | HostsError::Key { line, .. } => *line,
                 _ => 1,
             };
             assert!((1..=lines).contains(&line), "line {line} of {lines}");

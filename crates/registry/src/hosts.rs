@@ -16,11 +16,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use url::Url;
 
-use crate::namespace::{Capabilities, DIAL_TIMEOUT, HostConfig, Namespace, TlsConfig};
+use crate::namespace::{Capabilities, DIAL_TIMEOUT, HostConfig, HostsError, Namespace, TlsConfig};
 use crate::proxy::as_go_does;
 use crate::redact;
-
-pub use crate::hosts_error::HostsError;
 
 /// A parsed `hosts.toml`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,14 +169,13 @@ impl HostsParser<'_> {
     ) -> Result<bool, HostsError> {
         match name {
             "capabilities" => {
-                let mut got = Capabilities { pull: false, resolve: false, push: false };
+                let mut got = Capabilities { pull: false, resolve: false };
                 let list = value.get_ref().as_array().ok_or_else(|| self.wrong(value, key, "a list of strings"))?;
                 for item in list {
                     match self.string(item, key)?.to_ascii_lowercase().as_str() {
                         "pull" => got.pull = true,
                         "resolve" => got.resolve = true,
-                        "push" => got.push = true,
-                        "referrers" => {}
+                        "push" | "referrers" => {}
                         other => {
                             let known = "pull, resolve, push, referrers";
                             let other = redact::text(other, 100);

@@ -159,7 +159,7 @@ mod tests {
         let registry = TestRegistry::open().await;
         let blob = registry.push_blob("app", vec![7; SIZE]);
         let base = Url::parse(&registry.url()).expect("a URL");
-        let network = HostNetwork::new(base.clone(), system_lookup(), Arc::default(), Arc::new([]));
+        let network = HostNetwork::new(base.clone(), system_lookup(), Arc::default(), Vec::new());
         let tls = crate::tls::client_config(
             &TlsConfig::default(),
             &rustls::RootCertStore::empty(),

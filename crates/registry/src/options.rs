@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::hosts_error::HostsError;
-use crate::namespace::Namespace;
+use crate::namespace::{HostsError, Namespace};
 use crate::proxy::ProxySettings;
 use crate::ranges::{Allowance, Memory, RangePolicy};
 use crate::resolve::{Lookup, system_lookup};

@@ -17,8 +17,8 @@ use url::Url;
 use crate::bandwidth::BandwidthShare;
 use crate::error::Cause;
 use crate::http_client::HttpResponse;
-use crate::range_body::{OpenFuture, RangeBody, ReadFuture, read};
-use crate::spare::{SpareConnection, SpareRemainder};
+use crate::range_request::{OpenFuture, RangeBody, ReadFuture, read};
+use crate::spare::{SpareConnection, SpareState};
 
 /// The memory and the permit that a part holds for as long as it has a connection or bytes.
 pub(crate) struct RangeLease {
@@ -335,9 +335,11 @@ impl BlobPart {
         self.state = PartState::Idle;
         let Some(mut spare) = self.spare.take() else { return PartEvent::Failed(cause) };
         self.connection = spare.connection.take();
-        self.state = match spare.left(self.from) {
-            SpareRemainder::Opening { open, need } => PartState::Opening { open, need },
-            SpareRemainder::Reading { read, skip, until } => PartState::Reading { read, skip, until },
+        self.state = match spare.state {
+            SpareState::Opening { open, need } => PartState::Opening { open, need },
+            SpareState::Reading { read, at, until } => {
+                PartState::Reading { read, skip: self.from.saturating_sub(at), until }
+            }
         };
         tracing::debug!(%cause, from = self.from, "a connection that brought next to nothing broke");
         PartEvent::Replaced

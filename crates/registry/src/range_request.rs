@@ -1,9 +1,13 @@
 //! [`RangeRequest`]: one request for a stretch of a blob, or all of it, and the judgement of its answer: the right
 //! range, the whole, or a refusal. Where the host redirected to another origin before, that one is asked directly, and
-//! the host again where it refuses. `blob` makes it and decides what follows.
+//! the host again where it refuses. `blob` makes it and decides what follows; `part` and `spare` read the [`RangeBody`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use oci::Digest;
@@ -11,10 +15,36 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::error::Cause;
-use crate::range_body::RangeBody;
+use crate::http_client::HttpResponse;
 use crate::redact;
 use crate::session::{ApiPath, Session};
-use crate::transport::RegistryAnswer;
+use crate::transport::{RegistryAnswer, next_chunk};
+
+/// An answer that brings bytes.
+pub(crate) struct RangeBody {
+    pub(crate) response: HttpResponse,
+    /// Bytes that come and are there already.
+    pub(crate) skip: u64,
+    /// End in the blob of the bytes that it brings.
+    pub(crate) until: u64,
+    /// How long the answer took to begin.
+    pub(crate) after: Duration,
+    /// The URL that answered, if that is at another origin.
+    pub(crate) target: Option<Url>,
+    /// True if the host does ranges.
+    pub(crate) ranges: bool,
+}
+
+pub(crate) type ReadFuture = BoxFuture<'static, (HttpResponse, Result<Option<Bytes>, Cause>)>;
+pub(crate) type OpenFuture = BoxFuture<'static, Result<RangeBody, Cause>>;
+
+pub(crate) fn read(mut response: HttpResponse, idle: Duration) -> ReadFuture {
+    async move {
+        let came = next_chunk(&mut response, idle).await;
+        (response, came)
+    }
+    .boxed()
+}
 
 /// A request for a stretch of a blob, or for all of it.
 pub(crate) struct RangeRequest {
@@ -75,10 +105,7 @@ impl RangeRequest {
             StatusCode::RANGE_NOT_SATISFIABLE if from > 0 || end.is_some() => {
                 return Err(Cause::Range(format!("range from byte {from} was refused")));
             }
-            _ => {
-                let limit = session.client().options().limits.error_body;
-                return Err(answer.into_cause(limit).await);
-            }
+            _ => return Err(answer.into_cause().await),
         };
         let target = answer.left_origin.then(|| answer.response.url().clone());
         let after = start.elapsed();

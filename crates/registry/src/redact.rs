@@ -2,10 +2,9 @@
 //! log goes through here: queries and user information of URLs are cut, known secrets and things that look like tokens
 //! are replaced, control characters become spaces, and the length is limited.
 
-use parking_lot::Mutex;
-
 use base64::Engine as _;
 use oci::{RegistryAuth, Secret};
+use parking_lot::Mutex;
 use url::Url;
 
 /// Stands for text that was taken out.
@@ -15,16 +14,32 @@ const SHORTEST: usize = 4;
 
 /// The URL without user information, query and fragment.
 pub(crate) fn url(url: &Url) -> String {
-    let mut shown = url.clone();
-    // Both fail only for URLs that cannot have user information.
-    let _ = shown.set_username("");
-    let _ = shown.set_password(None);
+    let mut shown = without_user(url.clone());
     shown.set_fragment(None);
     if url.query().is_some() {
         shown.set_query(None);
         return format!("{shown}?{GONE}");
     }
     shown.to_string()
+}
+
+/// The URL without user information, which would become a credential.
+pub(crate) fn without_user(mut url: Url) -> Url {
+    // Both fail only for URLs that cannot have user information.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}
+
+/// `base64(user:password)`, as a `Basic` header has it.
+pub(crate) fn basic(user: &str, password: &str) -> Secret {
+    let plain = Secret::new(format!("{user}:{password}"));
+    Secret::new(base64::engine::general_purpose::STANDARD.encode(plain.expose()))
+}
+
+/// The media type of an answer, for an error.
+pub(crate) fn content_type(text: &str) -> String {
+    if text.is_empty() { "no type".to_owned() } else { self::text(text, 60) }
 }
 
 /// The URL's scheme, host and port: of a place that we were sent to, where the path may be a part of a signature.
@@ -44,7 +59,7 @@ pub(crate) fn user_secrets(url: &Url) -> Vec<String> {
         url::form_urlencoded::parse(form.as_bytes()).next().map(|(name, _)| name.into_owned()).unwrap_or_default()
     };
     let (user, password) = (meant(url.username()), meant(written));
-    let header = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    let header = basic(&user, &password).expose().to_owned();
     vec![written.to_owned(), password, header]
 }
 
@@ -161,9 +176,8 @@ impl Secrets {
             self.add(secret.expose());
         }
         if let Some((user, password)) = credential.user_and_password() {
-            let plain = Secret::new(format!("{user}:{}", password.expose()));
             self.add(password.expose());
-            self.add(&base64::engine::general_purpose::STANDARD.encode(plain.expose()));
+            self.add(basic(&user, password.expose()).expose());
         }
     }
 

@@ -10,7 +10,7 @@ use oci::{Descriptor, Digest, Reference, RegistryAuth};
 use crate::blob::BlobStream;
 use crate::client::Client;
 use crate::document::{DocumentRequest, Fetched, verify};
-use crate::error::{Cause, ErrorKind, HostFailure, RegistryError};
+use crate::error::{Cause, ErrorKind, RegistryError};
 use crate::session::Session;
 
 /// The session of one pull. Clones share it.
@@ -180,6 +180,5 @@ fn absent(result: Result<Fetched, RegistryError>) -> Result<Option<Fetched>, Reg
 
 fn too_large(asked: String, size: u64, limit: u64) -> RegistryError {
     let cause = Cause::Content(format!("its descriptor gives {size} bytes, {limit} are allowed"));
-    let failure = HostFailure { host: String::new(), upstream: true, attempts: 1, cause };
-    RegistryError::new(asked, vec![failure])
+    RegistryError::without_host(asked, cause)
 }

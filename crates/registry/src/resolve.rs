@@ -3,8 +3,6 @@
 //! that [`crate::target`] allows. Since the connection is made with these very addresses, a name that resolves
 //! otherwise the second time gains nothing. `transport` makes both resolvers.
 
-use parking_lot::Mutex;
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,6 +10,7 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use hyper_util::client::legacy::connect::dns::Name;
+use parking_lot::Mutex;
 use tower::Service;
 use url::Url;
 
@@ -39,7 +38,7 @@ pub(crate) struct HostNetwork {
     base: Url,
     lookup: Lookup,
     proxies: Arc<Proxies>,
-    allowed: Arc<[AllowedTarget]>,
+    allowed: Vec<AllowedTarget>,
     seen: Mutex<ObservedAddresses>,
 }
 
@@ -52,30 +51,19 @@ struct ObservedAddresses {
 }
 
 /// No address of a name may be gone to.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the name leads to {0}")]
 pub(crate) struct RefusedTarget(pub(crate) &'static str);
 
-impl fmt::Display for RefusedTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the name leads to {}", self.0)
-    }
-}
-
-impl std::error::Error for RefusedTarget {}
-
 impl HostNetwork {
-    pub(crate) fn new(base: Url, lookup: Lookup, proxies: Arc<Proxies>, allowed: Arc<[AllowedTarget]>) -> Self {
+    pub(crate) fn new(base: Url, lookup: Lookup, proxies: Arc<Proxies>, allowed: Vec<AllowedTarget>) -> Self {
         Self { base, lookup, proxies, allowed, seen: Mutex::default() }
-    }
-
-    fn seen(&self) -> parking_lot::MutexGuard<'_, ObservedAddresses> {
-        self.seen.lock()
     }
 
     /// The registry itself answered from this address, which may be a proxy's.
     pub(crate) fn answered(&self, from: Option<SocketAddr>) {
         let Some(from) = from.map(|from| from.ip().to_canonical()) else { return };
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         if seen.addresses.contains(&from) {
             seen.peer = Some(from);
         }
@@ -99,7 +87,7 @@ impl HostNetwork {
     }
 
     fn registry(&self) -> SendingRegistry<'_> {
-        let peer = self.seen().peer;
+        let peer = self.seen.lock().peer;
         SendingRegistry { base: &self.base, peer, allowed: &self.allowed, proxies: &self.proxies }
     }
 
@@ -130,7 +118,7 @@ impl Resolver {
         let found = network.find(name.clone()).await?;
         if own_origin {
             if network.base.host_str().is_some_and(|own| own.eq_ignore_ascii_case(&name)) {
-                network.seen().addresses.clone_from(&found);
+                network.seen.lock().addresses.clone_from(&found);
             }
             return Ok(found);
         }

@@ -58,12 +58,6 @@ pub(crate) struct ApiPath<'a> {
     pub(crate) name: &'a str,
 }
 
-impl SessionHost {
-    fn who(&self) -> HostLabel<'_> {
-        HostLabel { name: self.transport.name(), upstream: self.transport.config().upstream }
-    }
-}
-
 impl Session {
     pub(crate) fn new(
         client: Client,
@@ -71,7 +65,7 @@ impl Session {
         auth: Option<RegistryAuth>,
     ) -> Result<Self, RegistryError> {
         let asked = || format!("find the hosts of {}", reference.domain());
-        let fail = |message: String| RegistryError::config(asked(), message);
+        let fail = |message: String| RegistryError::without_host(asked(), Cause::Config(message));
         let options = client.options();
         let namespace =
             (options.namespaces)(reference.domain()).map_err(|e| fail(redact::text(&e.to_string(), 500)))?;
@@ -95,9 +89,7 @@ impl Session {
                 secrets.add(value);
                 secrets.add(value.split_once(' ').map_or(value, |(_, rest)| rest));
             }
-            let limit = options.limits.token;
-            let idle = options.retry.idle_timeout;
-            let authenticator = Authenticator::new(credential, withheld_for, reference.path(), limit, idle)
+            let authenticator = Authenticator::new(credential, withheld_for, reference.path())
                 .map_err(|cause| fail(cause.to_string()))?;
             let transport = client.transport(config).map_err(|cause| fail(cause.to_string()))?;
             transport.proxy_secrets().for_each(|secret| secrets.add(&secret));
@@ -129,11 +121,8 @@ impl Session {
     }
 
     pub(crate) fn who(&self, host: usize) -> HostLabel<'_> {
-        self.hosts[host].who()
-    }
-
-    pub(crate) fn host_name(&self, host: usize) -> &str {
-        self.hosts[host].transport.name()
+        let transport = &self.hosts[host].transport;
+        HostLabel { name: transport.name(), upstream: transport.config().upstream }
     }
 
     /// The hosts in the order in which they are asked: as configured, but those that failed in this session, or could
@@ -155,7 +144,8 @@ impl Session {
     /// No host has the capability that is needed.
     pub(crate) fn nobody(&self, asked: &str, by_tag: bool) -> RegistryError {
         let needed = if by_tag { "pull and resolve" } else { "pull" };
-        RegistryError::config(asked, format!("no host of {} has the capability {needed}", self.reference.domain()))
+        let words = format!("no host of {} has the capability {needed}", self.reference.domain());
+        RegistryError::without_host(asked, Cause::Config(words))
     }
 
     /// Records a failure, and waits where the same host is to be asked again.
@@ -185,37 +175,17 @@ impl Session {
         asked: &str,
     ) -> Result<Option<Duration>, RegistryError> {
         let cause = cause.map_text(|text| self.secrets.scrub(text));
-        let at = attempts.host();
-        let host = &self.hosts[at];
+        let host = &self.hosts[attempts.host()];
         if cause.is_dead() {
             self.client.note_unreachable(&host.transport.config().base);
         }
         note_failure(host, &cause, asked);
-        match attempts.failed(&self.client.options().retry, host.who(), cause) {
+        match attempts.failed(&self.client.options().retry, self.who(attempts.host()), cause) {
             RetryStep::Again(wait) => Ok(Some(wait)),
-            RetryStep::Next => {
+            step => {
                 host.failed.store(true, Ordering::Relaxed);
-                Ok(None)
+                if step == RetryStep::Next { Ok(None) } else { Err(attempts.error(asked)) }
             }
-            RetryStep::End => {
-                host.failed.store(true, Ordering::Relaxed);
-                Err(attempts.error(asked))
-            }
-        }
-    }
-
-    /// The caller found a host's bytes to be wrong: the next host is asked.
-    ///
-    /// # Errors
-    /// The whole error, when nobody is left.
-    pub(crate) fn reject(&self, attempts: &mut HostAttempts, cause: Cause, asked: &str) -> Result<(), RegistryError> {
-        let cause = cause.map_text(|text| self.secrets.scrub(text));
-        let host = &self.hosts[attempts.host()];
-        note_failure(host, &cause, asked);
-        host.failed.store(true, Ordering::Relaxed);
-        match attempts.failed(&self.client.options().retry, host.who(), cause) {
-            RetryStep::End => Err(attempts.error(asked)),
-            RetryStep::Again(_) | RetryStep::Next => Ok(()),
         }
     }
 
@@ -253,11 +223,11 @@ impl Session {
             if !is_challenge {
                 return Ok(answer);
             }
+            let refused = answer.into_cause().await;
             challenges_seen += 1;
             if challenges_seen > MAX_CHALLENGES {
-                return Err(answer.into_cause(transport.error_body()).await);
+                return Err(refused);
             }
-            let refused = answer.into_cause(transport.error_body()).await;
             authenticator
                 .challenged(&challenges, transport, &self.secrets, &mut round)
                 .await

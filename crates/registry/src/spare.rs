@@ -12,17 +12,17 @@ use tokio::time::Instant;
 
 use crate::error::Cause;
 use crate::http_client::HttpResponse;
-use crate::range_body::{OpenFuture, ReadFuture, read};
+use crate::range_request::{OpenFuture, ReadFuture, read};
 
 /// A second connection for a stretch of a blob.
 pub(crate) struct SpareConnection {
-    state: SpareState,
+    pub(crate) state: SpareState,
     pub(crate) since: Instant,
     /// The right to a connection.
     pub(crate) connection: Option<OwnedSemaphorePermit>,
 }
 
-enum SpareState {
+pub(crate) enum SpareState {
     /// The missing bytes begin at `need`.
     Opening { open: OpenFuture, need: u64 },
     /// The next byte is `at`.
@@ -35,12 +35,6 @@ pub(crate) struct Overtake {
     pub(crate) bytes: Bytes,
     /// End in the blob of the bytes that it brings.
     pub(crate) until: u64,
-}
-
-/// The state of the second connection when the first one broke.
-pub(crate) enum SpareRemainder {
-    Opening { open: OpenFuture, need: u64 },
-    Reading { read: ReadFuture, skip: u64, until: u64 },
 }
 
 impl SpareConnection {
@@ -74,16 +68,6 @@ impl SpareConnection {
                     *at += bytes.len() as u64;
                     *reading = read(response, idle);
                 }
-            }
-        }
-    }
-
-    /// Makes it the only connection; the next byte to come is `from`.
-    pub(crate) fn left(self, from: u64) -> SpareRemainder {
-        match self.state {
-            SpareState::Opening { open, need } => SpareRemainder::Opening { open, need },
-            SpareState::Reading { read, at, until } => {
-                SpareRemainder::Reading { read, skip: from.saturating_sub(at), until }
             }
         }
     }

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use base64::Engine as _;
 use http::{HeaderMap, HeaderValue, Method};
 use oci::{RegistryAuth, Secret};
 use url::Url;
@@ -34,8 +33,7 @@ pub(crate) struct BearerToken {
 
 /// `Basic` and the two texts, as a header value.
 pub(crate) fn basic(user: &str, password: &Secret) -> Result<HeaderValue, Cause> {
-    let plain = Secret::new(format!("{user}:{}", password.expose()));
-    header("Basic", &base64::engine::general_purpose::STANDARD.encode(plain.expose()))
+    header("Basic", redact::basic(user, password.expose()).expose())
 }
 
 /// `Bearer` and a token, as a header value.
@@ -55,8 +53,6 @@ pub(crate) async fn fetch(
     transport: &Transport,
     wanted: &TokenRequest,
     credential: Option<&RegistryAuth>,
-    limit: u64,
-    idle: Duration,
     secrets: &Secrets,
 ) -> Result<BearerToken, Cause> {
     let user_and_password = credential.and_then(RegistryAuth::user_and_password);
@@ -73,16 +69,16 @@ pub(crate) async fn fetch(
         let answer = send(transport, wanted.realm.clone(), None, Some(form)).await?;
         let knows_no_oauth = matches!(answer.status().as_u16(), 400 | 401 | 404 | 405);
         if !(knows_no_oauth && with_user.is_some()) {
-            return take(answer, transport, limit, idle, secrets).await;
+            return take(answer, transport, secrets).await;
         }
-        tracing::debug!(realm = redact::url(&wanted.realm), "token service takes no OAuth2 request, asking by GET");
+        tracing::debug!(realm = redact::url(&wanted.realm), "token service knows no OAuth2, requesting by GET");
     }
     let authorization = match &with_user {
         Some((user, password)) => Some(basic(user, password)?),
         None => None,
     };
     let answer = send(transport, get_url(wanted), authorization, None).await?;
-    take(answer, transport, limit, idle, secrets).await
+    take(answer, transport, secrets).await
 }
 
 /// The realm with service and scopes in its query.
@@ -134,37 +130,27 @@ async fn send(
         form,
         is_token: true,
     };
-    transport.send(ask).await.map_err(|cause| match cause {
-        Cause::Connect(words) => Cause::Connect(format!("token service {host}: {words}")),
-        Cause::Tls(words) => Cause::Tls(format!("token service {host}: {words}")),
-        Cause::Transport(words) => Cause::Transport(format!("token service {host}: {words}")),
-        Cause::Redirect(words) => Cause::Redirect(format!("token service {host}: {words}")),
-        other => other,
+    transport.send(ask).await.map_err(|mut cause| {
+        if let Cause::Connect(words) | Cause::Tls(words) | Cause::Transport(words) | Cause::Redirect(words) = &mut cause
+        {
+            words.insert_str(0, &format!("token service {host}: "));
+        }
+        cause
     })
 }
 
-async fn take(
-    answer: RegistryAnswer,
-    transport: &Transport,
-    limit: u64,
-    idle: Duration,
-    secrets: &Secrets,
-) -> Result<BearerToken, Cause> {
+async fn take(answer: RegistryAnswer, transport: &Transport, secrets: &Secrets) -> Result<BearerToken, Cause> {
     let host = answer.host.clone();
     if !answer.status().is_success() {
-        return Err(refusal(&host, answer.into_cause(transport.error_body()).await));
+        return Err(refusal(&host, answer.into_cause().await));
     }
     let content_type = answer.content_type();
-    let body = answer.body(limit, idle, None).await?;
+    let body = answer.body(transport.options().limits.token, transport.options().retry.idle_timeout, None).await?;
     let (value, lifetime) = parse(&body).map_err(|why| {
-        Cause::Challenge(format!("token service {host}: {why} (it came as {})", shown_type(&content_type)))
+        Cause::Challenge(format!("token service {host}: {why} (it came as {})", redact::content_type(&content_type)))
     })?;
     secrets.add(value.expose());
     Ok(BearerToken { value, lifetime })
-}
-
-fn shown_type(content_type: &str) -> String {
-    if content_type.is_empty() { "no type".into() } else { redact::text(content_type, 60) }
 }
 
 /// A token service that says no is about the credential; its other troubles are not those of the repository.

@@ -21,39 +21,28 @@ use crate::namespace::HostConfig;
 use crate::options::Options;
 use crate::proxy::Proxies;
 use crate::ranges::HostRanges;
-use crate::resolve::{HostNetwork, Lookup, Resolver};
-use crate::target::{AllowedTarget, TargetSource};
-use crate::tls::WallClock;
+use crate::resolve::{HostNetwork, Resolver};
+use crate::target::TargetSource;
 use crate::{redact, retry, tls};
 
 const MAX_REDIRECTS: usize = 10;
+
 /// The settings that all hosts of a client share.
 pub(crate) struct TransportSettings {
-    user_agent: String,
+    options: Options,
     /// Or why they cannot be used.
     proxies: Result<Arc<Proxies>, Cause>,
-    idle_timeout: Duration,
-    error_body: usize,
-    range_connections: u32,
-    lookup: Lookup,
-    allowed: Arc<[AllowedTarget]>,
-    wall_clock: WallClock,
     roots: OnceCell<Arc<RootCertStore>>,
 }
 
 impl TransportSettings {
-    pub(crate) fn new(options: &Options) -> Self {
-        Self {
-            user_agent: options.user_agent.clone(),
-            proxies: Proxies::new(&options.proxy).map(Arc::new),
-            idle_timeout: options.retry.idle_timeout,
-            error_body: options.limits.error_body,
-            range_connections: options.ranges.per_host,
-            lookup: Arc::clone(&options.lookup),
-            allowed: options.allowed_targets.clone().into(),
-            wall_clock: Arc::clone(&options.wall_clock),
-            roots: OnceCell::new(),
-        }
+    pub(crate) fn new(options: Options) -> Self {
+        let proxies = Proxies::new(&options.proxy).map(Arc::new);
+        Self { options, proxies, roots: OnceCell::new() }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
     async fn roots(&self) -> Arc<RootCertStore> {
@@ -105,6 +94,8 @@ pub(crate) struct RegistryAnswer {
     pub(crate) host: String,
     /// The targets of redirects. Their queries may be signatures.
     pub(crate) places: Vec<Url>,
+    /// Bytes that are read of the body of an error.
+    error_body: usize,
 }
 
 impl Transport {
@@ -118,14 +109,13 @@ impl Transport {
             headers.append(name, value);
         }
         let name = config.name();
-        let ranges = HostRanges::new(shared.range_connections);
+        let ranges = HostRanges::new(shared.options.ranges.per_host);
         let proxies = match &config.proxy {
             Some(proxy) => Arc::new(Proxies::own(proxy.clone())),
             None => shared.proxies.clone()?,
         };
-        let network =
-            HostNetwork::new(config.base.clone(), Arc::clone(&shared.lookup), proxies, Arc::clone(&shared.allowed));
-        let network = Arc::new(network);
+        let (lookup, allowed) = (Arc::clone(&shared.options.lookup), shared.options.allowed_targets.clone());
+        let network = Arc::new(HostNetwork::new(config.base.clone(), lookup, proxies, allowed));
         Ok(Self { config, name, headers, shared, ranges, network, own: OnceCell::new(), foreign: OnceCell::new() })
     }
 
@@ -142,8 +132,8 @@ impl Transport {
         &self.ranges
     }
 
-    pub(crate) fn error_body(&self) -> usize {
-        self.shared.error_body
+    pub(crate) fn options(&self) -> &Options {
+        &self.shared.options
     }
 
     /// Returns the secrets in the addresses of the proxies before this host.
@@ -195,7 +185,7 @@ impl Transport {
             }
             // The client certificate is in the client for the host's own origin.
             let client = self.client(secrets.of_host).await?;
-            let wait = self.shared.idle_timeout + self.config.dial_timeout;
+            let wait = self.options().retry.idle_timeout + self.config.dial_timeout;
             let form = ask.form.clone().unwrap_or_default().into();
             let sent = client.send(ask.method.clone(), &url, headers, form);
             let response = match tokio::time::timeout(wait, sent).await {
@@ -210,7 +200,8 @@ impl Transport {
             tracing::debug!(host = redact::host(&url), path, status = response.status().as_u16(), "answer");
             let Some(next) = redirect_target(response.status(), response.headers(), &url)? else {
                 let left_origin = chain.left_origin();
-                return Ok(RegistryAnswer { response, left_origin, host: redact::host(&url), places });
+                let error_body = self.options().limits.error_body;
+                return Ok(RegistryAnswer { response, left_origin, host: redact::host(&url), places, error_body });
             };
             let why = if ask.is_token { TargetSource::Realm } else { TargetSource::Redirect };
             let checked = self.network.check(&next, why);
@@ -255,9 +246,9 @@ impl Transport {
             self.shared.roots().await
         };
         let bad = |message: String| Cause::Config(format!("TLS settings of {}: {message}", self.name));
-        let tls = tls::client_config(&self.config.tls, &roots, own_origin, &self.shared.wall_clock).map_err(bad)?;
+        let tls = tls::client_config(&self.config.tls, &roots, own_origin, &self.options().wall_clock).map_err(bad)?;
         let resolver = Resolver::new(Arc::clone(&self.network), own_origin);
-        HttpClient::new(resolver, tls, &self.shared.user_agent, self.config.dial_timeout)
+        HttpClient::new(resolver, tls, &self.options().user_agent, self.config.dial_timeout)
     }
 }
 
@@ -307,13 +298,13 @@ impl RegistryAnswer {
     }
 
     /// The start of the body of an error, whatever it is worth.
-    async fn error_start(mut self, limit: usize) -> Bytes {
+    async fn error_start(mut self) -> Bytes {
         let mut out = BytesMut::new();
         let read = async {
             while let Ok(Some(chunk)) = self.response.chunk().await {
-                let room = limit - out.len();
+                let room = self.error_body - out.len();
                 out.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                if out.len() >= limit {
+                if out.len() >= self.error_body {
                     break;
                 }
             }
@@ -324,11 +315,11 @@ impl RegistryAnswer {
     }
 
     /// The error that an answer without success stands for.
-    pub(crate) async fn into_cause(self, error_body: usize) -> Cause {
+    pub(crate) async fn into_cause(self) -> Cause {
         let status = self.status();
         let retry_after = retry::retry_after(self.response.headers());
         let elsewhere = self.left_origin.then(|| self.host.clone());
-        let (message, name_invalid) = body_message(&self.error_start(error_body).await);
+        let (message, name_invalid) = body_message(&self.error_start().await);
         let message = match elsewhere {
             Some(host) if message.is_empty() => format!("from {host}"),
             Some(host) => format!("from {host}: {message}"),

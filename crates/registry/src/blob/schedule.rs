@@ -4,15 +4,12 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use tokio::time::Instant;
 use url::Url;
 
 use super::stream::BlobStream;
-use crate::error::Cause;
 use crate::part::{BlobPart, RangeLease};
-use crate::range_body::RangeBody;
-use crate::range_request::RangeRequest;
+use crate::range_request::{OpenFuture, RangeRequest};
 
 impl BlobStream {
     /// Drops connections that are done, judges the line, and opens those that may be opened.
@@ -35,7 +32,7 @@ impl BlobStream {
         let mut active = self.active();
         for n in 0..self.parts.len() {
             if self.parts[n].is_idle() && (n == 0 || active < wanted) {
-                let open = self.request(&self.parts[n], n == 0);
+                let open = self.ask(&self.parts[n], n == 0, self.target.clone());
                 self.parts[n].open(open);
                 active += 1;
             }
@@ -159,18 +156,8 @@ impl BlobStream {
         }
     }
 
-    /// Asks for what is missing of a part.
-    fn request(&self, part: &BlobPart, head: bool) -> BoxFuture<'static, Result<RangeBody, Cause>> {
-        self.ask(part, head, self.target.clone())
-    }
-
     /// Asks for what is missing of a part at `target`, or at the host where that is none.
-    pub(super) fn ask(
-        &self,
-        part: &BlobPart,
-        whole_will_do: bool,
-        target: Option<Url>,
-    ) -> BoxFuture<'static, Result<RangeBody, Cause>> {
+    pub(super) fn ask(&self, part: &BlobPart, whole_will_do: bool, target: Option<Url>) -> OpenFuture {
         let host = self.attempts.host();
         let whole = whole_will_do && self.no_ranges == Some(host);
         let ask = RangeRequest {

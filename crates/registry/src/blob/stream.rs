@@ -116,7 +116,7 @@ impl BlobStream {
     /// The host that the bytes come from at present.
     #[must_use]
     pub fn host(&self) -> &str {
-        self.session.host_name(self.attempts.host())
+        self.session.who(self.attempts.host()).name
     }
 
     /// The next piece, or `None` after exactly [`size`](Self::size) bytes, those before its beginning counted.
@@ -175,7 +175,8 @@ impl BlobStream {
             return Ok(());
         }
         self.pace.limit(1);
-        self.session.reject(&mut self.attempts, Cause::Content(redact::text(why, 300)), &self.asked)
+        // Wrong content is never asked for again at the same host.
+        self.session.failure(&mut self.attempts, Cause::Content(redact::text(why, 300)), &self.asked).map(drop)
     }
 
     /// Begins with one part for all that is missing, without a connection.

@@ -83,7 +83,7 @@ impl<'a> Push<'a> {
             Url::parse(&format!("{}/v2/{repository}/", base.trim_end_matches('/'))).map_err(|e| e.to_string())?;
         let insecure = TlsConfig { skip_verify: true, ..TlsConfig::default() };
         let tls = crate::tls::client_config(&insecure, &RootCertStore::empty(), false, &crate::system_clock())?;
-        let network = HostNetwork::new(root.clone(), system_lookup(), Arc::default(), Arc::new([]));
+        let network = HostNetwork::new(root.clone(), system_lookup(), Arc::default(), Vec::new());
         let client = HttpClient::new(Resolver::new(Arc::new(network), true), tls, "imagelet-test", DIAL_TIMEOUT)
             .map_err(|e| e.to_string())?;
         Ok(Self { client, root, auth })
