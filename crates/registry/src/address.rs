@@ -1,6 +1,7 @@
 //! Classes of network addresses, by who can be behind them. Judges addresses and the literal hosts of URLs;
 //! [`crate::resolve`] finds the addresses of names, and [`crate::target`] decides what follows.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
@@ -31,9 +32,7 @@ pub(crate) fn class_of(url: &Url) -> Class {
     match url.host() {
         Some(Host::Domain(name)) if is_localhost(name) => Class::Loopback,
         Some(Host::Domain(_)) => Class::Public,
-        Some(Host::Ipv4(ip)) => class_v4(ip),
-        Some(Host::Ipv6(ip)) => class_v6(ip),
-        None => Class::Special,
+        _ => literal(url).map_or(Class::Special, class_of_ip),
     }
 }
 
@@ -43,7 +42,7 @@ pub(crate) fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The address that a URL's host is, where it is no name.
+/// The address that is a URL's host, in its canonical form; `None` where the host is a name.
 pub(crate) fn literal(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Domain(_) => None,
@@ -52,7 +51,6 @@ pub(crate) fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// The class of an address.
 pub(crate) fn class_of_ip(ip: IpAddr) -> Class {
     match ip {
         IpAddr::V4(ip) => class_v4(ip),
@@ -107,6 +105,49 @@ fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
         [0x2002, ..] => v4(b, c),
         _ => None,
     }
+}
+
+/// A network: the addresses that have their first bits in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    ip: IpAddr,
+    /// The number of these bits.
+    length: u8,
+}
+
+impl Network {
+    /// The network of one address.
+    pub(crate) fn of(ip: IpAddr) -> Self {
+        Self { ip, length: bits(ip) }
+    }
+
+    /// Parses `ADDRESS` or `ADDRESS/LENGTH`. `None`: the text is neither.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let Some((ip, length)) = text.split_once('/') else { return text.parse().ok().map(Self::of) };
+        let (ip, length) = (ip.parse().ok()?, length.parse().ok()?);
+        (length <= bits(ip)).then_some(Self { ip, length })
+    }
+
+    /// Returns true if the address, which is in its canonical form, belongs to the network.
+    pub(crate) fn has(&self, ip: IpAddr) -> bool {
+        let shift = u32::from(bits(self.ip) - self.length);
+        match (self.ip, ip) {
+            (IpAddr::V4(own), IpAddr::V4(ip)) => (own.to_bits() ^ ip.to_bits()).checked_shr(shift).unwrap_or(0) == 0,
+            (IpAddr::V6(own), IpAddr::V6(ip)) => (own.to_bits() ^ ip.to_bits()).checked_shr(shift).unwrap_or(0) == 0,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.ip, self.length)
+    }
+}
+
+/// The number of bits of an address.
+fn bits(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { 32 } else { 128 }
 }
 
 /// Returns true if both URLs have the same scheme, host and port.

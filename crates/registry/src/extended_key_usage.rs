@@ -39,12 +39,12 @@ fn allows_servers(certificate: &[u8]) -> Option<bool> {
                     }
                     let list = (tag == OCTETS).then_some(content)?;
                     let (mut usages, _) = expect(list, SEQUENCE)?;
-                    let listed = std::iter::from_fn(|| {
+                    let mut listed = std::iter::from_fn(|| {
                         let (usage, rest) = expect(usages, OBJECT)?;
                         usages = rest;
                         Some(usage)
                     });
-                    return Some({ listed }.any(|usage| usage == SERVER_AUTH));
+                    return Some(listed.any(|usage| usage == SERVER_AUTH));
                 }
             }
         }

@@ -341,7 +341,7 @@ impl BlobPart {
                 PartState::Reading { read, skip: self.from.saturating_sub(at), until }
             }
         };
-        tracing::debug!(%cause, from = self.from, "a connection that brought next to nothing broke");
+        tracing::debug!(%cause, from = self.from, "stalled connection broke");
         PartEvent::Replaced
     }
 }

@@ -11,17 +11,8 @@ use crate::session::{ApiPath, Session};
 use crate::transport::RegistryAnswer;
 
 impl Session {
-    /// Asks the hosts, in their order, until one says yes. An error of a host is a no.
-    pub(crate) async fn has_blob(&self, descriptor: &Descriptor) -> bool {
-        for host in self.order(false) {
-            if self.has_blob_at(host, descriptor).await {
-                return true;
-            }
-        }
-        false
-    }
-
-    async fn has_blob_at(&self, host: usize, descriptor: &Descriptor) -> bool {
+    /// Asks one host. An error of the host is a no.
+    pub(crate) async fn has_blob_at(&self, host: usize, descriptor: &Descriptor) -> bool {
         let name = descriptor.digest.to_string();
         let path = ApiPath { method: Method::HEAD, what: "blobs", name: &name };
         // A kept connection may have ended without a word: that is asked once more.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use url::{Host, Url};
 
-use crate::address::{Class, class_of};
+use crate::address::{Class, Network, class_of, literal};
 use crate::error::Cause;
 
 /// Proxies, from the environment or a configuration; this machine itself is never reached through one.
@@ -61,8 +61,8 @@ pub(crate) struct Proxies {
 enum NoProxyEntry {
     /// Every destination.
     All,
-    /// Addresses that have so many first bits in common with this one, at this port or any.
-    Network { ip: IpAddr, length: u8, port: Option<u16> },
+    /// Addresses of a network, at this port or any.
+    Network { network: Network, port: Option<u16> },
     /// Names that end with this suffix, which begins with a dot, and where `itself` also the name without the dot.
     Domain { suffix: String, itself: bool, port: Option<u16> },
 }
@@ -134,22 +134,19 @@ fn never(text: &str) -> Option<NoProxyEntry> {
     if text == "*" {
         return Some(NoProxyEntry::All);
     }
-    if let Some((ip, length)) = text.split_once('/') {
-        let (ip, length) = (ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?);
-        let most = if ip.is_ipv4() { 32 } else { 128 };
-        return (length <= most).then_some(NoProxyEntry::Network { ip, length, port: None });
+    if text.contains('/') {
+        return Network::parse(&text).map(|network| NoProxyEntry::Network { network, port: None });
     }
     let bare = |text: &str| text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
-    let whole = |ip: IpAddr, port| NoProxyEntry::Network { ip, length: if ip.is_ipv4() { 32 } else { 128 }, port };
     if let Some(ip) = bare(&text) {
-        return Some(whole(ip, None));
+        return Some(NoProxyEntry::Network { network: Network::of(ip), port: None });
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, Some(port.parse::<u16>().ok()?)),
         None => (text.as_str(), None),
     };
     if let Some(ip) = bare(host) {
-        return Some(whole(ip, port));
+        return Some(NoProxyEntry::Network { network: Network::of(ip), port });
     }
     let host = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host).trim_end_matches('.');
     if host.is_empty() {
@@ -164,31 +161,13 @@ impl NoProxyEntry {
         let at = |port: &Option<u16>| port.is_none_or(|port| url.port_or_known_default() == Some(port));
         match (self, url.host()) {
             (Self::All, _) => true,
-            (Self::Network { ip, length, port }, Some(Host::Ipv4(host))) => {
-                at(port) && shares(*ip, IpAddr::V4(host), *length)
-            }
-            (Self::Network { ip, length, port }, Some(Host::Ipv6(host))) => {
-                at(port) && shares(*ip, IpAddr::V6(host).to_canonical(), *length)
-            }
+            (Self::Network { network, port }, _) => at(port) && literal(url).is_some_and(|ip| network.has(ip)),
             (Self::Domain { suffix, itself, port }, Some(Host::Domain(name))) => {
                 let name = name.trim_end_matches('.').to_ascii_lowercase();
                 at(port) && (name.ends_with(suffix.as_str()) || (*itself && name == suffix[1..]))
             }
             _ => false,
         }
-    }
-}
-
-/// Returns true if the first bits of two addresses are the same.
-fn shares(a: IpAddr, b: IpAddr, length: u8) -> bool {
-    match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(u32::from(32 - length)).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(u32::from(128 - length)).unwrap_or(0) == 0
-        }
-        _ => false,
     }
 }
 

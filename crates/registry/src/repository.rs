@@ -133,7 +133,12 @@ impl Repository {
     /// Returns true if the registry says, to this session's credential, that the repository has this blob: usually one HEAD.
     /// Any failure is a no; fetching the blob then says more.
     pub async fn has_blob(&self, descriptor: &Descriptor) -> bool {
-        self.session.has_blob(descriptor).await
+        for host in self.session.order(false) {
+            if self.session.has_blob_at(host, descriptor).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Opens a blob. The answer's head is here when this returns, the rest comes by [`BlobStream::next`].

@@ -266,7 +266,7 @@ impl Session {
             let text = self.secrets.scrub(&redact::text(&String::from_utf8_lossy(value.as_bytes()), 300));
             let mut shown = self.warnings.lock();
             if shown.len() < MAX_WARNINGS && shown.insert(text.clone()) {
-                tracing::warn!(host = answer.host, warning = text, "the registry warns");
+                tracing::warn!(host = answer.host, warning = text, "warning from the registry");
             }
         }
     }
@@ -287,7 +287,7 @@ impl Session {
 fn note_failure(host: &SessionHost, cause: &Cause, asked: &str) {
     let name = host.transport.name();
     match cause {
-        Cause::Content(_) => tracing::warn!(host = name, %cause, asked, "a host sends what was not asked for"),
+        Cause::Content(_) => tracing::warn!(host = name, %cause, asked, "host sent wrong content"),
         _ => tracing::debug!(host = name, %cause, asked, "request failed"),
     }
 }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use url::Url;
 
-use crate::address::{Class, class_of, class_of_ip, is_localhost, literal, same_origin};
+use crate::address::{Class, Network, class_of, class_of_ip, is_localhost, literal, same_origin};
 use crate::proxy::Proxies;
 
 /// A place that registries may send us to whatever the rules say: an origin, or all addresses of a network.
@@ -20,7 +20,7 @@ pub struct AllowedTarget(Allowed);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Allowed {
     Origin(Url),
-    Network(IpAddr, u8),
+    Network(Network),
 }
 
 /// The reason why a text is no [`AllowedTarget`].
@@ -39,14 +39,7 @@ impl FromStr for AllowedTarget {
             let http = matches!(url.scheme(), "http" | "https") && url.host().is_some();
             return if bare && anonymous && http { Ok(Self(Allowed::Origin(url))) } else { Err(AllowedTargetError) };
         }
-        let (ip, length) = match text.split_once('/') {
-            Some((ip, length)) => (ip, Some(length.parse::<u8>().map_err(|_| AllowedTargetError)?)),
-            None => (text, None),
-        };
-        let ip: IpAddr = ip.parse().map_err(|_| AllowedTargetError)?;
-        let most = if ip.is_ipv4() { 32 } else { 128 };
-        let length = length.unwrap_or(most);
-        if length > most { Err(AllowedTargetError) } else { Ok(Self(Allowed::Network(ip, length))) }
+        Network::parse(text).map(|network| Self(Allowed::Network(network))).ok_or(AllowedTargetError)
     }
 }
 
@@ -54,7 +47,7 @@ impl fmt::Display for AllowedTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Allowed::Origin(url) => f.write_str(url.as_str().trim_end_matches('/')),
-            Allowed::Network(ip, length) => write!(f, "{ip}/{length}"),
+            Allowed::Network(network) => network.fmt(f),
         }
     }
 }
@@ -76,17 +69,7 @@ impl AllowedTarget {
     }
 
     fn has(&self, ip: IpAddr) -> bool {
-        let Allowed::Network(network, length) = &self.0 else { return false };
-        let shift = |most: u8| u32::from(most - length);
-        match (network, ip.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(ip)) => {
-                (network.to_bits() ^ ip.to_bits()).checked_shr(shift(32)).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(network), IpAddr::V6(ip)) => {
-                (network.to_bits() ^ ip.to_bits()).checked_shr(shift(128)).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
+        matches!(&self.0, Allowed::Network(network) if network.has(ip.to_canonical()))
     }
 }
 
@@ -348,7 +331,7 @@ mod tests {
 
         #[test]
         fn a_network_has_its_own_addresses(a in proptest::prelude::any::<u32>(), b in proptest::prelude::any::<u32>(), length in 0u8..=32) {
-            let target = AllowedTarget(Allowed::Network(IpAddr::from(a.to_be_bytes()), length));
+            let target: AllowedTarget = format!("{}/{length}", IpAddr::from(a.to_be_bytes())).parse().expect("a network");
             let same = length == 0 || a >> (32 - length) == b >> (32 - length);
             proptest::prop_assert_eq!(target.has(IpAddr::from(b.to_be_bytes())), same);
         }

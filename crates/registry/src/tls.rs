@@ -70,12 +70,12 @@ fn date(time: UnixTime) -> String {
 pub(crate) fn system_roots() -> RootCertStore {
     let loaded = rustls_native_certs::load_native_certs();
     for error in &loaded.errors {
-        tracing::warn!(%error, "a system certificate could not be loaded");
+        tracing::warn!(%error, "cannot load a system certificate");
     }
     let mut roots = RootCertStore::empty();
     let (_, ignored) = roots.add_parsable_certificates(loaded.certs);
     if ignored > 0 {
-        tracing::debug!(ignored, "system certificates that are not understood");
+        tracing::debug!(ignored, "ignoring system certificates of unknown form");
     }
     roots
 }

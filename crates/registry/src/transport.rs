@@ -51,7 +51,7 @@ impl TransportSettings {
             match tokio::task::spawn_blocking(tls::system_roots).await {
                 Ok(roots) => Arc::new(roots),
                 Err(error) => {
-                    tracing::error!(%error, "system certificates could not be loaded");
+                    tracing::error!(%error, "cannot load system certificates");
                     Arc::new(RootCertStore::empty())
                 }
             }
@@ -197,7 +197,7 @@ impl Transport {
             }
             // Where a redirect leads, the path may be a signature.
             let path = if url == first && !chain.left_origin() { url.path() } else { "…" };
-            tracing::debug!(host = redact::host(&url), path, status = response.status().as_u16(), "answer");
+            tracing::debug!(host = redact::host(&url), path, status = response.status().as_u16(), "received an answer");
             let Some(next) = redirect_target(response.status(), response.headers(), &url)? else {
                 let left_origin = chain.left_origin();
                 let error_body = self.options().limits.error_body;

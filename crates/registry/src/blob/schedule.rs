@@ -82,7 +82,13 @@ impl BlobStream {
         }
         let level = self.pace.level();
         if level != before {
-            tracing::debug!(asked = self.asked, host = self.host(), level, offset = self.offset, "connections");
+            tracing::debug!(
+                asked = self.asked,
+                host = self.host(),
+                level,
+                offset = self.offset,
+                "changed the number of connections"
+            );
         }
     }
 

@@ -170,7 +170,7 @@ impl BlobStream {
                 asked = self.asked,
                 host = self.host(),
                 why,
-                "wrong bytes by ranges: asked for in one piece"
+                "range requests brought wrong bytes, fetching in one piece"
             );
             return Ok(());
         }
@@ -231,11 +231,16 @@ impl BlobStream {
                     }
                 }
                 PartEvent::Replaced => {
-                    tracing::debug!(asked = self.asked, host = self.host(), at = self.parts[n].from, "replaced");
+                    tracing::debug!(
+                        asked = self.asked,
+                        host = self.host(),
+                        at = self.parts[n].from,
+                        "replaced a slow connection"
+                    );
                     self.watch.replaced();
                 }
                 PartEvent::SpareFailed(cause) => {
-                    tracing::debug!(asked = self.asked, host = self.host(), %cause, "a second connection failed");
+                    tracing::debug!(asked = self.asked, host = self.host(), %cause, "second connection failed");
                     self.watch.in_vain();
                 }
                 PartEvent::Answered { after, target, ranges } => {
@@ -278,12 +283,7 @@ impl BlobStream {
         let Some(connection) = self.session.ranges(host).connection().filter(|_| able) else {
             return self.watch.in_vain();
         };
-        tracing::debug!(
-            asked = self.asked,
-            host = self.host(),
-            from,
-            "next to nothing comes: another connection is tried"
-        );
+        tracing::debug!(asked = self.asked, host = self.host(), from, "connection stalled, opening a second one");
         // The registry may know of another place that has it.
         let open = self.ask(&self.parts[0], from == 0 && !self.parts[0].closed, None);
         self.parts[0].hedge(SpareConnection::new(open, from, connection));
@@ -324,7 +324,7 @@ impl BlobStream {
     /// A further connection failed. Its bytes are asked for again, by itself after a while or when their turn comes; only
     /// then does it count.
     fn trouble(&mut self, n: usize, cause: Cause) {
-        tracing::debug!(asked = self.asked, host = self.host(), %cause, from = self.parts[n].from, "a range failed");
+        tracing::debug!(asked = self.asked, host = self.host(), %cause, from = self.parts[n].from, "range request failed");
         self.target = None;
         self.troubles += 1;
         let failures = self.parts[n].failures + 1;
@@ -356,7 +356,7 @@ impl BlobStream {
             Learnt::Useful(level) => ranges.useful(level, Instant::now()),
             Learnt::Ceiling(level) => ranges.ceiling(level, Instant::now()),
         }
-        tracing::debug!(asked = self.asked, host = self.host(), ?learnt, "connections");
+        tracing::debug!(asked = self.asked, host = self.host(), ?learnt, "host shows its limit of connections");
     }
 
     pub(super) fn active(&self) -> usize {
