@@ -1,4 +1,9 @@
-//! The names of the chores, and what each hands back. `main.rs` runs them.
+//! The names of the chores, what each hands back, and the walk over files that several need. `main.rs` runs them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
 
 /// Name and what it does.
 pub(crate) const CHORES: &[(&str, &str)] = &[
@@ -10,11 +15,29 @@ pub(crate) const CHORES: &[(&str, &str)] = &[
 
 /// The findings of a chore.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct ChoreReport {
     /// Each breaks the build.
     pub(crate) failures: Vec<String>,
     /// Each deserves a second look.
     pub(crate) warnings: Vec<String>,
     /// A line of what was looked at, so that a check of nothing is seen.
     pub(crate) seen: String,
+}
+
+/// Every file below a directory, sorted; what git and cargo keep for themselves is left out.
+pub(crate) fn files_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let (mut files, mut pending) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(at) = pending.pop() {
+        for entry in fs::read_dir(&at).with_context(|| format!("read {}", at.display()))? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_file() {
+                files.push(entry.path());
+            } else if kind.is_dir() && entry.file_name() != ".git" && entry.file_name() != "target" {
+                pending.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
 }

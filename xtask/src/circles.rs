@@ -9,8 +9,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use crate::chore::files_below;
 use crate::counts::is_tests;
-use crate::modules::{Edges, Sources, Tree};
+use crate::modules::{CrateSources, Edges, ModuleTree};
 
 /// Files of one crate that need each other, and the edges among them.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,31 +21,23 @@ pub(crate) struct Circle {
 }
 
 /// Every file below a crate's `src/` that belongs to the product.
-pub(crate) fn sources(directory: &Path) -> anyhow::Result<Sources> {
-    let mut sources = Sources::new();
-    let mut pending = vec![directory.to_owned()];
-    while let Some(at) = pending.pop() {
-        for entry in fs::read_dir(&at).with_context(|| format!("read {}", at.display()))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                pending.push(path);
-                continue;
-            }
-            let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
-            if name.ends_with(".rs") && !is_tests(&format!("src/{name}")) {
-                let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-                sources.insert(name, text);
-            }
+pub(crate) fn sources(directory: &Path) -> anyhow::Result<CrateSources> {
+    let mut sources = CrateSources::new();
+    for path in files_below(directory)? {
+        let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
+        if name.ends_with(".rs") && !is_tests(&format!("src/{name}")) {
+            let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            sources.insert(name, text);
         }
     }
     Ok(sources)
 }
 
 /// The circles of a crate, in the order of their first files.
-pub(crate) fn circles(sources: &Sources) -> anyhow::Result<Vec<Circle>> {
+pub(crate) fn circles(sources: &CrateSources) -> anyhow::Result<Vec<Circle>> {
     let mut edges = Edges::new();
     for root in sources.keys().filter(|f| *f == "lib.rs" || *f == "main.rs") {
-        Tree::read(sources, root)?.edges(&mut edges);
+        ModuleTree::read(sources, root)?.edges(&mut edges);
     }
     let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (from, to) in edges.keys() {

@@ -4,7 +4,7 @@ use super::*;
 
 /// The circles of a crate with these files, each as its edges: `from -> to: names`.
 fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
-    let sources: Sources = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    let sources: CrateSources = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     let line = |((from, to), names): (&(String, String), &BTreeSet<String>)| {
         format!("{from} -> {to}: {}", names.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
     };

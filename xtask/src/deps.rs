@@ -11,13 +11,13 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-use crate::chore::Report;
+use crate::chore::ChoreReport;
 use crate::circles;
 use crate::deps_table::{BORDERS, Border, WRAPPERS, Wrapper};
 
 /// The part of `cargo metadata` that is read here.
 #[derive(Debug, Deserialize)]
-struct Metadata {
+struct CargoMetadata {
     packages: Vec<Package>,
     workspace_members: Vec<String>,
     resolve: Resolve,
@@ -46,11 +46,11 @@ struct Dependency {
 
 #[derive(Debug, Deserialize)]
 struct Resolve {
-    nodes: Vec<Node>,
+    nodes: Vec<ResolvedPackage>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Node {
+struct ResolvedPackage {
     id: String,
     deps: Vec<Edge>,
 }
@@ -67,7 +67,7 @@ struct EdgeKind {
 }
 
 /// The entry point of the chore.
-pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
     #[expect(clippy::disallowed_methods, reason = "a chore: it asks the very cargo that runs it")]
     let mut command = Command::new(env!("CARGO"));
     let output = command
@@ -78,7 +78,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
     if !output.status.success() {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
+    let metadata: CargoMetadata = serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
     let mut failures = check(&metadata, BORDERS, WRAPPERS);
     let mut count = 0;
     for package in members(&metadata) {
@@ -89,7 +89,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
         count += circles.len();
     }
     let arrows: usize = members(&metadata).map(|p| p.dependencies.len()).sum();
-    Ok(Report {
+    Ok(ChoreReport {
         failures,
         warnings: Vec::new(),
         seen: format!(
@@ -100,12 +100,12 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
     })
 }
 
-fn members(metadata: &Metadata) -> impl Iterator<Item = &Package> {
+fn members(metadata: &CargoMetadata) -> impl Iterator<Item = &Package> {
     metadata.packages.iter().filter(|p| metadata.workspace_members.contains(&p.id))
 }
 
 /// Every broken rule, one line each.
-fn check(metadata: &Metadata, borders: &[Border], wrappers: &[Wrapper]) -> Vec<String> {
+fn check(metadata: &CargoMetadata, borders: &[Border], wrappers: &[Wrapper]) -> Vec<String> {
     let names: BTreeSet<&str> = members(metadata).map(|p| p.name.as_str()).collect();
     let mut found = Vec::new();
     for border in borders {
@@ -170,9 +170,9 @@ fn direct(
 
 /// The shortest path from a member to a package of that name, over normal dependencies that are not optional in the
 /// member that declares them; `None` if there is none.
-fn reach(metadata: &Metadata, from: &Package, forbidden: &str) -> Option<Vec<String>> {
+fn reach(metadata: &CargoMetadata, from: &Package, forbidden: &str) -> Option<Vec<String>> {
     let packages: BTreeMap<&str, &Package> = metadata.packages.iter().map(|p| (p.id.as_str(), p)).collect();
-    let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|n| (n.id.as_str(), n)).collect();
+    let nodes: BTreeMap<&str, &ResolvedPackage> = metadata.resolve.nodes.iter().map(|n| (n.id.as_str(), n)).collect();
     let mut came_from: BTreeMap<&str, Option<&str>> = BTreeMap::from([(from.id.as_str(), None)]);
     let mut queue = VecDeque::from([from.id.as_str()]);
     while let Some(id) = queue.pop_front() {

@@ -33,45 +33,45 @@ const IO: &[&str] = &["tokio", "mio", "rustix", "nix", "hyper", "reqwest", "toni
 const NETWORK: &[&str] = &["tokio", "mio", "hyper", "reqwest", "rustls", "tonic", "axum", "imagelet-registry"];
 const GRPC_OR_HTTP: &[&str] = &["tonic", "prost", "hyper", "reqwest", "rustls", "axum", "redb", "k8s-openapi"];
 
+/// A crate that uses no other of the workspace, and whatever third parties it likes.
+const ALONE: Border =
+    Border { package: "", uses: &[], tests_use: &[], third_party: None, never_reaches: &[], reason: "" };
+
 /// An entry for every crate of the workspace.
 pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-oci",
-        uses: &[],
-        tests_use: &[],
         third_party: Some(&["base64", "hex", "oci-spec", "serde", "serde_json", "sha2", "thiserror", "zeroize"]),
         never_reaches: IO,
         reason: "oci is pure values: no I/O, no clock, no environment",
+        ..ALONE
     },
     Border {
         package: "imagelet-cri-api",
         uses: &["imagelet-oci"],
-        tests_use: &[],
         third_party: Some(&["async-trait", "futures-core", "serde", "serde_json", "thiserror"]),
         never_reaches: IO,
         reason: "cri-api is the waist: traits and plain types, no I/O",
+        ..ALONE
     },
     Border {
         package: "imagelet-engine-api",
         uses: &["imagelet-oci", "imagelet-cri-api"],
-        tests_use: &[],
         third_party: Some(&["async-trait", "serde", "serde_json"]),
         never_reaches: IO,
         reason: "engine-api is the waist's other half: what only a store of ours can do, as a trait and plain types",
+        ..ALONE
     },
     Border {
         package: "imagelet-cri-grpc",
         uses: &["imagelet-oci", "imagelet-cri-api"],
-        tests_use: &[],
-        third_party: None,
         never_reaches: &["reqwest", "redb", "axum", "imagelet-image-manager", "imagelet-image-service"],
         reason: "cri-grpc converts, it decides nothing and stores nothing",
+        ..ALONE
     },
     Border {
         package: "imagelet-credentials",
         uses: &["imagelet-base", "imagelet-oci", "imagelet-single-flight"],
-        tests_use: &[],
-        third_party: None,
         never_reaches: &[
             "hyper",
             "reqwest",
@@ -83,62 +83,58 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-registry",
         ],
         reason: "credentials finds who may have which secret: files and programs of the node, no network, no CRI",
+        ..ALONE
     },
     Border {
         package: "imagelet-base",
-        uses: &[],
-        tests_use: &[],
         third_party: Some(&["rustix"]),
         never_reaches: &["hyper", "reqwest", "tonic", "axum", "redb"],
         reason: "base is small mechanisms of the node: it knows nothing of images, pods and settings",
+        ..ALONE
     },
     Border {
         package: "imagelet-single-flight",
-        uses: &[],
-        tests_use: &[],
         third_party: Some(&["parking_lot", "tokio", "tokio-util", "tracing"]),
         never_reaches: &["reqwest", "hyper", "tonic", "axum", "redb"],
         reason: "single-flight shares work between callers, and knows nothing of the work",
+        ..ALONE
     },
     Border {
         package: "imagelet-inflate",
-        uses: &[],
-        tests_use: &[],
         third_party: Some(&["bytes", "crc32fast", "flate2", "parking_lot", "thiserror", "zstd"]),
         never_reaches: IO,
         reason: "inflate turns bytes into bytes: no network, no disk, no async, no digest",
+        ..ALONE
     },
     Border {
         package: "imagelet-erofs",
-        uses: &[],
-        tests_use: &[],
         third_party: Some(&["thiserror"]),
         never_reaches: IO,
         reason: "erofs is a format: it is handed where bytes go and come from, and knows no layers",
+        ..ALONE
     },
     Border {
         package: "imagelet-registry",
         uses: &["imagelet-base", "imagelet-oci"],
-        tests_use: &[],
-        third_party: None,
         never_reaches: &["redb", "tonic", "axum", "imagelet-store", "imagelet-cri-api"],
         reason: "registry is HTTP only: no disk, no CRI",
+        ..ALONE
     },
     Border {
         package: "imagelet-signature",
         uses: &["imagelet-oci"],
-        tests_use: &[],
         third_party: Some(&["base64", "ring", "rustls-pki-types", "serde", "serde_json", "thiserror"]),
         never_reaches: IO,
         reason: "signature turns bytes into a verdict: it reads no policy file, no key file, and asks no registry",
+        ..ALONE
     },
     Border {
         package: "imagelet-store",
         uses: &["imagelet-oci", "imagelet-base", "imagelet-erofs"],
         tests_use: &["imagelet-testdisk", "imagelet-testfault"],
-        third_party: None,
         never_reaches: NETWORK,
         reason: "store is disk only: no network, no async",
+        ..ALONE
     },
     Border {
         package: "imagelet-image-service",
@@ -154,9 +150,9 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-store",
         ],
         tests_use: &["imagelet-testdisk", "imagelet-testfault"],
-        third_party: None,
         never_reaches: &["tonic", "prost", "axum", "imagelet-image-manager", "k8s-openapi"],
         reason: "image-service does, it does not decide, and it does not know gRPC",
+        ..ALONE
     },
     Border {
         package: "imagelet-image-manager",
@@ -168,27 +164,24 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-engine-api",
             "imagelet-single-flight",
         ],
-        tests_use: &[],
-        third_party: None,
         never_reaches: GRPC_OR_HTTP,
         reason: "image-manager decides: no wire format, no HTTP, no store, no Kubernetes client types; collection asks a store \
                  of ours for what layers share",
+        ..ALONE
     },
     Border {
         package: "imagelet-probe",
-        uses: &[],
         tests_use: &["imagelet-registry"],
-        third_party: None,
         never_reaches: &["reqwest", "tonic", "axum", "redb", "imagelet-cri-api"],
         reason: "probe asks containers over the network as the kubelet's probes do; it knows no pods, no images, no CRI",
+        ..ALONE
     },
     Border {
         package: "imagelet-kuberuntime",
         uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-probe"],
-        tests_use: &[],
-        third_party: None,
         never_reaches: &["tonic", "prost", "reqwest", "axum", "redb", "k8s-openapi", "imagelet-image-service"],
         reason: "kuberuntime runs pods over the waist: no wire format, no engine",
+        ..ALONE
     },
     Border {
         package: "imagelet",
@@ -206,42 +199,38 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-store",
         ],
         tests_use: &["imagelet-testdisk", "imagelet-testfault"],
-        third_party: None,
-        never_reaches: &[],
         reason: "the binary speaks with the managers and services; of registry and store it has their options, and of store \
                  the trees that a command reads itself (ls, cat, cp), where a copy goes, and unmount",
+        ..ALONE
     },
     Border {
         package: "imagelet-testdisk",
         uses: &["imagelet-base"],
-        tests_use: &[],
         third_party: Some(&["fuser", "parking_lot", "rustix"]),
         never_reaches: &["tokio", "hyper", "redb", "imagelet-store"],
         reason: "testdisk is a disk for tests: it knows nothing of what is kept on it, and nothing that is shipped has it",
+        ..ALONE
     },
     Border {
         package: "imagelet-testfault",
-        uses: &[],
-        tests_use: &[],
         third_party: Some(&["nix", "rustix"]),
         never_reaches: &["tokio", "hyper", "redb", "imagelet-store"],
         reason: "testfault lets system calls of tests fail: it knows calls and a directory, and nothing that is shipped has it",
+        ..ALONE
     },
     Border {
         package: "xtask",
-        uses: &[],
-        tests_use: &[],
         third_party: Some(&["anyhow", "proc-macro2", "serde", "serde_json", "syn"]),
         never_reaches: IO,
         reason: "chores build in seconds and depend on nothing of the product",
+        ..ALONE
     },
     Border {
         package: "imagelet-bench",
-        uses: &[],
-        tests_use: &[],
         third_party: Some(&["anyhow", "parking_lot", "serde", "serde_json"]),
         never_reaches: IO,
         reason: "the benchmark measures programs, its own build among them, and depends on nothing of the product",
+        ..ALONE
     },
 ];
 

@@ -29,7 +29,7 @@ const OWNED: &[Wrapper] = &[Wrapper { packages: &["reqwest"], owners: &["side"],
 type Dep = (&'static str, Option<&'static str>, bool, &'static [&'static str]);
 
 /// A workspace of `low`, `high` and `side`, with these dependencies each and these third-party edges.
-fn workspace(low: &[Dep], high: &[Dep], side: &[Dep], third_party: &[(&str, &[&str])]) -> Metadata {
+fn workspace(low: &[Dep], high: &[Dep], side: &[Dep], third_party: &[(&str, &[&str])]) -> CargoMetadata {
     let mut packages = Vec::new();
     let mut nodes = Vec::new();
     let mut add = |name: &str, deps: &[Dep]| {

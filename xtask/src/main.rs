@@ -22,14 +22,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use chore::{CHORES, Report};
+use chore::{CHORES, ChoreReport};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let Some((name, rest)) = args.split_first() else {
         return usage("one chore, please");
     };
-    let chore: fn(&Path) -> anyhow::Result<Report> = match name.as_str() {
+    let chore: fn(&Path) -> anyhow::Result<ChoreReport> = match name.as_str() {
         "bench-pull" => return bench_pull(rest),
         "deps" => deps::run,
         "tidy" => tidy::run,

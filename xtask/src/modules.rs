@@ -10,8 +10,8 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, Meta, UseTree, Visibility};
 
-/// Sources of a crate: path below `src/` → text.
-pub(crate) type Sources = BTreeMap<String, String>;
+/// The sources of a crate: path below `src/` → text.
+pub(crate) type CrateSources = BTreeMap<String, String>;
 
 /// A path in the code, as its segments.
 type Segments = Vec<String>;
@@ -21,7 +21,7 @@ const CHAIN: usize = 24;
 
 /// All modules that hang below one root (`lib.rs`, `main.rs`).
 #[derive(Debug, Default)]
-pub(crate) struct Tree {
+pub(crate) struct ModuleTree {
     modules: Vec<Module>,
 }
 
@@ -34,14 +34,14 @@ struct Module {
     children: BTreeMap<String, usize>,
     /// Names that are defined in this very module.
     items: BTreeSet<String>,
-    uses: Vec<Use>,
+    uses: Vec<Import>,
     /// Paths in the code, imports aside.
     paths: BTreeSet<Segments>,
 }
 
 /// A name that a `use` brings.
 #[derive(Debug)]
-struct Use {
+struct Import {
     path: Segments,
     /// The name in the module, or `None` for all names below `path`.
     alias: Option<String>,
@@ -51,7 +51,7 @@ struct Use {
 
 /// The module or item that a path leads to.
 #[derive(Debug, Clone)]
-enum Target {
+enum PathTarget {
     Module(usize),
     Item { module: usize, name: String },
 }
@@ -59,9 +59,9 @@ enum Target {
 /// Pairs of a file and another that it needs, with the names that it takes from there.
 pub(crate) type Edges = BTreeMap<(String, String), BTreeSet<String>>;
 
-impl Tree {
+impl ModuleTree {
     /// Reads the tree below a root file.
-    pub(crate) fn read(sources: &Sources, root: &str) -> anyhow::Result<Self> {
+    pub(crate) fn read(sources: &CrateSources, root: &str) -> anyhow::Result<Self> {
         let mut tree = Self::default();
         tree.add_file(sources, root, None, "")?;
         Ok(tree)
@@ -72,7 +72,7 @@ impl Tree {
         for (id, module) in self.modules.iter().enumerate() {
             let imports = module.uses.iter().filter(|u| !u.re_export && u.alias.is_some()).map(|u| &u.path);
             for path in imports.chain(&module.paths) {
-                if let Some(Target::Item { module: to, name }) = self.resolve(id, path, 0) {
+                if let Some(PathTarget::Item { module: to, name }) = self.resolve(id, path, 0) {
                     let (from, to) = (&module.file, &self.modules[to].file);
                     if from != to {
                         edges.entry((from.clone(), to.clone())).or_default().insert(name);
@@ -85,7 +85,7 @@ impl Tree {
     /// Adds the module in `file`; modules that it declares are looked for in `directory`, which ends with a slash or is empty.
     fn add_file(
         &mut self,
-        sources: &Sources,
+        sources: &CrateSources,
         file: &str,
         parent: Option<usize>,
         directory: &str,
@@ -102,8 +102,8 @@ impl Tree {
         self.modules.len() - 1
     }
 
-    fn fill(&mut self, sources: &Sources, id: usize, items: &[Item], directory: &str) -> anyhow::Result<()> {
-        let mut code = Code::default();
+    fn fill(&mut self, sources: &CrateSources, id: usize, items: &[Item], directory: &str) -> anyhow::Result<()> {
+        let mut code = PathScan::default();
         for item in items.iter().filter(|item| !left_out(attributes(item))) {
             self.modules[id].items.extend(names(item));
             let Item::Mod(declared) = item else {
@@ -129,18 +129,18 @@ impl Tree {
         Ok(())
     }
 
-    fn resolve(&self, from: usize, path: &[String], depth: usize) -> Option<Target> {
+    fn resolve(&self, from: usize, path: &[String], depth: usize) -> Option<PathTarget> {
         let (first, rest) = path.split_first()?;
         let mut at = match first.as_str() {
-            "crate" => Target::Module(0),
-            "self" => Target::Module(from),
-            "super" => Target::Module(self.modules[from].parent?),
+            "crate" => PathTarget::Module(0),
+            "self" => PathTarget::Module(from),
+            "super" => PathTarget::Module(self.modules[from].parent?),
             name => self.lookup(from, name, rest.is_empty(), depth + 1)?,
         };
         for (number, name) in rest.iter().enumerate() {
-            let Target::Module(module) = at else { break };
+            let PathTarget::Module(module) = at else { break };
             at = match name.as_str() {
-                "super" => Target::Module(self.modules[module].parent?),
+                "super" => PathTarget::Module(self.modules[module].parent?),
                 "self" => at,
                 name => self.lookup(module, name, number + 1 == rest.len(), depth + 1)?,
             };
@@ -149,22 +149,22 @@ impl Tree {
     }
 
     /// The module or item of that name in a module. A module and a function may share it: a path's last segment is rather the item.
-    fn lookup(&self, module: usize, name: &str, last: bool, depth: usize) -> Option<Target> {
+    fn lookup(&self, module: usize, name: &str, last: bool, depth: usize) -> Option<PathTarget> {
         if depth > CHAIN {
             return None;
         }
         let this = &self.modules[module];
-        let child = || this.children.get(name).copied().map(Target::Module);
-        let item = || this.items.contains(name).then(|| Target::Item { module, name: name.to_owned() });
+        let child = || this.children.get(name).copied().map(PathTarget::Module);
+        let item = || this.items.contains(name).then(|| PathTarget::Item { module, name: name.to_owned() });
         let imported = || {
             let named = this.uses.iter().filter(|u| u.alias.as_deref() == Some(name));
-            let found: Vec<Target> = named.filter_map(|u| self.resolve(module, &u.path, depth)).collect();
-            found.iter().find(|t| matches!(t, Target::Item { .. }) == last).or(found.first()).cloned()
+            let found: Vec<PathTarget> = named.filter_map(|u| self.resolve(module, &u.path, depth)).collect();
+            found.iter().find(|t| matches!(t, PathTarget::Item { .. }) == last).or(found.first()).cloned()
         };
         let from_glob = || {
             let globs = this.uses.iter().filter(|u| u.alias.is_none());
             globs.filter_map(|u| self.resolve(module, &u.path, depth)).find_map(|target| match target {
-                Target::Module(other) if other != module => self.lookup(other, name, last, depth + 1),
+                PathTarget::Module(other) if other != module => self.lookup(other, name, last, depth + 1),
                 _ => None,
             })
         };
@@ -178,23 +178,23 @@ impl Tree {
 
 /// Collects the imports and the paths of items.
 #[derive(Default)]
-struct Code {
-    uses: Vec<Use>,
+struct PathScan {
+    uses: Vec<Import>,
     paths: BTreeSet<Segments>,
 }
 
-impl Code {
+impl PathScan {
     fn flatten(&mut self, tree: &UseTree, before: &[String], re_export: bool) {
         let with = |name: &str| before.iter().cloned().chain([name.to_owned()]).collect::<Segments>();
         let mut add = |name: &str, alias: &str| {
             let path = if name == "self" && !before.is_empty() { before.to_vec() } else { with(name) };
             let alias = if alias == "self" { before.last().cloned().unwrap_or_default() } else { alias.to_owned() };
-            self.uses.push(Use { path, alias: Some(alias), re_export });
+            self.uses.push(Import { path, alias: Some(alias), re_export });
         };
         match tree {
             UseTree::Name(leaf) => add(&leaf.ident.to_string(), &leaf.ident.to_string()),
             UseTree::Rename(leaf) => add(&leaf.ident.to_string(), &leaf.rename.to_string()),
-            UseTree::Glob(_) => self.uses.push(Use { path: before.to_vec(), alias: None, re_export }),
+            UseTree::Glob(_) => self.uses.push(Import { path: before.to_vec(), alias: None, re_export }),
             UseTree::Path(path) => self.flatten(&path.tree, &with(&path.ident.to_string()), re_export),
             UseTree::Group(group) => group.items.iter().for_each(|tree| self.flatten(tree, before, re_export)),
         }
@@ -238,7 +238,7 @@ impl Code {
     }
 }
 
-impl<'ast> Visit<'ast> for Code {
+impl<'ast> Visit<'ast> for PathScan {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         if item.leading_colon.is_none() {
             self.flatten(&item.tree, &[], !matches!(item.vis, Visibility::Inherited));

@@ -2,20 +2,19 @@
 //!
 //! This file knows where things lie and which rule is for which file; it does not know the rules.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::chore::{CHORES, Report};
+use crate::chore::{CHORES, ChoreReport, files_below};
 use crate::counts::{Counts, is_tests};
 use crate::index_of_rules;
 use crate::named_tests::Tests;
 use crate::tidy_rules::{self as rules, Finding};
 use crate::words;
 
-/// Directories which are not part of the project's text.
-const SKIPPED: &[&str] = &[".git", "target"];
 /// Kinds of files that are read. Everything else is left alone.
 const TEXT: &[&str] = &["rs", "md", "toml", "sh", "yaml", "yml", "json", "proto"];
 /// Text without an ending in its name.
@@ -25,10 +24,8 @@ const DOCUMENTS: &[&str] =
     &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE"];
 
 /// The entry point of the chore.
-pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
-    let mut files = Vec::new();
-    collect(root, &mut files)?;
-    files.sort();
+pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
+    let files: Vec<PathBuf> = files_below(root)?.into_iter().filter(|path| is_text(path)).collect();
     let mut found: Vec<(String, Finding)> = Vec::new();
     let mut rust = 0_usize;
     let (mut tests, mut documents, mut counts, mut words_left) =
@@ -87,7 +84,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
         Some(line) => format!("{name}:{line}: {}", f.text),
         None => format!("{name}: {}", f.text),
     };
-    Ok(Report {
+    Ok(ChoreReport {
         failures: found.iter().filter(|(_, f)| f.fails).map(line).collect(),
         warnings: found.iter().filter(|(_, f)| !f.fails).map(line).collect(),
         seen: format!("{} files, {rust} of them Rust; {counts}", files.len()),
@@ -103,19 +100,8 @@ fn is_executable(path: &Path) -> anyhow::Result<bool> {
     Ok(fs::metadata(path)?.permissions().mode() & 0o111 != 0)
 }
 
-fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    for entry in fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let kind = entry.file_type()?;
-        if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
-            collect(&entry.path(), files)?;
-        } else if kind.is_file() {
-            let ending = Path::new(&name).extension().map(|e| e.to_string_lossy().into_owned()).unwrap_or_default();
-            if TEXT.contains(&ending.as_str()) || TEXT_NAMES.contains(&name.as_str()) {
-                files.push(entry.path());
-            }
-        }
-    }
-    Ok(())
+fn is_text(path: &Path) -> bool {
+    let is =
+        |part: Option<&OsStr>, known: &[&str]| part.and_then(OsStr::to_str).is_some_and(|part| known.contains(&part));
+    is(path.extension(), TEXT) || is(path.file_name(), TEXT_NAMES)
 }

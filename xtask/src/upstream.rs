@@ -1,18 +1,18 @@
 //! `cargo xtask upstream`: writes docs/upstream-cases.md, the table of the kubelet's test cases and of our tests that mirror
 //! them. `tidy` asks [`check`] whether the page is what would be written, and whether anything is missing.
 //!
-//! What there is upstream stands in `docs/upstream/PACKAGE.txt`, one `test | case | n/a: reason` a line; the reason only
+//! The cases upstream stand in `docs/upstream/PACKAGE.txt`, one `test | case | n/a: reason` a line; the reason only
 //! where a case does not apply here. Which test of ours mirrors a case is said where the test is: a text
 //! `upstream: PACKAGE/TEST/CASE`, as the name of a row in a table of cases, or as a comment above a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::chore::Report;
+use crate::chore::{ChoreReport, files_below};
 
 const LISTS: &str = "docs/upstream";
 const PAGE: &str = "docs/upstream-cases.md";
@@ -25,7 +25,7 @@ const HEAD: &str = "# The kubelet's test cases, and ours\n\n\
 
 /// A case upstream.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Case {
+struct UpstreamCase {
     package: String,
     test: String,
     /// Empty: the whole test.
@@ -34,8 +34,8 @@ struct Case {
 
 /// A case as a list has it.
 #[derive(Debug)]
-struct Listed {
-    case: Case,
+struct ListedCase {
+    case: UpstreamCase,
     /// Why it does not apply.
     reason: Option<String>,
     at: String,
@@ -44,7 +44,7 @@ struct Listed {
 /// A test of ours that mirrors a case.
 #[derive(Debug)]
 struct Marker {
-    case: Case,
+    case: UpstreamCase,
     /// File and function.
     ours: String,
     line: usize,
@@ -59,10 +59,10 @@ struct Generated {
 }
 
 /// The entry point of the chore: writes the page.
-pub(crate) fn run(root: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
     let found = find(root)?;
     fs::write(root.join(PAGE), &found.page).with_context(|| format!("write {PAGE}"))?;
-    Ok(Report { failures: found.problems, warnings: Vec::new(), seen: found.seen })
+    Ok(ChoreReport { failures: found.problems, warnings: Vec::new(), seen: found.seen })
 }
 
 /// Returns the faults of lists, markers and page; writes nothing.
@@ -78,42 +78,21 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
 fn find(root: &Path) -> anyhow::Result<Generated> {
     let mut listed = Vec::new();
     let mut problems = Vec::new();
-    let mut lists: Vec<PathBuf> = match fs::read_dir(root.join(LISTS)) {
-        Ok(entries) => entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>()?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error).with_context(|| format!("read {LISTS}")),
-    };
-    lists.sort();
-    for path in lists.iter().filter(|path| path.extension().is_some_and(|e| e == "txt")) {
+    for path in files_below(&root.join(LISTS))?.iter().filter(|path| path.extension().is_some_and(|e| e == "txt")) {
         let package = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         read_list(&package, &text, &mut listed, &mut problems);
     }
-    let mut files = Vec::new();
-    sources(&root.join(SOURCES), &mut files)?;
-    files.sort();
     let mut markers = Vec::new();
-    for path in files {
-        let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-        let text = fs::read_to_string(&path).with_context(|| format!("read {name}"))?;
+    for path in files_below(&root.join(SOURCES))?.iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
+        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+        let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
         read_markers(&name, &text, &mut markers, &mut problems);
     }
     Ok(join(&listed, &markers, problems))
 }
 
-fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    for entry in fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            sources(&path, files)?;
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
-fn read_list(package: &str, text: &str, listed: &mut Vec<Listed>, problems: &mut Vec<String>) {
+fn read_list(package: &str, text: &str, listed: &mut Vec<ListedCase>, problems: &mut Vec<String>) {
     for (index, line) in text.lines().enumerate() {
         let at = format!("{LISTS}/{package}.txt:{}", index + 1);
         if line.trim().is_empty() || line.starts_with('#') {
@@ -133,12 +112,12 @@ fn read_list(package: &str, text: &str, listed: &mut Vec<Listed>, problems: &mut
                 continue;
             }
         };
-        let case = Case { package: package.to_owned(), test: test.to_owned(), case: case.to_owned() };
+        let case = UpstreamCase { package: package.to_owned(), test: test.to_owned(), case: case.to_owned() };
         if test.is_empty() || listed.iter().any(|other| other.case == case) {
             problems.push(format!("{at}: no test, or listed twice"));
             continue;
         }
-        listed.push(Listed { case, reason, at });
+        listed.push(ListedCase { case, reason, at });
     }
 }
 
@@ -167,7 +146,7 @@ fn read_markers(file: &str, text: &str, markers: &mut Vec<Marker>, problems: &mu
         };
         let case = parts.next().unwrap_or_default();
         markers.push(Marker {
-            case: Case { package: package.to_owned(), test: test.to_owned(), case: case.to_owned() },
+            case: UpstreamCase { package: package.to_owned(), test: test.to_owned(), case: case.to_owned() },
             ours: format!("`{file}` {}", function.unwrap_or_default()),
             line: index + 1,
         });
@@ -182,13 +161,13 @@ fn function_name(line: &str) -> Option<&str> {
     (plain && !name.is_empty()).then_some(name)
 }
 
-fn join(listed: &[Listed], markers: &[Marker], mut problems: Vec<String>) -> Generated {
-    let mut ours: BTreeMap<&Case, BTreeSet<&str>> = BTreeMap::new();
+fn join(listed: &[ListedCase], markers: &[Marker], mut problems: Vec<String>) -> Generated {
+    let mut ours: BTreeMap<&UpstreamCase, BTreeSet<&str>> = BTreeMap::new();
     for marker in markers {
         if listed.iter().any(|listed| listed.case == marker.case) {
             ours.entry(&marker.case).or_default().insert(&marker.ours);
         } else {
-            let Case { package, test, case } = &marker.case;
+            let UpstreamCase { package, test, case } = &marker.case;
             let (file, line) = (marker.ours.split('`').nth(1).unwrap_or_default(), marker.line);
             problems.push(format!("{file}:{line}: {test} | {case} | is not listed in {LISTS}/{package}.txt"));
         }
@@ -196,7 +175,7 @@ fn join(listed: &[Listed], markers: &[Marker], mut problems: Vec<String>) -> Gen
     let mut page = HEAD.to_owned();
     let (mut mirrored, mut apart) = (0, 0);
     let mut package = "";
-    for Listed { case, reason, at } in listed {
+    for ListedCase { case, reason, at } in listed {
         if package != case.package {
             package = &case.package;
             let _ = write!(page, "\n## {package}\n\n| upstream test | case | our test |\n|---|---|---|\n");
