@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figures::Row;
+use crate::figures::EngineFigures;
 
 /// containerd through CRI over imagelet, relaxed, by wall time.
 const RELAXED: &[(&str, f64)] =
@@ -34,7 +34,7 @@ pub(crate) struct Standing {
 }
 
 /// Every budget that the rows say something about.
-pub(crate) fn standings(rows: &[Row]) -> Vec<Standing> {
+pub(crate) fn standings(rows: &[EngineFigures]) -> Vec<Standing> {
     let find = |image: &str, engine: &str| rows.iter().find(|r| r.image == image && r.engine == engine);
     let mut found = Vec::new();
     let mut add = |image: &str, what: &str, wanted: f64, at_least: bool, measured: f64| {
@@ -115,10 +115,10 @@ pub(crate) fn missed(standings: &[Standing]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn row(engine: &str, image: &str, wall_s: f64, cpu_s: f64) -> Row {
+    fn row(engine: &str, image: &str, wall_s: f64, cpu_s: f64) -> EngineFigures {
         let (engine, image) = (engine.to_owned(), image.to_owned());
         let (peak_mib, sync_s, range) = (if engine == "imagelet-durable" { 65.0 } else { 40.0 }, 0.5, (wall_s, wall_s));
-        Row { engine, image, wall_s, cpu_s, peak_mib, sync_s, ratio: None, registry_s: 0.0, range, rounds: 1 }
+        EngineFigures { engine, image, wall_s, cpu_s, peak_mib, sync_s, ratio: None, registry_s: 0.0, range, rounds: 1 }
     }
 
     #[test]

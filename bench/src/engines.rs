@@ -13,12 +13,12 @@ use crate::session::program;
 
 /// Form of a layer on the disk, as imagelet makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum LayerFormat {
     Dir,
     Erofs,
 }
 
-impl Format {
+impl LayerFormat {
     pub(crate) const ALL: [Self; 2] = [Self::Dir, Self::Erofs];
 
     pub(crate) fn name(self) -> &'static str {
@@ -30,9 +30,9 @@ impl Format {
 }
 
 /// A way to bring an image onto the disk.
-pub(crate) enum Engine {
+pub(crate) enum PullEngine {
     /// This project's own, one process for a pull.
-    Imagelet { binary: PathBuf, durable: bool, format: Format },
+    Imagelet { binary: PathBuf, durable: bool, format: LayerFormat },
     /// containerd pulls, asked over CRI; the client is imagelet, which only asks.
     ContainerdCri { client: PathBuf },
     /// `ctr` fetches, containerd unpacks.
@@ -43,22 +43,22 @@ pub(crate) enum Engine {
     SkopeoUmoci,
 }
 
-impl Engine {
+impl PullEngine {
     /// The engine of a name, from the programs that are there.
     pub(crate) fn named(name: &str, imagelet: &Path, binaries: &[(String, PathBuf)]) -> Option<Self> {
         let own = |durable, format| Self::Imagelet { binary: imagelet.to_owned(), durable, format };
         Some(match name {
-            "imagelet" => own(false, Format::Dir),
-            "imagelet-durable" => own(true, Format::Dir),
-            "imagelet-erofs" => own(false, Format::Erofs),
-            "imagelet-erofs-durable" => own(true, Format::Erofs),
+            "imagelet" => own(false, LayerFormat::Dir),
+            "imagelet-durable" => own(true, LayerFormat::Dir),
+            "imagelet-erofs" => own(false, LayerFormat::Erofs),
+            "imagelet-erofs-durable" => own(true, LayerFormat::Erofs),
             "containerd-cri" => Self::ContainerdCri { client: imagelet.to_owned() },
             "containerd-ctr" => Self::ContainerdCtr,
             "podman" => Self::Podman,
             "skopeo+umoci" => Self::SkopeoUmoci,
             _ => {
                 let binary = binaries.iter().find(|(n, _)| n == name)?.1.clone();
-                Self::Imagelet { binary, durable: false, format: Format::Dir }
+                Self::Imagelet { binary, durable: false, format: LayerFormat::Dir }
             }
         })
     }
@@ -133,9 +133,7 @@ impl Engine {
             }
         }
     }
-}
 
-impl Engine {
     /// Removes what containerd pulled over CRI; the seconds until nothing of it is left.
     pub(crate) fn remove(&self, lab: &Lab, containerd: &Containerd) -> anyhow::Result<f64> {
         let mut list = ctr(lab, Some(containerd), "k8s.io");

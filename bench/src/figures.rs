@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A pull by one engine.
 #[derive(Debug, Clone)]
-pub(crate) struct Sample {
+pub(crate) struct PullSample {
     pub(crate) engine: String,
     pub(crate) image: String,
     /// Seconds from its start to its end.
@@ -21,7 +21,7 @@ pub(crate) struct Sample {
 
 /// Medians of one engine and image: one object of the JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct EngineFigures {
     pub(crate) engine: String,
     pub(crate) image: String,
     pub(crate) wall_s: f64,
@@ -54,14 +54,15 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 }
 
 /// A row for each engine and image that has samples, in the order of the two lists.
-pub(crate) fn rows(samples: &[Sample], images: &[String], engines: &[String]) -> Vec<Row> {
+pub(crate) fn rows(samples: &[PullSample], images: &[String], engines: &[String]) -> Vec<EngineFigures> {
     let mut rows = Vec::new();
     for image in images {
-        let of = |engine: &str| -> Vec<&Sample> {
+        let of = |engine: &str| -> Vec<&PullSample> {
             samples.iter().filter(|s| s.engine == engine && s.image == *image).collect()
         };
-        let middle =
-            |of: &[&Sample], value: fn(&Sample) -> f64| median(&of.iter().map(|s| value(s)).collect::<Vec<_>>());
+        let middle = |of: &[&PullSample], value: fn(&PullSample) -> f64| {
+            median(&of.iter().map(|s| value(s)).collect::<Vec<_>>())
+        };
         let ours = of("imagelet");
         let ours = (!ours.is_empty()).then(|| middle(&ours, |s| s.wall)).filter(|&wall| wall > 0.0);
         for engine in engines {
@@ -70,7 +71,7 @@ pub(crate) fn rows(samples: &[Sample], images: &[String], engines: &[String]) ->
                 continue;
             }
             let wall = middle(&of, |s| s.wall);
-            rows.push(Row {
+            rows.push(EngineFigures {
                 engine: engine.clone(),
                 image: image.clone(),
                 wall_s: rounded(wall),

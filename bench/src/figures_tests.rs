@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn sample(engine: &str, image: &str, wall: f64) -> Sample {
+fn sample(engine: &str, image: &str, wall: f64) -> PullSample {
     let (engine, image) = (engine.to_owned(), image.to_owned());
-    Sample { engine, image, wall, cpu: wall * 2.0, peak: 30.5, sync: 0.1234, registry: 0.2 }
+    PullSample { engine, image, wall, cpu: wall * 2.0, peak: 30.5, sync: 0.1234, registry: 0.2 }
 }
 
 fn names(names: &[&str]) -> Vec<String> {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-use crate::floor_tree::{self, Totals, WRITE_TREE};
+use crate::floor_tree::{self, TreeTotals, WRITE_TREE};
 use crate::lab::Lab;
 use crate::measure::measured;
 use crate::session::program;
@@ -26,7 +26,7 @@ pub(crate) struct Floor {
     pub(crate) files: f64,
     /// Seconds that the disk needs for the bytes.
     pub(crate) disk: f64,
-    pub(crate) totals: Totals,
+    pub(crate) totals: TreeTotals,
 }
 
 impl Floor {
@@ -47,18 +47,18 @@ impl Floor {
 }
 
 #[derive(Deserialize)]
-struct Index {
-    manifests: Vec<Descriptor>,
+struct LayoutIndex {
+    manifests: Vec<LayoutDescriptor>,
 }
 
 #[derive(Deserialize)]
-struct Manifest {
-    layers: Vec<Descriptor>,
+struct LayoutManifest {
+    layers: Vec<LayoutDescriptor>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Descriptor {
+struct LayoutDescriptor {
     media_type: String,
     digest: String,
     #[serde(default)]
@@ -103,7 +103,7 @@ pub(crate) fn of(lab: &Lab, image: &str, disk_rate: f64) -> anyhow::Result<Floor
     // All layers one behind the other: the tools start once, whatever the number of layers.
     let (packed, plain, list) = (place.join("packed"), place.join("plain"), place.join("list"));
     let (mut all, mut tars) = (File::create(&packed)?, File::create(&plain)?);
-    let (mut text, mut totals) = (String::new(), Totals::default());
+    let (mut text, mut totals) = (String::new(), TreeTotals::default());
     for (number, layer) in layers.iter().enumerate() {
         let blob = blob(&lab.corpus, &layer.digest);
         io::copy(&mut File::open(&blob)?, &mut all)?;
@@ -114,7 +114,7 @@ pub(crate) fn of(lab: &Lab, image: &str, disk_rate: f64) -> anyhow::Result<Floor
         lab.session.output(&mut shell)?;
         let of = floor_tree::list(File::open(&tar)?, &number.to_string(), &mut text)
             .with_context(|| format!("list {}", layer.digest))?;
-        totals = Totals { entries: totals.entries + of.entries, bytes: totals.bytes + of.bytes };
+        totals = TreeTotals { entries: totals.entries + of.entries, bytes: totals.bytes + of.bytes };
         io::copy(&mut File::open(&tar)?, &mut tars)?;
         fs::remove_file(&tar)?;
     }
@@ -160,11 +160,12 @@ fn least(lab: &Lab, command: &std::process::Command) -> anyhow::Result<f64> {
 }
 
 /// The layers of an image of the layout.
-fn layers(corpus: &Path, image: &str) -> anyhow::Result<Vec<Descriptor>> {
-    let index: Index = json(&corpus.join("index.json"))?;
-    let named = |m: &&Descriptor| m.annotations.get("org.opencontainers.image.ref.name").is_some_and(|n| n == image);
+fn layers(corpus: &Path, image: &str) -> anyhow::Result<Vec<LayoutDescriptor>> {
+    let index: LayoutIndex = json(&corpus.join("index.json"))?;
+    let named =
+        |m: &&LayoutDescriptor| m.annotations.get("org.opencontainers.image.ref.name").is_some_and(|n| n == image);
     let Some(found) = index.manifests.iter().find(named) else { bail!("the layout has no image {image}") };
-    Ok(json::<Manifest>(&blob(corpus, &found.digest))?.layers)
+    Ok(json::<LayoutManifest>(&blob(corpus, &found.digest))?.layers)
 }
 
 fn blob(corpus: &Path, digest: &str) -> std::path::PathBuf {
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_floor_is_the_greater_of_cpu_and_disk() {
-        let totals = Totals { entries: 1, bytes: 100 };
+        let totals = TreeTotals { entries: 1, bytes: 100 };
         let floor = Floor { blob_hash: 0.1, inflate: 0.5, diff_hash: 0.2, files: 0.4, disk: 1.0, totals };
         assert!((floor.cpu() - 1.2).abs() < 1e-9);
         assert!((floor.relaxed(2) - 0.6).abs() < 1e-9);

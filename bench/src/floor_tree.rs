@@ -18,7 +18,7 @@ pub(crate) const WRITE_TREE: &str = "--as-writer";
 
 /// An entry: kind (`f`, `d`, `l`, `h`), size or nothing, seconds of its time, name, what it links to.
 #[derive(Debug, PartialEq, Eq)]
-struct Entry {
+struct TreeEntry {
     kind: char,
     size: u64,
     time: u64,
@@ -28,15 +28,15 @@ struct Entry {
 
 /// Totals of a list.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct TreeTotals {
     pub(crate) entries: u64,
     pub(crate) bytes: u64,
 }
 
 /// Adds the entries of one tar stream, below a directory of their own, to a list.
-pub(crate) fn list(tar: impl Read, directory: &str, list: &mut String) -> anyhow::Result<Totals> {
+pub(crate) fn list(tar: impl Read, directory: &str, list: &mut String) -> anyhow::Result<TreeTotals> {
     let mut tar = BufReader::with_capacity(1 << 20, tar);
-    let mut totals = Totals::default();
+    let mut totals = TreeTotals::default();
     let mut block = [0_u8; 512];
     let (mut long_name, mut long_target) = (None, None);
     writeln!(list, "d\t0\t0\t{directory}\t")?;
@@ -113,7 +113,7 @@ pub(crate) fn write(list: &Path, directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn make(entry: &Entry, name: &Path, root: &Path, zeros: &[u8]) -> io::Result<()> {
+fn make(entry: &TreeEntry, name: &Path, root: &Path, zeros: &[u8]) -> io::Result<()> {
     let made = match entry.kind {
         'd' => fs::create_dir(name),
         'l' => symlink(&entry.target, name),
@@ -133,11 +133,11 @@ fn make(entry: &Entry, name: &Path, root: &Path, zeros: &[u8]) -> io::Result<()>
     if made.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists) { Ok(()) } else { made }
 }
 
-fn entry(line: &str) -> Option<Entry> {
+fn entry(line: &str) -> Option<TreeEntry> {
     let mut fields = line.split('\t');
     let kind = fields.next()?.chars().next()?;
     let (size, time) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some(Entry { kind, size, time, name: fields.next()?.to_owned(), target: fields.next()?.to_owned() })
+    Some(TreeEntry { kind, size, time, name: fields.next()?.to_owned(), target: fields.next()?.to_owned() })
 }
 
 fn octal(field: &[u8]) -> anyhow::Result<u64> {
@@ -191,7 +191,7 @@ mod tests {
         .concat();
         let mut text = String::new();
         let totals = list(&tar[..], "0", &mut text).expect("a tar");
-        assert_eq!(totals, Totals { entries: 5, bytes: 705 });
+        assert_eq!(totals, TreeTotals { entries: 5, bytes: 705 });
         assert!(text.starts_with("d\t0\t0\t0\t\nd\t0\t10\t0/d\t\nf\t5\t10\t0/d/f\t\n"), "{text}");
         assert!(text.contains(&format!("f\t700\t10\t0/{long}\t\n")), "{text}");
         assert!(text.ends_with("l\t0\t10\t0/s\td/f\nh\t0\t10\t0/h\t0/d/f\n"), "{text}");

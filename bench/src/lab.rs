@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::session::{Session, program};
+use crate::session::{BenchSession, program};
 
 /// The size of the disk. Its file is sparse, and gives back what is removed (`discard`).
 const DISK: u64 = 40 << 30;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The place of all runs.
 pub(crate) struct Lab {
-    pub(crate) session: Session,
+    pub(crate) session: BenchSession,
     /// Where stores lie.
     pub(crate) disk: PathBuf,
     /// Host and port of the registry.
@@ -33,7 +33,7 @@ pub(crate) struct Lab {
 
 impl Lab {
     /// Makes the disk, starts the registry and pushes the images.
-    pub(crate) fn open(session: Session, corpus: &Path, images: &[String]) -> anyhow::Result<Self> {
+    pub(crate) fn open(session: BenchSession, corpus: &Path, images: &[String]) -> anyhow::Result<Self> {
         let disk = session.work.join("disk");
         let file = session.work.join("disk.img");
         File::create(&file)?.set_len(DISK).context("make the disk's file")?;
@@ -100,7 +100,7 @@ pub(crate) fn reference(registry: &str, image: &str) -> String {
 }
 
 /// Starts a registry over a directory, on a port that is free. Its log of requests goes to `requests.log` if there is to be one.
-pub(crate) fn start_registry(session: &Session, directory: &Path, log: bool) -> anyhow::Result<(u32, String)> {
+pub(crate) fn start_registry(session: &BenchSession, directory: &Path, log: bool) -> anyhow::Result<(u32, String)> {
     let file = session.work.join(if log { "registry-log.yml" } else { "registry.yml" });
     let text = format!(
         "version: 0.1\nlog: {{level: info, accesslog: {{disabled: {}}}}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\n\

@@ -3,10 +3,10 @@
 use std::fs;
 
 use crate::proc::kib_of;
-use crate::session::{Session, program};
+use crate::session::{BenchSession, program};
 
 /// Processor, memory, kernel, distribution, versions of the engines, load.
-pub(crate) fn describe(session: &Session) -> String {
+pub(crate) fn describe(session: &BenchSession) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let said = |name: &str, args: &[&str]| session.output(program(name, &session.work).args(args)).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");

@@ -10,8 +10,6 @@
 )]
 
 mod budgets;
-mod build;
-mod document;
 mod engines;
 mod figures;
 mod floor;
@@ -20,10 +18,10 @@ mod lab;
 mod machine;
 mod measure;
 mod options;
+mod output;
 mod parts;
 mod proc;
 mod profile;
-mod progress;
 mod rounds;
 mod session;
 mod shapes;
@@ -36,11 +34,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 
-use document::Document;
 use lab::Lab;
-use options::{Asked, Options};
-use progress::say;
-use session::Session;
+use options::{Asked, BenchOptions};
+use output::{PerformancePage, say};
+use session::BenchSession;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -80,7 +77,7 @@ fn workspace_root() -> PathBuf {
     own.parent().map_or_else(|| own.clone(), PathBuf::from)
 }
 
-fn bench(root: &Path, mut options: Options) -> anyhow::Result<()> {
+fn bench(root: &Path, mut options: BenchOptions) -> anyhow::Result<()> {
     let start = Instant::now();
     // Only root sees the limits of memory of others, mounts and starts containerd.
     if !session::is_root() {
@@ -97,15 +94,15 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<()> {
         }
     };
     let corpus = fs::canonicalize(&corpus).with_context(|| format!("--corpus {}", corpus.display()))?;
-    let imagelet = build::programs(root, &mut options)?;
+    let imagelet = program_to_measure(root, &mut options)?;
 
     if let Some(file) = &options.json {
         // A place that cannot be written is known before the rounds, not after them.
         fs::write(file, "[]\n").with_context(|| format!("--json {}", file.display()))?;
     }
     say("making the disk, starting the registry, pushing the images");
-    let lab = Lab::open(Session::begin(&root.join("target"))?, &corpus, &options.images)?;
-    let document = Document::new(root, options.docs);
+    let lab = Lab::open(BenchSession::begin(&root.join("target"))?, &corpus, &options.images)?;
+    let document = PerformancePage::new(root, options.docs);
     let about = format!("{} Load average at the start {}", machine::describe(&lab.session), machine::load());
     let (mut seen, mut warnings) = (Vec::new(), Vec::new());
     if options.parts.engines {
@@ -163,6 +160,26 @@ fn bench(root: &Path, mut options: Options) -> anyhow::Result<()> {
     }
     println!("bench-pull: {}, {} warnings", seen.join(", "), warnings.len());
     Ok(())
+}
+
+/// The program to measure as `imagelet`: the one that the caller names, or a release build.
+fn program_to_measure(root: &Path, options: &mut BenchOptions) -> anyhow::Result<PathBuf> {
+    for (name, file) in &mut options.binaries {
+        *file = fs::canonicalize(&*file).with_context(|| format!("--binary {name}={}", file.display()))?;
+    }
+    if let Some((_, file)) = options.binaries.iter().find(|(name, _)| name == "imagelet") {
+        return Ok(file.clone());
+    }
+    say("building imagelet (release)");
+    let status = session::plain(env!("CARGO"))
+        .args(["build", "-q", "--release", "--locked", "-p", "imagelet"])
+        .current_dir(root)
+        .status()
+        .context("run cargo build")?;
+    if !status.success() {
+        bail!("cargo build: {status}");
+    }
+    Ok(root.join("target/release/imagelet"))
 }
 
 /// Runs a script of the project; what it says is for whoever waits.

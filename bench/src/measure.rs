@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 
-use crate::session::{Session, program};
+use crate::session::{BenchSession, program};
 
 /// Time and memory that a program took.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -44,7 +44,7 @@ const SCRIPT: &str = r#"
 "#;
 
 /// Runs a program to its end, in a control group if one is given.
-pub(crate) fn measured(session: &Session, command: &Command, group: Option<&str>) -> anyhow::Result<Measured> {
+pub(crate) fn measured(session: &BenchSession, command: &Command, group: Option<&str>) -> anyhow::Result<Measured> {
     let (peak, cpu) = (session.work.join("peak"), session.work.join("cpu"));
     let mut timed = program("bash", &session.work);
     timed.args(["-c", SCRIPT, "bash"]).args([&peak, &cpu]).arg(group.unwrap_or_default());
@@ -69,7 +69,7 @@ pub(crate) fn measured(session: &Session, command: &Command, group: Option<&str>
 }
 
 /// The seconds that a program takes from its start to its end, and nothing else.
-pub(crate) fn bare_wall(session: &Session, command: &mut Command) -> anyhow::Result<f64> {
+pub(crate) fn bare_wall(session: &BenchSession, command: &mut Command) -> anyhow::Result<f64> {
     let start = Instant::now();
     let status = session.spawn(command.stdout(Stdio::null()).stderr(Stdio::null()))?.wait()?;
     let wall = start.elapsed().as_secs_f64();

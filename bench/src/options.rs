@@ -39,7 +39,7 @@ measures the engines; with some of these, only those parts.
 
 /// The images, engines and parts to measure, and how.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct BenchOptions {
     /// Images, in the corpus' order.
     pub(crate) images: Vec<String>,
     /// How often each engine pulls each image.
@@ -57,12 +57,12 @@ pub(crate) struct Options {
     /// True if docs/performance.md is written.
     pub(crate) docs: bool,
     /// The parts that are measured.
-    pub(crate) parts: Parts,
+    pub(crate) parts: BenchParts,
 }
 
 /// Parts of the benchmark.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Parts {
+pub(crate) struct BenchParts {
     pub(crate) engines: bool,
     pub(crate) together: bool,
     pub(crate) warm: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Parts {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Help,
-    Run(Options),
+    Run(BenchOptions),
 }
 
 /// Reads the command line. An error names the flag.
@@ -84,7 +84,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     let (mut images, mut engines, mut binaries): (Vec<String>, Vec<String>, Vec<(String, PathBuf)>) =
         Default::default();
     let (mut rounds, mut seldom, mut corpus, mut json, mut docs, mut quick) = (None, 3, None, None, false, false);
-    let mut parts = Parts::default();
+    let mut parts = BenchParts::default();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let (flag, inline) = match arg.split_once('=') {
@@ -155,7 +155,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
             "--profile" => parts.profile = true,
             "--everything" => {
                 let memory = parts.memory.or(Some(64 << 20));
-                parts = Parts { engines: true, together: true, warm: true, shapes: true, profile: true, memory };
+                parts = BenchParts { engines: true, together: true, warm: true, shapes: true, profile: true, memory };
             }
             "--help" | "-h" => return Ok(Asked::Help),
             _ => return Err(format!("{arg}: no such argument; --help has them all")),
@@ -167,7 +167,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     if quick && !images.is_empty() {
         return Err("--quick is the image base: it does not go with --image".into());
     }
-    if parts == Parts::default() {
+    if parts == BenchParts::default() {
         parts.engines = true;
     }
     if json.is_some() && !parts.engines {
@@ -175,7 +175,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     }
     let chosen =
         |name: &str| if quick { name == "base" } else { images.is_empty() || images.iter().any(|i| i == name) };
-    Ok(Asked::Run(Options {
+    Ok(Asked::Run(BenchOptions {
         images: IMAGES.iter().filter(|name| chosen(name)).map(|&name| name.to_owned()).collect(),
         rounds: rounds.unwrap_or(if quick { 2 } else { 5 }),
         seldom,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn run(args: &[&str]) -> Result<Options, String> {
+fn run(args: &[&str]) -> Result<BenchOptions, String> {
     let args: Vec<String> = args.iter().map(|&a| a.to_owned()).collect();
     match parse(&args)? {
         Asked::Run(options) => Ok(options),
@@ -17,7 +17,7 @@ fn nothing_means_all_images_and_engines() {
         (options.rounds, options.images.len(), options.engines.len()),
         (5, IMAGES.len(), OWN.len() + OTHERS.len())
     );
-    assert_eq!(options.parts, Parts { engines: true, ..Parts::default() });
+    assert_eq!(options.parts, BenchParts { engines: true, ..BenchParts::default() });
     assert!(!options.docs && options.json.is_none() && options.corpus.is_none());
 }
 
@@ -43,9 +43,13 @@ fn names_come_in_the_order_of_the_tables() {
 #[test]
 fn parts_may_be_measured_alone() {
     let only = |args: &[&str]| run(args).expect("fine").parts;
-    assert_eq!(only(&["--memory", "64M"]), Parts { memory: Some(64 << 20), ..Parts::default() });
-    assert_eq!(only(&["--together", "--engines"]), Parts { engines: true, together: true, ..Parts::default() });
-    let all = Parts { engines: true, together: true, warm: true, shapes: true, profile: true, memory: Some(1 << 30) };
+    assert_eq!(only(&["--memory", "64M"]), BenchParts { memory: Some(64 << 20), ..BenchParts::default() });
+    assert_eq!(
+        only(&["--together", "--engines"]),
+        BenchParts { engines: true, together: true, ..BenchParts::default() }
+    );
+    let all =
+        BenchParts { engines: true, together: true, warm: true, shapes: true, profile: true, memory: Some(1 << 30) };
     assert_eq!(only(&["--memory=1GiB", "--everything"]), all);
 }
 

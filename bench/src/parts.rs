@@ -62,12 +62,12 @@ pub(crate) fn together(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::R
 
 /// An image of the corpus, under its own tag or a further one.
 #[derive(Debug, PartialEq, Eq)]
-struct Name {
+struct PullName {
     image: String,
     again: usize,
 }
 
-impl Name {
+impl PullName {
     fn reference(&self, registry: &str) -> String {
         let first = lab::reference(registry, &self.image);
         if self.again == 0 { first } else { format!("{first}-{}", self.again) }
@@ -75,10 +75,10 @@ impl Name {
 }
 
 /// Ten names of the images: each once, then further tags, the last image first.
-fn ten(images: &[String]) -> Vec<Name> {
+fn ten(images: &[String]) -> Vec<PullName> {
     let tags = (0..AT_ONCE).flat_map(|again| {
         let order: Vec<&String> = if again == 0 { images.iter().collect() } else { images.iter().rev().collect() };
-        order.into_iter().map(move |image| Name { image: image.clone(), again })
+        order.into_iter().map(move |image| PullName { image: image.clone(), again })
     });
     tags.take(AT_ONCE).collect()
 }
@@ -108,7 +108,7 @@ pub(crate) fn memory(lab: &Lab, binary: &Path, images: &[String], bytes: u64) ->
     for (durable, name) in [(false, "relaxed"), (true, "full")] {
         lab.remove("imagelet")?;
         lab.settle()?;
-        let group = Group::make(lab, bytes)?;
+        let group = MemoryGroup::make(lab, bytes)?;
         let mut pull = imagelet(lab, binary, durable, "pull");
         let done = measured(&lab.session, pull.arg(lab.reference(image)), Some(&group.processes()))
             .with_context(|| format!("pull {image} with {} MiB of memory, {name}", bytes >> 20))?;
@@ -123,13 +123,13 @@ pub(crate) fn memory(lab: &Lab, binary: &Path, images: &[String], bytes: u64) ->
 }
 
 /// A control group with a limit of memory, of either version.
-struct Group {
+struct MemoryGroup {
     directory: PathBuf,
     /// The file that counts processes which the kernel killed.
     events: &'static str,
 }
 
-impl Group {
+impl MemoryGroup {
     fn make(lab: &Lab, bytes: u64) -> anyhow::Result<Self> {
         let mounts = fs::read_to_string("/proc/mounts").context("read the mounts")?;
         let name = format!("imagelet-bench-pull.{}", std::process::id());

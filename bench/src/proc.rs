@@ -10,7 +10,7 @@ const TICKS: f64 = 100.0;
 
 /// The part of `/proc/PID/stat` that is read here.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) struct Stat {
+pub(crate) struct ProcessStat {
     /// `Z` is one that has ended and was not waited for.
     pub(crate) state: char,
     /// Ticks of CPU, user and system, with those of children that were waited for.
@@ -19,7 +19,7 @@ pub(crate) struct Stat {
     pub(crate) started: u64,
 }
 
-impl Stat {
+impl ProcessStat {
     /// Reads the line. The name in parentheses may hold anything, parentheses too.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
@@ -43,7 +43,7 @@ impl Stat {
 
 /// Seconds of CPU of a process and its children until now.
 pub(crate) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
-    let stat = Stat::of(pid).with_context(|| format!("process {pid} is gone"))?;
+    let stat = ProcessStat::of(pid).with_context(|| format!("process {pid} is gone"))?;
     Ok(stat.ticks as f64 / TICKS)
 }
 

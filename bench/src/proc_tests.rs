@@ -5,18 +5,18 @@ use super::*;
 #[test]
 fn a_stat_line_is_read_behind_the_name() {
     let line = "4711 (tokio (rt) w) S 1 4711 4711 0 -1 4194560 900 10 0 0 120 30 4 5 20 0 9 0 98765 1000 200 18446744073709551615";
-    let stat = Stat::parse(line).expect("whole");
-    assert_eq!(stat, Stat { state: 'S', ticks: 159, started: 98765 });
+    let stat = ProcessStat::parse(line).expect("whole");
+    assert_eq!(stat, ProcessStat { state: 'S', ticks: 159, started: 98765 });
     assert!(stat.runs());
-    assert!(!Stat::parse(&line.replace(") S", ") Z")).expect("whole").runs());
-    assert_eq!(Stat::parse("4711 (x) S 1 2"), None);
-    assert_eq!(Stat::parse(""), None);
+    assert!(!ProcessStat::parse(&line.replace(") S", ") Z")).expect("whole").runs());
+    assert_eq!(ProcessStat::parse("4711 (x) S 1 2"), None);
+    assert_eq!(ProcessStat::parse(""), None);
 }
 
 #[test]
 fn the_own_process_can_be_looked_at() {
     let own = std::process::id();
-    assert!(Stat::of(own).expect("it runs").runs());
+    assert!(ProcessStat::of(own).expect("it runs").runs());
     assert!(peak_mib(own).expect("it has memory") > 0.5);
     assert!(cpu_seconds(own).expect("it runs") >= 0.0);
 }

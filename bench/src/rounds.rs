@@ -4,20 +4,21 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::engines::{self, Engine};
-use crate::figures::Sample;
+use crate::engines::{self, PullEngine};
+use crate::figures::PullSample;
 use crate::lab::{Containerd, Lab};
-use crate::options::Options;
-use crate::progress::say;
+use crate::options::BenchOptions;
+use crate::output::say;
 use crate::{floor, measure, proc, table};
 
 /// Images and their floors.
 type Floors = Vec<(String, floor::Floor)>;
 
 /// All rounds, and what is to be said of them.
-pub(crate) fn rounds(lab: &Lab, options: &Options, imagelet: &Path) -> anyhow::Result<(Vec<Sample>, String)> {
-    let named = |name: &String| Engine::named(name, imagelet, &options.binaries).map(|engine| (name.clone(), engine));
-    let engines: Vec<(String, Engine)> = options.engines.iter().filter_map(named).collect();
+pub(crate) fn rounds(lab: &Lab, options: &BenchOptions, imagelet: &Path) -> anyhow::Result<(Vec<PullSample>, String)> {
+    let named =
+        |name: &String| PullEngine::named(name, imagelet, &options.binaries).map(|engine| (name.clone(), engine));
+    let engines: Vec<(String, PullEngine)> = options.engines.iter().filter_map(named).collect();
     for name in options.engines.iter().filter(|name| !engines.iter().any(|(n, _)| n == *name)) {
         say(&format!("{name} is not measured: there is no such build"));
     }
@@ -87,7 +88,13 @@ fn client(lab: &Lab, imagelet: &Path, containerd: &Containerd) -> anyhow::Result
 }
 
 /// A pull into an empty store, and the store empty again.
-fn one(lab: &Lab, containerd: Option<&Containerd>, name: &str, engine: &Engine, image: &str) -> anyhow::Result<Sample> {
+fn one(
+    lab: &Lab,
+    containerd: Option<&Containerd>,
+    name: &str,
+    engine: &PullEngine,
+    image: &str,
+) -> anyhow::Result<PullSample> {
     engine.empty(lab, containerd)?;
     lab.settle()?;
     let before = proc::cpu_seconds(lab.registry_pid)?;
@@ -95,7 +102,7 @@ fn one(lab: &Lab, containerd: Option<&Containerd>, name: &str, engine: &Engine, 
     let registry = proc::cpu_seconds(lab.registry_pid)? - before;
     let sync = lab.sync()?;
     engine.empty(lab, containerd)?;
-    Ok(Sample {
+    Ok(PullSample {
         engine: name.to_owned(),
         image: image.to_owned(),
         wall: took.wall,

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use crate::proc::{Stat, mounts_below};
-use crate::progress::say;
+use crate::output::say;
+use crate::proc::{ProcessStat, mounts_below};
 
 /// The first argument with which this program is a janitor; the directories come behind it.
 pub(crate) const JANITOR: &str = "--as-janitor";
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A run.
-pub(crate) struct Session {
+pub(crate) struct BenchSession {
     /// Small files, sockets, logs.
     pub(crate) work: PathBuf,
     /// The same on a file system in memory: what lies here costs no flush.
@@ -53,7 +53,7 @@ pub(crate) fn plain(name: impl AsRef<OsStr>) -> Command {
     Command::new(name)
 }
 
-impl Session {
+impl BenchSession {
     pub(crate) fn begin(target: &Path) -> anyhow::Result<Self> {
         let own = std::process::id();
         let work = target.join(format!("bench-pull.{own}"));
@@ -84,7 +84,7 @@ impl Session {
     pub(crate) fn spawn(&self, command: &mut Command) -> anyhow::Result<Child> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("start {name}"))?;
-        if let Some(stat) = Stat::of(child.id()) {
+        if let Some(stat) = ProcessStat::of(child.id()) {
             self.register(&format!("process {} {}", child.id(), stat.started))?;
         }
         Ok(child)
@@ -138,7 +138,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for BenchSession {
     fn drop(&mut self) {
         // The pipe closes: the janitor begins.
         *self.word.get_mut() = None;
@@ -184,7 +184,7 @@ pub(crate) fn janitor(told: impl BufRead, directories: &[PathBuf]) -> anyhow::Re
             groups.push(PathBuf::from(group));
         }
     }
-    let runs = |pid: u32, started: u64| Stat::of(pid).is_some_and(|stat| stat.started == started && stat.runs());
+    let runs = |pid: u32, started: u64| ProcessStat::of(pid).is_some_and(|stat| stat.started == started && stat.runs());
     for name in ["TERM", "KILL"] {
         for (&pid, &started) in &processes {
             if runs(pid, started) {
@@ -236,13 +236,13 @@ mod tests {
         fs::create_dir_all(directory.join("below")).expect("a directory");
         let sleep = || program("sleep", Path::new("/")).arg("600").spawn().expect("sleep");
         let (mut ours, mut other) = (sleep(), sleep());
-        let started = |child: &Child| Stat::of(child.id()).expect("it runs").started;
+        let started = |child: &Child| ProcessStat::of(child.id()).expect("it runs").started;
         // The id of the other one is told with another start: it is not the process that was meant.
         let told =
             format!("process {} {}\nprocess {} {}\n", ours.id(), started(&ours), other.id(), started(&other) + 1);
         janitor(told.as_bytes(), &[directory.clone(), directory.join("never made")]).expect("clean");
         assert!(!ours.wait().expect("it ended").success());
-        assert!(Stat::of(other.id()).expect("it runs").runs());
+        assert!(ProcessStat::of(other.id()).expect("it runs").runs());
         assert!(!directory.exists());
         other.kill().expect("ours to end");
         other.wait().expect("it ended");

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use crate::engines::{self, Engine, Format};
+use crate::engines::{self, LayerFormat, PullEngine};
 use crate::figures::median;
 use crate::lab::{Containerd, Lab};
 use crate::measure::measured;
@@ -21,7 +21,7 @@ const ROUNDS: usize = 3;
 
 /// Seconds that one shape took.
 #[derive(Default)]
-struct Took {
+struct ShapeTimes {
     removal: Vec<f64>,
     cold: Vec<f64>,
     warm: Vec<f64>,
@@ -44,7 +44,7 @@ pub(crate) fn run(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Result
     for image in shown {
         let theirs =
             containerds_removal(lab, &containerd, binary, image).with_context(|| format!("{image} in containerd"))?;
-        for format in Format::ALL {
+        for format in LayerFormat::ALL {
             let took = one(lab, binary, image, format).with_context(|| format!("{image} as {}", format.name()))?;
             let removal = median(&took.removal);
             let _ = writeln!(
@@ -67,7 +67,7 @@ pub(crate) fn run(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Result
 }
 
 /// `imagelet` with one shape of layers on a root of the caller's.
-fn imagelet(lab: &Lab, binary: &Path, root: &Path, format: Format, command: &str) -> Command {
+fn imagelet(lab: &Lab, binary: &Path, root: &Path, format: LayerFormat, command: &str) -> Command {
     let mut imagelet = program(binary, &lab.session.work);
     imagelet.arg("--config").arg(&lab.config).arg("--root").arg(root).args(["--layer-format", format.name()]);
     imagelet.args(["--progress", "none", "-q", command]);
@@ -75,14 +75,14 @@ fn imagelet(lab: &Lab, binary: &Path, root: &Path, format: Format, command: &str
 }
 
 /// Pulls, mounts, reads, removes.
-fn one(lab: &Lab, binary: &Path, image: &str, format: Format) -> anyhow::Result<Took> {
+fn one(lab: &Lab, binary: &Path, image: &str, format: LayerFormat) -> anyhow::Result<ShapeTimes> {
     let reference = lab.reference(image);
     let (root, target) = (lab.disk.join("imagelet"), lab.session.work.join("shown"));
     std::fs::create_dir_all(&target)?;
     let wall = |command: &Command| measured(&lab.session, command, None).map(|done| done.took.wall);
     let mut read = program("sh", &lab.session.work);
     read.args(["-c", r#"cd "$1" && tar -c . | cat >/dev/null"#, "sh"]).arg(&target);
-    let mut took = Took::default();
+    let mut took = ShapeTimes::default();
     for _ in 0..ROUNDS {
         lab.remove("imagelet")?;
         wall(imagelet(lab, binary, &root, format, "pull").arg(&reference))?;
@@ -101,7 +101,7 @@ fn one(lab: &Lab, binary: &Path, image: &str, format: Format) -> anyhow::Result<
 
 /// Seconds that containerd takes to remove an image that it pulled over CRI.
 fn containerds_removal(lab: &Lab, containerd: &Containerd, client: &Path, image: &str) -> anyhow::Result<f64> {
-    let engine = Engine::ContainerdCri { client: client.to_owned() };
+    let engine = PullEngine::ContainerdCri { client: client.to_owned() };
     let mut took = Vec::new();
     for _ in 0..ROUNDS {
         engine.empty(lab, Some(containerd))?;
@@ -123,7 +123,7 @@ fn again(lab: &Lab, binary: &Path, image: &str, out: &mut String) -> anyhow::Res
          | layers | first pull | removal | second pull | over the first |\n|---|---|---|---|---|",
         kind.trim()
     );
-    for format in Format::ALL {
+    for format in LayerFormat::ALL {
         let wall = |command: &mut Command| {
             lab.settle()?;
             measured(&lab.session, command.arg(lab.reference(image)), None).map(|done| done.took.wall)

@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use crate::figures::Row;
+use crate::figures::EngineFigures;
 use crate::floor::Floor;
 
 /// A table for each image: engines, ratios, floor.
-pub(crate) fn engines(rows: &[Row], floors: &[(String, Floor)], cores: usize) -> String {
+pub(crate) fn engines(rows: &[EngineFigures], floors: &[(String, Floor)], cores: usize) -> String {
     let mut out = String::new();
     let mut images: Vec<&str> = rows.iter().map(|r| r.image.as_str()).collect();
     images.dedup();
     for image in images {
-        let of: Vec<&Row> = rows.iter().filter(|r| r.image == image).collect();
+        let of: Vec<&EngineFigures> = rows.iter().filter(|r| r.image == image).collect();
         let ours = of.iter().find(|r| r.engine == "imagelet").copied();
         let durable = of.iter().find(|r| r.engine == "imagelet-durable").copied();
         let _ = writeln!(
@@ -47,7 +47,7 @@ pub(crate) fn engines(rows: &[Row], floors: &[(String, Floor)], cores: usize) ->
 }
 
 /// The floor of an image in words, and how near imagelet is.
-fn near(floor: &Floor, ours: Option<&Row>, durable: Option<&Row>, cores: usize) -> String {
+fn near(floor: &Floor, ours: Option<&EngineFigures>, durable: Option<&EngineFigures>, cores: usize) -> String {
     let mut out = format!(
         "Floor: {} entries, {:.0} MB of files; CPU of the blobs' digest {}, inflating {}, the diff ids {}, files {}: {} s, on {cores} cores {} s; \
          the disk takes {} s for the bytes.",
@@ -91,14 +91,6 @@ pub(crate) fn seconds(value: f64) -> String {
 
 fn dash() -> String {
     "–".to_owned()
-}
-
-/// A document with the text between two marks replaced. None where the marks are not there.
-pub(crate) fn replaced(document: &str, part: &str, text: &str) -> Option<String> {
-    let (begin, end) = (format!("<!-- bench-pull {part}: begin -->\n"), format!("<!-- bench-pull {part}: end -->"));
-    let (before, rest) = document.split_once(&begin)?;
-    let (_, after) = rest.split_once(&end)?;
-    Some(format!("{before}{begin}{}\n{end}{after}", text.trim_end()))
 }
 
 #[cfg(test)]

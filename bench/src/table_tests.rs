@@ -1,10 +1,11 @@
 //! The Markdown of figures, and their place in a document.
 
 use super::*;
-use crate::floor_tree::Totals;
+use crate::floor_tree::TreeTotals;
+use crate::output::replaced;
 
-fn row(engine: &str, wall: f64, ratio: Option<f64>) -> Row {
-    Row {
+fn row(engine: &str, wall: f64, ratio: Option<f64>) -> EngineFigures {
+    EngineFigures {
         engine: engine.into(),
         image: "base".into(),
         wall_s: wall,
@@ -22,7 +23,7 @@ fn row(engine: &str, wall: f64, ratio: Option<f64>) -> Row {
 fn each_image_has_a_table_with_its_floor() {
     let rows =
         [row("imagelet", 0.5, Some(1.0)), row("imagelet-durable", 0.75, Some(1.5)), row("podman", 2.0, Some(4.0))];
-    let totals = Totals { entries: 9710, bytes: 218_000_000 };
+    let totals = TreeTotals { entries: 9710, bytes: 218_000_000 };
     let floor = Floor { blob_hash: 0.05, inflate: 0.25, diff_hash: 0.1, files: 0.4, disk: 0.5, totals };
     let text = engines(&rows, &[("base".to_owned(), floor)], 2);
     assert!(text.starts_with("### base\n\n| engine | wall (s) |"), "{text}");

@@ -1,19 +1,23 @@
-//! The document that the figures go into. `main.rs` hands the parts over as they come.
+//! What a run shows: progress on standard error, so that standard output has the tables alone, and the document that the
+//! figures go into.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::table::replaced;
+/// Prints a line of progress.
+pub(crate) fn say(line: &str) {
+    eprintln!("bench-pull: {line}");
+}
 
 /// docs/performance.md, where each part has its place between two marks.
-pub(crate) struct Document<'a> {
+pub(crate) struct PerformancePage<'a> {
     root: &'a Path,
     write: bool,
 }
 
-impl<'a> Document<'a> {
+impl<'a> PerformancePage<'a> {
     pub(crate) fn new(root: &'a Path, write: bool) -> Self {
         Self { root, write }
     }
@@ -30,4 +34,12 @@ impl<'a> Document<'a> {
         }
         Ok(())
     }
+}
+
+/// A document with the text between two marks replaced. None where the marks are not there.
+pub(crate) fn replaced(document: &str, part: &str, text: &str) -> Option<String> {
+    let (begin, end) = (format!("<!-- bench-pull {part}: begin -->\n"), format!("<!-- bench-pull {part}: end -->"));
+    let (before, rest) = document.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!("{before}{begin}{}\n{end}{after}", text.trim_end()))
 }
