@@ -48,7 +48,7 @@ impl Client {
     }
 
     pub(crate) fn options(&self) -> &Options {
-        self.inner.shared.options()
+        &self.inner.shared.options
     }
 
     /// A pull's part of the bandwidth, where that is limited.

@@ -57,16 +57,14 @@ impl Session {
     pub(crate) async fn probe(&self, tag: &str) -> Option<Digest> {
         let host = *self.order(true).first()?;
         let path = ApiPath { method: Method::HEAD, what: "manifests", name: tag };
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, manifest_accept());
+        let headers = HeaderMap::from_iter([(ACCEPT, manifest_accept())]);
         let answer = self.request(host, &path, headers).await.ok()?;
         if answer.status().is_success() { announced(&answer).ok()? } else { None }
     }
 
     async fn document_at(&self, host: usize, want: &DocumentRequest<'_>) -> Result<Fetched, Cause> {
-        let options = self.client().options();
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, manifest_accept());
+        let options = self.client.options();
+        let headers = HeaderMap::from_iter([(ACCEPT, manifest_accept())]);
         let path = ApiPath { method: Method::GET, what: want.what, name: &want.name };
         let answer = self.request(host, &path, headers).await?;
         if !answer.status().is_success() {
@@ -74,7 +72,7 @@ impl Session {
         }
         let content_type = answer.content_type();
         let announced = announced(&answer)?;
-        let bytes = answer.body(options.limits.manifest, options.retry.idle_timeout, self.share()).await?;
+        let bytes = answer.body(options.limits.manifest, options.retry.idle_timeout, self.share.as_ref()).await?;
         check_is_json(&content_type, &bytes)?;
         let digest = match want.digest {
             Some(digest) => {

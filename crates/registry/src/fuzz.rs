@@ -3,11 +3,8 @@
 
 use crate::{AllowedTarget, HostsError, challenge, hosts, range_request, redact, token};
 
-/// A parser with what it has to keep, by its name.
-pub type Harness = (&'static str, fn(&[u8]));
-
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[Harness] = &[
+pub const HARNESSES: &[(&str, fn(&[u8]))] = &[
     ("challenge", challenge),
     ("token", token),
     ("hosts", hosts),

@@ -40,7 +40,6 @@ pub(crate) struct HttpClient {
 /// An answer; its transfer counts until the end of its body, or until it is dropped.
 pub(crate) struct HttpResponse {
     inner: http::Response<Incoming>,
-    url: Url,
     transfer: Option<Arc<Transfer>>,
 }
 
@@ -93,7 +92,7 @@ impl HttpClient {
         (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
         let transfer = self.sockets.transfer(&url.origin().ascii_serialization());
         match TRANSFER.scope(Arc::downgrade(&transfer), self.client.request(request)).await {
-            Ok(inner) => Ok(HttpResponse { inner, url: url.clone(), transfer: Some(transfer) }),
+            Ok(inner) => Ok(HttpResponse { inner, transfer: Some(transfer) }),
             Err(error) if error.is_connect() && client_error::is_timeout(&error) => {
                 Err(Cause::Connect(format!("no connection within {} s", self.dial_timeout.as_secs_f64())))
             }
@@ -109,11 +108,6 @@ impl HttpResponse {
 
     pub(crate) fn headers(&self) -> &HeaderMap {
         self.inner.headers()
-    }
-
-    /// The URL that was asked.
-    pub(crate) fn url(&self) -> &Url {
-        &self.url
     }
 
     /// The address that answered, which may be a proxy's.

@@ -176,11 +176,6 @@ impl BlobPart {
         self.state = PartState::Opening { open, need: self.from };
     }
 
-    /// Reads from an answer that is here already.
-    pub(crate) fn read(&mut self, body: RangeBody, idle: Duration) {
-        self.state = PartState::Reading { read: read(body.response, idle), skip: body.skip, until: body.until };
-    }
-
     pub(crate) fn rest(&mut self, wait: Duration) {
         self.state = PartState::Resting(Box::pin(tokio::time::sleep(wait)));
     }
@@ -262,11 +257,10 @@ impl BlobPart {
                     return Poll::Ready(PartEvent::Bytes(0));
                 }
                 PartState::Opening { open, need } => match std::task::ready!(open.as_mut().poll(cx)) {
-                    Ok(mut body) => {
-                        let (after, target, ranges) = (body.after, body.target.clone(), body.ranges);
+                    Ok(RangeBody { response, skip, until, after, target, ranges }) => {
                         // What another connection brought since.
-                        body.skip += self.from - *need;
-                        self.read(body, idle);
+                        let skip = skip + self.from - *need;
+                        self.state = PartState::Reading { read: read(response, idle), skip, until };
                         return Poll::Ready(PartEvent::Answered { after, target, ranges });
                     }
                     Err(cause) => return Poll::Ready(self.broke(cause)),

@@ -80,7 +80,7 @@ impl RangeRequest {
             // A signed address that is over is no error: the registry is asked for another one.
             answer = Some(again).filter(|again| !matches!(again.status().as_u16(), 400 | 401 | 403 | 404 | 410));
         }
-        let answer = match answer {
+        let mut answer = match answer {
             Some(answer) => answer,
             None => {
                 let name = digest.to_string();
@@ -107,7 +107,7 @@ impl RangeRequest {
             }
             _ => return Err(answer.into_cause().await),
         };
-        let target = answer.left_origin.then(|| answer.response.url().clone());
+        let target = if answer.left_origin { answer.places.pop() } else { None };
         let after = start.elapsed();
         Ok(RangeBody { response: answer.response, skip: need - start_at, until, after, target, ranges })
     }

@@ -2,12 +2,11 @@
 //! and [`HostRanges`], the permits for connections to a host and the record of what it has shown. Decides nothing about
 //! a blob (see `pace`) and asks no host. `blob` and the client use it.
 
-use parking_lot::{Mutex, MutexGuard};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -60,6 +59,7 @@ pub trait Memory: Send + Sync {
 }
 
 /// A fixed number of bytes: the [`Memory`] of a client that was given no other.
+#[derive(Debug)]
 pub struct Allowance {
     left: Arc<AtomicUsize>,
 }
@@ -92,12 +92,6 @@ impl Memory for Allowance {
         let take = |left: usize| left.checked_sub(bytes);
         self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).ok()?;
         Some(Box::new(TakenBytes { left: Arc::clone(&self.left), bytes }))
-    }
-}
-
-impl fmt::Debug for Allowance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Allowance").field("left", &self.left()).finish()
     }
 }
 

@@ -33,7 +33,7 @@ impl Repository {
     /// The reference, with its default tag.
     #[must_use]
     pub fn reference(&self) -> &Reference {
-        self.session.reference()
+        &self.session.reference
     }
 
     /// Resolves the reference: the index or manifest that its digest, or else its tag, stands for. By digest the bytes
@@ -42,14 +42,10 @@ impl Repository {
     /// # Errors
     /// [`RegistryError`], with a part for every host that was asked.
     pub async fn resolve(&self) -> Result<Fetched, RegistryError> {
-        let reference = self.session.reference();
+        let reference = &self.session.reference;
         let asked = format!("resolve {reference}");
         match (reference.digest(), reference.tag()) {
-            (Some(digest), _) => {
-                let name = digest.to_string();
-                let want = DocumentRequest { what: MANIFESTS, name, digest: Some(digest), size: None, by_tag: false };
-                self.session.document(&asked, &want).await
-            }
+            (Some(digest), _) => self.session.document(&asked, &by_digest(digest, None)).await,
             (None, tag) => {
                 let name = tag.unwrap_or("latest").to_owned();
                 self.session.document(&asked, &by_name(MANIFESTS, name)).await
@@ -60,7 +56,7 @@ impl Repository {
     /// The digest that the reference stands for, at the cost of a HEAD, which registries with a limit on pulls do not
     /// count. `None` means that it was not told, for whatever reason: [`resolve`](Self::resolve) then says more.
     pub async fn probe(&self) -> Option<Digest> {
-        let reference = self.session.reference();
+        let reference = &self.session.reference;
         match reference.digest() {
             Some(digest) => Some(digest.clone()),
             None => self.session.probe(reference.tag()?).await,
@@ -73,14 +69,12 @@ impl Repository {
     /// [`RegistryError`].
     pub async fn manifest(&self, descriptor: &Descriptor) -> Result<Fetched, RegistryError> {
         let digest = &descriptor.digest;
-        let asked = format!("fetch manifest {digest} of {}", self.session.reference().repository());
-        let limit = self.session.client().options().limits.manifest;
+        let asked = format!("fetch manifest {digest} of {}", self.session.reference.repository());
+        let limit = self.session.client.options().limits.manifest;
         if descriptor.size > limit {
             return Err(too_large(asked, descriptor.size, limit));
         }
-        let (name, size) = (digest.to_string(), Some(descriptor.size));
-        let want = DocumentRequest { what: MANIFESTS, name, digest: Some(digest), size, by_tag: false };
-        self.session.document(&asked, &want).await
+        self.session.document(&asked, &by_digest(digest, Some(descriptor.size))).await
     }
 
     /// Resolves another tag of the same repository as [`resolve`](Self::resolve) does; `None` where the repository has
@@ -89,7 +83,7 @@ impl Repository {
     /// # Errors
     /// [`RegistryError`], when it is not known whether there is one.
     pub async fn tagged(&self, tag: &str) -> Result<Option<Fetched>, RegistryError> {
-        let asked = format!("resolve {}:{tag}", self.session.reference().repository());
+        let asked = format!("resolve {}:{tag}", self.session.reference.repository());
         absent(self.session.document(&asked, &by_name(MANIFESTS, tag.to_owned())).await)
     }
 
@@ -99,7 +93,7 @@ impl Repository {
     /// # Errors
     /// [`RegistryError`].
     pub async fn referrers(&self, digest: &Digest) -> Result<Option<Fetched>, RegistryError> {
-        let asked = format!("list referrers of {digest} in {}", self.session.reference().repository());
+        let asked = format!("list referrers of {digest} in {}", self.session.reference.repository());
         let listed = self.session.document(&asked, &by_name("referrers", digest.to_string())).await;
         match listed {
             // As some answer who have never heard of it.
@@ -162,7 +156,7 @@ impl Repository {
 
 impl fmt::Debug for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Repository").field("reference", &self.session.reference().to_string()).finish_non_exhaustive()
+        f.debug_struct("Repository").field("reference", &self.session.reference.to_string()).finish_non_exhaustive()
     }
 }
 
@@ -172,6 +166,11 @@ const MANIFESTS: &str = "manifests";
 /// A request for a document that is known by its name alone.
 fn by_name(what: &'static str, name: String) -> DocumentRequest<'static> {
     DocumentRequest { what, name, digest: None, size: None, by_tag: true }
+}
+
+/// A request for the manifest of a digest, and of a size where that is known.
+fn by_digest(digest: &Digest, size: Option<u64>) -> DocumentRequest<'_> {
+    DocumentRequest { what: MANIFESTS, name: digest.to_string(), digest: Some(digest), size, by_tag: false }
 }
 
 /// A registry that says that there is nothing has answered.

@@ -30,12 +30,12 @@ const MAX_WARNINGS: usize = 8;
 
 /// The hosts of one pull, with the credential for each.
 pub(crate) struct Session {
-    client: Client,
-    reference: Reference,
+    pub(crate) client: Client,
+    pub(crate) reference: Reference,
     hosts: Vec<SessionHost>,
     secrets: Secrets,
     /// This pull's part of the bandwidth, where that is limited.
-    share: Option<BandwidthShare>,
+    pub(crate) share: Option<BandwidthShare>,
     /// Warnings that were shown already.
     warnings: Mutex<BTreeSet<String>>,
 }
@@ -100,29 +100,17 @@ impl Session {
         Ok(Self { client, reference, hosts, secrets, share, warnings: Mutex::default() })
     }
 
-    pub(crate) fn reference(&self) -> &Reference {
-        &self.reference
-    }
-
     pub(crate) fn idle_timeout(&self) -> Duration {
         self.client.options().retry.idle_timeout
-    }
-
-    pub(crate) fn share(&self) -> Option<&BandwidthShare> {
-        self.share.as_ref()
     }
 
     pub(crate) fn asked_blob(&self, descriptor: &Descriptor) -> String {
         format!("fetch blob {} of {}", descriptor.digest, self.reference.repository())
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
-    }
-
     pub(crate) fn who(&self, host: usize) -> HostLabel<'_> {
         let transport = &self.hosts[host].transport;
-        HostLabel { name: transport.name(), upstream: transport.config().upstream }
+        HostLabel { name: &transport.name, upstream: transport.config.upstream }
     }
 
     /// The hosts in the order in which they are asked: as configured, but those that failed in this session, or could
@@ -130,13 +118,13 @@ impl Session {
     pub(crate) fn order(&self, by_tag: bool) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.hosts.len())
             .filter(|i| {
-                let can = self.hosts[*i].transport.config().capabilities;
+                let can = self.hosts[*i].transport.config.capabilities;
                 can.pull && (can.resolve || !by_tag)
             })
             .collect();
         order.sort_by_key(|i| {
             let host = &self.hosts[*i];
-            host.failed.load(Ordering::Relaxed) || self.client.is_unreachable(&host.transport.config().base)
+            host.failed.load(Ordering::Relaxed) || self.client.is_unreachable(&host.transport.config.base)
         });
         order
     }
@@ -177,7 +165,7 @@ impl Session {
         let cause = cause.map_text(|text| self.secrets.scrub(text));
         let host = &self.hosts[attempts.host()];
         if cause.is_dead() {
-            self.client.note_unreachable(&host.transport.config().base);
+            self.client.note_unreachable(&host.transport.config.base);
         }
         note_failure(host, &cause, asked);
         match attempts.failed(&self.client.options().retry, self.who(attempts.host()), cause) {
@@ -211,7 +199,7 @@ impl Session {
                 is_token: false,
             };
             let answer = transport.send(ask).await?;
-            self.client.note_reached(&transport.config().base);
+            self.client.note_reached(&transport.config.base);
             self.note_places(&answer);
             self.show_warnings(&answer);
             let challenges = if answer.left_origin { Vec::new() } else { challenges(&answer) };
@@ -257,7 +245,7 @@ impl Session {
 
     /// Returns what is known of a host's ranges.
     pub(crate) fn ranges(&self, host: usize) -> &HostRanges {
-        self.hosts[host].transport.ranges()
+        &self.hosts[host].transport.ranges
     }
 
     /// The distribution specification wants the registry's warnings shown, each once.
@@ -272,7 +260,7 @@ impl Session {
     }
 
     fn url(&self, transport: &Transport, path: &ApiPath<'_>) -> Url {
-        let config = transport.config();
+        let config = &transport.config;
         let mut url = config.base.clone();
         url.set_path(&format!("{}/{}/{}/{}", config.api_root(), self.reference.path(), path.what, path.name));
         if !config.upstream {
@@ -285,7 +273,7 @@ impl Session {
 /// That a host fails is what others are there for. That it sends something else than what it was asked for, somebody should know,
 /// though the next one has it right.
 fn note_failure(host: &SessionHost, cause: &Cause, asked: &str) {
-    let name = host.transport.name();
+    let name = &host.transport.name;
     match cause {
         Cause::Content(_) => tracing::warn!(host = name, %cause, asked, "host sent wrong content"),
         _ => tracing::debug!(host = name, %cause, asked, "request failed"),

@@ -29,7 +29,7 @@ const MAX_REDIRECTS: usize = 10;
 
 /// The settings that all hosts of a client share.
 pub(crate) struct TransportSettings {
-    options: Options,
+    pub(crate) options: Options,
     /// Or why they cannot be used.
     proxies: Result<Arc<Proxies>, Cause>,
     roots: OnceCell<Arc<RootCertStore>>,
@@ -39,10 +39,6 @@ impl TransportSettings {
     pub(crate) fn new(options: Options) -> Self {
         let proxies = Proxies::new(&options.proxy).map(Arc::new);
         Self { options, proxies, roots: OnceCell::new() }
-    }
-
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
     }
 
     async fn roots(&self) -> Arc<RootCertStore> {
@@ -62,11 +58,11 @@ impl TransportSettings {
 
 /// The connections to one host.
 pub(crate) struct Transport {
-    config: HostConfig,
-    name: String,
+    pub(crate) config: HostConfig,
+    pub(crate) name: String,
     headers: HeaderMap,
     shared: Arc<TransportSettings>,
-    ranges: HostRanges,
+    pub(crate) ranges: HostRanges,
     network: Arc<HostNetwork>,
     own: OnceCell<HttpClient>,
     foreign: OnceCell<HttpClient>,
@@ -117,19 +113,6 @@ impl Transport {
         let (lookup, allowed) = (Arc::clone(&shared.options.lookup), shared.options.allowed_targets.clone());
         let network = Arc::new(HostNetwork::new(config.base.clone(), lookup, proxies, allowed));
         Ok(Self { config, name, headers, shared, ranges, network, own: OnceCell::new(), foreign: OnceCell::new() })
-    }
-
-    pub(crate) fn config(&self) -> &HostConfig {
-        &self.config
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns what is known of this host's ranges.
-    pub(crate) fn ranges(&self) -> &HostRanges {
-        &self.ranges
     }
 
     pub(crate) fn options(&self) -> &Options {

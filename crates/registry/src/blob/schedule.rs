@@ -146,7 +146,7 @@ impl BlobStream {
         let left = self.size - self.frontier;
         let chunk = self.pace.chunk();
         let length = if left < chunk + chunk / 2 { left } else { chunk };
-        let client = self.session.client().options();
+        let client = self.session.client.options();
         let connection = self.session.ranges(self.attempts.host()).connection()?;
         let least = client.ranges.chunk.0.min(length);
         let mut length = length;

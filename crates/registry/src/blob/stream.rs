@@ -76,8 +76,8 @@ impl BlobStream {
         if order.is_empty() {
             return Err(session.nobody(&asked, false));
         }
-        let pace = Pace::new(session.client().options().ranges.clone(), Instant::now());
-        let watch = StallWatch::new(session.client().options().stall.clone());
+        let pace = Pace::new(session.client.options().ranges.clone(), Instant::now());
+        let watch = StallWatch::new(session.client.options().stall.clone());
         let mut stream = Self {
             session,
             digest: descriptor.digest.clone(),
@@ -209,7 +209,7 @@ impl BlobStream {
 
     /// Polls every part. Returns true if there are events to handle.
     fn poll_parts(&mut self, cx: &mut Context<'_>) -> bool {
-        let (size, idle, share) = (self.size, self.session.idle_timeout(), self.session.share());
+        let (size, idle, share) = (self.size, self.session.idle_timeout(), self.session.share.as_ref());
         for (n, part) in self.parts.iter_mut().enumerate() {
             if let Poll::Ready(came) = part.poll(cx, size, idle, share) {
                 self.events.push_back((n, came));
@@ -329,7 +329,7 @@ impl BlobStream {
         self.troubles += 1;
         let failures = self.parts[n].failures + 1;
         self.parts[n].failures = failures;
-        self.parts[n].rest(self.session.client().options().retry.delay(failures));
+        self.parts[n].rest(self.session.client.options().retry.delay(failures));
         match cause {
             Cause::Range(_) => {
                 self.learn(Learnt::Ceiling(1));
