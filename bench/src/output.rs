@@ -1,4 +1,4 @@
-//! What a run shows: progress on standard error, so that standard output has the tables alone, and the document that the
+//! Output of a run: progress on standard error, so that standard output has the tables alone, and the document that the
 //! figures go into.
 
 use std::fs;

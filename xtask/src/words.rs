@@ -93,8 +93,6 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/image-manager", 311),
     ("crates/image-service", 10),
     ("crates/imagelet", 97),
-    ("crates/oci", 3),
-    ("crates/registry", 12),
     ("crates/signature", 2),
     ("crates/single-flight", 3),
     ("crates/store", 107),

@@ -1,4 +1,4 @@
-//! What quantities mean, and that no text makes the reader panic.
+//! Values of quantities, and texts that must not make the parser panic.
 
 use proptest::prelude::*;
 

@@ -78,7 +78,7 @@ impl Reference {
     /// # Errors
     /// See [`ReferenceError`].
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
-        let normal = Normal::of(text)?;
+        let normal = NormalName::of(text)?;
         Ok(Self {
             repository: normal.repository(),
             domain_end: normal.domain.len(),
@@ -198,7 +198,7 @@ pub struct ImageName {
 /// # Errors
 /// [`ImageNameError`], which names the text.
 pub fn parse_image_name(image: &str) -> Result<ImageName, ImageNameError> {
-    let normal = Normal::of(image).map_err(|source| ImageNameError { name: image.to_owned(), source })?;
+    let normal = NormalName::of(image).map_err(|source| ImageNameError { name: image.to_owned(), source })?;
     Ok(ImageName {
         repository: normal.repository(),
         tag: normal.tag_or_default().to_owned(),
@@ -212,7 +212,7 @@ pub fn parse_image_name(image: &str) -> Result<ImageName, ImageNameError> {
 /// # Errors
 /// [`ImageNameError`], which names the text.
 pub fn apply_default_tag(image: &str) -> Result<String, ImageNameError> {
-    let normal = Normal::of(image).map_err(|source| ImageNameError { name: image.to_owned(), source })?;
+    let normal = NormalName::of(image).map_err(|source| ImageNameError { name: image.to_owned(), source })?;
     let tag = normal.tag_or_default();
     if normal.digest.is_some() || image.strip_suffix(tag).is_some_and(|before| before.ends_with(':')) {
         return Ok(image.to_owned());
@@ -262,7 +262,7 @@ fn plain_name_end(text: &str) -> Result<usize, ReferenceError> {
 }
 
 /// A checked name in normal form, still lying in its text.
-struct Normal<'a> {
+struct NormalName<'a> {
     domain: Cow<'a, str>,
     /// `library/` where the default registry leaves it out.
     official: &'static str,
@@ -271,7 +271,7 @@ struct Normal<'a> {
     digest: Option<&'a str>,
 }
 
-impl<'a> Normal<'a> {
+impl<'a> NormalName<'a> {
     fn of(text: &'a str) -> Result<Self, ReferenceError> {
         if text.is_empty() {
             return Err(ReferenceError::Empty);
@@ -362,7 +362,7 @@ impl<'a> ReferenceParts<'a> {
         Ok(Self { path, tag, digest })
     }
 
-    /// What is left to be asked about a path, whose length is counted by the caller, and a digest.
+    /// Checks the length of a path, which the caller counts, and a digest.
     fn check(length: usize, digest: Option<&str>) -> Result<(), ReferenceError> {
         if length > MAX_PATH {
             return Err(ReferenceError::TooLong);

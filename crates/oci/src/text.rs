@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a character is shown and does nothing else. Control characters (C0, DEL and C1, which some terminals take for
+/// Returns true if a character is shown and does nothing else. Control characters (C0, DEL and C1, which some terminals take for
 /// escape sequences) are not, nor are line and paragraph separators and characters without a width of their own, among them
 /// those that change the direction of a text (CVE-2021-42574).
 #[must_use]

@@ -70,7 +70,7 @@ impl BandwidthShare {
             if next != Some(waiting.ticket) {
                 waiting.turn.notified().await;
             } else if Instant::now() < paid {
-                // Somebody who is due earlier may come meanwhile.
+                // A pull that is due earlier may come meanwhile.
                 tokio::time::sleep_until(paid).await;
             } else {
                 self.pay(waiting.ticket, bytes);
@@ -82,7 +82,7 @@ impl BandwidthShare {
     fn queue(&self, bytes: u64) -> QueueEntry<'_> {
         let mut state = self.bandwidth.state.lock();
         let mut had = self.had.lock();
-        // Who did not want anything has saved nothing up.
+        // A pull that wanted no bytes has saved nothing up.
         let start = (*had).max(state.served);
         *had = start.saturating_add(bytes);
         state.age += 1;
@@ -100,7 +100,7 @@ impl BandwidthShare {
     }
 }
 
-/// A place in the queue, which is given up when this goes.
+/// A position in the queue, given up on drop.
 struct QueueEntry<'b> {
     bandwidth: &'b Bandwidth,
     ticket: QueuePosition,

@@ -19,7 +19,7 @@ use crate::transport::{Transport, TransportSettings};
 /// timeout for every blob.
 const REMEMBER_UNREACHABLE: Duration = Duration::from_secs(60);
 
-/// Hosts whose connections are kept; beyond it those that no pull is using go.
+/// The most hosts whose connections are kept; beyond that, connections that no pull uses are dropped.
 const MAX_TRANSPORTS: usize = 64;
 
 /// A client of any number of registries. Clones share connections.
@@ -38,7 +38,7 @@ struct ClientState {
 }
 
 impl Client {
-    /// A client that has not spoken to anybody yet.
+    /// A client without connections.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let bandwidth = options.bandwidth.map(Bandwidth::new);

@@ -8,7 +8,7 @@ use oci::{Algorithm, Digest, Verifier, media_type};
 use crate::error::{Cause, RegistryError};
 use crate::redact;
 use crate::retry::HostAttempts;
-use crate::session::{ApiPath, Session};
+use crate::session::{ApiPath, PullSession};
 use crate::transport::RegistryAnswer;
 
 const DIGEST_HEADER: HeaderName = HeaderName::from_static("docker-content-digest");
@@ -37,7 +37,7 @@ pub(crate) struct DocumentRequest<'a> {
     pub(crate) by_tag: bool,
 }
 
-impl Session {
+impl PullSession {
     pub(crate) async fn document(&self, asked: &str, want: &DocumentRequest<'_>) -> Result<Fetched, RegistryError> {
         let order = self.order(want.by_tag);
         if order.is_empty() {
@@ -52,8 +52,7 @@ impl Session {
         }
     }
 
-    /// The digest that a tag stands for at the first host that is to be asked, by HEAD; `None` for whatever reason it
-    /// is not told.
+    /// The digest that a tag stands for at the first host that is to be asked, by HEAD; `None` where the host does not say.
     pub(crate) async fn probe(&self, tag: &str) -> Option<Digest> {
         let host = *self.order(true).first()?;
         let path = ApiPath { method: Method::HEAD, what: "manifests", name: tag };
@@ -85,7 +84,10 @@ impl Session {
     }
 }
 
-/// Checks size and digest; says what is wrong.
+/// Checks size and digest.
+///
+/// # Errors
+/// The fault, as a text.
 pub(crate) async fn verify(digest: &Digest, size: Option<u64>, bytes: Bytes) -> Result<(), String> {
     let (digest, len) = (digest.clone(), bytes.len());
     let check = move || {

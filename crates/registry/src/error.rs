@@ -36,7 +36,6 @@ pub struct RegistryError {
     failures: Vec<HostFailure>,
 }
 
-/// The failure of one host.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFailure {
     pub(crate) host: String,

@@ -17,7 +17,7 @@ pub(crate) fn is_for_servers(certificate: &[u8]) -> bool {
     allows_servers(certificate).unwrap_or(false)
 }
 
-/// The same; `None` for a certificate that is not understood.
+/// The same as [`is_for_servers`]; `None` for a certificate that is not understood.
 fn allows_servers(certificate: &[u8]) -> Option<bool> {
     let (body, _) = expect(certificate, SEQUENCE)?;
     let (mut fields, _) = expect(body, SEQUENCE)?;

@@ -16,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use url::Url;
 
-use crate::namespace::{Capabilities, DIAL_TIMEOUT, HostConfig, HostsError, Namespace, TlsConfig};
+use crate::namespace::{DIAL_TIMEOUT, HostCapabilities, HostConfig, HostsError, Namespace, TlsConfig};
 use crate::proxy::as_go_does;
 use crate::redact;
 
@@ -33,7 +33,7 @@ struct HostTable {
     /// Name of the table in errors.
     table: String,
     url: Option<Url>,
-    capabilities: Option<Capabilities>,
+    capabilities: Option<HostCapabilities>,
     ca: Vec<String>,
     /// Certificate and key; the key is in the certificate's file where there is none.
     client: Vec<(String, Option<String>)>,
@@ -169,7 +169,7 @@ impl HostsParser<'_> {
     ) -> Result<bool, HostsError> {
         match name {
             "capabilities" => {
-                let mut got = Capabilities { pull: false, resolve: false };
+                let mut got = HostCapabilities { pull: false, resolve: false };
                 let list = value.get_ref().as_array().ok_or_else(|| self.wrong(value, key, "a list of strings"))?;
                 for item in list {
                     match self.string(item, key)?.to_ascii_lowercase().as_str() {

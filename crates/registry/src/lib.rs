@@ -52,7 +52,7 @@ pub use client::Client;
 pub use document::Fetched;
 pub use error::{ErrorKind, RegistryError};
 pub use hosts::HostsFile;
-pub use namespace::{Capabilities, HostConfig, HostsError, Namespace, TlsConfig};
+pub use namespace::{HostCapabilities, HostConfig, HostsError, Namespace, TlsConfig};
 pub use options::{Limits, NamespaceLoader, Options};
 pub use proxy::ProxySettings;
 pub use ranges::{Allowance, Memory, RangePolicy};

@@ -15,14 +15,14 @@ pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The operations that a host may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Capabilities {
+pub struct HostCapabilities {
     /// Content by digest.
     pub pull: bool,
     /// Tags.
     pub resolve: bool,
 }
 
-impl Default for Capabilities {
+impl Default for HostCapabilities {
     fn default() -> Self {
         Self { pull: true, resolve: true }
     }
@@ -55,7 +55,7 @@ pub struct HostConfig {
     /// `scheme://host[:port][/prefix]`; see [`HostConfig::api_root`].
     pub base: Url,
     /// The operations that it may be used for.
-    pub capabilities: Capabilities,
+    pub capabilities: HostCapabilities,
     /// TLS settings; of no meaning for plain HTTP.
     pub tls: TlsConfig,
     /// Headers that go with every request to this origin. Their values are treated as secrets.
@@ -76,7 +76,7 @@ impl HostConfig {
     pub fn new(base: Url, upstream: bool) -> Self {
         Self {
             base,
-            capabilities: Capabilities::default(),
+            capabilities: HostCapabilities::default(),
             tls: TlsConfig::default(),
             headers: Vec::new(),
             override_path: false,

@@ -12,7 +12,7 @@ use crate::stall::StallPolicy;
 use crate::target::AllowedTarget;
 use crate::tls::{WallClock, system_clock};
 
-/// Tells the hosts of a registry domain. It is called for every pull, so that a changed file counts at once.
+/// Returns the hosts of a registry domain. Called for every pull, so that a changed file counts at once.
 pub type NamespaceLoader = Arc<dyn Fn(&str) -> Result<Namespace, HostsError> + Send + Sync>;
 
 /// The largest answers that are taken.
@@ -41,11 +41,11 @@ pub struct Options {
     pub namespaces: NamespaceLoader,
     /// `User-Agent`.
     pub user_agent: String,
-    /// Patience.
+    /// How often and how soon a request is tried again.
     pub retry: RetryPolicy,
-    /// Sizes.
+    /// The largest answers that are taken.
     pub limits: Limits,
-    /// Proxies.
+    /// The proxies of the environment.
     pub proxy: ProxySettings,
     /// When a blob is fetched by several ranges at once.
     pub ranges: RangePolicy,

@@ -1,4 +1,4 @@
-//! [`Pace`]: over how many connections a blob is fetched, by the speed of its line. Pure: bytes, waits and times go in,
+//! [`ConnectionPace`]: over how many connections a blob is fetched, by the speed of its line. Pure: bytes, waits and times go in,
 //! a number comes out. The number goes up only while the reader waits for bytes, stays up only where that brought more
 //! of them, and comes down where it did not (twice, since one window may be noise), where the host refuses more, or
 //! where the reader is slower than the line. `blob` drives it.
@@ -20,7 +20,7 @@ const WORTH: f64 = 2.0;
 
 /// The number of connections of one blob, and the measurements that it follows from.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ConnectionPace {
     policy: RangePolicy,
     level: u32,
     /// The number of connections before, and what they brought.
@@ -42,7 +42,7 @@ pub(crate) struct Pace {
     each: f64,
 }
 
-/// A finding about the host.
+/// A limit that a host has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Learnt {
     /// So many connections are worth it.
@@ -51,7 +51,7 @@ pub(crate) enum Learnt {
     Ceiling(u32),
 }
 
-impl Pace {
+impl ConnectionPace {
     pub(crate) fn new(policy: RangePolicy, now: Instant) -> Self {
         let settled = policy.per_blob < 2;
         Self {

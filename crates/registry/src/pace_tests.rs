@@ -7,7 +7,7 @@ const UNKNOWN: (u32, u32) = (1, u32::MAX);
 
 /// A line that gives so many bytes a second to each of so many connections at most, to a reader that takes so many.
 struct Line {
-    pace: Pace,
+    pace: ConnectionPace,
     now: Instant,
     left: u64,
     each: u64,
@@ -19,7 +19,7 @@ struct Line {
 impl Line {
     fn new(each: u64, connections: u32, reader: u64) -> Self {
         let now = Instant::now();
-        let pace = Pace::new(RangePolicy { per_blob: 8, ..RangePolicy::default() }, now);
+        let pace = ConnectionPace::new(RangePolicy { per_blob: 8, ..RangePolicy::default() }, now);
         Self { pace, now, left: 1000 * MB, each, connections, reader, learnt: Vec::new() }
     }
 
@@ -117,7 +117,7 @@ fn what_could_not_be_had_is_not_held_against_the_host() {
 #[test]
 fn the_length_of_a_range() {
     let now = Instant::now();
-    let mut pace = Pace::new(RangePolicy::default(), now);
+    let mut pace = ConnectionPace::new(RangePolicy::default(), now);
     assert_eq!(pace.chunk(), 512 << 10);
     pace.each = 20e6;
     assert_eq!(pace.chunk(), 2_000_000_u64.next_multiple_of(64 << 10), "a tenth of a second");

@@ -94,7 +94,7 @@ pub(crate) enum PartEvent {
     SpareFailed(Cause),
     /// More bytes than the blob has arrived.
     TooMuch,
-    /// Something broke.
+    /// The connection failed.
     Failed(Cause),
 }
 
@@ -148,7 +148,6 @@ impl BlobPart {
         self.spare = Some(Box::new(spare));
     }
 
-    /// Drops the second connection.
     pub(crate) fn drop_spare(&mut self) {
         self.spare = None;
     }
@@ -158,7 +157,6 @@ impl BlobPart {
         self.from == start && self.queue.is_empty() && !self.is_reading() && !self.is_done()
     }
 
-    /// Returns true if its connection is done.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.state, PartState::Done)
     }
@@ -228,7 +226,7 @@ impl BlobPart {
                 self.connection = self.spare.take().and_then(|spare| spare.connection);
                 let piece =
                     Box::new(ThrottledPiece { response: won.response, bytes: won.bytes, skip: 0, until: won.until });
-                // Taken in at the next look.
+                // Taken in at the next poll.
                 let (turn, since) = (turn(share, &piece.bytes), Instant::now());
                 self.state = PartState::Throttled { turn, since, piece };
                 Poll::Ready(PartEvent::Replaced)
@@ -253,7 +251,7 @@ impl BlobPart {
                 PartState::Resting(sleep) => {
                     std::task::ready!(sleep.as_mut().poll(cx));
                     self.state = PartState::Idle;
-                    // Whoever polls looks for idle parts next.
+                    // The caller opens idle parts next.
                     return Poll::Ready(PartEvent::Bytes(0));
                 }
                 PartState::Opening { open, need } => match std::task::ready!(open.as_mut().poll(cx)) {

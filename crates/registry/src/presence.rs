@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use oci::Descriptor;
 
 use crate::error::Cause;
-use crate::session::{ApiPath, Session};
+use crate::session::{ApiPath, PullSession};
 use crate::transport::RegistryAnswer;
 
-impl Session {
+impl PullSession {
     /// Asks one host. An error of the host is a no.
     pub(crate) async fn has_blob_at(&self, host: usize, descriptor: &Descriptor) -> bool {
         let name = descriptor.digest.to_string();

@@ -46,9 +46,9 @@ impl fmt::Debug for ProxySettings {
     }
 }
 
-/// The settings, understood. It has passwords in it and is not for printing.
+/// Parsed [`ProxySettings`], or the one proxy of a host. The URLs may have passwords in them: not for printing.
 #[derive(Default)]
-pub(crate) struct Proxies {
+pub(crate) struct HostProxies {
     /// The one for everything, where a host has its own.
     own: Option<Url>,
     http: Option<Url>,
@@ -67,7 +67,7 @@ enum NoProxyEntry {
     Domain { suffix: String, itself: bool, port: Option<u16> },
 }
 
-impl Proxies {
+impl HostProxies {
     pub(crate) fn new(settings: &ProxySettings) -> Result<Self, Cause> {
         let proxy = |text: &Option<String>, what: &str| {
             let Some(text) = text.as_deref().map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
@@ -199,7 +199,7 @@ mod tests {
         for (list, direct, by_proxy) in cases {
             let settings =
                 ProxySettings { http: None, https: Some("proxy.example:3128".into()), no_proxy: Some(list.to_owned()) };
-            let proxies = Proxies::new(&settings).expect("settings");
+            let proxies = HostProxies::new(&settings).expect("settings");
             let through = |url: &&str| proxies.of(&Url::parse(url).expect("a URL")).map(Url::as_str);
             for url in direct {
                 assert_eq!(through(url), None, "{list:?}: {url}");
@@ -221,7 +221,7 @@ mod tests {
             https: Some("https://u:p@secure.example".into()),
             no_proxy: None,
         };
-        let proxies = Proxies::new(&settings).expect("settings");
+        let proxies = HostProxies::new(&settings).expect("settings");
         let through = |url: &str| proxies.of(&Url::parse(url).expect("a URL")).and_then(Url::host_str);
         assert_eq!(through("http://r.example"), Some("plain.example"));
         assert_eq!(through("https://r.example"), Some("secure.example"));
@@ -234,12 +234,12 @@ mod tests {
             ("s.example", "http://s.example/"),
         ] {
             let settings = ProxySettings { https: Some(text.into()), ..ProxySettings::default() };
-            let proxies = Proxies::new(&settings).expect(text);
+            let proxies = HostProxies::new(&settings).expect(text);
             assert_eq!(proxies.of(&Url::parse("https://r.example").expect("a URL")).map(Url::as_str), Some(want));
         }
         for bad in ["socks4://u:secret@p", "ftp://p", "socks5://", "http://", "http://u:secret@["] {
             let settings = ProxySettings { https: Some(bad.into()), ..ProxySettings::default() };
-            let error = Proxies::new(&settings).err().expect(bad).to_string();
+            let error = HostProxies::new(&settings).err().expect(bad).to_string();
             assert!(error.contains("HTTPS proxy") && !error.contains("secret"), "{error}");
         }
     }

@@ -17,7 +17,7 @@ use url::Url;
 use crate::error::Cause;
 use crate::http_client::HttpResponse;
 use crate::redact;
-use crate::session::{ApiPath, Session};
+use crate::session::{ApiPath, PullSession};
 use crate::transport::{RegistryAnswer, next_chunk};
 
 /// An answer that brings bytes.
@@ -48,7 +48,7 @@ pub(crate) fn read(mut response: HttpResponse, idle: Duration) -> ReadFuture {
 
 /// A request for a stretch of a blob, or for all of it.
 pub(crate) struct RangeRequest {
-    pub(crate) session: Arc<Session>,
+    pub(crate) session: Arc<PullSession>,
     pub(crate) host: usize,
     pub(crate) digest: Digest,
     /// Of the whole blob.

@@ -11,21 +11,21 @@ use crate::blob::BlobStream;
 use crate::client::Client;
 use crate::document::{DocumentRequest, Fetched, verify};
 use crate::error::{Cause, ErrorKind, RegistryError};
-use crate::session::Session;
+use crate::session::PullSession;
 
 /// The session of one pull. Clones share it.
 #[derive(Clone)]
 pub struct Repository {
-    session: Arc<Session>,
+    session: Arc<PullSession>,
 }
 
 impl Client {
     /// Opens a session with the registry of `reference` for one pull. Asks the loader for the hosts, and no host yet.
     ///
     /// # Errors
-    /// Of kind [`Config`](ErrorKind::Config), when the hosts cannot be told or used.
+    /// Of kind [`Config`](ErrorKind::Config), when the hosts are not known or cannot be used.
     pub fn repository(&self, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository, RegistryError> {
-        Ok(Repository { session: Arc::new(Session::new(self.clone(), reference, auth)?) })
+        Ok(Repository { session: Arc::new(PullSession::new(self.clone(), reference, auth)?) })
     }
 }
 
@@ -54,7 +54,7 @@ impl Repository {
     }
 
     /// The digest that the reference stands for, at the cost of a HEAD, which registries with a limit on pulls do not
-    /// count. `None` means that it was not told, for whatever reason: [`resolve`](Self::resolve) then says more.
+    /// count. `None`: the registry does not say, for whatever reason: [`resolve`](Self::resolve) then says more.
     pub async fn probe(&self) -> Option<Digest> {
         let reference = &self.session.reference;
         match reference.digest() {

@@ -14,12 +14,12 @@ use parking_lot::Mutex;
 use tower::Service;
 use url::Url;
 
-use crate::proxy::Proxies;
+use crate::proxy::HostProxies;
 use crate::target::{AllowedTarget, SendingRegistry, TargetSource};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Asks for the addresses of a name.
+/// Returns the addresses of a name.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 /// The system's resolver.
@@ -37,7 +37,7 @@ pub fn system_lookup() -> Lookup {
 pub(crate) struct HostNetwork {
     base: Url,
     lookup: Lookup,
-    proxies: Arc<Proxies>,
+    proxies: Arc<HostProxies>,
     allowed: Vec<AllowedTarget>,
     seen: Mutex<ObservedAddresses>,
 }
@@ -50,13 +50,13 @@ struct ObservedAddresses {
     peer: Option<IpAddr>,
 }
 
-/// No address of a name may be gone to.
+/// No address of a name may be connected to.
 #[derive(Debug, thiserror::Error)]
 #[error("the name leads to {0}")]
 pub(crate) struct RefusedTarget(pub(crate) &'static str);
 
 impl HostNetwork {
-    pub(crate) fn new(base: Url, lookup: Lookup, proxies: Arc<Proxies>, allowed: Vec<AllowedTarget>) -> Self {
+    pub(crate) fn new(base: Url, lookup: Lookup, proxies: Arc<HostProxies>, allowed: Vec<AllowedTarget>) -> Self {
         Self { base, lookup, proxies, allowed, seen: Mutex::default() }
     }
 
@@ -74,7 +74,7 @@ impl HostNetwork {
         self.proxies.of(url)
     }
 
-    pub(crate) fn proxies(&self) -> &Proxies {
+    pub(crate) fn proxies(&self) -> &HostProxies {
         &self.proxies
     }
 

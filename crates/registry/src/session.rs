@@ -1,4 +1,4 @@
-//! [`Session`]: the hosts of one pull, with the credential for each, and the way of a request: the order of hosts, the
+//! [`PullSession`]: the hosts of one pull, with the credential for each, and the way of a request: the order of hosts, the
 //! answers to their challenges, and the record of failures. `repository`, `document` and `blob` ask through it.
 
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ const MAX_CHALLENGES: usize = 4;
 const MAX_WARNINGS: usize = 8;
 
 /// The hosts of one pull, with the credential for each.
-pub(crate) struct Session {
+pub(crate) struct PullSession {
     pub(crate) client: Client,
     pub(crate) reference: Reference,
     hosts: Vec<SessionHost>,
@@ -58,7 +58,7 @@ pub(crate) struct ApiPath<'a> {
     pub(crate) name: &'a str,
 }
 
-impl Session {
+impl PullSession {
     pub(crate) fn new(
         client: Client,
         reference: &Reference,

@@ -42,7 +42,7 @@ tokio::task_local! {
 }
 
 impl Sockets {
-    /// SocketCounts a transfer to an origin (`scheme://host[:port]`).
+    /// Counts a transfer to an origin (`scheme://host[:port]`).
     pub(crate) fn transfer(&self, origin: &str) -> Arc<Transfer> {
         let origin = self.origin(origin);
         origin.0.send_modify(|counts| counts.transfers += 1);

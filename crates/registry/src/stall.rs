@@ -12,7 +12,7 @@ pub struct StallPolicy {
     pub quiet: Duration,
     /// Or less than `minimum` bytes a second came in so long.
     pub window: Duration,
-    /// See `window`.
+    /// Bytes a second; see `window`.
     pub minimum: u64,
 }
 

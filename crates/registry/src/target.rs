@@ -11,7 +11,7 @@ use std::str::FromStr;
 use url::Url;
 
 use crate::address::{Class, Network, class_of, class_of_ip, is_localhost, literal, same_origin};
-use crate::proxy::Proxies;
+use crate::proxy::HostProxies;
 
 /// A place that registries may send us to whatever the rules say: an origin, or all addresses of a network.
 #[derive(Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub(crate) struct SendingRegistry<'a> {
     pub(crate) base: &'a Url,
     pub(crate) peer: Option<IpAddr>,
     pub(crate) allowed: &'a [AllowedTarget],
-    pub(crate) proxies: &'a Proxies,
+    pub(crate) proxies: &'a HostProxies,
 }
 
 impl SendingRegistry<'_> {
@@ -100,7 +100,7 @@ impl SendingRegistry<'_> {
     /// Decides whether an address may be connected to.
     ///
     /// # Errors
-    /// What it is, as a text.
+    /// The kind of address, as a text.
     fn may_reach(&self, ip: IpAddr) -> Result<(), &'static str> {
         if self.allowed.iter().any(|target| target.has(ip)) {
             return Ok(());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn from<'a>(base: &'a Url, peer: Option<&str>, allowed: &'a [AllowedTarget]) -> SendingRegistry<'a> {
-        static NONE: LazyLock<Proxies> = LazyLock::new(Proxies::default);
+        static NONE: LazyLock<HostProxies> = LazyLock::new(HostProxies::default);
         SendingRegistry { base, peer: peer.map(|ip| ip.parse().expect("an address")), allowed, proxies: &NONE }
     }
 
@@ -311,7 +311,7 @@ mod tests {
             no_proxy: Some("direct.example,proxy.example".into()),
             ..ProxySettings::default()
         };
-        let (proxies, base) = (Proxies::new(&settings).expect("valid"), u("http://r.example"));
+        let (proxies, base) = (HostProxies::new(&settings).expect("valid"), u("http://r.example"));
         let list = allowed(&["http://proxy.example:3128"]);
         let from = SendingRegistry { proxies: &proxies, ..from(&base, Some("203.0.113.1"), &list) };
         assert_eq!(from.check(&u("http://proxy.example:3128/x"), TargetSource::Redirect), Err("to a proxy".into()));

@@ -22,7 +22,7 @@ use crate::namespace::TlsConfig;
 /// The clock by which certificates are judged.
 pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
-/// The machine's own.
+/// The clock of the machine.
 #[must_use]
 pub fn system_clock() -> WallClock {
     #[expect(clippy::disallowed_methods, reason = "the default of an option: whoever wants another clock hands one in")]
@@ -30,18 +30,18 @@ pub fn system_clock() -> WallClock {
 }
 
 /// The time as rustls asks for it. Its own way panics where the clock shows a time before 1970.
-struct TimeOfDay(WallClock);
+struct CertificateTime(WallClock);
 
-impl TimeProvider for TimeOfDay {
+impl TimeProvider for CertificateTime {
     fn current_time(&self) -> Option<UnixTime> {
         let since = (self.0)().duration_since(UNIX_EPOCH).unwrap_or_default();
         Some(UnixTime::since_unix_epoch(since))
     }
 }
 
-impl fmt::Debug for TimeOfDay {
+impl fmt::Debug for CertificateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TimeOfDay")
+        f.write_str("CertificateTime")
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn system_roots() -> RootCertStore {
 /// Checks that chain and key can be used together.
 ///
 /// # Errors
-/// What is wrong, as a text.
+/// The fault, as a text.
 pub(crate) fn check_identity(chain_pem: &[u8], key_pem: &[u8]) -> Result<(), String> {
     identity(chain_pem, key_pem, &ring::default_provider()).map(|_| ())
 }
@@ -103,7 +103,7 @@ fn identity(chain_pem: &[u8], key_pem: &[u8], provider: &CryptoProvider) -> Resu
 /// verified the same way and see no client certificate.
 ///
 /// # Errors
-/// What is wrong, as a text.
+/// The fault, as a text.
 pub(crate) fn client_config(
     tls: &TlsConfig,
     system: &RootCertStore,
@@ -111,11 +111,14 @@ pub(crate) fn client_config(
     clock: &WallClock,
 ) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(TimeOfDay(Arc::clone(clock))))
-        .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?;
+    let builder =
+        ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(CertificateTime(Arc::clone(clock))))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| e.to_string())?;
     let builder = if tls.skip_verify {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAll { provider: Arc::clone(&provider) }))
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider: Arc::clone(&provider) }))
     } else {
         let mut roots = system.clone();
         let mut given = Vec::new();
@@ -130,7 +133,7 @@ pub(crate) fn client_config(
         let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
         match inner {
             Ok(inner) if !given.is_empty() => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(OrTheSame { inner, given }))
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(OrConfiguredCertificate { inner, given }))
             }
             Ok(inner) => builder.with_webpki_verifier(inner),
             // Nobody is trusted, so that every handshake fails.
@@ -143,7 +146,7 @@ pub(crate) fn client_config(
             .iter()
             .map(|(chain, key)| identity(chain, key, &provider).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
-        builder.with_client_cert_resolver(Arc::new(Identities(keys)))
+        builder.with_client_cert_resolver(Arc::new(ClientCertificates(keys)))
     } else {
         builder.with_no_client_auth()
     };
@@ -154,9 +157,9 @@ pub(crate) fn client_config(
 
 /// The first client certificate whose key can sign as the server wants.
 #[derive(Debug)]
-struct Identities(Vec<Arc<CertifiedKey>>);
+struct ClientCertificates(Vec<Arc<CertifiedKey>>);
 
-impl ResolvesClientCert for Identities {
+impl ResolvesClientCert for ClientCertificates {
     fn resolve(&self, _root_hint_subjects: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.iter().find(|key| key.key.choose_scheme(schemes).is_some()).cloned()
     }
@@ -171,7 +174,7 @@ impl ResolvesClientCert for Identities {
 /// sign a server's certificate with it, so this trusts nobody who is not trusted already. Name, time and
 /// what its key may be used for are checked.
 #[derive(Debug)]
-struct OrTheSame {
+struct OrConfiguredCertificate {
     inner: Arc<WebPkiServerVerifier>,
     given: Vec<CertificateDer<'static>>,
 }
@@ -183,7 +186,7 @@ fn is_authority_as_server(error: &rustls::Error) -> bool {
     matches!(source.downcast_ref::<webpki::Error>(), Some(webpki::Error::CaUsedAsEndEntity))
 }
 
-impl ServerCertVerifier for OrTheSame {
+impl ServerCertVerifier for OrConfiguredCertificate {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -230,11 +233,11 @@ impl ServerCertVerifier for OrTheSame {
 
 /// Accepts every certificate, and still checks that the server holds its key.
 #[derive(Debug)]
-struct AcceptAll {
+struct AnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for AcceptAll {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -282,12 +285,12 @@ mod tests {
         CertificateDer::from_pem_slice(pem).expect("our own PEM")
     }
 
-    fn verifier(given: &[u8]) -> OrTheSame {
+    fn verifier(given: &[u8]) -> OrConfiguredCertificate {
         let mut roots = RootCertStore::empty();
         roots.add(certificate(given)).expect("our own certificate");
         let provider = Arc::new(ring::default_provider());
         let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().expect("a root");
-        OrTheSame { inner, given: vec![certificate(given)] }
+        OrConfiguredCertificate { inner, given: vec![certificate(given)] }
     }
 
     #[test]
@@ -321,7 +324,7 @@ mod tests {
     #[test]
     fn a_clock_before_1970_is_a_time() {
         let clock: WallClock = Arc::new(|| UNIX_EPOCH - Duration::from_secs(1 << 40));
-        assert_eq!(TimeOfDay(clock).current_time(), Some(UnixTime::since_unix_epoch(Duration::ZERO)));
+        assert_eq!(CertificateTime(clock).current_time(), Some(UnixTime::since_unix_epoch(Duration::ZERO)));
     }
 
     fn year(n: u64) -> UnixTime {

@@ -25,7 +25,6 @@ pub(crate) struct TokenRequest {
     pub(crate) scopes: BTreeSet<String>,
 }
 
-/// A bearer token.
 pub(crate) struct BearerToken {
     pub(crate) value: Secret,
     pub(crate) lifetime: Duration,
@@ -48,7 +47,6 @@ fn header(scheme: &str, value: &str) -> Result<HeaderValue, Cause> {
     Ok(value)
 }
 
-/// Gets a token.
 pub(crate) async fn fetch(
     transport: &Transport,
     wanted: &TokenRequest,

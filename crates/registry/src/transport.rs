@@ -19,7 +19,7 @@ use crate::error::{Cause, NO_ANSWER, body_message};
 use crate::http_client::{HttpClient, HttpResponse};
 use crate::namespace::HostConfig;
 use crate::options::Options;
-use crate::proxy::Proxies;
+use crate::proxy::HostProxies;
 use crate::ranges::HostRanges;
 use crate::resolve::{HostNetwork, Resolver};
 use crate::target::TargetSource;
@@ -30,14 +30,14 @@ const MAX_REDIRECTS: usize = 10;
 /// The settings that all hosts of a client share.
 pub(crate) struct TransportSettings {
     pub(crate) options: Options,
-    /// Or why they cannot be used.
-    proxies: Result<Arc<Proxies>, Cause>,
+    /// The proxies, or the reason why they cannot be used.
+    proxies: Result<Arc<HostProxies>, Cause>,
     roots: OnceCell<Arc<RootCertStore>>,
 }
 
 impl TransportSettings {
     pub(crate) fn new(options: Options) -> Self {
-        let proxies = Proxies::new(&options.proxy).map(Arc::new);
+        let proxies = HostProxies::new(&options.proxy).map(Arc::new);
         Self { options, proxies, roots: OnceCell::new() }
     }
 
@@ -68,7 +68,6 @@ pub(crate) struct Transport {
     foreign: OnceCell<HttpClient>,
 }
 
-/// A request.
 pub(crate) struct RegistryRequest<'a> {
     pub(crate) method: Method,
     pub(crate) url: Url,
@@ -107,7 +106,7 @@ impl Transport {
         let name = config.name();
         let ranges = HostRanges::new(shared.options.ranges.per_host);
         let proxies = match &config.proxy {
-            Some(proxy) => Arc::new(Proxies::own(proxy.clone())),
+            Some(proxy) => Arc::new(HostProxies::own(proxy.clone())),
             None => shared.proxies.clone()?,
         };
         let (lookup, allowed) = (Arc::clone(&shared.options.lookup), shared.options.allowed_targets.clone());
@@ -236,7 +235,7 @@ impl Transport {
 }
 
 impl RegistryAnswer {
-    /// Media type as the answer says it.
+    /// `Content-Type`, or nothing.
     pub(crate) fn content_type(&self) -> String {
         let value = self.response.headers().get(CONTENT_TYPE);
         value.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned()).unwrap_or_default()

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::error::{Cause, HostFailure, RegistryError};
-use crate::pace::{Learnt, Pace};
+use crate::pace::{ConnectionPace, Learnt};
 use crate::part::{BlobPart, PartEvent};
 use crate::redact;
 use crate::retry::HostAttempts;
-use crate::session::Session;
+use crate::session::PullSession;
 use crate::spare::SpareConnection;
 use crate::stall::StallWatch;
 
@@ -31,7 +31,7 @@ const TROUBLES: u32 = 3;
 
 /// A blob on its way.
 pub struct BlobStream {
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<PullSession>,
     pub(super) digest: Digest,
     pub(super) size: u64,
     pub(super) asked: String,
@@ -49,7 +49,7 @@ pub struct BlobStream {
     since_failure: u64,
     /// This host's answers to ranges are wrong: ask it for all and skip.
     pub(super) no_ranges: Option<usize>,
-    pub(super) pace: Pace,
+    pub(super) pace: ConnectionPace,
     /// The watch over what the head's connection brings.
     pub(super) watch: StallWatch,
     /// True if the host's answer to the head says that it does ranges.
@@ -67,7 +67,7 @@ pub struct BlobStream {
 
 impl BlobStream {
     pub(crate) async fn open(
-        session: Arc<Session>,
+        session: Arc<PullSession>,
         descriptor: &Descriptor,
         asked: String,
         from: u64,
@@ -76,7 +76,7 @@ impl BlobStream {
         if order.is_empty() {
             return Err(session.nobody(&asked, false));
         }
-        let pace = Pace::new(session.client.options().ranges.clone(), Instant::now());
+        let pace = ConnectionPace::new(session.client.options().ranges.clone(), Instant::now());
         let watch = StallWatch::new(session.client.options().stall.clone());
         let mut stream = Self {
             session,

@@ -1,4 +1,4 @@
-//! What a test registry answers, right or wrong: routes, ranges, and bodies made of pieces.
+//! Answers of a test registry, right or wrong: routes, ranges, and bodies made of pieces.
 
 use std::io;
 use std::sync::Arc;

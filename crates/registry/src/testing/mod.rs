@@ -1,4 +1,4 @@
-//! What tests of every crate share: [`TestRegistry`], an in-process registry with faults on demand, and
+//! Fakes for the tests of every crate: [`TestRegistry`], an in-process registry with faults on demand, and
 //! [`ImageBuilder`], which makes small images in memory. Not a part of the product: it trusts its caller and panics on
 //! wrong use.
 

@@ -67,7 +67,7 @@ fn once() -> RetryPolicy {
     RetryPolicy { attempts: 1, idle_timeout: Duration::from_millis(600), ..quick() }
 }
 
-/// What lies in the buffers of a loopback connection, at most.
+/// The most bytes that the buffers of a loopback connection hold.
 const BUFFERS: u64 = 12 << 20;
 
 #[tokio::test]

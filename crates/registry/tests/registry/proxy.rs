@@ -176,12 +176,12 @@ impl Tunnel {
         Self { address, asked, _stop: stop.drop_guard() }
     }
 
-    /// One that does CONNECT. `Proxy-Authorization` must be `credential`, or 407 is the answer.
+    /// A proxy that does CONNECT. `Proxy-Authorization` must be `credential`, or 407 is the answer.
     async fn start(to: String, credential: &'static str) -> Self {
         Self::serving(move |stream, log| connect(stream, to.clone(), credential, log)).await
     }
 
-    /// One that speaks SOCKS 5, and wants this user and password.
+    /// A proxy that speaks SOCKS 5, and wants this user and password.
     async fn socks(to: String, user: &'static str, password: &'static str) -> Self {
         Self::serving(move |stream, log| socks(stream, to.clone(), user, password, log)).await
     }

@@ -1,4 +1,4 @@
-//! One blob over several connections: when it is done, what it brings, what it costs, and every way in which it goes wrong.
+//! A blob over several connections: when it is done, what it brings, what it costs, and every way in which it goes wrong.
 
 use std::sync::Arc;
 use std::time::Duration;

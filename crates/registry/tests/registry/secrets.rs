@@ -53,7 +53,7 @@ async fn a_store_that_tells_what_it_was_asked_with() {
     assert_eq!(fetch(&session, &blob).await.expect("comes"), noise(100));
 }
 
-/// What a registry that has seen a credential can say of it.
+/// All that a registry that has seen a credential can say of it.
 fn echoed(credential: Option<&RegistryAuth>) -> String {
     let Some(auth) = credential else { return "nothing".into() };
     if !auth.identity_token.is_empty() {

@@ -1,4 +1,4 @@
-//! What the topics share: clients that are quick to give up, references to the test registry, namespaces by hand.
+//! Helpers of all topics: clients that are quick to give up, references to the test registry, namespaces by hand.
 
 use parking_lot::Mutex;
 use std::io;
@@ -83,7 +83,7 @@ pub(crate) fn noise(len: usize) -> Bytes {
     out.into()
 }
 
-/// What is traced on this thread.
+/// The log of this thread.
 #[derive(Clone, Default)]
 pub(crate) struct Traced(Arc<Mutex<Vec<u8>>>);
 

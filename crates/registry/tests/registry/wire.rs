@@ -14,12 +14,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::support::{client_of, fetch, host, noise, quick, reference};
 
-/// What is sent for one request: the first bytes, and then others until the client goes away.
+/// The answer to one request: the first bytes, and then others until the client goes away.
 #[derive(Clone, Default)]
 struct Script {
     first: Vec<u8>,
     again: Vec<u8>,
-    /// Whether the connection is closed after the first bytes.
+    /// True if the connection is closed after the first bytes.
     closes: bool,
 }
 
