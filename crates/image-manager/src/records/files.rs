@@ -143,9 +143,25 @@ pub(crate) struct Directory {
     used: Use,
 }
 
-/// The lock of a directory; falls when dropped.
+/// A lock (`flock`) on an open file, which falls when dropped. Closing the file would not do: a program that another thread
+/// is starting has a copy of the descriptor until its `exec`, and the lock would stay until then.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "closing it unlocks")] OwnedFd);
+pub(crate) struct Lock(OwnedFd);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // It fails for no open file; closing it unlocks as well.
+        let _ = fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+#[cfg(test)]
+impl Lock {
+    /// The copy of the descriptor that a program has between `fork` and `exec`.
+    pub(super) fn inherited(&self) -> OwnedFd {
+        self.0.try_clone().unwrap()
+    }
+}
 
 /// A file that is on disk under a name that nobody reads. Removed when dropped.
 #[derive(Debug)]
@@ -468,14 +484,18 @@ pub(crate) fn stamp_of(file: &OwnedFd) -> io::Result<FileStamp> {
 }
 
 /// Takes a lock on a file that many may hold. Never waits: whoever wants it alone holds the directory's lock.
-pub(crate) fn share(file: &OwnedFd) -> io::Result<()> {
-    Ok(fs::flock(file, FlockOperation::NonBlockingLockShared)?)
+pub(crate) fn share(file: OwnedFd) -> io::Result<Lock> {
+    fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
+    Ok(Lock(file))
 }
 
-/// Whether nobody holds the lock of [`share`].
-pub(crate) fn is_unshared(file: &OwnedFd) -> io::Result<bool> {
-    match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
+/// Returns true if no process holds the lock of [`share`].
+pub(crate) fn is_unshared(file: OwnedFd) -> io::Result<bool> {
+    match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {
+            drop(Lock(file));
+            Ok(true)
+        }
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(errno) => Err(errno.into()),
     }

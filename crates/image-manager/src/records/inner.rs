@@ -11,10 +11,10 @@ use oci::trim_tag_and_digest;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::files::Use;
+use super::files::{Lock, Use};
 use super::options::RecordsOptions;
 use super::pulled::{Held, Look, Pulled};
-use super::pulling::{Lease, Pulling};
+use super::pulling::Pulling;
 use super::record::RecordedCredentials;
 use super::stripes::Stripes;
 use super::{RecordsError, VerificationPolicy};
@@ -57,7 +57,7 @@ impl Known {
 /// Pulls of one image.
 pub(super) struct InFlight {
     pub(super) count: usize,
-    lease: Lease,
+    pub(super) lease: Lock,
 }
 
 impl Inner {
@@ -183,7 +183,7 @@ impl Inner {
     }
 
     /// The lease, if this was the last pull of the image.
-    fn leave(&self, image: &str) -> Option<Lease> {
+    fn leave(&self, image: &str) -> Option<Lock> {
         let mut in_flight = self.in_flight();
         let pull = in_flight.get_mut(image)?;
         pull.count -= 1;
