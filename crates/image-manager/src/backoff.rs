@@ -17,7 +17,7 @@ pub use plain::{BackoffEntry, BackoffOptions, BackoffSelector};
 
 use crate::Cause;
 
-/// Who asks, and for what.
+/// The pod and image of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) namespace: &'a str,
@@ -56,7 +56,7 @@ pub(crate) struct Held {
     /// Reason and message of the failure behind it.
     pub(crate) message: String,
     pub(crate) until: Instant,
-    /// Whether this is to be told as an event.
+    /// True if an event is to be recorded.
     pub(crate) tell: bool,
 }
 
@@ -75,7 +75,7 @@ struct Entry {
     cause: Cause,
     message: String,
     failures: u32,
-    /// What the next failure doubles.
+    /// The back-off that the next failure doubles.
     base: Duration,
     window: Duration,
     updated: Instant,

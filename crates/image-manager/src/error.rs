@@ -19,7 +19,7 @@ pub enum EnsureImageError {
     /// The text is no image name.
     #[error("parse image name")]
     InvalidImageName {
-        /// What is wrong; names the text.
+        /// The parser's error; names the text.
         source: ImageNameError,
     },
     /// The runtime could not tell whether the image is present.
@@ -27,7 +27,7 @@ pub enum EnsureImageError {
     ImageInspect {
         /// The image as it was requested.
         image: String,
-        /// What the runtime said.
+        /// The runtime's error.
         source: Error,
     },
     /// The policy is `Never`, and the image is absent.
@@ -39,7 +39,7 @@ pub enum EnsureImageError {
     /// The credentials could not be looked up: a pull secret is broken.
     #[error("look up credentials")]
     Credentials {
-        /// What is wrong; it names the secret.
+        /// The error; names the secret.
         source: Arc<KeyringError>,
     },
     /// Nothing was pulled, because it could not be written down beforehand.
@@ -153,7 +153,7 @@ pub struct Attempt {
 pub struct PullFailure {
     attempts: Vec<Attempt>,
     cause: Cause,
-    /// What was left out of the attempts, and why.
+    /// Credentials that were left out of the attempts, each with the reason.
     notes: Vec<String>,
 }
 

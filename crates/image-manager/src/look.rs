@@ -17,7 +17,7 @@ pub(crate) struct Look<'a> {
     found: Option<Result<Found, Arc<KeyringError>>>,
 }
 
-/// What a look-up answered.
+/// Answer of a look-up.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     /// In the order in which they are tried. Empty: the pull is anonymous.

@@ -46,7 +46,7 @@ pub struct ImageManager {
 
 /// How far a request has come that needs more than a look.
 enum Next {
-    /// It is decided.
+    /// The request is decided.
     Decided(Decision),
     /// This is known of the image, and, where that could be said at once, whether the pod may have it.
     Open(Presence, Option<Access>),
@@ -349,7 +349,7 @@ impl ImageManager {
     }
 }
 
-/// What the service's answer to a look says.
+/// The presence in a service's answer.
 fn presence_of(
     request: &EnsureImageRequest,
     status: cri_api::Result<ImageStatus>,
@@ -361,7 +361,7 @@ fn presence_of(
     }
 }
 
-/// One word for the span.
+/// Outcome of a request in a word, for the span.
 fn outcome_word(result: &Result<EnsuredImage, EnsureImageError>) -> &'static str {
     match result {
         Ok(image) if image.pulled => "pulled",

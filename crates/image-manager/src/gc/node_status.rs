@@ -21,7 +21,7 @@ const MAX_NAMES: usize = 5;
 #[serde(transparent)]
 pub struct NodeImages(Vec<NodeImage>);
 
-/// One image of a Node's status.
+/// An image of a Node's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeImage {
@@ -187,7 +187,7 @@ impl NodeStatus {
         }
     }
 
-    /// Whether the node says that it has disk pressure.
+    /// Returns true if the node reports disk pressure.
     #[must_use]
     pub fn has_disk_pressure(&self) -> bool {
         self.conditions.iter().any(|condition| condition.kind == "DiskPressure" && condition.status == "True")

@@ -9,7 +9,7 @@ use super::disk::DiskSpace;
 use super::history::UsageHistory;
 use super::plan::{Because, Plan};
 
-/// What would go and what would stay.
+/// The images that a round would remove and keep.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outline {
@@ -29,7 +29,7 @@ pub struct Outline {
     pub images: Vec<Row>,
 }
 
-/// One image.
+/// An image of the outline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {

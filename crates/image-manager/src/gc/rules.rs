@@ -20,7 +20,7 @@ pub struct Pattern {
     of: Of,
 }
 
-/// What a pattern looks at.
+/// Subject of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Of {
     /// Names, in normal form: `docker.io/library/busybox:*`; and ids. A host in any spelling is the same host.
@@ -35,7 +35,7 @@ enum Of {
 /// What is known of an image beside what the service lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
-    /// Who used it last: `namespace/pod/container`.
+    /// The last user: `namespace/pod/container`.
     pub used_by: &'a str,
     /// Labels of its config, where somebody looked.
     pub labels: Option<&'a BTreeMap<String, String>>,
@@ -108,7 +108,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the labels of images have to be known for it.
+    /// Returns true if the pattern needs the labels of images.
     #[must_use]
     pub fn is_of_labels(&self) -> bool {
         matches!(self.of, Of::Label { .. })
@@ -233,11 +233,11 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 pub struct KeepRule {
     /// Which images.
     pub pattern: Pattern,
-    /// What the rule says of them.
+    /// Effect of the rule.
     pub says: Says,
 }
 
-/// What a rule says.
+/// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Says {
     /// They stay.

@@ -70,7 +70,7 @@ pub enum Order {
     LeastRecentlyUsed,
 }
 
-/// What is to be reached.
+/// Goal of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// So many bytes freed, and no image more than that takes.
@@ -192,7 +192,7 @@ fn keep_copies(items: &[Item<'_>], rules: &Rules, because: &mut [Option<Because>
     }
 }
 
-/// What would be freed, kept up to date as images are taken and given back.
+/// Bytes that would be freed, kept up to date as images are selected and released.
 struct Account<'a> {
     inventory: &'a Inventory<'a>,
     taken: Vec<bool>,

@@ -28,11 +28,11 @@ pub enum StateError {
     /// The system refused.
     #[error("{what} {}", path.display())]
     Io {
-        /// What was done.
+        /// The operation that failed.
         what: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The same from whoever replaces files.
@@ -63,7 +63,7 @@ impl Stamp {
     }
 }
 
-/// What a file holds.
+/// Kind of a state file.
 #[derive(Debug)]
 pub(super) struct Read<T> {
     /// `None`: there is no file, or it had to be put aside.
@@ -165,7 +165,7 @@ impl StateFiles {
         Ok((changed, pins, stamp))
     }
 
-    /// What was stored of disk pressure.
+    /// Reads the stored state of disk pressure.
     pub(super) fn pressure(&self) -> Result<(Pressure, Option<PathBuf>), StateError> {
         let read = self.read(PRESSURE, None)?;
         Ok(read.map(|read| (read.state.unwrap_or_default(), read.aside)).unwrap_or_default())

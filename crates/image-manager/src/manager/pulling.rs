@@ -222,7 +222,7 @@ impl ImageManager {
     }
 }
 
-/// What collection did for a pull that found the disk full.
+/// Result of collection for a pull that found the disk full.
 fn note(needed: Option<u64>, room: &Room) -> String {
     let needed = needed.map_or_else(String::new, |needed| format!("{} were needed, and ", human(needed)));
     let images = if room.removed == 1 { "image" } else { "images" };

@@ -5,7 +5,7 @@ use cri_api::{Error, Kind, Reason};
 
 use super::*;
 
-/// What one request makes.
+/// The effects of a request.
 struct Step {
     calls: &'static [CallKind],
     /// `None`: it succeeds.

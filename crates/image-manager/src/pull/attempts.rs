@@ -13,7 +13,7 @@ use super::throttle::Throttle;
 use super::time::Timeline;
 use crate::Cause;
 
-/// One attempt that failed.
+/// A failed attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Try {
     /// Which candidate it was; `None`: anonymous.
@@ -40,7 +40,7 @@ impl Failed {
     }
 }
 
-/// What attempts need.
+/// The services and limits of the attempts of a pull.
 pub(super) struct Attempts<'a> {
     pub(super) service: &'a dyn ImageService,
     pub(super) throttle: &'a Throttle,

@@ -47,7 +47,7 @@ impl SharedPull {
     }
 }
 
-/// What a waiter brings.
+/// The part of a flight that each waiter brings.
 pub(super) struct Waiting {
     pub(super) recheck: Option<Recheck>,
     pub(super) mark: Mark,
@@ -76,7 +76,7 @@ pub(super) enum Ending {
     Failed(Arc<[Try]>),
     /// There was no token.
     Throttled,
-    /// Its intent could not be recorded.
+    /// The intent could not be recorded.
     Unrecorded(Arc<RecordsError>),
     /// The puller ends.
     ShuttingDown,

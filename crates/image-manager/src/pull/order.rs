@@ -63,7 +63,7 @@ struct Entry {
     running: bool,
 }
 
-/// What waits for one registry.
+/// The pulls that wait for one registry.
 #[derive(Debug, Default)]
 struct Lane {
     running: usize,

@@ -27,7 +27,7 @@ pub(super) fn record(bytes: &[u8]) -> Option<PulledRecord> {
     matches!(rest.0, "" | "\n").then_some(PulledRecord { last_updated, image_ref, mapping })
 }
 
-/// What stands behind a name, up to its closing brace.
+/// Reads the credentials behind a name, up to the closing brace.
 fn recorded(rest: &mut Rest<'_>) -> Option<RecordedCredentials> {
     let mut recorded = RecordedCredentials::default();
     let mut field = |rest: &mut Rest<'_>| {
@@ -60,7 +60,7 @@ fn recorded(rest: &mut Rest<'_>) -> Option<RecordedCredentials> {
     Some(recorded)
 }
 
-/// What is still to be read.
+/// The text that is still to be read.
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {

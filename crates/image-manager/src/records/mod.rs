@@ -219,7 +219,7 @@ impl PullRecords {
             .await
     }
 
-    /// Whether an image of which nothing is written down is for every pod.
+    /// Returns true if an image without records is for every pod.
     pub(crate) fn frees_what_is_unknown(&self) -> bool {
         self.inner.intents_count()
     }
@@ -300,7 +300,7 @@ fn by_record<'a>(held: &'a Held, image: &str) -> Result<Named<'a>, Said> {
     }
 }
 
-/// What came out of a check.
+/// Result of a check.
 #[derive(Clone, Copy)]
 struct Said {
     access: Access,

@@ -77,7 +77,7 @@ impl Pulling {
         Ok(self.seen().count)
     }
 
-    /// Whether there is an intent for an image, in any spelling, if that can be told without waiting for a disk.
+    /// Returns true if an image has an intent, in any spelling; `None` if only the disk can say.
     pub(super) fn look(&self, image: &str) -> Result<Option<bool>, RecordsError> {
         let stamp = self.directory.stamp()?;
         let intents = {
@@ -224,7 +224,7 @@ impl Pulling {
         self.directory.remove(&file)
     }
 
-    /// Whether a process that lives has a share in the intent for `image`. Blocks.
+    /// Returns true if a live process has a share in the intent for `image`. Blocks.
     pub(super) fn is_held(&self, image: &str) -> Result<bool, RecordsError> {
         let _lock = self.directory.lock()?;
         self.is_in_use(&file_name(image))

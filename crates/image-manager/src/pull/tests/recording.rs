@@ -120,13 +120,13 @@ async fn what_was_not_pulled_leaves_nothing() {
 
 /// An image service of one image, which may bring it though it was told to stop, or says that it failed.
 struct Sly {
-    /// What the image is called before the pull; empty: it is not here.
+    /// Image ref before the pull; empty: the image is absent.
     before: &'static str,
     /// How long after the end of the pull the new image is visible; `None`: never.
     late: Option<Duration>,
-    /// What a pull answers; `None`: it goes on until it is given up.
+    /// Answer of a pull; `None`: it runs until it is given up.
     answer: Option<Kind>,
-    /// What is told of a pull.
+    /// Progress that the pull reports.
     tells: &'static [PullEvent],
     visible: Mutex<Option<Instant>>,
     pulling: Notify,

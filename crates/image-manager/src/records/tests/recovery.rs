@@ -14,7 +14,7 @@ fn image(id: &str, tags: &[&str], digests: &[&str]) -> Image {
     }
 }
 
-/// What the runtime of the kubelet's cases has.
+/// The images of the runtime in the kubelet's cases.
 fn runtime() -> Vec<Image> {
     vec![
         image("testimageref1", &["repo.repo/test/test:docker", "docker.io/testing/test:something"], &[]),
