@@ -90,7 +90,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/cri-grpc", 20),
     ("crates/engine-api", 1),
     ("crates/erofs", 17),
-    ("crates/image-manager", 117),
+    ("crates/image-manager", 31),
     ("crates/image-service", 10),
     ("crates/imagelet", 97),
     ("crates/oci", 3),

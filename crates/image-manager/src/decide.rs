@@ -97,7 +97,7 @@ pub enum PullReason {
 pub enum RefuseReason {
     /// The image is not known to be present, and the policy forbids to pull it.
     NotPresentAndNeverPulled,
-    /// It is here, nothing proves that this pod may have it, and the policy forbids to ask the registry. The pod is
+    /// The image is here, nothing proves that this pod may use it, and the policy forbids to ask the registry. The pod is
     /// told the same as if it were absent.
     MustVerifyAndNeverPulled(Doubt),
 }

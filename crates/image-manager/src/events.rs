@@ -58,7 +58,7 @@ impl Event {
     }
 }
 
-/// One event, lent to a recorder, which copies what it keeps.
+/// An event, lent to a recorder, which copies what it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRef<'a> {
     /// The object of the event.

@@ -118,7 +118,7 @@ impl ImageManager {
 }
 
 impl Explanation {
-    /// One word: `use-local`, `pull`, `back-off`, `refuse`, or `fail` where nothing could be decided.
+    /// The decision in a word: `use-local`, `pull`, `back-off`, `refuse`, or `fail` where nothing could be decided.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match (&self.decision, &self.backoff) {

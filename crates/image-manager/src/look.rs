@@ -22,7 +22,7 @@ pub(crate) struct Look<'a> {
 pub(crate) struct Found {
     /// In the order in which they are tried. Empty: the pull is anonymous.
     pub(crate) candidates: Arc<[Candidate]>,
-    /// What was left out, and why.
+    /// Credentials that were left out, each with the reason.
     pub(crate) notes: Arc<[Note]>,
 }
 

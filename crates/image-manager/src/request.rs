@@ -1,4 +1,4 @@
-//! What is asked of the manager, and what it answers. Plain data; the edges make it of manifests and of flags.
+//! Requests to the manager, and its answers. Plain data; the edges make it of manifests and of flags.
 
 use std::time::Duration;
 

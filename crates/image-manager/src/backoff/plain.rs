@@ -1,4 +1,4 @@
-//! What back-off is told and tells: [`BackoffOptions`], [`BackoffEntry`], [`BackoffSelector`]. Plain data; it knows no
+//! Inputs and outputs of back-off: [`BackoffOptions`], [`BackoffEntry`], [`BackoffSelector`]. Plain data; it knows no
 //! rule. The binary makes options and selectors, and shows entries.
 
 use std::time::Duration;

@@ -194,7 +194,7 @@ pub(crate) fn handler(image: &Image) -> &str {
     image.spec.as_ref().map_or("", |spec| spec.runtime_handler.as_str())
 }
 
-/// What a container says of its image: the id, or where the runtime is older than that the image ref.
+/// Image id of a container, or with an older runtime its image ref.
 fn id_of(container: &Container) -> &str {
     if container.image_id.is_empty() { &container.image_ref } else { &container.image_id }
 }

@@ -37,7 +37,7 @@ impl Signal {
         }
     }
 
-    /// What events call that which is short.
+    /// Name of the resource in events.
     #[must_use]
     pub fn resource(self) -> &'static str {
         if self.is_inodes() { "inodes" } else { "ephemeral-storage" }

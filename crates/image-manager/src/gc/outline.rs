@@ -17,7 +17,7 @@ pub struct Outline {
     pub wanted_bytes: u64,
     /// Bytes that would be freed, as far as is known.
     pub frees_bytes: u64,
-    /// Whether that is known to the byte; otherwise shared layers count for each image, and a removal measures.
+    /// True if that is known to the byte; otherwise shared layers count for each image, and a removal measures.
     pub exact: bool,
     /// The file system as it is, where it could be measured.
     #[serde(skip)]

@@ -147,7 +147,7 @@ impl Because {
         "not-needed",
     ];
 
-    /// One word, as metrics and scripts like it.
+    /// The reason in a word, for metrics and scripts.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {

@@ -94,7 +94,7 @@ pub(super) fn observe(thresholds: &Thresholds, disks: Disks) -> Vec<Observation>
     thresholds.iter().filter_map(one).collect()
 }
 
-/// What is to be removed for thresholds that are crossed, as the kubelet decides it by the layout of the file systems.
+/// The resources to free for crossed thresholds, as the kubelet decides by the layout of the file systems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reclaim {
     pub(super) containers: bool,

@@ -86,7 +86,7 @@ pub enum GcError {
     /// There was not enough to remove.
     #[error("{0}")]
     NotEnough(String),
-    /// What is remembered could not be read or written.
+    /// The state could not be read or written.
     #[error(transparent)]
     State(#[from] StateError),
     /// Several parts of a round failed.

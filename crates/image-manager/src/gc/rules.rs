@@ -32,7 +32,7 @@ enum Of {
     Namespace(String),
 }
 
-/// What is known of an image beside what the service lists.
+/// Properties of an image that the list of the service does not hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// The last user: `namespace/pod/container`.
@@ -82,7 +82,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether an image has a name, or the id, that fits, as far as the list of images tells.
+    /// Returns true if the id or a name of an image fits, by the list of images.
     #[must_use]
     pub fn matches(&self, image: &Image) -> bool {
         self.fits(image, Known::default())
@@ -199,7 +199,7 @@ fn normal_host(host: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a text fits: `*` is any text without `/`, `**` any text.
+/// Returns true if a text fits: `*` is any text without `/`, `**` any text.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     // Where to go on when the last star has to take one more byte: the place behind it, the text it began to take.
     let (mut p, mut t) = (0, 0);

@@ -1,4 +1,4 @@
-//! What collection knows across restarts: the [`UsageHistory`], the [`Pins`] and what is known of disk pressure, each a JSON
+//! State of collection across restarts: the [`UsageHistory`], the [`Pins`] and the state of disk pressure, each a JSON
 //! file that is replaced as a whole. A file that cannot be read is put aside and told, never overwritten. Several processes
 //! may share the directory: what one wrote is joined with what another knows. Blocking: callers are off the async threads.
 
@@ -63,7 +63,7 @@ impl Stamp {
     }
 }
 
-/// Kind of a state file.
+/// Content of a state file.
 #[derive(Debug)]
 pub(super) struct Read<T> {
     /// `None`: there is no file, or it had to be put aside.
@@ -77,7 +77,7 @@ pub(super) struct Read<T> {
 #[derive(Clone, Debug)]
 pub struct StateFiles {
     directory: PathBuf,
-    /// Whether usage and pressure are on the disk when they are stored. Pins always are: somebody asked for them.
+    /// True if usage and pressure are synced to the disk when they are stored. Pins always are: somebody asked for them.
     durable: bool,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    /// Whether a service may have brought the image all the same: it did not say what it failed of.
+    /// Returns true if a service may have brought the image all the same: it did not say what it failed of.
     pub(super) fn may_have_brought(&self) -> bool {
         self.tries.iter().any(|attempt| {
             matches!(

@@ -67,7 +67,7 @@ pub(super) enum Ending {
         used: Option<usize>,
         size: Option<u64>,
         pulling: Duration,
-        /// What is recorded of it: under which name, and with which credential's source.
+        /// The record of a pull: under which name, and with which credential's source.
         recorded: Option<(String, Option<Source>)>,
     },
     /// The image was found present.

@@ -25,7 +25,7 @@ pub struct PullerOptions {
     pub pull_wait: Duration,
     /// How long a pull goes on after the last request for it went away (`pullLinger`).
     pub linger: Duration,
-    /// Who waited for a turn longer than this (`pullAgeing`) goes before all others, whatever their priority.
+    /// A pull that waited longer than this (`pullAgeing`) goes before all others, whatever their priority.
     pub ageing: Duration,
     /// True if requests for the same image share one pull (`coalesceImagePulls`). The kubelet's do not.
     pub coalesce: bool,

@@ -1,4 +1,4 @@
-//! What the manager asks of the puller, and what it is answered. Plain data.
+//! Requests of the manager to the puller, and the answers. Plain data.
 
 use std::fmt;
 use std::pin::Pin;
@@ -33,10 +33,10 @@ pub(crate) struct Wanted {
     pub(crate) progress: ProgressSink,
     /// `None`: it is to be pulled whatever is here.
     pub(crate) recheck: Option<Recheck>,
-    /// What the puller knew before the caller looked whether the image is here. Where pulls have ended since then, that
+    /// The puller's mark before the caller looked if the image is here. Where pulls have ended since then, that
     /// look may be out of date, and [`Wanted::recheck`] is asked even where nothing had to be waited for.
     pub(crate) mark: Mark,
-    /// What the caller saw of the image. A pull of which nobody knows whether it brought the image is told by it from an
+    /// Presence as the caller saw it. A pull of which nobody knows whether it brought the image is told by it from an
     /// image that was always here.
     pub(crate) before: Presence,
 }

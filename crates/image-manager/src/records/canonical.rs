@@ -85,7 +85,7 @@ impl<'a> Rest<'a> {
         self.text().map(str::to_owned)
     }
 
-    /// One or more of what `one` reads, with commas between them, up to `end`.
+    /// Reads items with `one`, at least one, with commas between them, up to `end`.
     fn list(&mut self, end: char, mut one: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         loop {
             one(self)?;

@@ -1,4 +1,4 @@
-//! Whether a record grants an image to a pod. Pure; the order is that of the kubelet's `MustAttemptImagePull` from the
+//! Decides if a record grants an image to a pod. Pure; the order is that of the kubelet's `MustAttemptImagePull` from the
 //! point on where the record is known. A name counts in every spelling: what was recorded for `nginx` holds for
 //! `docker.io/library/nginx`.
 

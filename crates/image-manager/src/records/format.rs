@@ -34,7 +34,7 @@ pub(super) fn is_record(name: &str) -> bool {
     name.starts_with(PREFIX) && !name.ends_with(DRAFT)
 }
 
-/// Whether a file of this name is a draft that was to become a record, or a file of the garbage collection.
+/// Returns true for the name of a draft, of a record or of a file of the garbage collection.
 pub(super) fn is_draft(name: &str) -> bool {
     name.ends_with(DRAFT) && (name.starts_with(PREFIX) || name.contains(".json."))
 }

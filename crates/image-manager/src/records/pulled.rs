@@ -374,7 +374,7 @@ impl Pulled {
         for (name, read) in names.iter().zip(read) {
             let Ok(Some((record, Version::Alpha, _))) = read else { continue };
             let written = self.directory.read(name).and_then(|found| match found {
-                // What somebody else changed meanwhile is left to him.
+                // A change by another process meanwhile stays.
                 Some(found) if decode_record(&found.bytes).is_ok_and(|(now, _)| now == *record) => {
                     self.replace(name, record, Some(&found)).map(|placed| placed.is_some())
                 }

@@ -2,7 +2,7 @@
 //! must not take it for one that was always here.
 //!
 //! As long as a pull goes on its process shares a lock on the intent's file. So an intent that several processes have
-//! goes with the last of them, and one that a killed process left is told from one that is in use.
+//! is removed by the last one, and one that a killed process left is told from one that is in use.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! What pulls leave in the pull records, for those who share one too.
+//! Pull records after pulls, also those that several requests share.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -199,7 +199,7 @@ async fn an_image_that_comes_although_its_pull_was_given_up_is_not_everybodys() 
     struct Case {
         name: &'static str,
         sly: Sly,
-        /// What a pod without credentials may do with the new image, and with the old one, in the end.
+        /// Access of a pod without credentials to the new image, and to the old one, in the end.
         ends: (Access, Access),
         records: usize,
     }

@@ -1,4 +1,4 @@
-//! What is answered from memory, and when memory counts: the kubelet's cases of its cache in front of the files.
+//! Answers from memory, and when memory counts: the kubelet's cases of its cache in front of the files.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What killed processes leave: the kubelet's cases of `initialize` and of opening old files, and every point at which
+//! Files of killed processes: the kubelet's cases of `initialize` and of opening old files, and every point at which
 //! a kill may come.
 
 use cri_api::Image;
