@@ -8,11 +8,11 @@ use engine_api::{
 };
 use serde::Serialize;
 
-use crate::admin::gc::NamedImage;
 use crate::app::App;
 use crate::args::Check;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, Report, Table, units};
+use agent::admin::gc::NamedImage;
 
 /// A report with the names of its images.
 #[derive(Serialize)]

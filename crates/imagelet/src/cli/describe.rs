@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::events::{self, Event};
 use super::pod_list::{agent, ask, choose};
-use crate::admin::pods::Sync;
 use crate::app::App;
 use crate::args::Describe;
 use crate::exit::{Code, Failure, Outcome};
@@ -16,6 +15,7 @@ use crate::output::Format;
 use crate::output::units;
 use crate::pods::columns::columns;
 use crate::pods::shape::{Container, ContainerStatus, Pod, State};
+use agent::admin::pods::Sync;
 
 /// The answer of the agent.
 #[derive(Deserialize)]

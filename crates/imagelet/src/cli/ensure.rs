@@ -11,9 +11,9 @@ use super::wait::{self, End};
 use crate::app::App;
 use crate::args::Ensure;
 use crate::exit::{Code, Failure, Outcome, code_of};
-use crate::manifest::Role;
 use crate::output::{Report, Table, units};
 use crate::wiring::Mode;
+use manifest::Role;
 
 /// The result of one need.
 #[derive(Serialize)]

@@ -3,11 +3,11 @@
 
 use serde::Serialize;
 
-use crate::admin::gc::{Collected, Disk, Missing, Plan, Request, Span};
 use crate::app::App;
 use crate::args::{Gc, GcAction};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, Report, Table, units};
+use agent::admin::gc::{Collected, Disk, Missing, Plan, Request, Span};
 
 /// A plan as it is shown.
 #[derive(Serialize)]
@@ -224,7 +224,7 @@ fn failure(request: &Request, missing: &Missing, disk: Option<&Span>) -> Failure
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::gc::{Image, Reason};
+    use agent::admin::gc::{Image, Reason};
 
     fn disk(available_bytes: u64) -> Disk {
         let used_percent = 100 - available_bytes / 1_000_000_000;

@@ -3,11 +3,11 @@
 
 use serde::Serialize;
 
-use crate::admin::gc::{CollectedContainers, Leftover};
 use crate::app::App;
 use crate::args::GcContainers;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, Report, Table, units};
+use agent::admin::gc::{CollectedContainers, Leftover};
 
 #[derive(Serialize)]
 #[serde(transparent)]

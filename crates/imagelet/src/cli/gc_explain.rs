@@ -4,11 +4,11 @@
 use serde::Serialize;
 
 use super::images::{ImageList, Wanted};
-use crate::admin::gc::{Image, Plan, Request};
 use crate::app::App;
 use crate::args::GcExplain;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
+use agent::admin::gc::{Image, Plan, Request};
 
 /// The verdict on an image.
 #[derive(Debug, Serialize)]

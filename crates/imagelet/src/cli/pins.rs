@@ -3,11 +3,11 @@
 use image_manager::gc::Pattern;
 use serde::Serialize;
 
-use crate::admin::gc::Pin;
 use crate::app::App;
 use crate::args::{PinArgs, UnpinArgs};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
+use agent::admin::gc::Pin;
 
 #[derive(Serialize)]
 struct PinReport {

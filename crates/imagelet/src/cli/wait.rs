@@ -12,11 +12,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::pods::Need;
-use crate::admin::{Admin, Places};
 use crate::app::App;
-use crate::collection::owner::Owner;
+use crate::endpoint::admin_address;
 use crate::exit::Outcome;
 use crate::wiring::Managed;
+use agent::admin::Admin;
+use agent::collection::owner::Owner;
 
 /// How often a pod is looked at: the kubelet's back-off period, and up to half of it more.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -46,7 +47,7 @@ pub(super) async fn all(
     if let Some(collection) = &collection {
         admin = admin.with_collection(Arc::clone(collection));
     }
-    let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
+    let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let ended = app.stop.child_token();
     let waits = needs.iter().zip(requests).map(|(need, request)| {
         let title = format!("{}: {}", need.pod, need.image.title());

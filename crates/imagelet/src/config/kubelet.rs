@@ -13,8 +13,8 @@ use super::error::{ConfigError, Origin};
 use super::model::Config;
 use super::table::{Setting, of_field};
 use super::value::Raw;
-use crate::yaml::{Node, Value};
 use fields::{FIELDS, Shape};
+use manifest::yaml::{Node, Value};
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
