@@ -11,7 +11,6 @@ use image_manager::gc::{GcOptions, GcPolicy, PressureOptions, measure};
 use jiff::SignedDuration;
 use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirectories};
 
-use super::node::node_name;
 use crate::config::{Config, Durability, eviction, keep};
 
 /// How long a runtime's removal may take to show on the file system.
@@ -33,7 +32,7 @@ pub(crate) fn of_containers(config: &Config) -> ContainerGcOptions {
     ContainerGcOptions {
         policy: ContainerGcPolicy::new(gc.min_age, gc.per_container, gc.maximum).unwrap_or_default(),
         logs: Some(LogDirectories { pods: config.pod_logs.clone(), links: container_links(&config.pod_logs) }),
-        node: ObjectRef { name: node_name(config), ..ObjectRef::default() },
+        node: ObjectRef { name: config.pods.node_name(), ..ObjectRef::default() },
         ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
     }
 }
@@ -59,7 +58,7 @@ pub(crate) fn of_images(config: &Config, endpoint: &str) -> GcOptions {
         durable: config.engine.store.durability == Durability::Full,
         protect_pre_pulled: gc.protect,
         settle: SETTLE,
-        node: ObjectRef { name: node_name(config), ..ObjectRef::default() },
+        node: ObjectRef { name: config.pods.node_name(), ..ObjectRef::default() },
         pressure: PressureOptions {
             thresholds: eviction::thresholds(&config.eviction),
             transition: config.eviction.transition,

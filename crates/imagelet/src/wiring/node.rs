@@ -128,7 +128,7 @@ pub(crate) fn admin_address(config: &Config) -> AdminAddress {
 
 /// Reading of manifests as configured, for a node that stays or for a command in the foreground.
 pub(crate) fn reading(config: &Config, stays: bool) -> Reading {
-    let mut reading = Reading::new(node_name(config), stays);
+    let mut reading = Reading::new(config.pods.node_name(), stays);
     reading.options.file_check = config.pods.file_period;
     reading.options.http_check = config.pods.http_period;
     reading.options.seccomp_default = config.pods.seccomp_default;
@@ -168,11 +168,6 @@ pub(crate) async fn open(app: &App, reading: Reading, sources: Vec<Source>) -> O
     Ok(Node::new(pods, parts))
 }
 
-/// The name of the node: as configured, otherwise the host name.
-pub(crate) fn node_name(config: &Config) -> String {
-    config.pods.node_name.clone().unwrap_or_else(machine::host_name)
-}
-
 /// The facts about this machine that its pods need. Blocks for as long as small files take.
 fn facts(config: &Config) -> NodeFacts {
     let pods = &config.pods;
@@ -185,7 +180,7 @@ fn facts(config: &Config) -> NodeFacts {
     let chosen = config.origins.contains_key("resolvConf");
     NodeFacts {
         around: Surroundings {
-            node_name: node_name(config),
+            node_name: config.pods.node_name(),
             host_ips: texts(&ips),
             pod_ips: Vec::new(),
             allocatable_cpu: Quantity::milli(amount(cores as u64).saturating_mul(1000)),
