@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use agent::admin::backoff::{self, Entry, List, Reset};
+use agent::admin::client::{self, Method};
 use image_manager::BackoffSelector;
 use serde::Serialize;
 
@@ -10,8 +12,6 @@ use crate::args::{Backoff, BackoffAction, BackoffReset};
 use crate::endpoint::admin_socket;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, Report, Table, units};
-use agent::admin::backoff::{self, Entry, List, Reset};
-use agent::admin::client::{self, Method};
 
 #[derive(Serialize)]
 #[serde(transparent)]

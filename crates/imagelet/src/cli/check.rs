@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use agent::admin::gc::NamedImage;
 use engine_api::{
     CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind, UnfinishedPulls,
 };
@@ -12,7 +13,6 @@ use crate::app::App;
 use crate::args::Check;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, Report, Table, units};
-use agent::admin::gc::NamedImage;
 
 /// A report with the names of its images.
 #[derive(Serialize)]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use agent::admin::pods::Sync;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +16,6 @@ use crate::output::Format;
 use crate::output::units;
 use crate::pods::columns::columns;
 use crate::pods::shape::{Container, ContainerStatus, Pod, State};
-use agent::admin::pods::Sync;
 
 /// The answer of the agent.
 #[derive(Deserialize)]

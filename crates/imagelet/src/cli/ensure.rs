@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use image_manager::{EnsureImageError, EnsureImageRequest, EventRecorder, EventRef, LogRecorder};
+use manifest::Role;
 use serde::Serialize;
 
 use super::pods::{self, Need};
@@ -13,7 +14,6 @@ use crate::args::Ensure;
 use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::output::{Report, Table, units};
 use crate::wiring::Mode;
-use manifest::Role;
 
 /// The result of one need.
 #[derive(Serialize)]

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::admin::backoff::{Entry, List};
+use agent::admin::client::{self, Method};
 use async_trait::async_trait;
 use cri_api::{
     Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
@@ -20,8 +22,6 @@ use crate::endpoint::admin_socket;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table};
 use crate::wiring::Mode;
-use agent::admin::backoff::{Entry, List};
-use agent::admin::client::{self, Method};
 
 /// The decision about one image.
 #[derive(Serialize)]

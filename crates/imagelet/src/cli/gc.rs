@@ -1,13 +1,13 @@
 //! `imagelet gc`: removes images that nothing needs, or shows what would be removed and why the rest stays. What goes is the
 //! collector's decision.
 
+use agent::admin::gc::{Collected, Disk, Missing, Plan, Request, Span};
 use serde::Serialize;
 
 use crate::app::App;
 use crate::args::{Gc, GcAction};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, Report, Table, units};
-use agent::admin::gc::{Collected, Disk, Missing, Plan, Request, Span};
 
 /// A plan as it is shown.
 #[derive(Serialize)]

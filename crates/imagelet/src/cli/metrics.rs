@@ -1,9 +1,10 @@
 //! `imagelet metrics`: the metrics of the process that goes on at this root.
 
+use agent::admin::client::{self, Method};
+
 use crate::app::App;
 use crate::endpoint::admin_socket;
 use crate::exit::Outcome;
-use agent::admin::client::{self, Method};
 
 pub(super) async fn run(app: &App) -> Outcome {
     let text = client::ask(&admin_socket(&app.config), Method::GET, "/metrics").await?;

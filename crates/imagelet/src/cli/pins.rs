@@ -1,5 +1,6 @@
 //! `imagelet pin`, `unpin` and `pins`: images that collection leaves alone by somebody's word.
 
+use agent::admin::gc::Pin;
 use image_manager::gc::Pattern;
 use serde::Serialize;
 
@@ -7,7 +8,6 @@ use crate::app::App;
 use crate::args::{PinArgs, UnpinArgs};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
-use agent::admin::gc::Pin;
 
 #[derive(Serialize)]
 struct PinReport {

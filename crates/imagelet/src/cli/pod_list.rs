@@ -1,5 +1,7 @@
 //! `imagelet pods`: the pods of this node, as the process that keeps them tells.
 
+use agent::admin::client::{self, AskError, Method};
+use agent::admin::pods::{PodList, RefusedPod};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,8 +15,6 @@ use crate::output::{Format, Report, Table};
 use crate::pods::age;
 use crate::pods::columns::columns;
 use crate::pods::shape::Pod;
-use agent::admin::client::{self, AskError, Method};
-use agent::admin::pods::{PodList, RefusedPod};
 
 /// How often a list that is watched is asked for.
 const WATCH: std::time::Duration = std::time::Duration::from_millis(500);

@@ -1,15 +1,15 @@
 //! `imagelet run`: pods from manifests, kept as they should be until a signal comes. In the foreground:
 //! [`super::run_once`]; told and not done: [`super::run_dry`].
 
+use agent::admin::Admin;
+use agent::node::lock::PodsLock;
+use agent::node::notify::Notify;
 use prometheus_client::registry::Registry;
 
 use crate::app::App;
 use crate::args::Run;
 use crate::exit::Outcome;
 use crate::wiring::node;
-use agent::admin::Admin;
-use agent::node::lock::PodsLock;
-use agent::node::notify::Notify;
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if args.dry_run {

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agent::admin::{Admin, pods as board};
+use agent::node::lock::PodsLock;
+use agent::node::{Node, Reading};
 use kuberuntime::Phase;
 use kuberuntime::sources::{Once, Source};
 use kuberuntime::workers::PodView;
@@ -17,9 +20,6 @@ use crate::exit::{Code, Failure, Outcome, chain};
 use crate::pods::columns::columns;
 use crate::pods::shape::{ContainerStatus, Pod};
 use crate::wiring;
-use agent::admin::{Admin, pods as board};
-use agent::node::lock::PodsLock;
-use agent::node::{Node, Reading};
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let reading = wiring::node::reading(&app.config, false);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agent::admin::{Admin, ListenError};
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_runtime_service;
 use cri_grpc::server::{self, ServerOptions};
@@ -14,7 +15,6 @@ use crate::args::Serve;
 use crate::endpoint::{admin_address, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::images::Images;
-use agent::admin::{Admin, ListenError};
 
 pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     let endpoint = Endpoint::parse(&args.listen).map_err(|e| Failure::usage(format!("--listen: {}", chain(&e))))?;

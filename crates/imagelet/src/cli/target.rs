@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use agent::admin::client::{self, Method};
+use agent::admin::pods::About;
 use cri_api::{Container, ContainerState, PodSandbox, RuntimeService};
 use cri_grpc::client::connect_runtime_service;
 use kuberuntime::labels::{CONTAINERS, ContainerInfo, NODE, Owner};
@@ -13,8 +15,6 @@ use kuberuntime::pod::ContainerKind;
 use crate::app::App;
 use crate::endpoint::{admin_socket, parse_endpoint};
 use crate::exit::{Failure, Outcome, code_of};
-use agent::admin::client::{self, Method};
-use agent::admin::pods::About;
 
 /// Names the container that is meant where none is named, as for kubectl.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";

@@ -6,6 +6,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::admin::Admin;
+use agent::collection::owner::Owner;
 use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
@@ -16,8 +18,6 @@ use crate::app::App;
 use crate::endpoint::admin_address;
 use crate::exit::Outcome;
 use crate::wiring::Managed;
-use agent::admin::Admin;
-use agent::collection::owner::Owner;
 
 /// How often a pod is looked at: the kubelet's back-off period, and up to half of it more.
 const PERIOD: Duration = Duration::from_secs(10);

@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::{ConfigError, Origin};
 use manifest::yaml::{self, Node, Value};
+
+use super::error::{ConfigError, Origin};
 
 /// A configuration file that was read: one document of the right kind.
 pub(super) struct Document {

@@ -7,6 +7,8 @@ mod fields;
 
 use std::path::Path;
 
+use manifest::yaml::{Node, Value};
+
 use super::declare::Zero;
 use super::document::Document;
 use super::error::{ConfigError, Origin};
@@ -14,7 +16,6 @@ use super::model::Config;
 use super::table::{Setting, of_field};
 use super::value::Raw;
 use fields::{FIELDS, Shape};
-use manifest::yaml::{Node, Value};
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
