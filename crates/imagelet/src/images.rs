@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::admin::engine_client::AgentEngine;
+use agent::admin::socket_endpoint;
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_image_service;
@@ -13,10 +15,8 @@ use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
 use image_service::{Engine, EngineOptions, OpenError};
 use store::OpenError as StoreOpenError;
 
-use crate::admin::Places;
-use crate::admin::engine_client::AgentEngine;
 use crate::config::Config;
-use crate::endpoint::{USER_AGENT, client_options, encoded, parse_endpoint};
+use crate::endpoint::{USER_AGENT, admin_socket, client_options, parse_endpoint};
 use crate::environment::Proxies;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 
@@ -79,7 +79,8 @@ impl Images {
                 let pid = pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
                 let (root, shown) = (root.display(), socket.display());
                 tracing::info!("{root} is held by process {pid}; going on through its socket {shown}");
-                let endpoint = parse_endpoint(&format!("unix://{}", encoded(&socket)))?;
+                let endpoint = socket_endpoint(&socket)
+                    .map_err(|error| Failure::caused(Code::Config, format!("endpoint {shown}"), &error))?;
                 warn(&endpoint);
                 let service = connect(config, &endpoint).await?;
                 let engine = Some(Arc::new(engine_of_agent(config)) as Arc<dyn ImageEngine>);
@@ -167,7 +168,7 @@ impl Images {
 
 /// The engine of the agent that holds the root.
 pub(crate) fn engine_of_agent(config: &Config) -> AgentEngine {
-    AgentEngine::new(Places::of(config).socket, config.root.clone())
+    AgentEngine::new(admin_socket(config), config.root.clone())
 }
 
 /// An answer without which a command can do: `None` where the agent's admin socket is elsewhere, or the agent is an older one.

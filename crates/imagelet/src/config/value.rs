@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 pub(crate) use oci::show_bytes;
 use oci::{Quantity, Secret, parse_bytes};
 
-use crate::yaml::Value;
+use manifest::yaml::Value;
 
 /// A refused value: the text says what is allowed instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -379,15 +379,15 @@ mod tests {
     }
 
     /// Returns the only value of a list; a document of null would have none.
-    fn inner(node: &crate::yaml::Node) -> &Value {
+    fn inner(node: &manifest::yaml::Node) -> &Value {
         let Value::List(list) = &node.value else { panic!("a list") };
         &list[0].value
     }
 
     #[test]
     fn wrong_values_say_what_is_allowed() {
-        let node = |text: &str| crate::yaml::documents(&format!("[{text}]")).expect("YAML").remove(0);
-        fn raw(node: &crate::yaml::Node) -> Raw<'_> {
+        let node = |text: &str| manifest::yaml::documents(&format!("[{text}]")).expect("YAML").remove(0);
+        fn raw(node: &manifest::yaml::Node) -> Raw<'_> {
             Raw::Node { value: inner(node), base: Path::new("/etc/x") }
         }
         assert_eq!(raw(&node("3")).count(1..=8), Ok(3));
