@@ -90,17 +90,13 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/cri-api", 3),
     ("crates/cri-grpc", 20),
     ("crates/engine-api", 1),
-    ("crates/erofs", 17),
-    ("crates/image-manager", 311),
+    ("crates/image-manager", 309),
     ("crates/image-service", 10),
     ("crates/imagelet", 97),
     ("crates/oci", 3),
     ("crates/registry", 12),
     ("crates/signature", 2),
     ("crates/single-flight", 3),
-    ("crates/store", 107),
-    ("crates/testdisk", 10),
-    ("crates/testfault", 27),
     ("fuzz", 1),
 ];
 
