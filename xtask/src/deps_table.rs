@@ -118,7 +118,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-registry",
-        uses: &["imagelet-oci"],
+        uses: &["imagelet-oci", "imagelet-base"],
         tests_use: &[],
         third_party: None,
         never_reaches: &["redb", "tonic", "axum", "imagelet-store", "imagelet-cri-api"],

@@ -90,21 +90,21 @@ impl App {
         Ok(self.images().await?.service())
     }
 
-    /// The image service, with what is pinned marked as such. An agent marks it itself.
+    /// The image service, with what is pinned marked as such.
     pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
         let images = self.images().await?;
-        if images.agent_has_them() {
-            return Ok(images.service());
-        }
-        let runtime = Err("nobody asked".to_owned());
-        let parts = collection_parts(&self.config, images, images.service(), runtime, Arc::new(Unheard));
-        match Collection::open(parts).await {
-            Ok(collection) => Ok(Arc::new(collection.served(images.service(), false))),
-            Err(error) => {
-                tracing::warn!("what is pinned is not known: {}", chain(&error));
-                Ok(images.service())
+        let mark = async |service: Arc<dyn ImageService>| -> Arc<dyn ImageService> {
+            let runtime = Err("nobody asked".to_owned());
+            let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(Unheard));
+            match Collection::open(parts).await {
+                Ok(collection) => Arc::new(collection.served(service, false)),
+                Err(error) => {
+                    tracing::warn!("what is pinned is not known: {}", chain(&error));
+                    service
+                }
             }
-        }
+        };
+        Ok(images.marked(mark).await)
     }
 
     /// The image manager over the image service, made when it is first asked for.
@@ -166,14 +166,11 @@ impl App {
     async fn find_owner(&self) -> Outcome<Owner> {
         let socket = admin_socket(&self.config);
         let images = match self.images().await {
-            Ok(images) if images.agent_has_them() => return Ok(Owner::of_root(&socket).await?),
             Ok(images) => images,
             Err(_) if self.is_answered_for().await => return Ok(Owner::of_root(&socket).await?),
             Err(failure) => return Err(failure),
         };
-        if let Some(endpoint) = images.endpoint()
-            && let Some(agent) = Owner::of_endpoint(&socket, &endpoint.to_string()).await
-        {
+        if let Some(agent) = images.collector(&socket).await? {
             return Ok(agent);
         }
         let records = self.records_to_prune().await;

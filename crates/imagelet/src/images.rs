@@ -2,7 +2,7 @@
 //! a foreign runtime. Decides which, once; everybody else sees the traits of the waist. Does nothing with images.
 //! Called by [`App`](crate::app::App).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,9 +118,24 @@ impl Images {
         self.endpoint().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Returns true if an agent holds the root: it collects, and marks what is pinned.
-    pub(crate) fn agent_has_them(&self) -> bool {
-        matches!(self.keeper, Keeper::Agent(_))
+    /// The other process that collects these images and answers on `socket`; `None`: this one may.
+    pub(crate) async fn collector(&self, socket: &Path) -> Outcome<Option<Owner>> {
+        match &self.keeper {
+            Keeper::ThisProcess(_) => Ok(None),
+            Keeper::Agent(_) => Ok(Some(Owner::of_root(socket).await?)),
+            Keeper::Runtime(endpoint) => Ok(Owner::of_endpoint(socket, &endpoint.to_string()).await),
+        }
+    }
+
+    /// The CRI half, with what is pinned marked as such: as it is where an agent marks it, otherwise as `mark` makes it.
+    pub(crate) async fn marked(
+        &self,
+        mark: impl AsyncFnOnce(Arc<dyn ImageService>) -> Arc<dyn ImageService>,
+    ) -> Arc<dyn ImageService> {
+        match self.keeper {
+            Keeper::Agent(_) => self.service(),
+            Keeper::ThisProcess(_) | Keeper::Runtime(_) => mark(self.service()).await,
+        }
     }
 
     /// Returns true if layers become directory trees in this process; `None` where another one unpacks.

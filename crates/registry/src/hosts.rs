@@ -9,6 +9,7 @@
 use std::io;
 use std::time::Duration;
 
+use base::GoDuration;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use toml::Spanned;
@@ -215,7 +216,7 @@ impl HostsParser<'_> {
                 if text.is_empty() {
                     return Ok(true);
                 }
-                let timeout = go_duration(text).filter(|d| !d.is_zero());
+                let timeout = GoDuration::parse_unsigned(text).filter(|d| !d.is_zero());
                 let bad = || self.key(value, key, "want a duration such as \"10s\" or \"1m30s\"");
                 entry.dial_timeout = Some(timeout.ok_or_else(bad)?);
             }
@@ -279,33 +280,6 @@ fn proxy(text: &str) -> Result<Url, &'static str> {
         return Err("the URL must not have a path, query or fragment");
     }
     Ok(as_go_does(url))
-}
-
-/// A duration as Go writes it: `300ms`, `1m30s`, `1.5h`.
-fn go_duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit_len = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        let seconds = match &rest[..unit_len] {
-            "ns" => 1e-9,
-            "us" | "µs" | "μs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        rest = &rest[unit_len..];
-        total = total.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
-    }
-    Some(total)
 }
 
 impl HostsFile {

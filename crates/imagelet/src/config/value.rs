@@ -94,7 +94,7 @@ impl Raw<'_> {
 
     /// Reads a duration in Go's spelling within a range.
     pub(crate) fn duration(self, range: RangeInclusive<Duration>) -> Result<Duration, Wrong> {
-        self.string().and_then(parse_duration).filter(|d| range.contains(d)).ok_or_else(|| {
+        self.string().and_then(GoDuration::parse_unsigned).filter(|d| range.contains(d)).ok_or_else(|| {
             let (from, to) = (show_duration(*range.start()), show_duration(*range.end()));
             Wrong(format!("a duration such as 90s or 2m30s, from {from} to {to}"))
         })
@@ -106,7 +106,7 @@ impl Raw<'_> {
             Some(text) => text.strip_prefix('-').map_or((false, Some(text)), |rest| (true, Some(rest))),
             None => (false, None),
         };
-        let value = rest.and_then(parse_duration).filter(|value| *value <= limit);
+        let value = rest.and_then(GoDuration::parse_unsigned).filter(|value| *value <= limit);
         let value = value.and_then(|value| SignedDuration::try_from(value).ok());
         value
             .map(|value| if negative { -value } else { value })
@@ -267,34 +267,6 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
-/// Parses Go's spelling of durations: `300ms`, `1.5h`, `2m30s`, `0`.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(end);
-        let end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(end);
-        let nanos = match unit {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "m" => 60e9,
-            "h" => 3600e9,
-            _ => return None,
-        };
-        let number: f64 = number.parse().ok()?;
-        total = total.checked_add(Duration::try_from_secs_f64(number * nanos / 1e9).ok()?)?;
-        rest = tail;
-    }
-    (!text.is_empty()).then_some(total)
-}
-
 /// Returns the shortest of Go's spellings: `2m`, `1m30s`, `500ms`.
 pub(crate) fn show_duration(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
@@ -365,10 +337,10 @@ mod tests {
             ("1e9s", None),
         ];
         for (text, want) in cases {
-            assert_eq!(parse_duration(text), want.map(Duration::from_millis), "{text:?}");
+            assert_eq!(GoDuration::parse_unsigned(text), want.map(Duration::from_millis), "{text:?}");
         }
         for text in ["2m", "1m30s", "500ms", "1h1ms", "0s"] {
-            assert_eq!(parse_duration(text).map(show_duration).as_deref(), Some(text));
+            assert_eq!(GoDuration::parse_unsigned(text).map(show_duration).as_deref(), Some(text));
         }
     }
 
