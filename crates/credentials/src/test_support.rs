@@ -21,6 +21,11 @@ pub(crate) fn alive(number: i32) -> bool {
         .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
 }
 
+/// Awaits the work; fails the test if it hangs. Guards against a hang only, and says nothing about speed.
+pub(crate) async fn watchdog<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), work).await.expect("the test hangs")
+}
+
 /// Waits for a state that something outside brings about.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
