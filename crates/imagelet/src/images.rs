@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use agent::admin::engine_client::AgentEngine;
 use agent::admin::socket_endpoint;
+use agent::collection::owner::Owner;
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_image_service;
