@@ -184,8 +184,43 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
+        package: "imagelet-manifest",
+        uses: &["imagelet-oci", "imagelet-credentials", "imagelet-image-manager", "imagelet-kuberuntime"],
+        third_party: Some(&["base64", "serde", "serde-saphyr", "serde_json", "thiserror"]),
+        never_reaches: &["reqwest", "tonic", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
+        reason: "manifest reads what people wrote: it pulls nothing, runs nothing and asks no API server",
+        ..ALONE
+    },
+    Border {
+        package: "imagelet-agent",
+        uses: &[
+            "imagelet-oci",
+            "imagelet-cri-api",
+            "imagelet-cri-grpc",
+            "imagelet-engine-api",
+            "imagelet-image-manager",
+            "imagelet-kuberuntime",
+            "imagelet-manifest",
+        ],
+        tests_use: &["imagelet-image-service", "imagelet-registry"],
+        never_reaches: &[
+            "clap",
+            "indicatif",
+            "tracing-subscriber",
+            "reqwest",
+            "redb",
+            "imagelet-registry",
+            "imagelet-store",
+            "imagelet-image-service",
+        ],
+        reason: "the agent is a long-running process and what others ask of it: no command line, no configuration, no output, \
+                 and the store only by its trait",
+        ..ALONE
+    },
+    Border {
         package: "imagelet",
         uses: &[
+            "imagelet-agent",
             "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
@@ -195,6 +230,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-image-manager",
             "imagelet-image-service",
             "imagelet-kuberuntime",
+            "imagelet-manifest",
             "imagelet-registry",
             "imagelet-store",
         ],
@@ -258,12 +294,16 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["hyper"],
-        owners: &["imagelet-cri-grpc", "imagelet-registry", "imagelet-probe", "imagelet"],
+        owners: &["imagelet-cri-grpc", "imagelet-registry", "imagelet-probe", "imagelet-agent", "imagelet"],
         reason: "below gRPC, where the server tracks every task of its connections; below registry's client, and its tests; for probes, \
-                 which must not reuse a connection nor follow a proxy; and for the one request that a command of the \
-                 binary asks over an admin socket, or of a runtime that is to stream, where no registry is meant",
+                 which must not reuse a connection nor follow a proxy; and for the one request that a client of \
+                 the agent asks over an admin socket, or a command of a runtime that is to stream, where no registry is meant",
     },
-    Wrapper { packages: &["axum"], owners: &["imagelet"], reason: "only the binary serves HTTP" },
+    Wrapper {
+        packages: &["axum"],
+        owners: &["imagelet-agent", "imagelet"],
+        reason: "HTTP is served by the admin endpoint, and by `imagelet registry`",
+    },
     Wrapper {
         packages: &["fuser"],
         owners: &["imagelet-testdisk"],
@@ -276,9 +316,14 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },
     Wrapper {
-        packages: &["clap", "clap_complete", "indicatif", "tracing-subscriber", "serde-saphyr"],
+        packages: &["clap", "clap_complete", "indicatif", "tracing-subscriber"],
         owners: &["imagelet"],
-        reason: "the command line and Kubernetes' YAML end at the binary",
+        reason: "the command line and its output end at the binary",
+    },
+    Wrapper {
+        packages: &["serde-saphyr"],
+        owners: &["imagelet-manifest", "imagelet"],
+        reason: "YAML is read in one place; the binary writes documents",
     },
     Wrapper {
         packages: &["anyhow"],

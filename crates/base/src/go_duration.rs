@@ -18,44 +18,21 @@ impl GoDuration {
     /// Reads a duration as Go's `time.ParseDuration` does. `None`: the text is no duration, or a longer one than fits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (negative, mut rest) = match text.as_bytes().first()? {
+        let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
             b'+' => (false, &text[1..]),
             _ => (false, text),
         };
-        if rest == "0" {
-            return Some(Self(0));
-        }
-        if rest.is_empty() {
-            return None;
-        }
-        let mut total: u64 = 0;
-        while !rest.is_empty() {
-            let (number, after) =
-                rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len()));
-            let (unit, after) =
-                after.split_at(after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len()));
-            let unit = match unit {
-                "ns" => 1,
-                "us" | "µs" | "μs" => MICROSECOND,
-                "ms" => MILLISECOND,
-                "s" => SECOND,
-                "m" => MINUTE,
-                "h" => HOUR,
-                _ => return None,
-            };
-            total = total.checked_add(times(number, unit)?)?;
-            rest = after;
-        }
-        let signed = i64::try_from(total).ok().map(|n| if negative { -n } else { n });
-        // The one negative number without a positive twin.
-        signed.or_else(|| (negative && total == i64::MIN.unsigned_abs()).then_some(i64::MIN)).map(Self)
+        let total = i128::try_from(nanoseconds(rest)?).ok()?;
+        i64::try_from(if negative { -total } else { total }).ok().map(Self)
     }
 
-    /// Reads a duration without a sign, as settings write it: `1m30s`, `0`. `None`: as for [`GoDuration::parse`], or with a sign.
+    /// Reads a duration without a sign, however long it is, as settings have them. `None`: the text is no such duration.
     #[must_use]
     pub fn parse_unsigned(text: &str) -> Option<Duration> {
-        if text.starts_with(['-', '+']) { None } else { Self::parse(text)?.to_std() }
+        let total = nanoseconds(text)?;
+        let below = u32::try_from(total % u128::from(SECOND)).ok()?;
+        Some(Duration::new(u64::try_from(total / u128::from(SECOND)).ok()?, below))
     }
 
     /// The duration in full milliseconds, as people want it in messages: `0s`, `15ms`, `2m3.5s`.
@@ -78,19 +55,45 @@ impl GoDuration {
     }
 }
 
+/// The nanoseconds of a duration without a sign.
+fn nanoseconds(text: &str) -> Option<u128> {
+    if text == "0" {
+        return Some(0);
+    }
+    if text.is_empty() {
+        return None;
+    }
+    let (mut rest, mut total) = (text, 0_u128);
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len()));
+        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len()));
+        let unit = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => MICROSECOND,
+            "ms" => MILLISECOND,
+            "s" => SECOND,
+            "m" => MINUTE,
+            "h" => HOUR,
+            _ => return None,
+        };
+        total = total.checked_add(times(number, unit)?)?;
+        rest = after;
+    }
+    Some(total)
+}
+
 /// `number` (digits with at most one point) times `unit`.
-fn times(number: &str, unit: u64) -> Option<u64> {
+fn times(number: &str, unit: u64) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     // Digits below the nanosecond do not count: hours have 3.6e12 of them, so 18 digits are more than enough.
     let digits = &fraction[..fraction.len().min(18)];
     let parts: u128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
     let scale = 10u128.pow(u32::try_from(digits.len()).ok()?);
-    let below = u64::try_from(parts * u128::from(unit) / scale).ok()?;
-    whole.checked_mul(unit)?.checked_add(below)
+    whole.checked_mul(u128::from(unit))?.checked_add(parts * u128::from(unit) / scale)
 }
 
 impl fmt::Display for GoDuration {
@@ -206,6 +209,7 @@ mod tests {
         fn no_text_makes_it_panic(text in "\\PC*", likely in "[-+]?([0-9.]{0,25}(ns|us|µs|ms|s|m|h)?){0,4}") {
             let _ = GoDuration::parse(&text);
             let _ = GoDuration::parse(&likely);
+            let _ = GoDuration::parse_unsigned(&likely);
         }
     }
 
@@ -215,9 +219,32 @@ mod tests {
         assert_eq!(of("1m").to_std(), Some(std::time::Duration::from_secs(60)));
         assert_eq!(of("-1ns").to_std(), None);
         assert!(of("-1ns").is_negative() && !of("0").is_negative());
-        assert_eq!(GoDuration::parse_unsigned("1m30s"), Some(Duration::from_secs(90)));
-        for text in ["-1s", "+1s", "-0", "-", "1", ""] {
-            assert_eq!(GoDuration::parse_unsigned(text), None, "{text:?}");
+    }
+
+    #[test]
+    fn without_a_sign() {
+        let cases = [
+            ("0", Some(Duration::ZERO)),
+            ("0.1s", Some(Duration::from_millis(100))),
+            ("1.000000001s", Some(Duration::new(1, 1))),
+            ("1m1.5s", Some(Duration::from_millis(61_500))),
+            ("2μs", Some(Duration::from_micros(2))),
+            ("9007199254740993ns", Some(Duration::from_nanos(9_007_199_254_740_993))),
+            ("18446744073709551615.999999999s", Some(Duration::MAX)),
+            ("18446744073709551616s", None),
+            ("9999999999999999999999999999999999999999h", None),
+            ("", None),
+            ("-1s", None),
+            ("-0", None),
+            ("+1s", None),
+            ("1", None),
+            ("5 s", None),
+            ("5x", None),
+            ("..s", None),
+            ("1e3s", None),
+        ];
+        for (text, want) in cases {
+            assert_eq!(GoDuration::parse_unsigned(text), want, "{text:?}");
         }
     }
 

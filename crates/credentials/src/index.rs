@@ -84,7 +84,7 @@ impl<T> Index<T> {
     }
 
     /// The patterns that match, in no order and without the default registry's rule.
-    pub(crate) fn find<'a>(&'a self, repository: &str, found: &mut Vec<Found<'a, T>>) {
+    pub(crate) fn find<'a>(&'a self, repository: &str, found: &mut Vec<PatternMatch<'a, T>>) {
         let target = Target::of(repository);
         if !self.literal.is_empty() {
             if let Some((authority, paths)) = self.literal.get_key_value(target.authority) {
@@ -122,13 +122,13 @@ pub(crate) fn is_default_registry(repository: &str) -> bool {
 
 /// A pattern that matches, with its values.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found<'a, T> {
+pub(crate) struct PatternMatch<'a, T> {
     authority: &'a str,
     path: &'a [u8],
     pub(crate) values: &'a [T],
 }
 
-impl<T> Found<'_, T> {
+impl<T> PatternMatch<'_, T> {
     /// By the patterns' bytes.
     pub(crate) fn cmp_pattern(&self, other: &Self) -> Ordering {
         let bytes = |found: &Self| (found.authority.as_bytes(), found.path);
@@ -157,10 +157,10 @@ impl<T> Paths<T> {
         }
     }
 
-    fn find<'a>(&'a self, mode: PathMatch, authority: &'a str, path: &str, found: &mut Vec<Found<'a, T>>) {
+    fn find<'a>(&'a self, mode: PathMatch, authority: &'a str, path: &str, found: &mut Vec<PatternMatch<'a, T>>) {
         prefixes(&self.0, path.as_bytes(), |prefix, values| {
             if mode.under(prefix, path.as_bytes()) {
-                found.push(Found { authority, path: prefix, values });
+                found.push(PatternMatch { authority, path: prefix, values });
             }
         });
     }
@@ -223,7 +223,13 @@ impl<T> Parts<T> {
     }
 
     /// Goes down by the parts of `host` that are left. The depth is bounded by the length of a pattern's host.
-    fn find<'a>(&'a self, mode: PathMatch, host: Option<&str>, target: Target<'_>, found: &mut Vec<Found<'a, T>>) {
+    fn find<'a>(
+        &'a self,
+        mode: PathMatch,
+        host: Option<&str>,
+        target: Target<'_>,
+        found: &mut Vec<PatternMatch<'a, T>>,
+    ) {
         let Some(host) = host else {
             for (authority, paths) in target.ports().filter_map(|port| self.ends.get(port)) {
                 paths.find(mode, authority, target.path, found);

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::docker_config::{DockerConfigError, Entry};
 use crate::exec::{Clock, Provided, Providers};
 use crate::helper::{self, HelperOptions};
-use crate::index::{Found, is_default_registry};
+use crate::index::{PatternMatch, is_default_registry};
 use crate::node_files::{NodeConfig, NodeConfigs, NodeFiles};
 use crate::pull_secrets::{Parsed, PullSecrets};
 use crate::{Candidate, Index, NodeSource, Note, PathMatch, Requester, SecretCoordinates, Source, credential_hash};
@@ -240,7 +240,7 @@ impl Keyring {
                 Err(problem) => return Err(KeyringError::Secret { secret: secret.coordinates(), problem }),
             }
         }
-        let mut matches: Vec<(usize, Found<'_, Entry>)> = Vec::new();
+        let mut matches: Vec<(usize, PatternMatch<'_, Entry>)> = Vec::new();
         let mut found = Vec::new();
         for (at, one) in &parsed {
             one.index.find(repository, &mut found);

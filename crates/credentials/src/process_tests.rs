@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Instant;
 
 use super::*;
-use crate::test_support::{alive, script};
+use crate::test_support::{alive, script, watchdog};
 
 /// A program in a directory of its own.
 struct Program {
@@ -93,10 +92,8 @@ async fn endless_output_ends() {
 #[tokio::test]
 async fn time_is_up_for_the_whole_group() {
     let program = program("echo $$ >$DIR/pid; sleep 1000 & echo $! >$DIR/child; wait");
-    let started = Instant::now();
-    let error = run_with(&program, b"", Duration::from_secs(2)).await.expect_err("too slow");
+    let error = watchdog(run_with(&program, b"", Duration::from_secs(2))).await.expect_err("too slow");
     assert_eq!(error.to_string(), "gave no answer within 2s and was killed");
-    assert!(started.elapsed() < Duration::from_secs(30));
     gone(&program, "pid").await;
     gone(&program, "child").await;
 }
@@ -119,10 +116,8 @@ async fn a_caller_that_goes_takes_the_whole_group_along() {
 #[tokio::test]
 async fn what_it_leaves_behind_is_not_waited_for() {
     let program = program("sleep 1000 & echo $! >$DIR/child; echo answer");
-    let started = Instant::now();
     let ran = run_with(&program, b"", LONG).await.expect("runs");
     assert_eq!(ran.stdout.as_slice(), b"answer\n");
-    assert!(started.elapsed() < Duration::from_secs(30));
     // It lives on, as it would under the kubelet; the test clears it away.
     let left = number(&program, "child");
     assert!(alive(left));

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: scripts that are run as plugins and helpers, and waiting for a state. Not part
+//! Shared by the tests of this crate: scripts that are run as plugins and helpers, and waiting for a state. Not part
 //! of the product.
 
 use std::fs;
@@ -15,10 +15,15 @@ pub(crate) fn script(directory: &Path, name: &str, body: &str) -> PathBuf {
     path
 }
 
-/// Whether a process of that number runs; one that has ended and was not yet waited for does not.
+/// Returns true if a process of that number runs; one that has ended and was not yet waited for does not.
 pub(crate) fn alive(number: i32) -> bool {
     fs::read_to_string(format!("/proc/{number}/stat"))
         .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+}
+
+/// Awaits the work; fails the test if it hangs. Guards against a hang only, and says nothing about speed.
+pub(crate) async fn watchdog<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), work).await.expect("the test hangs")
 }
 
 /// Waits for a state that something outside brings about.

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 pub use crate::patch::{PatchError, patch};
 pub use crate::reader::{Checked, DirEntry, Entries, Extent, InodeInfo, ReadError, Reader, Spot, Xattr};
 pub use crate::refer::{DEVICES_MOST, Moved, refer};
-pub use crate::writer::{Device, Dir, Entry, Inode, Options, Place, Special, WriteError, Writer, Written};
+pub use crate::writer::{Device, DeviceBlock, Dir, Entry, Inode, Options, Special, WriteError, Writer, Written};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = 4096;

@@ -1,4 +1,4 @@
-//! What a request for an image costs beside the runtime: `EnsureImageExists` with the image present, and the decision
+//! Cost of a request for an image beside the runtime: `EnsureImageExists` with the image present, and the decision
 //! alone. Prints how many allocations a request makes. Run by `cargo bench -p imagelet-image-manager --bench ensure`.
 
 #[path = "../tests/support/present.rs"]

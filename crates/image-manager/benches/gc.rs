@@ -1,4 +1,4 @@
-//! What a pass over a node costs: `detect` over 1,000, 10,000 and 100,000 images with ten times as many containers, and
+//! Cost of a pass over a node: `detect` over 1,000, 10,000 and 100,000 images with ten times as many containers, and
 //! `select` of half of them. Prints what is allocated. `cargo bench -p imagelet-image-manager --bench gc`.
 //!
 //! For comparison, the kubelet on the same (Go, 1.36, a fake runtime): detect 2.2, 26 and 437 ms with 3.1, 30 and 300 MB
@@ -82,7 +82,7 @@ fn timed(rounds: u64, mut work: impl FnMut()) -> Duration {
 }
 
 #[expect(clippy::print_stderr, reason = "criterion has no place for a count")]
-fn told(name: &str, work: impl FnOnce()) {
+fn report(name: &str, work: impl FnOnce()) {
     let counted = measure(work);
     eprintln!(
         "{name}: {:.1} MB in {} allocations, {:.1} MB at once",
@@ -102,8 +102,8 @@ fn detecting(c: &mut Criterion) {
             black_box(detect(history, black_box(&images), black_box(&containers), AlwaysUsed::default(), at(second)));
         };
         let mut history = UsageHistory::default();
-        told(&format!("the first detect of {count} images"), || pass(&mut history, NOW));
-        told(&format!("another detect of {count} images"), || pass(&mut history, NOW + 300));
+        report(&format!("the first detect of {count} images"), || pass(&mut history, NOW));
+        report(&format!("another detect of {count} images"), || pass(&mut history, NOW + 300));
         group.throughput(Throughput::Elements(count as u64));
         group.bench_function(BenchmarkId::new("first", count), |b| {
             b.iter_custom(|rounds| {
@@ -175,7 +175,7 @@ fn selecting(c: &mut Criterion) {
             let half = || {
                 black_box(select(black_box(&inventory(known)), &rules(order), Goal::Free(all / 2), at(NOW + 1000)));
             };
-            told(&format!("select half of {count} images {name}"), half);
+            report(&format!("select half of {count} images {name}"), half);
             group.throughput(Throughput::Elements(count as u64));
             group.bench_function(BenchmarkId::new(name, count), |b| b.iter_custom(|rounds| timed(rounds, half)));
         }

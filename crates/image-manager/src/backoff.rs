@@ -17,7 +17,7 @@ pub use plain::{BackoffEntry, BackoffOptions, BackoffSelector};
 
 use crate::Cause;
 
-/// Who asks, and for what.
+/// The pod and image of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) namespace: &'a str,
@@ -26,7 +26,7 @@ pub(crate) struct Subject<'a> {
     /// As it was requested.
     pub(crate) image: &'a str,
     pub(crate) registry: &'a str,
-    /// What the pull depends on: when it changes, what failed before says nothing any more.
+    /// Fingerprints of the pull's dependencies: when they change, earlier failures do not count.
     pub(crate) marks: Marks,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Held {
     /// Reason and message of the failure behind it.
     pub(crate) message: String,
     pub(crate) until: Instant,
-    /// Whether this is to be told as an event.
+    /// True if an event is to be recorded.
     pub(crate) tell: bool,
 }
 
@@ -75,7 +75,7 @@ struct Entry {
     cause: Cause,
     message: String,
     failures: u32,
-    /// What the next failure doubles.
+    /// The back-off that the next failure doubles.
     base: Duration,
     window: Duration,
     updated: Instant,
@@ -122,7 +122,7 @@ impl Backoff {
         self.entries.len()
     }
 
-    /// Whether a pull has to wait. Tells it as an event once per window, where that is wanted.
+    /// Returns the back-off if a pull has to wait. It asks for an event once per window, or always by option.
     pub(crate) fn check(&mut self, subject: &Subject<'_>, now: Instant) -> Option<Held> {
         self.sweep_sometimes(now);
         self.forget_what_changed(subject);
@@ -257,7 +257,7 @@ impl Backoff {
         self.holds.insert(subject.registry.to_owned(), hold);
     }
 
-    /// What the subject's registry asked for, as far as it still holds.
+    /// The hold of the subject's registry, if it still lasts.
     fn hold(&self, subject: &Subject<'_>, now: Instant) -> Option<Hold> {
         let hold = self.holds.get(subject.registry)?;
         let same_way = hold.marks.registry == subject.marks.registry;

@@ -5,24 +5,24 @@ use std::fmt;
 
 use crate::PullPolicy;
 
-/// Whether the image is on the node.
+/// Presence of an image on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Nobody looked, because the policy does not ask.
     NotChecked,
-    /// It is not.
+    /// Absent from the node.
     Absent,
-    /// It is, and the runtime calls it so.
+    /// Present on the node under this image ref.
     Present {
         /// The image ref.
         image_ref: String,
     },
 }
 
-/// Whether this pod may have an image that is already here.
+/// Access of a pod to an image that is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It may.
+    /// The pod may use the image.
     Granted(Grant),
     /// The registry has to say so: nothing here proves that this pod may have it.
     MustVerify(Doubt),
@@ -39,9 +39,9 @@ pub enum Grant {
     Preloaded,
     /// The image is on the allowlist of the verification policy.
     Allowlisted,
-    /// It was pulled without a credential, or with one of the node: every pod may have it.
+    /// Pulled without a credential, or with one of the node: every pod may use the image.
     NodeAccessible,
-    /// It was pulled with a credential that this pod has.
+    /// Pulled with a credential that this pod has.
     CredentialMatches,
 }
 
@@ -50,7 +50,7 @@ pub enum Grant {
 pub enum Doubt {
     /// No record tells who pulled it, and the policy wants proof.
     NoRecord,
-    /// It was recorded under other names only.
+    /// Recorded under other names only.
     NotRecordedByThisName,
     /// The record names credentials, and this pod has none of them.
     NoMatchingCredential,
@@ -58,17 +58,17 @@ pub enum Doubt {
     RecordUnreadable,
 }
 
-/// What to do.
+/// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The image here is used.
     UseLocal {
-        /// What the runtime calls it.
+        /// The image ref of the runtime.
         image_ref: String,
         /// Why.
         why: UseLocalReason,
     },
-    /// It is pulled.
+    /// The image is pulled.
     Pull(PullReason),
     /// The request fails.
     Refuse(RefuseReason),
@@ -77,7 +77,7 @@ pub enum Decision {
 /// Why the image here is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UseLocalReason {
-    /// It is present, the policy does not ask for more, and this pod may have it.
+    /// The image is present, the policy does not ask for more, and this pod may use it.
     PresentAndGranted(Grant),
 }
 
@@ -86,18 +86,18 @@ pub enum UseLocalReason {
 pub enum PullReason {
     /// The policy asks the registry every time.
     PolicyIsAlways,
-    /// It is not known to be here.
+    /// The image is not known to be present.
     NotPresent,
-    /// It is here, but the registry has to say whether this pod may have it.
+    /// The image is present, but the registry has to say if this pod may use it.
     MustVerify(Doubt),
 }
 
 /// Why the request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefuseReason {
-    /// It is not known to be here, and the policy forbids to pull it.
+    /// The image is not known to be present, and the policy forbids to pull it.
     NotPresentAndNeverPulled,
-    /// It is here, nothing proves that this pod may have it, and the policy forbids to ask the registry. The pod is
+    /// The image is here, nothing proves that this pod may use it, and the policy forbids to ask the registry. The pod is
     /// told the same as if it were absent.
     MustVerifyAndNeverPulled(Doubt),
 }
@@ -126,7 +126,7 @@ pub fn decide(policy: PullPolicy, presence: Presence, access: Access) -> Decisio
 }
 
 impl Decision {
-    /// One word for it: `use-local`, `pull` or `refuse`.
+    /// The decision in a word: `use-local`, `pull` or `refuse`.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ pub enum EnsureImageError {
     /// The text is no image name.
     #[error("parse image name")]
     InvalidImageName {
-        /// What is wrong; names the text.
+        /// The parser's error; names the text.
         source: ImageNameError,
     },
     /// The runtime could not tell whether the image is present.
@@ -27,7 +27,7 @@ pub enum EnsureImageError {
     ImageInspect {
         /// The image as it was requested.
         image: String,
-        /// What the runtime said.
+        /// The runtime's error.
         source: Error,
     },
     /// The policy is `Never`, and the image is absent.
@@ -39,7 +39,7 @@ pub enum EnsureImageError {
     /// The credentials could not be looked up: a pull secret is broken.
     #[error("look up credentials")]
     Credentials {
-        /// What is wrong; it names the secret.
+        /// The error; names the secret.
         source: Arc<KeyringError>,
     },
     /// Nothing was pulled, because it could not be written down beforehand.
@@ -47,7 +47,7 @@ pub enum EnsureImageError {
     Record {
         /// The image as it was requested.
         image: String,
-        /// What failed.
+        /// The operation that failed.
         source: Arc<RecordsError>,
     },
     /// An earlier pull failed, and it is too early for the next one.
@@ -57,7 +57,7 @@ pub enum EnsureImageError {
         image: String,
         /// Reason and message of the last failure.
         last: String,
-        /// What it failed of.
+        /// Cause of the failure.
         cause: Cause,
         /// When the next pull may be.
         until: Instant,
@@ -112,7 +112,7 @@ impl EnsureImageError {
         }
     }
 
-    /// What kind of failure it is, as far as a service told; for exit codes and metrics.
+    /// Kind of the failure, as far as a service reported it; for exit codes and metrics.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         match self {
@@ -124,7 +124,7 @@ impl EnsureImageError {
         }
     }
 
-    /// What a pull failed of; `None`: there was none.
+    /// Cause of a failed pull; `None`: there was no pull.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         match self {
@@ -139,7 +139,7 @@ impl EnsureImageError {
     }
 }
 
-/// One try to pull, and how it failed.
+/// A failed attempt to pull, with its error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Where its credential came from; `None`: anonymous.
@@ -153,7 +153,7 @@ pub struct Attempt {
 pub struct PullFailure {
     attempts: Vec<Attempt>,
     cause: Cause,
-    /// What was left out of the attempts, and why.
+    /// Credentials that were left out of the attempts, each with the reason.
     notes: Vec<String>,
 }
 
@@ -162,7 +162,7 @@ pub struct PullFailure {
 struct Named {
     /// The name, with which messages of runtimes begin.
     word: &'static str,
-    /// What the kubelet says of it.
+    /// The kubelet's message.
     because: &'static str,
 }
 
@@ -200,7 +200,7 @@ impl PullFailure {
         &self.attempts
     }
 
-    /// What it failed of, as far as that matters for the next try.
+    /// Cause of the failure, as far as that matters for the next try.
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.cause
@@ -229,7 +229,7 @@ impl PullFailure {
         self.attempts.iter().find_map(|attempt| Named::of(attempt.error.reason()?))
     }
 
-    /// What there is to say beyond the named cause.
+    /// Text beyond the named cause.
     fn beyond(&self, named: Named) -> String {
         let text = self.to_string();
         match text.strip_prefix(named.word) {
@@ -239,7 +239,7 @@ impl PullFailure {
     }
 }
 
-/// One cause for several attempts: a registry that wants a rest, then what may pass by itself, then the last.
+/// The cause of several attempts: rate limits first, then causes that may pass by themselves, then the last.
 fn cause_of(attempts: &[Attempt]) -> Cause {
     let causes = || attempts.iter().map(|attempt| Cause::of(&attempt.error));
     let limited = causes().find(|cause| *cause == Cause::RateLimited);

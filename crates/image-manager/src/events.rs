@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::ObjectRef;
 
-/// Whether something went as it should.
+/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
-    /// It did.
+    /// Something went as it should.
     Normal,
-    /// It did not.
+    /// Something failed.
     Warning,
 }
 
@@ -29,11 +29,11 @@ impl EventType {
     }
 }
 
-/// One event.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// What it is about.
+    /// The object of the event.
     pub object: ObjectRef,
     /// Normal or warning.
     #[serde(rename = "type")]
@@ -58,10 +58,10 @@ impl Event {
     }
 }
 
-/// One event, lent to a recorder, which copies what it keeps.
+/// An event, lent to a recorder, which copies what it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRef<'a> {
-    /// What it is about.
+    /// The object of the event.
     pub object: &'a ObjectRef,
     /// Normal or warning.
     pub kind: EventType,

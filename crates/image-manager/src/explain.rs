@@ -15,7 +15,7 @@ use crate::{
     decide,
 };
 
-/// What would happen, and why.
+/// The decision for a request, with its reason.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// The image as it was requested.
@@ -24,7 +24,7 @@ pub struct Explanation {
     pub sent: Option<String>,
     /// The policy.
     pub policy: PullPolicy,
-    /// Whether it is here, as far as the policy asks.
+    /// Presence of the image, as far as the policy asks.
     pub presence: Presence,
     /// The decision, or why there can be none.
     pub decision: Result<Decision, EnsureImageError>,
@@ -35,23 +35,23 @@ pub struct Explanation {
     pub candidates: Vec<Source>,
     /// Credential helpers and providers that would be asked for more.
     pub would_ask: Vec<String>,
-    /// What would be left out, and why.
+    /// Credentials that would be left out, each with the reason.
     pub notes: Vec<String>,
 }
 
 /// Why a pull would not be made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackoffExplanation {
-    /// What the last one failed of.
+    /// Cause of the last failure.
     pub cause: Cause,
-    /// Its reason and message.
+    /// Reason and message of the last failure.
     pub message: String,
     /// How long it still is.
     pub remaining: Duration,
 }
 
 impl ImageManager {
-    /// What [`ImageManager::ensure_image_exists`] would decide, and why.
+    /// Explains the decision of [`ImageManager::ensure_image_exists`].
     pub async fn explain(&self, request: impl Borrow<EnsureImageRequest>) -> Explanation {
         let request = request.borrow();
         let mut explanation = Explanation {
@@ -118,7 +118,7 @@ impl ImageManager {
 }
 
 impl Explanation {
-    /// One word: `use-local`, `pull`, `back-off`, `refuse`, or `fail` where nothing could be decided.
+    /// The decision in a word: `use-local`, `pull`, `back-off`, `refuse`, or `fail` where nothing could be decided.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match (&self.decision, &self.backoff) {

@@ -1,4 +1,4 @@
-//! What the parsers of this crate have to keep, whatever comes: run by libFuzzer (`fuzz/` at the top of the repository), and over the
+//! Promises that the parsers of this crate keep for any input: run by libFuzzer (`fuzz/` at the top of the repository), and over the
 //! committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
 
 /// A parser with what it has to keep, by its name.

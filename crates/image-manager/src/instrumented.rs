@@ -124,7 +124,7 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// One of the pulls that run, until it is dropped. One that did not end by itself was given up.
+/// A running pull, until it is dropped. A pull that did not end by itself was given up.
 struct PullGuard<'a> {
     metrics: &'a Metrics,
     running: &'a Mutex<Running>,

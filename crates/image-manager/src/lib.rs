@@ -31,7 +31,7 @@ mod pull;
 mod records;
 mod request;
 
-/// What a pod may pull with, as it is named in a request.
+/// Credentials in a request.
 pub use credentials::{Origin, PullSecret, ServiceAccount};
 
 pub use backoff::{BackoffEntry, BackoffOptions, BackoffSelector};

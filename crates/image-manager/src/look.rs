@@ -17,12 +17,12 @@ pub(crate) struct Look<'a> {
     found: Option<Result<Found, Arc<KeyringError>>>,
 }
 
-/// What a look-up answered.
+/// Answer of a look-up.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     /// In the order in which they are tried. Empty: the pull is anonymous.
     pub(crate) candidates: Arc<[Candidate]>,
-    /// What was left out, and why.
+    /// Credentials that were left out, each with the reason.
     pub(crate) notes: Arc<[Note]>,
 }
 

@@ -26,21 +26,21 @@ pub trait MakeRoom: Send + Sync {
     }
 }
 
-/// What was done for a pull.
+/// Result of making room for a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// Bytes that were freed.
     pub freed_bytes: u64,
     /// Images that went.
     pub removed: usize,
-    /// Whether there is room now for what was said to be needed.
+    /// True if the bytes that were needed are available now.
     pub enough: bool,
     /// Why there is not more of it, for people.
     pub problem: Option<String>,
 }
 
 impl Room {
-    /// Whether it is worth trying again.
+    /// Returns true if another try is worth it.
     pub(crate) fn helps(&self) -> bool {
         self.enough || self.removed > 0 || self.freed_bytes > 0
     }

@@ -46,13 +46,13 @@ pub struct ImageManager {
 
 /// How far a request has come that needs more than a look.
 enum Next {
-    /// It is decided.
+    /// The request is decided.
     Decided(Decision),
     /// This is known of the image, and, where that could be said at once, whether the pod may have it.
     Open(Presence, Option<Access>),
 }
 
-/// What is counted of one request, whatever becomes of it: also when its caller goes away.
+/// Counts of a request, which are recorded even when its caller goes away.
 struct Sample<'a> {
     metrics: &'a Metrics,
     policy: PullPolicy,
@@ -269,7 +269,7 @@ impl ImageManager {
         presence_of(request, self.service.image_status(spec, false).await)
     }
 
-    /// Whether the pod may have what is here, where that needs neither its credentials nor a disk.
+    /// Access of the pod to a present image, where that needs neither its credentials nor a disk.
     fn access_at_hand(&self, request: &EnsureImageRequest, presence: &Presence) -> Option<Access> {
         let Presence::Present { image_ref } = presence else { return None };
         match &self.records {
@@ -278,7 +278,7 @@ impl ImageManager {
         }
     }
 
-    /// Whether the pod may have what is here. With the policy Never a look-up that fails is no answer but doubt: its
+    /// Access of the pod to a present image. With the policy Never a look-up that fails is no answer but doubt: its
     /// error would tell that there is something.
     async fn access(
         &self,
@@ -349,7 +349,7 @@ impl ImageManager {
     }
 }
 
-/// What the service's answer to a look says.
+/// The presence in a service's answer.
 fn presence_of(
     request: &EnsureImageRequest,
     status: cri_api::Result<ImageStatus>,
@@ -361,7 +361,7 @@ fn presence_of(
     }
 }
 
-/// One word for the span.
+/// Outcome of a request in a word, for the span.
 fn outcome_word(result: &Result<EnsuredImage, EnsureImageError>) -> &'static str {
     match result {
         Ok(image) if image.pulled => "pulled",
@@ -370,7 +370,7 @@ fn outcome_word(result: &Result<EnsuredImage, EnsureImageError>) -> &'static str
     }
 }
 
-/// What the runtime is asked for: the name with its default tag but otherwise as the user spelled it, so that the runtime
+/// Name that is sent to the runtime: with its default tag but otherwise as the user spelled it, so that the runtime
 /// applies its own default registry. Annotations and the user's own spelling are for pulls: no runtime reads them in a
 /// look.
 pub(crate) fn spec_of_look(request: &EnsureImageRequest) -> Result<ImageSpec, EnsureImageError> {

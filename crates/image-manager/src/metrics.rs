@@ -69,7 +69,7 @@ impl MustPullResult {
     ];
 }
 
-/// What the records keep in memory.
+/// Kinds of records in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// Pull intents.

@@ -4,7 +4,7 @@ use prometheus_client::encoding::text;
 
 use super::*;
 
-/// What a scrape shows of the metrics whose names begin so.
+/// The lines of a scrape whose names have this prefix.
 fn shown(metrics: &Metrics, name: &str) -> String {
     let mut registry = Registry::default();
     metrics.register(&mut registry);

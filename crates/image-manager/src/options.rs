@@ -21,13 +21,13 @@ pub struct Options {
     pub clock: Clock,
     /// Where credentials come from; `None`: every pull is anonymous.
     pub keyring: Option<Arc<Keyring>>,
-    /// Who pulled what with which credential; `None`: whatever is here is for every pod.
+    /// Pull records; `None`: every image on the node is for every pod.
     pub records: Option<PullRecords>,
     /// Where it is counted.
     pub metrics: Arc<Metrics>,
     /// How long a pull that failed is not tried again.
     pub backoff: BackoffOptions,
-    /// What else ends a back-off early.
+    /// Fingerprint of a registry's configuration; a change ends a back-off early.
     pub registry_fingerprint: Option<RegistryFingerprint>,
     /// Frees space for a pull that found the disk full, which is then tried once more; `None`: nobody does.
     pub make_room: Option<Arc<dyn MakeRoom>>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{EnsureImageError, EventType};
 use base::GoDuration;
 
-/// What happened to a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome<'a> {
     /// A pull begins.

@@ -1,4 +1,4 @@
-//! What is asked of the manager, and what it answers. Plain data; the edges make it of manifests and of flags.
+//! Requests to the manager, and its answers. Plain data; the edges make it of manifests and of flags.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use cri_api::{PodSandboxConfig, ProgressSink};
 
 use crate::{ObjectRef, PodRef, PullPolicy};
 
-/// One image that has to be there.
+/// A request for an image.
 #[derive(Clone, Debug)]
 pub struct EnsureImageRequest {
     /// The pod for which it is.
     pub pod: PodRef,
-    /// What events are about; `None`: events are only logged.
+    /// Object of the events; `None`: events are only logged.
     pub object: Option<ObjectRef>,
     /// The image as the user wrote it.
     pub image: String,
@@ -69,11 +69,11 @@ impl EnsureImageRequest {
 /// An image that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsuredImage {
-    /// What the runtime calls it: containers are created from this.
+    /// Image ref of the runtime: containers are created from this.
     pub image_ref: String,
     /// The message of the last event: for people.
     pub message: String,
-    /// Whether it was pulled for this request.
+    /// True if the image was pulled for this request.
     pub pulled: bool,
     /// Of a pull: where the credential came from that worked; `None` for an anonymous pull.
     pub credential: Option<Source>,

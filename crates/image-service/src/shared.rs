@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) policy: Option<PolicyFile>,
     pub(crate) background: Background,
     pub(crate) pulls: Flights<PullKey, Digest>,
-    pub(crate) layers: Flights<LayerKey, ReadyLayer>,
+    pub(crate) layers: Flights<LayerKey, Option<ReadyLayer>>,
     /// Configs on their way, by whom they are asked from and digest.
     pub(crate) configs: Flights<(Origin, Digest), Bytes>,
     /// Through which blob each layer in flight comes.

@@ -5,6 +5,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agent::admin::NoEngine;
+use agent::collection::owner::Owner;
+use agent::collection::{Collection, CollectionParts};
 use cri_api::{ImageService, RuntimeService};
 use cri_grpc::client::{ClientOptions, connect_runtime_service};
 use engine_api::ImageEngine;
@@ -12,13 +15,10 @@ use image_manager::{EventRecorder, EventRef, Hold, MakeRoom, Metrics, PullRecord
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::Places;
-use crate::collection::owner::Owner;
-use crate::collection::{Collection, Parts};
 use crate::config::Config;
-use crate::endpoint::{self, parse_endpoint};
+use crate::endpoint::{self, admin_socket, parse_endpoint};
 use crate::environment::Environment;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, chain};
 use crate::images::{Images, engine_of_agent};
 use crate::output::Printer;
 use crate::progress::Progress;
@@ -90,29 +90,21 @@ impl App {
         Ok(self.images().await?.service())
     }
 
-    /// The image service, with what is pinned marked as such. An agent marks it itself.
+    /// The image service, with what is pinned marked as such.
     pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
         let images = self.images().await?;
-        if images.agent_has_them() {
-            return Ok(images.service());
-        }
-        let parts = Parts {
-            service: images.service(),
-            engine: images.engine(),
-            operations: None,
-            endpoint: images.endpoint_text(),
-            runtime: Err("nobody asked".to_owned()),
-            events: Arc::new(Unheard),
-            records: None,
-            pods: None,
-        };
-        match Collection::open(&self.config, parts).await {
-            Ok(collection) => Ok(Arc::new(collection.served(images.service(), false))),
-            Err(failure) => {
-                tracing::warn!("what is pinned is not known: {}", failure.lines().join("; "));
-                Ok(images.service())
+        let mark = async |service: Arc<dyn ImageService>| -> Arc<dyn ImageService> {
+            let runtime = Err("nobody asked".to_owned());
+            let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(Unheard));
+            match Collection::open(parts).await {
+                Ok(collection) => Arc::new(collection.served(service, false)),
+                Err(error) => {
+                    tracing::warn!("what is pinned is not known: {}", chain(&error));
+                    service
+                }
             }
-        }
+        };
+        Ok(images.marked(mark).await)
     }
 
     /// The image manager over the image service, made when it is first asked for.
@@ -172,16 +164,13 @@ impl App {
     }
 
     async fn find_owner(&self) -> Outcome<Owner> {
-        let socket = Places::of(&self.config).socket;
+        let socket = admin_socket(&self.config);
         let images = match self.images().await {
-            Ok(images) if images.agent_has_them() => return Owner::of_root(&socket).await,
             Ok(images) => images,
-            Err(_) if self.is_answered_for().await => return Owner::of_root(&socket).await,
+            Err(_) if self.is_answered_for().await => return Ok(Owner::of_root(&socket).await?),
             Err(failure) => return Err(failure),
         };
-        if let Some(endpoint) = images.endpoint()
-            && let Some(agent) = Owner::of_endpoint(&socket, &endpoint.to_string()).await
-        {
+        if let Some(agent) = images.collector(&socket).await? {
             return Ok(agent);
         }
         let records = self.records_to_prune().await;
@@ -193,7 +182,7 @@ impl App {
     /// images and answers all the same.
     async fn is_answered_for(&self) -> bool {
         let embedded = self.config.image_service_endpoint.is_none();
-        embedded && tokio::net::UnixStream::connect(Places::of(&self.config).socket).await.is_ok()
+        embedded && tokio::net::UnixStream::connect(admin_socket(&self.config)).await.is_ok()
     }
 
     /// The collection of `images`, through `service`, which counts its calls in `operations`.
@@ -205,10 +194,10 @@ impl App {
         events: Arc<dyn EventRecorder>,
         records: Option<PullRecords>,
     ) -> Outcome<Collection> {
-        let (engine, endpoint) = (images.engine(), images.endpoint_text());
         let runtime = self.containers(images).await;
-        let parts = Parts { service, engine, operations, endpoint, runtime, events, records, pods: None };
-        Collection::open(&self.config, parts).await
+        let mut parts = collection_parts(&self.config, images, service, runtime, events);
+        (parts.images.operations, parts.images.records) = (operations, records);
+        Ok(Collection::open(parts).await?)
     }
 
     /// From now on this process collects, with this collection: for one that has more to tell of than a command.
@@ -239,7 +228,7 @@ impl App {
             (None, None) => return Ok(None),
         };
         let runtime = connect_runtime_service(&endpoint, self.client_options()).await;
-        let runtime = runtime.map_err(|error| crate::exit::chain(&error))?;
+        let runtime = runtime.map_err(|error| chain(&error))?;
         let version = runtime.version().await.map_err(|error| format!("{endpoint}: {}", error.message()))?;
         // Ours answers so where nobody stands behind it.
         if version.runtime_name == "imagelet" {
@@ -256,7 +245,7 @@ impl App {
         }
         for id in ids {
             let protected = match self.owner().await {
-                Ok(owner) => owner.protect(id).await,
+                Ok(owner) => owner.protect(id).await.map_err(Failure::from),
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = protected {
@@ -269,7 +258,10 @@ impl App {
     /// The calls that only a store of ours has, in this process or in the agent that holds the root; `what` names the call.
     pub(crate) async fn engine(&self, what: &str) -> Outcome<Arc<dyn ImageEngine>> {
         match self.images().await {
-            Ok(images) => images.engine().ok_or_else(|| Failure::no_engine(what, &images.endpoint_text())),
+            Ok(images) => {
+                let none = || NoEngine { what: what.to_owned(), endpoint: images.endpoint_text() };
+                Ok(images.engine().ok_or_else(none)?)
+            }
             Err(_) if self.is_answered_for().await => Ok(Arc::new(engine_of_agent(&self.config))),
             Err(failure) => Err(failure),
         }
@@ -312,6 +304,21 @@ impl App {
             images.close().await;
         }
     }
+}
+
+/// The parts of a collection of `images`, through `service`.
+pub(crate) fn collection_parts(
+    config: &Config,
+    images: &Images,
+    service: Arc<dyn ImageService>,
+    runtime: Result<Option<Arc<dyn RuntimeService>>, String>,
+    events: Arc<dyn EventRecorder>,
+) -> CollectionParts {
+    let endpoint = images.endpoint_text();
+    let mut options = wiring::collection::of_images(config, &endpoint);
+    options.engine = images.engine();
+    let containers = wiring::collection::of_containers(config);
+    CollectionParts { service, endpoint, runtime, events, images: options, containers, pods: None }
 }
 
 /// Events of a command go nowhere: what they would say is its answer.

@@ -218,7 +218,7 @@ pub(crate) struct Ensure {
 
 /// Parses a timeout above zero.
 fn timeout(text: &str) -> Result<Duration, String> {
-    let time = crate::config::value::parse_duration(text).filter(|time| !time.is_zero());
+    let time = base::GoDuration::parse_unsigned(text).filter(|time| !time.is_zero());
     time.ok_or_else(|| "it must be a duration such as 90s or 2m30s".to_owned())
 }
 

@@ -20,9 +20,9 @@ pub(crate) mod value;
 use std::path::Path;
 
 use crate::environment::Environment;
-use crate::yaml::{Node, Value};
 use document::Document;
 pub(crate) use error::{ConfigError, Origin};
+use manifest::yaml::{Node, Value};
 pub(crate) use model::{Config, LogFormat};
 pub(crate) use store::Durability;
 use table::{Given, SETTINGS, of_field};

@@ -1,6 +1,9 @@
 //! Endpoints as the configuration and paths name them, and how a client of one makes itself known. Connects to none.
 //! Called by `app`, `images` and `admin`, and by the commands that name an endpoint of their own.
 
+use std::path::PathBuf;
+
+use agent::admin::AdminAddress;
 use cri_grpc::Endpoint;
 use cri_grpc::client::ClientOptions;
 
@@ -15,10 +18,18 @@ pub(crate) fn parse_endpoint(text: &str) -> Outcome<Endpoint> {
     Endpoint::parse(text).map_err(|error| Failure::caused(Code::Config, format!("endpoint {text:?}"), &error))
 }
 
-/// A path as it stands in a URL.
-pub(crate) fn encoded(path: &std::path::Path) -> String {
-    let path = path.to_string_lossy();
-    path.replace('%', "%25").replace('?', "%3F").replace('#', "%23")
+/// The admin endpoint: as configured, or on a socket in the root.
+pub(crate) fn admin_address(config: &Config) -> AdminAddress {
+    AdminAddress {
+        socket: admin_socket(config),
+        required: config.admin_socket.is_some(),
+        metrics: config.metrics_address,
+    }
+}
+
+/// The socket of the admin endpoint.
+pub(crate) fn admin_socket(config: &Config) -> PathBuf {
+    config.admin_socket.clone().unwrap_or_else(|| config.root.join("admin.sock"))
 }
 
 /// Settings of the client of a remote endpoint.

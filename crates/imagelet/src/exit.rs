@@ -3,6 +3,11 @@
 
 use std::fmt;
 
+use agent::admin::client::AskError;
+use agent::admin::{ListenError, NoEngine};
+use agent::collection::CollectionError;
+use agent::node::SecretsError;
+use agent::node::lock::LockError;
 use cri_api::Kind;
 
 /// The exit code of the process.
@@ -74,10 +79,13 @@ impl Failure {
         Self::new(code_of(error.kind()), format!("{context}: {}", error.message()))
     }
 
-    /// The refusal of what only a store of ours can do, where something else keeps the images.
-    pub(crate) fn no_engine(what: &str, endpoint: &str) -> Self {
-        let place = if endpoint.is_empty() { "another service" } else { endpoint };
-        Self::failed(format!("{what} works on the embedded store only, and the images are behind {place}"))
+    /// A failure of the operating system: a missing permission has a code of its own.
+    pub(crate) fn system(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        let denied = causes.any(|cause| {
+            cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied)
+        });
+        Self::new(if denied { Code::NotPermitted } else { Code::Failed }, chain(error))
     }
 
     /// Many failures as one: all lines, and the code that all share, otherwise 1. `None` when there are none.
@@ -111,6 +119,42 @@ impl Failure {
     /// The lines to print.
     pub(crate) fn lines(&self) -> &[String] {
         &self.lines
+    }
+}
+
+impl From<AskError> for Failure {
+    fn from(error: AskError) -> Self {
+        Self::new(code_of(error.kind()), chain(&error))
+    }
+}
+
+impl From<CollectionError> for Failure {
+    fn from(error: CollectionError) -> Self {
+        Self::new(code_of(error.kind()), chain(&error))
+    }
+}
+
+impl From<ListenError> for Failure {
+    fn from(error: ListenError) -> Self {
+        Self::system(&error)
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        Self::system(&error)
+    }
+}
+
+impl From<NoEngine> for Failure {
+    fn from(error: NoEngine) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+impl From<SecretsError> for Failure {
+    fn from(error: SecretsError) -> Self {
+        Self::new(Code::Config, error.to_string())
     }
 }
 

@@ -2,10 +2,13 @@
 //! a foreign runtime. Decides which, once; everybody else sees the traits of the waist. Does nothing with images.
 //! Called by [`App`](crate::app::App).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::admin::engine_client::AgentEngine;
+use agent::admin::socket_endpoint;
+use agent::collection::owner::Owner;
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_image_service;
@@ -13,10 +16,8 @@ use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
 use image_service::{Engine, EngineOptions, OpenError};
 use store::OpenError as StoreOpenError;
 
-use crate::admin::Places;
-use crate::admin::engine_client::AgentEngine;
 use crate::config::Config;
-use crate::endpoint::{USER_AGENT, client_options, encoded, parse_endpoint};
+use crate::endpoint::{USER_AGENT, admin_socket, client_options, parse_endpoint};
 use crate::environment::Proxies;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 
@@ -79,7 +80,8 @@ impl Images {
                 let pid = pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
                 let (root, shown) = (root.display(), socket.display());
                 tracing::info!("{root} is held by process {pid}; going on through its socket {shown}");
-                let endpoint = parse_endpoint(&format!("unix://{}", encoded(&socket)))?;
+                let endpoint = socket_endpoint(&socket)
+                    .map_err(|error| Failure::caused(Code::Config, format!("endpoint {shown}"), &error))?;
                 warn(&endpoint);
                 let service = connect(config, &endpoint).await?;
                 let engine = Some(Arc::new(engine_of_agent(config)) as Arc<dyn ImageEngine>);
@@ -117,9 +119,24 @@ impl Images {
         self.endpoint().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Returns true if an agent holds the root: it collects, and marks what is pinned.
-    pub(crate) fn agent_has_them(&self) -> bool {
-        matches!(self.keeper, Keeper::Agent(_))
+    /// The other process that collects these images and answers on `socket`; `None`: this one may.
+    pub(crate) async fn collector(&self, socket: &Path) -> Outcome<Option<Owner>> {
+        match &self.keeper {
+            Keeper::ThisProcess(_) => Ok(None),
+            Keeper::Agent(_) => Ok(Some(Owner::of_root(socket).await?)),
+            Keeper::Runtime(endpoint) => Ok(Owner::of_endpoint(socket, &endpoint.to_string()).await),
+        }
+    }
+
+    /// The CRI half, with what is pinned marked as such: as it is where an agent marks it, otherwise as `mark` makes it.
+    pub(crate) async fn marked(
+        &self,
+        mark: impl AsyncFnOnce(Arc<dyn ImageService>) -> Arc<dyn ImageService>,
+    ) -> Arc<dyn ImageService> {
+        match self.keeper {
+            Keeper::Agent(_) => self.service(),
+            Keeper::ThisProcess(_) | Keeper::Runtime(_) => mark(self.service()).await,
+        }
     }
 
     /// Returns true if layers become directory trees in this process; `None` where another one unpacks.
@@ -167,7 +184,7 @@ impl Images {
 
 /// The engine of the agent that holds the root.
 pub(crate) fn engine_of_agent(config: &Config) -> AgentEngine {
-    AgentEngine::new(Places::of(config).socket, config.root.clone())
+    AgentEngine::new(admin_socket(config), config.root.clone())
 }
 
 /// An answer without which a command can do: `None` where the agent's admin socket is elsewhere, or the agent is an older one.

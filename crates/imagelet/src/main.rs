@@ -1,11 +1,9 @@
 //! The binary: reads the command line, the environment and the configuration, starts log and signals, runs one command
 //! and ends with its exit code. Holds no rule of its own; the commands are in [`cli`].
 
-mod admin;
 mod app;
 mod args;
 mod cli;
-mod collection;
 mod config;
 mod endpoint;
 mod environment;
@@ -13,18 +11,14 @@ mod exit;
 mod images;
 mod layout_registry;
 mod logging;
-mod manifest;
 mod memory;
-mod node;
 mod output;
 mod pods;
 mod progress;
 mod runtime;
-mod secrets;
 mod signals;
 mod streaming;
 mod wiring;
-mod yaml;
 
 use std::process::ExitCode;
 
@@ -62,7 +56,7 @@ fn main() -> ExitCode {
     };
     if let Command::Run(args) = &cli.command {
         if !args.dry_run {
-            node::choose_endpoints(&mut config);
+            wiring::node::choose_endpoints(&mut config);
         }
         args.apply(&mut config);
     }

@@ -1,7 +1,10 @@
 //! From the configuration to an image manager with everything that it needs: keyring, pull records, metrics, limits.
 //! Decides nothing about images. Called by the commands that make images present or say what would happen.
 
+pub(crate) mod collection;
 mod fingerprint;
+pub(crate) mod node;
+mod tokens;
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
@@ -16,14 +19,14 @@ use image_manager::{
     Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, MakeRoom, Metrics,
     Options, PullRecords, PullerOptions, RecordsOptions, VerificationPolicy, WallClock,
 };
+use manifest::yaml;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use crate::config::{Config, Durability};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, chain};
-use crate::secrets::TokenDirectory;
-use crate::yaml;
+use tokens::TokenDirectory;
 
 /// Where pull intents and pulled records lie, below the root: as in the kubelet's.
 const RECORDS: &str = "image_manager";

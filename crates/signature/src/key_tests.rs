@@ -12,7 +12,7 @@ macro_rules! data {
     };
 }
 
-/// What the signatures of `testdata` are over.
+/// The bytes that the signatures of `testdata` sign.
 const PAYLOAD: &[u8] = br#"{"critical":{"identity":{"docker-reference":"r.example/app"},"image":{"docker-manifest-digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"},"type":"cosign container image signature"},"optional":null}"#;
 
 fn signature(text: &[u8]) -> Vec<u8> {

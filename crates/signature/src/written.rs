@@ -1,4 +1,4 @@
-//! One requirement of a policy's text: its fields, which of them go together, and what is not supported. The keys are
+//! Requirement of a policy's text: its fields, which of them go together, and what is not supported. The keys are
 //! read afterwards. Part of [`crate::read`].
 
 use base64::Engine as _;

@@ -29,7 +29,7 @@ impl<K: Hash + Eq, S: Shared, A, W> Flight<K, S, A, W> {
         Self { table, key, call, sender, answer: None }
     }
 
-    /// What the waiters of the flight share.
+    /// The value that the waiters of the flight share.
     #[must_use]
     pub fn shared(&self) -> &S {
         &self.call.shared

@@ -107,7 +107,7 @@ impl<K: Hash + Eq + Clone, S, A, W> Group<K, S, A, W> {
 }
 
 impl<K: Hash + Eq, S: Shared, A, W> Ticket<K, S, A, W> {
-    /// What the waiters of the flight share.
+    /// The value that the waiters of the flight share.
     #[must_use]
     pub fn shared(&self) -> &S {
         &self.call.shared

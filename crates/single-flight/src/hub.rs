@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// The present state of some work.
 pub trait Progress: Send + 'static {
-    /// One report.
+    /// A report on the work.
     type Event: Clone;
 
     /// The events that bring a late subscriber to the present state.

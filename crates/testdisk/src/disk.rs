@@ -95,7 +95,7 @@ impl Disk {
         self.control.as_ref().expect("it has one until it is dropped")
     }
 
-    fn tell(&self, line: &str) -> io::Result<()> {
+    fn send_line(&self, line: &str) -> io::Result<()> {
         // One write is one command.
         match self.control().write_at(line.as_bytes(), 0)? {
             written if written == line.len() => Ok(()),
@@ -127,7 +127,7 @@ impl Disk {
     /// # Errors
     /// Its server is gone.
     pub fn fail(&self, fault: Fault) -> io::Result<()> {
-        self.tell(&format!("fail {}", fault.to_line()))
+        self.send_line(&format!("fail {}", fault.to_line()))
     }
 
     /// Takes all faults away.
@@ -135,7 +135,7 @@ impl Disk {
     /// # Errors
     /// Its server is gone.
     pub fn heal(&self) -> io::Result<()> {
-        self.tell("heal")
+        self.send_line("heal")
     }
 
     /// Begins a new record, and answers with the content from which on it is. To be called while nothing is mounted.
@@ -143,7 +143,7 @@ impl Disk {
     /// # Errors
     /// There is no memory, or its server is gone.
     pub fn record(&self) -> io::Result<Image> {
-        self.tell("record")?;
+        self.send_line("record")?;
         self.content.copy()
     }
 
@@ -152,7 +152,7 @@ impl Disk {
     /// # Errors
     /// Its server is gone.
     pub fn note(&self, text: &str) -> io::Result<()> {
-        self.tell(&format!("note {text}"))
+        self.send_line(&format!("note {text}"))
     }
 
     /// Where another process puts remarks, by [`crate::note`].

@@ -42,7 +42,7 @@ impl Class {
 
 /// Where an argument says what the call is about.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum PathArgument {
     /// A descriptor.
     Fd(usize),
     /// A path.
@@ -51,7 +51,7 @@ pub(crate) enum Place {
     At(usize, usize),
 }
 
-use Place::{At, Fd, Path};
+use PathArgument::{At, Fd, Path};
 
 /// The effect of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,10 +73,10 @@ pub(crate) struct Call {
     pub(crate) number: u64,
     pub(crate) name: &'static str,
     pub(crate) does: Does,
-    pub(crate) places: &'static [Place],
+    pub(crate) places: &'static [PathArgument],
 }
 
-const fn call(number: u64, name: &'static str, does: Does, places: &'static [Place]) -> Call {
+const fn call(number: u64, name: &'static str, does: Does, places: &'static [PathArgument]) -> Call {
     Call { number, name, does, places }
 }
 

@@ -13,7 +13,9 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::calls::{CALLS, CLOSE, CONNECT, Call, Class, Does, LSEEK, OPENAT, OPENAT2, Place, SOCKET, SYNCS, open_does};
+use crate::calls::{
+    CALLS, CLOSE, CONNECT, Call, Class, Does, LSEEK, OPENAT, OPENAT2, PathArgument, SOCKET, SYNCS, open_does,
+};
 use crate::child::{DISARM, Fault, MAGIC, STEP};
 
 /// The end of a traced child.
@@ -307,7 +309,7 @@ impl Tracer {
     fn is_of_network(&self, call: &Call, arguments: &[u64; 6]) -> bool {
         match call.places {
             _ if call.number == SOCKET => is_ip(arguments[0]),
-            [Place::Fd(fd)] => self.connections.contains(&descriptor(arguments[*fd])),
+            [PathArgument::Fd(fd)] => self.connections.contains(&descriptor(arguments[*fd])),
             _ => false,
         }
     }
@@ -325,15 +327,15 @@ impl Tracer {
         call.places.iter().any(|place| self.path(pid, *place, arguments).is_some_and(is_loop))
     }
 
-    fn is_below(&self, pid: Pid, place: Place, arguments: &[u64; 6]) -> bool {
+    fn is_below(&self, pid: Pid, place: PathArgument, arguments: &[u64; 6]) -> bool {
         self.path(pid, place, arguments).is_some_and(|path| path.starts_with(&self.root))
     }
 
-    fn path(&self, pid: Pid, place: Place, arguments: &[u64; 6]) -> Option<PathBuf> {
+    fn path(&self, pid: Pid, place: PathArgument, arguments: &[u64; 6]) -> Option<PathBuf> {
         match place {
-            Place::Fd(fd) => of_descriptor(pid, arguments[fd]),
-            Place::Path(path) => Some(through_descriptors(pid, read_text(pid, arguments[path])?)),
-            Place::At(fd, path) => {
+            PathArgument::Fd(fd) => of_descriptor(pid, arguments[fd]),
+            PathArgument::Path(path) => Some(through_descriptors(pid, read_text(pid, arguments[path])?)),
+            PathArgument::At(fd, path) => {
                 let path = read_text(pid, arguments[path]).map(|path| through_descriptors(pid, path));
                 match path {
                     Some(path) if path.is_absolute() => Some(path),
@@ -343,7 +345,7 @@ impl Tracer {
         }
     }
 
-    fn shown(&self, pid: Pid, place: Place, arguments: &[u64; 6]) -> String {
+    fn shown(&self, pid: Pid, place: PathArgument, arguments: &[u64; 6]) -> String {
         let path = self.path(pid, place, arguments).unwrap_or_default();
         path.strip_prefix(&self.root).unwrap_or(&path).display().to_string()
     }

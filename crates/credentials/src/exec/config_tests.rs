@@ -15,7 +15,7 @@ fn document(kind: &str, version: &str, providers: &str) -> String {
     format!("---\nkind: {kind}\napiVersion: {version}\nproviders:\n{providers}")
 }
 
-/// One provider in YAML, with arguments and environment.
+/// A provider in YAML, with arguments and environment.
 fn entry(name: &str, images: &[&str], protocol: &str, more: &str) -> String {
     let images: String = images.iter().map(|image| format!("    - \"{image}\"\n")).collect();
     format!(
@@ -57,7 +57,7 @@ fn want(name: &str, images: &[&str], protocol: &str, duration: &str) -> Provider
     }
 }
 
-/// What is read: one file, or a directory of files with their names.
+/// The configuration that is read: one file, or a directory of files with their names.
 enum Files {
     One(String),
     Directory(Vec<(&'static str, String)>),

@@ -85,6 +85,16 @@ impl Account<'_> {
     }
 }
 
+/// Use of a provider for one look-up.
+enum Asked<'a> {
+    /// The provider is not for this image, or not for this pod.
+    No,
+    /// The answer does not depend on a service account.
+    WithoutAccount,
+    /// The answer is for this service account.
+    For(Account<'a>),
+}
+
 /// Purpose of a run.
 struct Question {
     image: String,
@@ -112,7 +122,11 @@ impl Provider {
         image: &str,
         requester: &Requester,
     ) -> Result<Vec<ProvidedEntry>, String> {
-        let Some(account) = self.asked(image, requester) else { return Ok(Vec::new()) };
+        let account = match self.asked(image, requester) {
+            Asked::No => return Ok(Vec::new()),
+            Asked::WithoutAccount => None,
+            Asked::For(account) => Some(account),
+        };
         let account = account.as_ref();
         if let Some(answer) = self.without_token(image, account)? {
             return Ok(self.entries(&answer, account));
@@ -147,33 +161,35 @@ impl Provider {
 
     /// Returns the cached answer.
     pub(super) fn peek(&self, image: &str, requester: &Requester) -> CachedAnswer {
-        match self.asked(image, requester) {
-            None => CachedAnswer::NotAsked,
-            Some(account) => match self.without_token(image, account.as_ref()) {
-                Ok(Some(answer)) => CachedAnswer::Answer(self.entries(&answer, account.as_ref())),
-                Ok(None) | Err(_) => CachedAnswer::Unknown,
-            },
+        let account = match self.asked(image, requester) {
+            Asked::No => return CachedAnswer::NotAsked,
+            Asked::WithoutAccount => None,
+            Asked::For(account) => Some(account),
+        };
+        match self.without_token(image, account.as_ref()) {
+            Ok(Some(answer)) => CachedAnswer::Answer(self.entries(&answer, account.as_ref())),
+            Ok(None) | Err(_) => CachedAnswer::Unknown,
         }
     }
 
-    /// Whether it is asked at all, and with which service account (`Some(None)`: with none).
-    fn asked<'a>(&'a self, image: &str, requester: &'a Requester) -> Option<Option<Account<'a>>> {
+    /// Decides whether a look-up of `image` asks the provider, and for which service account.
+    fn asked<'a>(&'a self, image: &str, requester: &'a Requester) -> Asked<'a> {
         if !self.patterns.iter().any(|pattern| pattern.matches(image, self.path_match)) {
-            return None;
+            return Asked::No;
         }
-        let Some(token_use) = &self.token_use else { return Some(None) };
+        let Some(token_use) = &self.token_use else { return Asked::WithoutAccount };
         let Some(account) = requester.service_account.as_ref().filter(|account| !account.name.is_empty()) else {
             if token_use.account_required {
                 debug!(provider = self.name, pod = requester.name, "not asked: the pod has no service account");
-                return None;
+                return Asked::No;
             }
-            return Some(None);
+            return Asked::WithoutAccount;
         };
         match annotations(account, token_use) {
-            Ok(annotations) => Some(Some(Account { account, token_use, annotations })),
+            Ok(annotations) => Asked::For(Account { account, token_use, annotations }),
             Err(error) => {
                 debug!(provider = self.name, account = account.name, "not asked: {error}");
-                None
+                Asked::No
             }
         }
     }

@@ -11,7 +11,7 @@ use super::super::{Provided, Providers};
 use super::*;
 use crate::test_support::{alive, until};
 
-/// One entry in words.
+/// An entry in words.
 fn words(provided: &Provided) -> Vec<String> {
     let entry = |e: &ProvidedEntry| {
         format!("{} {}:{} from {}", e.location, e.auth.username, e.auth.password.expose(), e.source)

@@ -1,4 +1,4 @@
-//! What the tests of credential providers share: a directory with scripts as providers, a configuration for them, a
+//! Shared by the tests of credential providers: a directory with scripts as providers, a configuration for them, a
 //! clock that stands still, and tokens. Not part of the product.
 
 use parking_lot::Mutex;
@@ -39,7 +39,7 @@ impl Tokens {
         Arc::new(Self { left: Mutex::new(left), asked: Mutex::default() })
     }
 
-    /// What was asked for, in order.
+    /// The requests, in order.
     pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().clone()
     }

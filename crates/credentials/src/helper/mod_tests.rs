@@ -1,9 +1,7 @@
 //! Tests of [`super::get`], with real helpers: scripts on a search path.
 
-use std::time::Instant;
-
 use super::*;
-use crate::test_support::{alive, script, until};
+use crate::test_support::{alive, script, until, watchdog};
 
 struct Helpers {
     directory: tempfile::TempDir,
@@ -93,10 +91,8 @@ async fn failures_quote_no_answer() {
 async fn one_that_hangs_is_killed_with_all_that_it_started() {
     let mut helpers = Helpers::with(NAME, "sleep 1000 & echo $! >$DIR/child; wait");
     helpers.options.timeout = Duration::from_secs(2);
-    let begun = Instant::now();
-    let error = helpers.get().await.expect_err("hangs");
+    let error = watchdog(helpers.get()).await.expect_err("hangs");
     assert_eq!(error.to_string(), "gave no answer within 2s and was killed");
-    assert!(begun.elapsed() < Duration::from_secs(60));
     let child = std::fs::read_to_string(helpers.directory.path().join("child")).expect("written");
     let child = child.trim().parse().expect("a number");
     until(|| !alive(child)).await;

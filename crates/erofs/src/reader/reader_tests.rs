@@ -141,6 +141,7 @@ fn mkfs(top: &Path, options: &[&str]) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "needs erofs-utils: scripts/test.sh"]
 fn images_of_mkfs_are_the_trees_that_they_were_made_of() {
     let top = tempfile::tempdir().unwrap();
     tree(top.path());
@@ -186,6 +187,7 @@ fn images_of_mkfs_are_the_trees_that_they_were_made_of() {
 }
 
 #[test]
+#[ignore = "needs erofs-utils: scripts/test.sh"]
 fn what_is_not_read_is_named() {
     let top = tempfile::tempdir().unwrap();
     fs::write(top.path().join("text"), "a line\n".repeat(10_000)).unwrap();
@@ -252,6 +254,7 @@ fn small() -> (Vec<u8>, BTreeMap<&'static str, u64>) {
 }
 
 #[test]
+#[ignore = "needs erofs-utils: scripts/test.sh"]
 fn damage_is_an_error_that_says_what_it_is() {
     let (bytes, places) = small();
     let image = Reader::open(bytes.as_slice()).unwrap();
@@ -426,6 +429,7 @@ proptest! {
 
     /// Each case spoils every image in several ways, the large ones in fewer.
     #[test]
+    #[ignore = "needs erofs-utils: scripts/test.sh"]
     fn spoiled_images_end_in_errors(seed in any::<u64>()) {
         for (number, image) in spoilable().iter().enumerate() {
             for round in 0..(4_000_000 / image.len() as u64).clamp(2, 60) {

@@ -20,7 +20,7 @@ impl Device {
 
 /// A block of a further device, and those that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DeviceBlock {
     /// Where.
     pub device: Device,
     /// The number of the block there.
@@ -46,7 +46,7 @@ impl Devices {
     }
 
     /// The device, if these blocks are on it.
-    pub(super) fn hold(&self, place: Place, blocks: u64) -> Result<&device::Device, WriteError> {
+    pub(super) fn hold(&self, place: DeviceBlock, blocks: u64) -> Result<&device::Device, WriteError> {
         let known = usize::from(place.device.0).checked_sub(1).and_then(|at| self.known.get(at));
         let end = u64::from(place.block).saturating_add(blocks);
         known

@@ -68,7 +68,7 @@ impl Record {
 pub(super) struct Dirs {
     count: u32,
     pages: Vec<Page>,
-    held: Vec<Held>,
+    held: Vec<LoadedPage>,
     most: usize,
     hand: usize,
 }
@@ -80,7 +80,7 @@ struct Page {
     at: u64,
 }
 
-struct Held {
+struct LoadedPage {
     page: usize,
     records: Vec<Record>,
     changed: bool,
@@ -135,7 +135,7 @@ impl Dirs {
         if dir.0 < self.count { Ok(()) } else { Err(WriteError::Misused("a directory of another image")) }
     }
 
-    fn hold(&mut self, page: usize, spill: &mut Spill) -> Result<&mut Held, WriteError> {
+    fn hold(&mut self, page: usize, spill: &mut Spill) -> Result<&mut LoadedPage, WriteError> {
         let n = match self.pages[page].held {
             Some(n) => n as usize,
             None => self.fetch(page, spill)?,
@@ -147,7 +147,7 @@ impl Dirs {
 
     fn fetch(&mut self, page: usize, spill: &mut Spill) -> Result<usize, WriteError> {
         let n = if self.held.len() < self.most {
-            self.held.push(Held { page, records: Vec::with_capacity(PAGE), changed: false, used: true });
+            self.held.push(LoadedPage { page, records: Vec::with_capacity(PAGE), changed: false, used: true });
             self.held.len() - 1
         } else {
             self.make_room(spill)?

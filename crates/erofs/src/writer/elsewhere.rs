@@ -3,7 +3,7 @@
 
 use super::Writer;
 use super::content::block_at;
-use super::devices::{Device, Place};
+use super::devices::{Device, DeviceBlock};
 use super::entry::Inode;
 use super::error::WriteError;
 use crate::format::inode::{Layout, RawInode};
@@ -62,7 +62,13 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// The blocks are not on that device, or no whole ones; an attribute cannot be held; the image is full; the sink's.
-    pub fn file_at(&mut self, size: u64, attributes: &Attributes, at: Place, tail: &[u8]) -> Result<Inode, WriteError> {
+    pub fn file_at(
+        &mut self,
+        size: u64,
+        attributes: &Attributes,
+        at: DeviceBlock,
+        tail: &[u8],
+    ) -> Result<Inode, WriteError> {
         self.guard(|writer| {
             let whole = size.checked_sub(tail.len() as u64).filter(|whole| {
                 *whole > 0 && tail.len() < BLOCK && (tail.is_empty() || whole.is_multiple_of(BLOCK_BYTES))
@@ -115,7 +121,7 @@ impl<S: Sink> Writer<S> {
             let device = devices.get(usize::from(spot.device)).copied();
             let block = u32::try_from(spot.offset / BLOCK_BYTES).ok();
             let both = device.zip(block).filter(|_| spot.offset.is_multiple_of(BLOCK_BYTES));
-            both.map(|(device, block)| Place { device, block })
+            both.map(|(device, block)| DeviceBlock { device, block })
         };
         let lost = WriteError::Misused("a file's blocks are not where files' blocks are");
         if let Some(bits) = image.chunk_bits(file)? {
@@ -159,7 +165,7 @@ impl<S: Sink> Writer<S> {
         size: u64,
         attributes: &Attributes,
         bits: u8,
-        place: &mut dyn FnMut(u64) -> Result<Option<Place>, WriteError>,
+        place: &mut dyn FnMut(u64) -> Result<Option<DeviceBlock>, WriteError>,
     ) -> Result<Inode, WriteError> {
         self.guard(|writer| {
             let length = BLOCK_BYTES.checked_shl(bits.into()).filter(|_| bits <= chunk::BITS_MAX);

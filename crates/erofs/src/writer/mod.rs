@@ -30,7 +30,7 @@ use std::io;
 
 pub(crate) use self::check::check_attributes;
 use self::check::check_name;
-pub use devices::{Device, Place};
+pub use devices::{Device, DeviceBlock};
 pub use entry::{Dir, Entry, Inode};
 pub use error::WriteError;
 pub use finish::Written;

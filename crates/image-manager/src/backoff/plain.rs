@@ -1,4 +1,4 @@
-//! What back-off is told and tells: [`BackoffOptions`], [`BackoffEntry`], [`BackoffSelector`]. Plain data; it knows no
+//! Inputs and outputs of back-off: [`BackoffOptions`], [`BackoffEntry`], [`BackoffSelector`]. Plain data; it knows no
 //! rule. The binary makes options and selectors, and shows entries.
 
 use std::time::Duration;
@@ -14,13 +14,13 @@ pub struct BackoffOptions {
     pub initial: Duration,
     /// At most; what is older than twice this is forgotten.
     pub max: Duration,
-    /// Whether the cause counts. If not, everything doubles up to `max`, as in the kubelet.
+    /// True if the cause counts. If not, everything doubles up to `max`, as in the kubelet.
     pub by_cause: bool,
     /// With `by_cause`: at most so long for causes that pass by themselves, such as a registry that is down.
     pub passing_max: Duration,
     /// With `by_cause`: what a registry asks for with `Retry-After` is kept up to this.
     pub retry_after_max: Duration,
-    /// Whether every check within a window is told as an event, as in the kubelet, and not only the first.
+    /// True if every check within a window records an event, as in the kubelet, and not only the first.
     pub event_every_check: bool,
     /// At most so many entries; beyond that the one that ends first makes room.
     pub max_entries: usize,
@@ -51,9 +51,9 @@ pub struct BackoffEntry {
     pub uid: String,
     /// The image as it was requested.
     pub image: String,
-    /// Its registry.
+    /// Registry of the image.
     pub registry: String,
-    /// What the last pull failed of.
+    /// Cause of the last failure.
     pub cause: Cause,
     /// Reason and message of the last failure.
     pub message: String,

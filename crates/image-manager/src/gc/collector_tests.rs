@@ -1,4 +1,4 @@
-//! What the kubelet gets wrong (found by reading its source), each as a case of its own: here it is right.
+//! Defects of the kubelet (found by reading its source), each as a case of its own: here it is right.
 
 use cri_api::Image;
 

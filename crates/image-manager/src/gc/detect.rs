@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::history::{TrackedRecord, UsageHistory, UsageRecord, key};
 use super::node_time::Moment;
 
-/// What uses images beside containers.
+/// Users of images beside containers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysUsed<'a> {
     /// The sandbox image, by id or by any name; empty: there is none, or the runtime pins it.
@@ -28,14 +28,14 @@ pub struct Detected {
     users: Vec<User>,
 }
 
-/// Who uses an image.
+/// User of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// Nobody.
     None,
     /// The container of this number in the list of containers; others may as well.
     Container(usize),
-    /// It is the sandbox image.
+    /// The sandbox image.
     Sandbox,
     /// A pod has mounted it as a volume, or needs it otherwise.
     Volume,
@@ -44,13 +44,13 @@ pub enum User {
 }
 
 impl Detected {
-    /// Who uses the image of this number in the list.
+    /// The user of the image of this number in the list.
     #[must_use]
     pub fn user(&self, image: usize) -> User {
         self.users.get(image).copied().unwrap_or(User::None)
     }
 
-    /// Whether the image of this number is in use.
+    /// Returns true if the image of this number is in use.
     #[must_use]
     pub fn in_use(&self, image: usize) -> bool {
         self.user(image) != User::None
@@ -176,7 +176,7 @@ pub(crate) fn name(container: &Container) -> String {
     }
 }
 
-/// Whether `text` is this container's [`name`], without making it.
+/// Returns true if `text` is this container's [`name`], without making it.
 fn is_named(text: &str, container: &Container) -> bool {
     match (container.labels.get(NAMESPACE), container.labels.get(POD)) {
         (Some(namespace), Some(pod)) => text
@@ -194,7 +194,7 @@ pub(crate) fn handler(image: &Image) -> &str {
     image.spec.as_ref().map_or("", |spec| spec.runtime_handler.as_str())
 }
 
-/// What a container says of its image: the id, or where the runtime is older than that the image ref.
+/// Image id of a container, or with an older runtime its image ref.
 fn id_of(container: &Container) -> &str {
     if container.image_id.is_empty() { &container.image_ref } else { &container.image_id }
 }

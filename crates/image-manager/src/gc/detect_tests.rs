@@ -23,7 +23,7 @@ fn container(image_id: &str) -> Container {
     Container { id: format!("c-{image_id}"), image_id: image_id.into(), ..Container::default() }
 }
 
-/// What a pass at a second leaves in the history, as `(first detected, last used)`.
+/// The history after a pass at a second, as `(first detected, last used)`.
 fn pass(history: &mut UsageHistory, images: &[Image], containers: &[Container], second: i64) -> Detected {
     detect(history, images, containers, AlwaysUsed::default(), at(second))
 }

@@ -53,7 +53,7 @@ fn percent(capacity: u64, available: u64) -> u64 {
     100 - u64::try_from(available).unwrap_or(100)
 }
 
-/// What a file system lacks.
+/// Bytes and inodes that a file system lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shortage {
     /// Bytes.
@@ -63,7 +63,7 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    /// What has to be freed: nothing while bytes and inodes are both below the high threshold.
+    /// The space to free: nothing while bytes and inodes are both below the high threshold.
     #[must_use]
     pub fn at(space: DiskSpace, policy: &GcPolicy) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Shortage {
         }
     }
 
-    /// What is missing until the low threshold, wherever the high one is.
+    /// The space missing until the low threshold, wherever the high one is.
     #[must_use]
     pub fn to_low_mark(space: DiskSpace, policy: &GcPolicy) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Shortage {
         }
     }
 
-    /// What is still missing when what was free has become more.
+    /// The space still missing after some was freed.
     #[must_use]
     pub(super) fn after(self, before: DiskSpace, now: DiskSpace) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl Shortage {
         }
     }
 
-    /// Whether nothing is missing.
+    /// Returns true if nothing is missing.
     #[must_use]
     pub fn is_none(self) -> bool {
         self == Self::default()

@@ -8,7 +8,7 @@ use oci::Quantity;
 
 use super::disk::DiskSpace;
 
-/// What a threshold is about.
+/// Signal of a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
     /// Bytes of the image file system.
@@ -26,7 +26,7 @@ impl Signal {
     pub const ALL: [Self; 4] =
         [Self::ImageFsAvailable, Self::ImageFsInodesFree, Self::NodeFsAvailable, Self::NodeFsInodesFree];
 
-    /// Its name in the configuration.
+    /// Name of the signal in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Signal {
         }
     }
 
-    /// What events call that which is short.
+    /// Name of the resource in events.
     #[must_use]
     pub fn resource(self) -> &'static str {
         if self.is_inodes() { "inodes" } else { "ephemeral-storage" }
@@ -181,7 +181,7 @@ impl Thresholds {
         Ok(thresholds)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no thresholds.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

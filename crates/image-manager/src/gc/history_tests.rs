@@ -69,7 +69,7 @@ fn what_two_processes_saw_is_joined() {
     assert_eq!(ours.len(), 3);
 }
 
-/// What was brought by the clock of now is not moved by the pass that sees that it was set: it would be kept for years.
+/// An image pulled by the new clock is not moved by the pass that sees the change: it would be kept for years.
 #[test]
 fn a_protection_after_a_clock_was_set_ends_when_it_says() {
     use crate::gc::node_time::Boot;

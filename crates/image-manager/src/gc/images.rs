@@ -56,7 +56,7 @@ impl CollectedImages {
         result
     }
 
-    /// What interrupted pulls left; `None` where a runtime does not tell.
+    /// Data that interrupted pulls left; `None` if a runtime does not report it.
     pub(super) async fn unfinished(&self) -> Option<UnfinishedPulls> {
         self.engine.as_ref()?.unfinished_pulls().await.ok()
     }

@@ -179,7 +179,7 @@ impl ImageGcManager {
         self.store.save(&mut state).await
     }
 
-    /// One round: removes images that are too old, and above the high mark the least missed ones, until the low mark.
+    /// Runs a round: removes images that are too old, and above the high mark the least missed ones, until the low mark.
     ///
     /// # Errors
     /// [`GcError`]; what could be done has been done.

@@ -19,7 +19,7 @@ const REMOVED: [RemovedBecause; 3] = [RemovedBecause::Age, RemovedBecause::Space
 const OUTCOMES: [&str; 2] = ["success", "failure"];
 const ROUNDS: usize = OUTCOMES.len() * Trigger::ALL.len();
 
-/// What garbage collection counts.
+/// Metrics of garbage collection.
 #[derive(Debug)]
 pub struct GcMetrics {
     images: Series<Counter, { REMOVED.len() }>,
@@ -99,7 +99,7 @@ impl GcMetrics {
         self.bytes.at(index).inc_by(bytes);
     }
 
-    /// What interrupted pulls left.
+    /// Records the data that interrupted pulls left.
     pub(super) fn unfinished(&self, left: UnfinishedPulls) {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         self.unfinished.set(number(left.layers.saturating_add(left.blobs)));
@@ -132,7 +132,7 @@ impl GcMetrics {
         self.not_removed.inc();
     }
 
-    /// Whether there is disk pressure.
+    /// Records if there is disk pressure.
     pub(super) fn disk_pressure(&self, under: bool) {
         self.pressure.set(i64::from(under));
     }

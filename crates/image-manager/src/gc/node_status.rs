@@ -21,7 +21,7 @@ const MAX_NAMES: usize = 5;
 #[serde(transparent)]
 pub struct NodeImages(Vec<NodeImage>);
 
-/// One image of a Node's status.
+/// An image of a Node's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeImage {
@@ -138,7 +138,7 @@ impl FsStatus {
     }
 }
 
-/// What the node says of its images and their disk.
+/// Images of the node and their disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
@@ -158,7 +158,7 @@ pub struct NodeStatus {
     pub node_fs: Option<FsStatus>,
     /// The thresholds of disk pressure, and where each stands.
     pub eviction_signals: Vec<Observation>,
-    /// What interrupted pulls left for later ones, where the service keeps that. It is not among what images take.
+    /// Data that interrupted pulls left for later ones, where the service keeps it. The sizes of images do not include it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished_pulls: Option<UnfinishedPulls>,
 }
@@ -187,7 +187,7 @@ impl NodeStatus {
         }
     }
 
-    /// Whether the node says that it has disk pressure.
+    /// Returns true if the node reports disk pressure.
     #[must_use]
     pub fn has_disk_pressure(&self) -> bool {
         self.conditions.iter().any(|condition| condition.kind == "DiskPressure" && condition.status == "True")

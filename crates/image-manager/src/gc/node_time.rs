@@ -34,7 +34,7 @@ impl From<Timestamp> for Moment {
     }
 }
 
-/// What is remembered of the clocks.
+/// State of the clocks that is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeTime {

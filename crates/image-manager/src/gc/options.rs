@@ -27,13 +27,13 @@ pub struct GcOptions {
     pub order: Order,
     /// Of each repository so many images stay.
     pub minimum_copies: usize,
-    /// What stays, or is dearer, by rule.
+    /// Rules that keep images, or make them dearer.
     pub keep: Vec<KeepRule>,
     /// The sandbox image, which is always in use; empty: the runtime pins it.
     pub sandbox_image: String,
     /// Where usage and pins are kept; `None`: in memory only.
     pub directory: Option<PathBuf>,
-    /// Whether usage is on the disk when it is stored. Pins always are.
+    /// True if usage is synced to the disk when it is stored. Pins always are.
     pub durable: bool,
     /// The time of day.
     pub wall_clock: WallClock,
@@ -54,13 +54,13 @@ pub struct GcOptions {
     pub metrics: Arc<GcMetrics>,
     /// How often the loops run.
     pub intervals: Intervals,
-    /// What node events are about.
+    /// Object of node events.
     pub node: ObjectRef,
     /// Disk pressure.
     pub pressure: PressureOptions,
     /// How many images a node's status names (`nodeStatusMaxImages`); below zero: all.
     pub node_status_max_images: i32,
-    /// What the store of the images can do beyond CRI; `None`: a foreign runtime keeps them.
+    /// The engine that stores the images; `None`: a foreign runtime stores them.
     pub engine: Option<Arc<dyn ImageEngine>>,
     /// Counts the calls of that store as operations of the image service; `None`: they are not counted.
     pub operations: Option<Arc<Metrics>>,

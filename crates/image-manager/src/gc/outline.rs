@@ -9,7 +9,7 @@ use super::disk::DiskSpace;
 use super::history::UsageHistory;
 use super::plan::{Because, Plan};
 
-/// What would go and what would stay.
+/// The images that a round would remove and keep.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outline {
@@ -17,7 +17,7 @@ pub struct Outline {
     pub wanted_bytes: u64,
     /// Bytes that would be freed, as far as is known.
     pub frees_bytes: u64,
-    /// Whether that is known to the byte; otherwise shared layers count for each image, and a removal measures.
+    /// True if that is known to the byte; otherwise shared layers count for each image, and a removal measures.
     pub exact: bool,
     /// The file system as it is, where it could be measured.
     #[serde(skip)]
@@ -29,7 +29,7 @@ pub struct Outline {
     pub images: Vec<Row>,
 }
 
-/// One image.
+/// An image of the outline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {

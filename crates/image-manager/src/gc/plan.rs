@@ -11,9 +11,9 @@ use base::GoDuration;
 /// Which images go, in this order, and why each of the others stays. Numbers are those of the inventory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// What goes.
+    /// Images to remove.
     pub remove: Vec<Removal>,
-    /// What stays.
+    /// Images to keep.
     pub kept: Vec<Kept>,
     /// Bytes that were to be freed.
     pub wanted: u64,
@@ -21,7 +21,7 @@ pub struct Plan {
     pub frees: u64,
 }
 
-/// One image that goes.
+/// An image to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
     /// Which one.
@@ -55,7 +55,7 @@ impl Removal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RemovedBecause {
-    /// Its space is needed.
+    /// The space is needed.
     Space,
     /// Nobody used it for too long.
     Age,
@@ -75,7 +75,7 @@ impl RemovedBecause {
     }
 }
 
-/// One image that stays.
+/// An image to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Which one.
@@ -89,7 +89,7 @@ pub struct Kept {
 pub enum Because {
     /// A container, the sandbox or a volume uses it.
     InUse {
-        /// Who, for people.
+        /// The user, for people.
         by: String,
     },
     /// The runtime has it pinned.
@@ -113,21 +113,21 @@ pub enum Because {
         /// Until when it goes after all others.
         until: Timestamp,
     },
-    /// It is not here for long enough.
+    /// Not on the node for long enough.
     TooYoung {
         /// For how long it is here.
         age: Duration,
         /// How long it would have to be.
         min_age: Duration,
     },
-    /// It was used, or came, not long enough ago.
+    /// Used or pulled not long enough ago.
     UsedWithin {
         /// For how long nobody used it.
         idle: Duration,
         /// For how long that would have to be.
         limit: Duration,
     },
-    /// It was tried in this round, and could not be removed.
+    /// Removal was tried in this round and failed.
     CannotBeRemoved,
     /// The goal is reached without it, or it would free nothing.
     NotNeeded,
@@ -147,7 +147,7 @@ impl Because {
         "not-needed",
     ];
 
-    /// One word, as metrics and scripts like it.
+    /// The reason in a word, for metrics and scripts.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {

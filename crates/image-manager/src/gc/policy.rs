@@ -46,7 +46,7 @@ pub enum GcPolicyError {
 }
 
 impl GcPolicy {
-    /// Whether the thresholds make sense.
+    /// Checks the thresholds.
     ///
     /// # Errors
     /// They do not.
@@ -61,7 +61,7 @@ impl GcPolicy {
         if low > high { Err(GcPolicyError::Order { low, high }) } else { Ok(()) }
     }
 
-    /// Whether there is anything to do for this policy, ever.
+    /// Returns true if this policy never removes anything.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.high_threshold_percent == 100 && self.max_age.is_zero()

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::disk::DiskSpace;
 use super::eviction::{Amount, Signal, Thresholds};
 
-/// What is remembered of disk pressure, across restarts.
+/// State of disk pressure that outlives restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Pressure {
-    /// Whether there is; `None`: nobody has looked yet.
+    /// True under disk pressure; `None`: not measured yet.
     pub(super) under: Option<bool>,
     /// Since when that is so.
     pub(super) since: Option<Timestamp>,
@@ -53,11 +53,11 @@ pub(super) struct Disks {
     pub(super) node: Option<DiskSpace>,
 }
 
-/// One threshold, and where it stands.
+/// A threshold with its present measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observation {
-    /// What it is about, as in the configuration.
+    /// The signal, as in the configuration.
     pub signal: &'static str,
     /// Below how much there is pressure, as bytes or inodes.
     pub threshold: u64,
@@ -65,7 +65,7 @@ pub struct Observation {
     pub available: u64,
     /// Of how much.
     pub capacity: u64,
-    /// Whether less is left than the threshold.
+    /// True if less is left than the threshold.
     pub crossed: bool,
     #[serde(skip)]
     pub(super) of: Signal,
@@ -94,7 +94,7 @@ pub(super) fn observe(thresholds: &Thresholds, disks: Disks) -> Vec<Observation>
     thresholds.iter().filter_map(one).collect()
 }
 
-/// What is to be removed for thresholds that are crossed, as the kubelet decides it by the layout of the file systems.
+/// The resources to free for crossed thresholds, as the kubelet decides by the layout of the file systems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reclaim {
     pub(super) containers: bool,

@@ -67,7 +67,7 @@ impl PressureRelief {
         }
     }
 
-    /// One turn of the loop.
+    /// Runs a turn of the loop.
     async fn press(&self, pace: &mut Pace) -> Result<(), GcError> {
         let measured = self.monitor.measure().await?;
         let Some(first) = measured.crossed().next() else {

@@ -139,7 +139,7 @@ impl Remover<'_> {
     /// what is expected came, or where nobody knows what to expect, until no more comes.
     async fn settled(&self, path: &Path, before: DiskSpace, expected: u64, exact: bool) -> Result<DiskSpace, GcError> {
         const PAUSE: Duration = Duration::from_millis(20);
-        /// What others may write at the same time.
+        /// Bytes that others may write at the same time.
         const NOISE: u64 = 1 << 20;
         let mut waited = Duration::ZERO;
         let mut last = self.context.probe(path).await?;

@@ -10,7 +10,7 @@ use super::plan::RemovedBecause;
 use super::rules::PatternError;
 use super::state_files::StateError;
 
-/// What a round did.
+/// Report of a round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
     /// Images that went, in order.
@@ -28,9 +28,9 @@ pub struct GcReport {
 /// An image that went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedImage {
-    /// Its id.
+    /// Id of the image.
     pub id: String,
-    /// Its names, tags first.
+    /// Names of the image, tags first.
     pub names: Vec<String>,
     /// Bytes that this freed: known, measured, or what the runtime says of its size.
     pub freed_bytes: u64,
@@ -46,9 +46,9 @@ pub enum GcError {
     /// The runtime did not answer with its lists.
     #[error("{what}")]
     Runtime {
-        /// What was asked.
+        /// The request to the runtime.
         what: &'static str,
-        /// Its answer.
+        /// The runtime's error.
         source: cri_api::Error,
     },
     /// The file system could not be measured.
@@ -72,7 +72,7 @@ pub enum GcError {
         wanted: u64,
         /// Bytes that were.
         freed: u64,
-        /// One cause for each image.
+        /// The causes, one for each image.
         failures: String,
     },
     /// Removals by age failed.
@@ -80,13 +80,13 @@ pub enum GcError {
     AgeRemoval {
         /// The age.
         limit: Duration,
-        /// One cause for each image.
+        /// The causes, one for each image.
         failures: String,
     },
     /// There was not enough to remove.
     #[error("{0}")]
     NotEnough(String),
-    /// What is remembered could not be read or written.
+    /// The state could not be read or written.
     #[error(transparent)]
     State(#[from] StateError),
     /// Several parts of a round failed.

@@ -27,7 +27,7 @@ pub(super) struct PullRoom {
 /// Result of the last collection for a pull.
 #[derive(Clone, Debug, Default)]
 struct LastRoom {
-    /// Its number, counted from 1.
+    /// Number of the round, counted from 1.
     number: u64,
     room: Room,
 }

@@ -20,7 +20,7 @@ pub struct Pattern {
     of: Of,
 }
 
-/// What a pattern looks at.
+/// Subject of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Of {
     /// Names, in normal form: `docker.io/library/busybox:*`; and ids. A host in any spelling is the same host.
@@ -32,10 +32,10 @@ enum Of {
     Namespace(String),
 }
 
-/// What is known of an image beside what the service lists.
+/// Properties of an image that the list of the service does not hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
-    /// Who used it last: `namespace/pod/container`.
+    /// The last user: `namespace/pod/container`.
     pub used_by: &'a str,
     /// Labels of its config, where somebody looked.
     pub labels: Option<&'a BTreeMap<String, String>>,
@@ -82,7 +82,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether an image has a name, or the id, that fits, as far as the list of images tells.
+    /// Returns true if the id or a name of an image fits, by the list of images.
     #[must_use]
     pub fn matches(&self, image: &Image) -> bool {
         self.fits(image, Known::default())
@@ -108,7 +108,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the labels of images have to be known for it.
+    /// Returns true if the pattern needs the labels of images.
     #[must_use]
     pub fn is_of_labels(&self) -> bool {
         matches!(self.of, Of::Label { .. })
@@ -199,7 +199,7 @@ fn normal_host(host: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a text fits: `*` is any text without `/`, `**` any text.
+/// Returns true if a text fits: `*` is any text without `/`, `**` any text.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     // Where to go on when the last star has to take one more byte: the place behind it, the text it began to take.
     let (mut p, mut t) = (0, 0);
@@ -233,11 +233,11 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 pub struct KeepRule {
     /// Which images.
     pub pattern: Pattern,
-    /// What the rule says of them.
+    /// Effect of the rule.
     pub says: Says,
 }
 
-/// What a rule says.
+/// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Says {
     /// They stay.

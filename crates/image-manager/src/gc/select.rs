@@ -47,7 +47,7 @@ pub struct Inventory<'a> {
     pub layers: &'a [u64],
 }
 
-/// What selecting holds itself to.
+/// Rules of selection.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// An image that is here for less than this stays.
@@ -63,14 +63,14 @@ pub struct Rules {
 /// In which order images go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// What frees much, was not used for long and is cheap to bring again first.
+    /// Images that free much, were not used for long and are cheap to pull again go first.
     #[default]
     LeastHarm,
     /// As the kubelet: the least recently used first; those never used before all others, the first detected first.
     LeastRecentlyUsed,
 }
 
-/// What is to be reached.
+/// Goal of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// So many bytes freed, and no image more than that takes.
@@ -81,7 +81,7 @@ pub enum Goal {
     OlderThan(Duration),
 }
 
-/// What a pull costs beside its bytes, in bytes: names, round trips, waiting pods. It keeps small images from going before
+/// Cost of a pull beside its bytes, in bytes: names, round trips, waiting pods. It keeps small images from going before
 /// big ones that free as much as many of them.
 const COST_OF_A_PULL: f64 = 16.0 * 1024.0 * 1024.0;
 /// Idle times are not told apart below this.
@@ -192,7 +192,7 @@ fn keep_copies(items: &[Item<'_>], rules: &Rules, because: &mut [Option<Because>
     }
 }
 
-/// What would be freed, kept up to date as images are taken and given back.
+/// Bytes that would be freed, kept up to date as images are selected and released.
 struct Account<'a> {
     inventory: &'a Inventory<'a>,
     taken: Vec<bool>,
@@ -233,7 +233,7 @@ impl<'a> Account<'a> {
         frees
     }
 
-    /// What is lost when a taken image stays after all.
+    /// Bytes that are lost when a taken image stays after all.
     fn loss(&self, number: usize) -> u64 {
         let item = &self.inventory.items[number];
         let alone = item.layers.iter().filter(|&&layer| self.users[layer as usize] == 0);
@@ -314,7 +314,7 @@ fn pick(
     picked
 }
 
-/// What it costs to do without an image, for each byte that it frees.
+/// Cost of removing an image, for each byte that it frees.
 fn harm(item: &Item<'_>, frees: u64, now: Timestamp) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a weight, not an account")]
     let bytes = frees as f64;

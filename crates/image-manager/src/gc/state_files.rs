@@ -1,4 +1,4 @@
-//! What collection knows across restarts: the [`UsageHistory`], the [`Pins`] and what is known of disk pressure, each a JSON
+//! State of collection across restarts: the [`UsageHistory`], the [`Pins`] and the state of disk pressure, each a JSON
 //! file that is replaced as a whole. A file that cannot be read is put aside and told, never overwritten. Several processes
 //! may share the directory: what one wrote is joined with what another knows. Blocking: callers are off the async threads.
 
@@ -28,11 +28,11 @@ pub enum StateError {
     /// The system refused.
     #[error("{what} {}", path.display())]
     Io {
-        /// What was done.
+        /// The operation that failed.
         what: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The same from whoever replaces files.
@@ -65,7 +65,7 @@ impl Stamp {
     }
 }
 
-/// What a file holds.
+/// Content of a state file.
 #[derive(Debug)]
 pub(super) struct Read<T> {
     /// `None`: there is no file, or it had to be put aside.
@@ -79,7 +79,7 @@ pub(super) struct Read<T> {
 #[derive(Clone, Debug)]
 pub struct StateFiles {
     directory: PathBuf,
-    /// Whether usage and pressure are on the disk when they are stored. Pins always are: somebody asked for them.
+    /// True if usage and pressure are synced to the disk when they are stored. Pins always are: somebody asked for them.
     durable: bool,
 }
 
@@ -167,7 +167,7 @@ impl StateFiles {
         Ok((changed, pins, stamp))
     }
 
-    /// What was stored of disk pressure.
+    /// Reads the stored state of disk pressure.
     pub(super) fn pressure(&self) -> Result<(Pressure, Option<PathBuf>), StateError> {
         let read = self.read(PRESSURE, None)?;
         Ok(read.map(|read| (read.state.unwrap_or_default(), read.aside)).unwrap_or_default())

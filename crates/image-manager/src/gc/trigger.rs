@@ -3,7 +3,7 @@
 /// Why a round runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
-    /// Its time has come, or somebody nudged.
+    /// The timer, or a nudge.
     Periodic,
     /// There is disk pressure.
     Pressure,

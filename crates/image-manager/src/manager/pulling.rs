@@ -163,7 +163,7 @@ impl ImageManager {
         }
     }
 
-    /// What a pull depends on. Files are looked at off this thread: they may lie on a file system that does not answer.
+    /// Fingerprints of a pull's dependencies. Files are read off this thread: their file system may not answer.
     async fn marks(&self, registry: &str, look: &mut Look<'_>) -> Marks {
         let (keyring, fingerprint) = (self.keyring.clone(), self.registry_fingerprint.clone());
         let blocks = fingerprint.is_some() || keyring.as_ref().is_some_and(|keyring| keyring.looks_at_files());
@@ -222,7 +222,7 @@ impl ImageManager {
     }
 }
 
-/// What collection did for a pull that found the disk full.
+/// Result of collection for a pull that found the disk full.
 fn note(needed: Option<u64>, room: &Room) -> String {
     let needed = needed.map_or_else(String::new, |needed| format!("{} were needed, and ", human(needed)));
     let images = if room.removed == 1 { "image" } else { "images" };

@@ -1,4 +1,4 @@
-//! What `explain` says, and that it touches nothing.
+//! Answers of `explain`, which changes nothing.
 
 use cri_api::{Error, Kind};
 

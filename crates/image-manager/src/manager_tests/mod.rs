@@ -83,7 +83,7 @@ impl Rig {
         rig
     }
 
-    /// What was counted of requests: policy, presence, whether a pull was required, and how often.
+    /// Counts of requests: policy, presence, whether a pull was required, and how often.
     fn samples(&self) -> Vec<(String, String, String, u64)> {
         let line = |line: &str| {
             let labels = line.strip_prefix("kubelet_image_manager_ensure_image_requests_total{")?;

@@ -1,4 +1,4 @@
-//! What the runtime is sent, and what the caller gets.
+//! Requests to the runtime, and answers to the caller.
 
 use cri_api::PodSandboxConfig;
 

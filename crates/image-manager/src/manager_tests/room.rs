@@ -56,7 +56,7 @@ async fn a_pull_is_tried_once_more_when_something_was_freed() {
     assert!(rig.manager.backoff().is_empty(), "nobody waits for anything");
 }
 
-/// What must be free beside a quota is no number for people: the disk has that and more.
+/// Messages for people leave out the space that a quota demands: the disk has that and more.
 #[tokio::test]
 async fn beside_a_quota_the_note_has_only_what_was_done() {
     let (rig, landlord) = rig(freed(1));

@@ -5,7 +5,7 @@ use cri_api::{Error, Kind, Reason};
 
 use super::*;
 
-/// What one request makes.
+/// The effects of a request.
 struct Step {
     calls: &'static [CallKind],
     /// `None`: it succeeds.
@@ -22,7 +22,7 @@ struct Case {
     fault: Option<(CallKind, Error)>,
     limits: Option<(f64, u32)>,
     steps: Vec<Step>,
-    /// What is counted of each request: whether the image is present, and whether a pull is required.
+    /// Counts of each request: whether the image is present, and whether a pull is required.
     counted: (&'static str, &'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Who may have an image that is here: upstream's cases with an image pull manager, and that presence does not leak.
+//! Access to images on the node: upstream's cases with an image pull manager, and that presence does not leak.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -107,7 +107,7 @@ enum Plugin {
 struct Case {
     name: &'static str,
     policy: PullPolicy,
-    /// What is recorded: under which name, and with which credential.
+    /// The record: under which name, and with which credential.
     recorded: Vec<(&'static str, Option<Candidate>)>,
     secrets: Vec<PullSecret>,
     account: Option<ServiceAccount>,

@@ -27,15 +27,15 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Aftermath<'a> {
     pub(super) context: &'a PullContext,
     pub(super) spec: ImageSpec,
-    /// What was seen of the image before the pull.
+    /// Presence of the image before the pull.
     pub(super) before: Presence,
 }
 
-/// What a look shows.
+/// Result of an inspection of the image.
 enum Seen {
     /// The pull brought this.
     Came(String),
-    /// It brought nothing so far.
+    /// The pull has brought nothing so far.
     Nothing,
     /// The service did not answer.
     Unknown,
@@ -102,7 +102,7 @@ async fn came(intent: PullIntent, image_ref: &str) {
     }
 }
 
-/// Whether the image is here; not checked, where the service does not say.
+/// Presence of the image; not checked if the service fails.
 pub(super) async fn presence(service: &dyn ImageService, spec: &ImageSpec) -> Presence {
     match service.image_status(spec, false).await {
         Ok(status) => match status.image {

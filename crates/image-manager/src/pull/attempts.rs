@@ -13,7 +13,7 @@ use super::throttle::Throttle;
 use super::time::Timeline;
 use crate::Cause;
 
-/// One attempt that failed.
+/// A failed attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Try {
     /// Which candidate it was; `None`: anonymous.
@@ -29,7 +29,7 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    /// Whether a service may have brought the image all the same: it did not say what it failed of.
+    /// Returns true if a service may have brought the image all the same: it did not say what it failed of.
     pub(super) fn may_have_brought(&self) -> bool {
         self.tries.iter().any(|attempt| {
             matches!(
@@ -40,7 +40,7 @@ impl Failed {
     }
 }
 
-/// What attempts need.
+/// The services and limits of the attempts of a pull.
 pub(super) struct Attempts<'a> {
     pub(super) service: &'a dyn ImageService,
     pub(super) throttle: &'a Throttle,

@@ -11,7 +11,7 @@ pub(super) struct Bucket {
     rate: f64,
     /// How many it holds.
     burst: f64,
-    /// What is in it as of `at`; below 0 where tokens were taken in advance.
+    /// Tokens as of `at`; below 0 where tokens were taken in advance.
     tokens: f64,
     /// By the clock of the bucket's owner.
     at: Duration,

@@ -47,7 +47,7 @@ impl SharedPull {
     }
 }
 
-/// What a waiter brings.
+/// The part of a flight that each waiter brings.
 pub(super) struct Waiting {
     pub(super) recheck: Option<Recheck>,
     pub(super) mark: Mark,
@@ -67,7 +67,7 @@ pub(super) enum Ending {
         used: Option<usize>,
         size: Option<u64>,
         pulling: Duration,
-        /// What is recorded of it: under which name, and with which credential's source.
+        /// The record of a pull: under which name, and with which credential's source.
         recorded: Option<(String, Option<Source>)>,
     },
     /// The image was found present.
@@ -76,7 +76,7 @@ pub(super) enum Ending {
     Failed(Arc<[Try]>),
     /// There was no token.
     Throttled,
-    /// Its intent could not be recorded.
+    /// The intent could not be recorded.
     Unrecorded(Arc<RecordsError>),
     /// The puller ends.
     ShuttingDown,

@@ -1,4 +1,4 @@
-//! Who is told what.
+//! Reports to subscribers of a pull's hub.
 
 use cri_api::LayerState;
 use oci::Digest;

@@ -8,7 +8,7 @@ use super::progress;
 /// How pulls are ordered, limited and shared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PullerOptions {
-    /// One at a time (`serializeImagePulls`).
+    /// A single pull at a time (`serializeImagePulls`).
     pub serialize: bool,
     /// Where they are not serial: at most so many (`maxParallelImagePulls`); `None` and 0: no limit.
     pub max_parallel: Option<usize>,
@@ -25,9 +25,9 @@ pub struct PullerOptions {
     pub pull_wait: Duration,
     /// How long a pull goes on after the last request for it went away (`pullLinger`).
     pub linger: Duration,
-    /// Who waited for a turn longer than this (`pullAgeing`) goes before all others, whatever their priority.
+    /// A pull that waited longer than this (`pullAgeing`) goes before all others, whatever their priority.
     pub ageing: Duration,
-    /// Whether requests for the same image share one pull (`coalesceImagePulls`). The kubelet's do not.
+    /// True if requests for the same image share one pull (`coalesceImagePulls`). The kubelet's do not.
     pub coalesce: bool,
     /// Ends a pull whose name is being resolved, or of which layers are being fetched, and no byte came for so long (`imagePullProgressDeadline`). Needs a
     /// service that tells progress. `None` and 0: it may stall for ever.
@@ -61,7 +61,7 @@ impl Default for PullerOptions {
 }
 
 impl PullerOptions {
-    /// What is fast enough.
+    /// Limits of a pull's speed.
     pub(super) fn speed(&self) -> progress::Limits {
         progress::Limits {
             idle: self.progress_deadline.filter(|limit| !limit.is_zero()),

@@ -63,7 +63,7 @@ struct Entry {
     running: bool,
 }
 
-/// What waits for one registry.
+/// The pulls that wait for one registry.
 #[derive(Debug, Default)]
 struct Lane {
     running: usize,
@@ -124,7 +124,7 @@ impl Line {
         }
     }
 
-    /// Who may run now; it counts as running from here on. Asked again until it answers `None`.
+    /// The pull that may run now, which counts as running from here on. Asked again until it answers `None`.
     pub(super) fn admit(&mut self, now: Duration) -> Option<PlaceId> {
         if self.limits.total.is_some_and(|limit| self.running >= limit) {
             return None;

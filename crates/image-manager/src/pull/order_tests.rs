@@ -34,7 +34,7 @@ struct Case {
     /// Entry, priority that it is raised to.
     raised: &'static [(&'static str, i32)],
     now: u64,
-    /// Who is admitted, each time that the one before has ended.
+    /// The pulls in the order of admission, each after the end of the one before.
     want: &'static [&'static str],
 }
 
@@ -199,7 +199,7 @@ enum Step {
         which: usize,
         priority: i32,
     },
-    /// Whoever waits or runs goes away.
+    /// A waiting or running pull leaves.
     Leave {
         which: usize,
     },
@@ -219,7 +219,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..120)
 }
 
-/// What the line has to be, without any index.
+/// A model of the line, without any index.
 struct Model {
     waiting: Vec<(PlaceId, String, i32, Duration)>,
     running: Vec<(PlaceId, String)>,

@@ -18,7 +18,7 @@ pub(super) const WINDOW: Duration = Duration::from_secs(30);
 /// How far apart the measurements are.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What is fast enough.
+/// Limits of a pull's speed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     /// No byte and no other change for so long.
@@ -38,9 +38,9 @@ pub(super) enum Exceeded {
 /// How far a pull had come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Whether the registry had not yet said what the name stands for.
+    /// True if the reference was not resolved yet.
     resolving: bool,
-    /// Whether the service told anything.
+    /// True if the service reported any progress.
     told: bool,
     /// Bytes of layers that came.
     done: u64,
@@ -123,7 +123,7 @@ impl Progress {
         came
     }
 
-    /// What a late joiner is told: the present state in short form.
+    /// The events that bring a late subscriber to the present state.
     pub(super) fn replay(&self) -> impl Iterator<Item = PullEvent> {
         let layers = self.layers.iter().flat_map(|(digest, layer)| {
             let state = layer.state.map(|state| PullEvent::Layer { digest: digest.clone(), state });
@@ -139,7 +139,7 @@ impl Progress {
             .chain(self.committing.then_some(PullEvent::Committing))
     }
 
-    /// Whether the limits are kept; if so, when to look again.
+    /// Checks the limits. Returns the time of the next check if they are kept.
     ///
     /// # Errors
     /// The limit that was not kept.
@@ -195,7 +195,7 @@ impl Progress {
         Seen { resolving: self.is_resolving(), told, done, of }
     }
 
-    /// Whether the service tells of the pull, and has not told that it makes the image visible.
+    /// Returns true if the service reports progress and has not begun to commit.
     pub(super) fn is_before_commit(&self) -> bool {
         (self.resolving || self.seen().told) && !self.committing
     }

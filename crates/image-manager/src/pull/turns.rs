@@ -78,7 +78,7 @@ impl Turns {
 }
 
 impl Place {
-    /// What others raise it by.
+    /// The id by which others raise the priority.
     pub(super) fn id(&self) -> PlaceId {
         self.id
     }

@@ -1,4 +1,4 @@
-//! What the manager asks of the puller, and what it is answered. Plain data.
+//! Requests of the manager to the puller, and the answers. Plain data.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::{Presence, PullFailure, RecordsError};
 /// Asked when a pull that waited gets its turn: the image ref, where the image is here by now and the pod may have it.
 pub(crate) type Recheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<String>> + Send>> + Send + Sync>;
 
-/// What the puller knew at some time: see [`Puller::mark`](super::Puller::mark).
+/// Number of pulls that had ended at some time: see [`Puller::mark`](super::Puller::mark).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark(pub(super) u64);
 
@@ -21,7 +21,7 @@ pub(crate) struct Mark(pub(super) u64);
 pub(crate) struct Wanted {
     /// The image as it was requested: pull records know it by this name.
     pub(crate) image: String,
-    /// What the service is sent.
+    /// The image as it is sent to the service.
     pub(crate) spec: ImageSpec,
     /// The pod's sandbox, where there is one.
     pub(crate) sandbox: Option<PodSandboxConfig>,
@@ -33,10 +33,10 @@ pub(crate) struct Wanted {
     pub(crate) progress: ProgressSink,
     /// `None`: it is to be pulled whatever is here.
     pub(crate) recheck: Option<Recheck>,
-    /// What the puller knew before the caller looked whether the image is here. Where pulls have ended since then, that
+    /// The puller's mark before the caller looked if the image is here. Where pulls have ended since then, that
     /// look may be out of date, and [`Wanted::recheck`] is asked even where nothing had to be waited for.
     pub(crate) mark: Mark,
-    /// What the caller saw of the image. A pull of which nobody knows whether it brought the image is told by it from an
+    /// Presence as the caller saw it. A pull of which nobody knows whether it brought the image is told by it from an
     /// image that was always here.
     pub(crate) before: Presence,
 }
@@ -73,7 +73,7 @@ impl fmt::Debug for Wanted {
 /// An image that was pulled, or was found present when its turn came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pulled {
-    /// What the runtime calls it.
+    /// The image ref of the runtime.
     pub(crate) image_ref: String,
     /// Which of the request's candidates worked; `None`: an anonymous pull, or none at all.
     pub(crate) used: Option<usize>,
@@ -81,9 +81,9 @@ pub(crate) struct Pulled {
     pub(crate) size: Option<u64>,
     /// How long the pull took, every attempt included, without the wait for its turn.
     pub(crate) pulling: Duration,
-    /// Whether the image was found present when the turn came, so that nothing was pulled.
+    /// True if the image was present when the turn came, so that nothing was pulled.
     pub(crate) found: bool,
-    /// Whether another request had asked for this pull before.
+    /// True if another request had asked for this pull before.
     pub(crate) coalesced: bool,
 }
 

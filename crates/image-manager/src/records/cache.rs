@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::files::{DirectoryStamp, FileStamp};
 
-/// What the cache knows about a key.
+/// Result of a look-up in the cache.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known<V> {
     /// This, now.
@@ -64,7 +64,7 @@ impl<V: Clone> Cache<V> {
         self.generation
     }
 
-    /// Whether there is an entry, whatever it is worth.
+    /// Returns true if there is an entry, fresh or stale.
     pub(super) fn has(&self, key: &str) -> bool {
         self.lru.index.contains_key(key)
     }
@@ -104,7 +104,7 @@ impl<V: Clone> Cache<V> {
         }
     }
 
-    /// Whether a missing entry is a definite no.
+    /// Returns true if a missing entry means that there is no file.
     pub(super) fn authoritative(&self, generation: u64) -> bool {
         self.complete_at.is_some_and(|complete| complete >= generation)
     }
@@ -153,7 +153,7 @@ impl<V> Lru<V> {
         self.nodes[at].value.as_mut()
     }
 
-    /// Whether another entry had to go.
+    /// Returns true if another entry was evicted.
     fn insert(&mut self, key: &str, value: V) -> bool {
         if let Some(&at) = self.index.get(key) {
             self.nodes[at].value = Some(value);

@@ -27,7 +27,7 @@ pub(super) fn record(bytes: &[u8]) -> Option<PulledRecord> {
     matches!(rest.0, "" | "\n").then_some(PulledRecord { last_updated, image_ref, mapping })
 }
 
-/// What stands behind a name, up to its closing brace.
+/// Reads the credentials behind a name, up to the closing brace.
 fn recorded(rest: &mut Rest<'_>) -> Option<RecordedCredentials> {
     let mut recorded = RecordedCredentials::default();
     let mut field = |rest: &mut Rest<'_>| {
@@ -60,7 +60,7 @@ fn recorded(rest: &mut Rest<'_>) -> Option<RecordedCredentials> {
     Some(recorded)
 }
 
-/// What is still to be read.
+/// The text that is still to be read.
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
@@ -85,7 +85,7 @@ impl<'a> Rest<'a> {
         self.text().map(str::to_owned)
     }
 
-    /// One or more of what `one` reads, with commas between them, up to `end`.
+    /// Reads items with `one`, at least one, with commas between them, up to `end`.
     fn list(&mut self, end: char, mut one: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         loop {
             one(self)?;

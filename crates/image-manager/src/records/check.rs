@@ -1,4 +1,4 @@
-//! Whether a record grants an image to a pod. Pure; the order is that of the kubelet's `MustAttemptImagePull` from the
+//! Decides if a record grants an image to a pod. Pure; the order is that of the kubelet's `MustAttemptImagePull` from the
 //! point on where the record is known. A name counts in every spelling: what was recorded for `nginx` holds for
 //! `docker.io/library/nginx`.
 
@@ -12,7 +12,7 @@ use crate::{Access, Doubt, Grant};
 /// From this number of secrets on a record does not grow by being looked at.
 const GROWS_TO: usize = 100;
 
-/// What is recorded about an image under a name and its other spellings.
+/// The credentials recorded for an image under a name and its other spellings.
 #[derive(Debug)]
 pub(super) struct Named<'a> {
     /// As it is spelled.
@@ -21,7 +21,7 @@ pub(super) struct Named<'a> {
     others: Vec<(&'a str, &'a RecordedCredentials)>,
 }
 
-/// What can be said before the pod's credentials are asked for.
+/// Result of a check before the pod's credentials are asked for.
 #[derive(Debug)]
 pub(super) enum Before<'a> {
     Decided(Access),
@@ -76,7 +76,7 @@ impl<'a> Named<'a> {
         self.exact.into_iter().chain(self.others.iter().copied())
     }
 
-    /// Whether the pod has a credential that is recorded, and what the record should learn from it.
+    /// Compares the pod's credentials with the recorded ones. Returns the access, and a secret that the record should learn.
     pub(super) fn with(&self, candidates: &[Candidate]) -> (Access, Option<Lesson>) {
         for (name, recorded) in self.all() {
             for (coordinates, hash) in secrets(candidates) {
@@ -136,7 +136,7 @@ fn recorded_secret(coordinates: &SecretCoordinates, hash: &str) -> RecordedSecre
     RecordedSecret { uid, namespace, name, credential_hash: hash.to_owned() }
 }
 
-/// What a pull with this credential puts into the record.
+/// The entry that a pull with this credential adds to the record.
 pub(super) fn recorded(used: Option<&Candidate>) -> RecordedCredentials {
     match used.map(|candidate| (&candidate.source, &candidate.hash)) {
         None | Some((Source::Node(_), _)) => RecordedCredentials::node(),

@@ -15,7 +15,7 @@ pub enum RecordsError {
         operation: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file does not hold what its name says.

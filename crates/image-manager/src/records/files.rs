@@ -33,7 +33,7 @@ const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFO
 /// Seconds and nanoseconds since 1970, by the clock of the file system.
 type Moment = (i64, u64);
 
-/// What a directory is opened for.
+/// Purpose for which a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Other processes may change it at the same time.
@@ -57,7 +57,7 @@ impl DirectoryStamp {
     /// Of a directory that is not there.
     const MISSING: Self = Self { modified: (0, 0), changed: (0, 0), settled: true };
 
-    /// Whether nothing changed since this stamp, according to a later one.
+    /// Returns true if a later stamp shows that nothing has changed since this one.
     pub(crate) fn still_is(&self, later: &Self) -> bool {
         self.settled && (self.modified, self.changed) == (later.modified, later.changed)
     }
@@ -88,12 +88,12 @@ impl FileStamp {
         }
     }
 
-    /// Whether a later stamp can show that the file is the same.
+    /// Returns true if a later stamp can show that the file is the same.
     fn tells(&self) -> bool {
         self.settled
     }
 
-    /// Whether the file is the same as at this stamp, according to a later one.
+    /// Returns true if a later stamp shows that the file is the same.
     fn still_is(&self, later: &Self) -> bool {
         self.settled && Self { settled: true, ..*later } == *self
     }
@@ -119,16 +119,16 @@ impl Content {
     }
 }
 
-/// What can be said about a file without waiting.
+/// Result of reading a file without waiting.
 #[derive(Debug)]
 pub(crate) enum Now {
-    /// It is the one that was seen before.
+    /// The file is the one that was seen before.
     Unchanged,
-    /// It is this: so many bytes of the buffer.
+    /// The content is so many bytes of the buffer.
     Is(usize, FileStamp),
-    /// It is this, and the buffer has no room for it.
+    /// The content, which the buffer has no room for.
     Long(Vec<u8>, FileStamp),
-    /// It is not there.
+    /// No such file.
     Absent,
     /// Only the disk knows, or somebody who may wait for errors.
     Unknown,
@@ -143,9 +143,25 @@ pub(crate) struct Directory {
     used: Use,
 }
 
-/// The lock of a directory; falls when dropped.
+/// A lock (`flock`) on an open file, which falls when dropped. Closing the file would not do: a program that another thread
+/// is starting has a copy of the descriptor until its `exec`, and the lock would stay until then.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "closing it unlocks")] OwnedFd);
+pub(crate) struct Lock(OwnedFd);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // It fails for no open file; closing it unlocks as well.
+        let _ = fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+#[cfg(test)]
+impl Lock {
+    /// The copy of the descriptor that a program has between `fork` and `exec`.
+    pub(super) fn inherited(&self) -> OwnedFd {
+        self.0.try_clone().unwrap()
+    }
+}
 
 /// A file that is on disk under a name that nobody reads. Removed when dropped.
 #[derive(Debug)]
@@ -209,7 +225,7 @@ impl Directory {
         }
     }
 
-    /// Whether nothing is written to it.
+    /// Returns true if nothing is written to the directory.
     pub(super) fn is_for_reading(&self) -> bool {
         self.used == Use::Reading
     }
@@ -374,7 +390,7 @@ impl Directory {
         removed.map_err(RecordsError::io("remove", self.path_of(name)))
     }
 
-    /// Whether `name` is still the file that was read. The caller holds the lock.
+    /// Returns true if `name` is still the file that was read. The caller holds the lock.
     pub(crate) fn is_still(&self, name: &str, content: Option<&Content>) -> Result<bool, RecordsError> {
         let stat = self.to_change().and_then(|fd| match fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -468,14 +484,18 @@ pub(crate) fn stamp_of(file: &OwnedFd) -> io::Result<FileStamp> {
 }
 
 /// Takes a lock on a file that many may hold. Never waits: whoever wants it alone holds the directory's lock.
-pub(crate) fn share(file: &OwnedFd) -> io::Result<()> {
-    Ok(fs::flock(file, FlockOperation::NonBlockingLockShared)?)
+pub(crate) fn share(file: OwnedFd) -> io::Result<Lock> {
+    fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
+    Ok(Lock(file))
 }
 
-/// Whether nobody holds the lock of [`share`].
-pub(crate) fn is_unshared(file: &OwnedFd) -> io::Result<bool> {
-    match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
+/// Returns true if no process holds the lock of [`share`].
+pub(crate) fn is_unshared(file: OwnedFd) -> io::Result<bool> {
+    match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {
+            drop(Lock(file));
+            Ok(true)
+        }
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
@@ -498,7 +518,7 @@ fn now() -> Moment {
     (time.tv_sec, u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Whether any change after `now` bears another stamp than `changed`.
+/// Returns true if any change after `now` bears another stamp than `changed`.
 fn settled(changed: Moment, now: Moment) -> bool {
     if changed.1 == 0 {
         // The file system may know full seconds only, or every other.

@@ -29,12 +29,12 @@ pub(super) fn file_name(key: &str) -> String {
     name
 }
 
-/// Whether a file of this name is one of ours. Everything else in the directory is left alone.
+/// Returns true for the name of a record or an intent. Other files in the directory are left alone.
 pub(super) fn is_record(name: &str) -> bool {
     name.starts_with(PREFIX) && !name.ends_with(DRAFT)
 }
 
-/// Whether a file of this name is a draft that was to become a record, or a file of the garbage collection.
+/// Returns true for the name of a draft, of a record or of a file of the garbage collection.
 pub(super) fn is_draft(name: &str) -> bool {
     name.ends_with(DRAFT) && (name.starts_with(PREFIX) || name.contains(".json."))
 }
@@ -137,7 +137,7 @@ pub(crate) fn fuzzed_record(bytes: &[u8]) {
     assert_eq!(decode_record(&written), Ok((record, Version::Beta)));
 }
 
-/// What is read is written so that it is read as the same.
+/// Checks that an intent survives writing and reading.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzzed_intent(bytes: &[u8]) {
     if let Ok((image, _)) = decode_intent(bytes) {

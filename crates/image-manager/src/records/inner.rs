@@ -11,10 +11,10 @@ use oci::trim_tag_and_digest;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::files::Use;
+use super::files::{Lock, Use};
 use super::options::RecordsOptions;
 use super::pulled::{Held, Look, Pulled};
-use super::pulling::{Lease, Pulling};
+use super::pulling::Pulling;
 use super::record::RecordedCredentials;
 use super::stripes::Stripes;
 use super::{RecordsError, VerificationPolicy};
@@ -41,7 +41,7 @@ pub(super) struct Inner {
     told_records: AtomicI64,
 }
 
-/// What is written down about an image.
+/// Records about an image.
 pub(super) struct Known {
     pub(super) held: Option<Arc<Held>>,
     /// There is a record or an intent.
@@ -57,7 +57,7 @@ impl Known {
 /// Pulls of one image.
 pub(super) struct InFlight {
     pub(super) count: usize,
-    lease: Lease,
+    pub(super) lease: Lock,
 }
 
 impl Inner {
@@ -140,7 +140,7 @@ impl Inner {
         !in_flight.is_empty() && in_flight.contains_key(image)
     }
 
-    /// One pull more.
+    /// Counts a pull that begins.
     pub(super) async fn begin(self: &Arc<Self>, image: &str) -> Result<(), RecordsError> {
         let _turn = self.stripes.turn(image).await;
         let name = image.to_owned();
@@ -162,7 +162,7 @@ impl Inner {
         self.on_blocking(move |inner| inner.pulling.settle(&name)).await
     }
 
-    /// One pull less; the last takes the intent away.
+    /// Counts a pull that ended; the last one removes the intent.
     pub(super) async fn finish(self: &Arc<Self>, image: &str) {
         let _turn = self.stripes.turn(image).await;
         let Some(lease) = self.leave(image) else { return };
@@ -176,14 +176,14 @@ impl Inner {
         }
     }
 
-    /// One pull less; the intent stays.
+    /// Counts a pull that ended; the intent stays.
     pub(super) async fn abandon(self: &Arc<Self>, image: &str) {
         let _turn = self.stripes.turn(image).await;
         drop(self.leave(image));
     }
 
     /// The lease, if this was the last pull of the image.
-    fn leave(&self, image: &str) -> Option<Lease> {
+    fn leave(&self, image: &str) -> Option<Lock> {
         let mut in_flight = self.in_flight();
         let pull = in_flight.get_mut(image)?;
         pull.count -= 1;

@@ -59,7 +59,7 @@ fn union(known: &RecordedCredentials, added: &RecordedCredentials) -> Option<Rec
     })
 }
 
-/// One entry for each secret; a new hash takes the place of the old one. `None`: nothing is new.
+/// Merges secrets; a new hash takes the place of the old one. `None`: nothing is new.
 fn union_secrets(known: &[RecordedSecret], added: &[RecordedSecret]) -> Option<Vec<RecordedSecret>> {
     fn place(s: &RecordedSecret) -> (&str, &str, &str) {
         (&s.namespace, &s.name, &s.uid)
@@ -83,7 +83,7 @@ fn union_secrets(known: &[RecordedSecret], added: &[RecordedSecret]) -> Option<V
     changed.then_some(all)
 }
 
-/// One entry for each service account. `None`: nothing is new.
+/// Merges service accounts. `None`: nothing is new.
 fn union_accounts(known: &[RecordedAccount], added: &[RecordedAccount]) -> Option<Vec<RecordedAccount>> {
     let mut all = known.to_vec();
     for account in added {

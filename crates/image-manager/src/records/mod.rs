@@ -107,7 +107,7 @@ impl PullRecords {
         self.inner.on_blocking(move |inner| recover::recover(inner, &images)).await
     }
 
-    /// Whether a pod may use `image` (as its container names it), which is here as `image_ref`. `candidates` are the
+    /// Decides if a pod may use `image` (as its container names it), which is here as `image_ref`. `candidates` are the
     /// pod's credentials; they are asked for only when the rules need them. An empty `image_ref` is an image that is
     /// not here. What cannot be read must be verified.
     ///
@@ -219,7 +219,7 @@ impl PullRecords {
             .await
     }
 
-    /// Whether an image of which nothing is written down is for every pod.
+    /// Returns true if an image without records is for every pod.
     pub(crate) fn frees_what_is_unknown(&self) -> bool {
         self.inner.intents_count()
     }
@@ -288,7 +288,7 @@ impl fmt::Debug for PullRecords {
     }
 }
 
-/// What a record says that has to be seen with the pod's credentials; `Err`: what it says without them.
+/// The entries to compare with the pod's credentials; `Err`: the answer without them.
 fn by_record<'a>(held: &'a Held, image: &str) -> Result<Named<'a>, Said> {
     match check::before_asking(held, image) {
         Ok(Before::Ask(named)) => Ok(named),
@@ -300,7 +300,7 @@ fn by_record<'a>(held: &'a Held, image: &str) -> Result<Named<'a>, Said> {
     }
 }
 
-/// What came out of a check.
+/// Result of a check.
 #[derive(Clone, Copy)]
 struct Said {
     access: Access,

@@ -22,7 +22,7 @@ pub struct RecordsOptions {
     pub wall_clock: WallClock,
     /// Counters of records and answers.
     pub metrics: Arc<Metrics>,
-    /// Whether a record is on the disk before it counts. Without it a stop of the machine (not of the process) may leave
+    /// True if a record is on the disk before it counts. Without it a stop of the machine (not of the process) may leave
     /// records unreadable, and images with such are verified again.
     pub durable: bool,
 }

@@ -72,10 +72,10 @@ pub enum AllowlistError {
     /// A star alone.
     #[error("at least registry hostname is required")]
     NoHost,
-    /// It is no image name.
+    /// Not an image name.
     #[error("failed to parse as an image name: {0}")]
     Name(#[source] ReferenceError),
-    /// It has a tag or a digest.
+    /// Has a tag or a digest.
     #[error("neither tag nor digest is accepted in an image reference: {0}")]
     TagOrDigest(String),
 }

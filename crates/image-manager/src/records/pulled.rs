@@ -47,7 +47,7 @@ impl Held {
     }
 }
 
-/// What a look without waiting finds.
+/// Result of a look-up that does not wait.
 #[derive(Debug)]
 pub(super) enum Look {
     Found(Arc<Held>),
@@ -67,7 +67,7 @@ enum Load {
     Again,
 }
 
-/// What a file says, and which file that was.
+/// Content of a record's file, with the stamp of the file.
 type Read = Result<Option<(PulledRecord, Version, FileStamp)>, RecordsError>;
 
 /// See the module.
@@ -149,7 +149,7 @@ impl Pulled {
         Ok(self.admit(image_ref, bytes, stamp, generation)?.map_or(Look::Absent, Look::Found))
     }
 
-    /// What memory says of an image.
+    /// The entry of an image in memory.
     #[cfg(test)]
     pub(super) fn known(&self, image_ref: &str) -> Result<Known<Arc<Held>>, RecordsError> {
         let stamp = self.directory.stamp()?;
@@ -374,7 +374,7 @@ impl Pulled {
         for (name, read) in names.iter().zip(read) {
             let Ok(Some((record, Version::Alpha, _))) = read else { continue };
             let written = self.directory.read(name).and_then(|found| match found {
-                // What somebody else changed meanwhile is left to him.
+                // A change by another process meanwhile stays.
                 Some(found) if decode_record(&found.bytes).is_ok_and(|(now, _)| now == *record) => {
                     self.replace(name, record, Some(&found)).map(|placed| placed.is_some())
                 }

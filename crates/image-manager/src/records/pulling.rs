@@ -2,11 +2,10 @@
 //! must not take it for one that was always here.
 //!
 //! As long as a pull goes on its process shares a lock on the intent's file. So an intent that several processes have
-//! goes with the last of them, and one that a killed process left is told from one that is in use.
+//! is removed by the last one, and one that a killed process left is told from one that is in use.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,15 +13,11 @@ use jiff::Timestamp;
 use oci::Reference;
 
 use super::RecordsError;
-use super::files::{Directory, DirectoryStamp, Use, is_unshared, share};
+use super::files::{Directory, DirectoryStamp, Lock, Use, is_unshared, share};
 use super::format::{INTENT, Version, decode_intent, encode_intent, file_name};
 
 /// How often a file is written again that somebody took away.
 const TRIES: usize = 8;
-
-/// A share in the file of an intent; falls when dropped.
-#[derive(Debug)]
-pub(super) struct Lease(#[expect(dead_code, reason = "closing it lets go")] OwnedFd);
 
 /// See the module.
 pub(super) struct Pulling {
@@ -82,7 +77,7 @@ impl Pulling {
         Ok(self.seen().count)
     }
 
-    /// Whether there is an intent for an image, in any spelling, if that can be told without waiting for a disk.
+    /// Returns true if an image has an intent, in any spelling; `None` if only the disk can say.
     pub(super) fn look(&self, image: &str) -> Result<Option<bool>, RecordsError> {
         let stamp = self.directory.stamp()?;
         let intents = {
@@ -168,7 +163,7 @@ impl Pulling {
 
     /// Makes sure that there is an intent, and takes a share in it. It outlives the process; for a stop of the machine see
     /// [`Pulling::settle`]. Blocks.
-    pub(super) fn hold(&self, image: &str) -> Result<Lease, RecordsError> {
+    pub(super) fn hold(&self, image: &str) -> Result<Lock, RecordsError> {
         let file = file_name(image);
         let mut draft = None;
         for _ in 0..TRIES {
@@ -188,9 +183,9 @@ impl Pulling {
                 (None, Some(draft)) => draft.place(&file)?,
             };
             let Some(held) = held else { continue };
-            share(&held).map_err(RecordsError::io("lock", self.directory.path_of(&file)))?;
+            let lease = share(held).map_err(RecordsError::io("lock", self.directory.path_of(&file)))?;
             drop(lock);
-            return Ok(Lease(held));
+            return Ok(lease);
         }
         let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "somebody takes it away all the time");
         Err(RecordsError::io("write", self.directory.path_of(&file))(gone))
@@ -208,7 +203,7 @@ impl Pulling {
     }
 
     /// Gives back a share, and removes the intent if nobody else has one; whether it did. Blocks.
-    pub(super) fn release(&self, image: &str, lease: impl Into<Option<Lease>>) -> Result<bool, RecordsError> {
+    pub(super) fn release(&self, image: &str, lease: impl Into<Option<Lock>>) -> Result<bool, RecordsError> {
         let file = file_name(image);
         let _lock = self.directory.lock()?;
         drop(lease.into());
@@ -229,7 +224,7 @@ impl Pulling {
         self.directory.remove(&file)
     }
 
-    /// Whether a process that lives has a share in the intent for `image`. Blocks.
+    /// Returns true if a live process has a share in the intent for `image`. Blocks.
     pub(super) fn is_held(&self, image: &str) -> Result<bool, RecordsError> {
         let _lock = self.directory.lock()?;
         self.is_in_use(&file_name(image))
@@ -238,7 +233,7 @@ impl Pulling {
     /// The caller holds the directory's lock.
     fn is_in_use(&self, file: &str) -> Result<bool, RecordsError> {
         let Some(content) = self.directory.read(file)? else { return Ok(false) };
-        is_unshared(&content.into_file())
+        is_unshared(content.into_file())
             .map(|free| !free)
             .map_err(RecordsError::io("lock", self.directory.path_of(file)))
     }

@@ -1,4 +1,4 @@
-//! What becomes of intents that killed processes left. [`PullRecords::recover`](super::PullRecords::recover) calls it.
+//! Recovery of intents that killed processes left. [`PullRecords::recover`](super::PullRecords::recover) calls it.
 
 use std::collections::{BTreeSet, HashMap};
 

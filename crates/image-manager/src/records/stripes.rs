@@ -51,7 +51,7 @@ mod tests {
         assert!(futures_poll(stripes.turn("a")).is_some());
     }
 
-    /// What a future answers when it is asked once.
+    /// The output of a future that is ready at its first poll.
     fn futures_poll<F: Future>(future: F) -> Option<F::Output> {
         let mut future = std::pin::pin!(future);
         match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {

@@ -1,4 +1,4 @@
-//! What the count of allocations and the bench of EnsureImageExists have in common: a service in which every image is
+//! Shared by the count of allocations and the bench of EnsureImageExists: a service in which every image is
 //! present, a directory of pull records, and the request of a pod.
 
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use super::assembly::{Assembly, Came, Plan, Waited};
 use super::choose::{check_layers, check_platform, parse_config};
 use super::join::is_another;
 use super::key::LayerKey;
+use super::layer::find_present;
 use super::part::{Assembled, Part};
 use super::ready::ReadyLayer;
 use super::wanted::{Blob, WEIGHT, biggest_first, weight};
@@ -91,7 +92,7 @@ impl Assembly<'_> {
                     held_back.push_back(n);
                     continue;
                 }
-                let (led, waiting) = self.start(n, &blobs[n]);
+                let (led, waiting) = self.start(n, &blobs[n], plan.as_ref());
                 blobs[n].running = true;
                 leading += if led { weight(&blobs[n]) } else { 0 };
                 running.push(waiting);
@@ -123,6 +124,16 @@ impl Assembly<'_> {
                         // The config has told meanwhile that it is not wanted.
                         Came::Gone | Came::Refused if blobs[n].places.is_empty() => {}
                         Came::Gone => pending.push_front(n),
+                        Came::Committed => {
+                            let placed = match &mut plan {
+                                Some(plan) if led => self.place_committed(plan, &mut blobs[n]).await?,
+                                _ => false,
+                            };
+                            if !placed {
+                                pending.push_front(n);
+                            }
+                            self.check_size(plan.as_ref(), blobs)?;
+                        }
                         Came::Refused => {
                             tracing::debug!(layer = %blobs[n].descriptor.digest, "the registry does not vouch for it");
                             blobs[n].own_only = true;
@@ -148,6 +159,20 @@ impl Assembly<'_> {
                 }
             }
         }
+    }
+
+    /// Puts the layer that another pull has committed meanwhile into the places of its blob. Returns false if it is gone again.
+    async fn place_committed(&self, plan: &mut Plan, blob: &mut Blob) -> Result<bool> {
+        let present = find_present(self.shared, self.lease, plan.ids_of(&blob.places)).await?;
+        if present.iter().any(Option::is_none) {
+            return Ok(false);
+        }
+        for (place, layer) in std::mem::take(&mut blob.places).into_iter().zip(present) {
+            plan.present[place] = layer;
+        }
+        self.shared.room.done(&blob.descriptor.digest, blob.descriptor.size);
+        self.hub.layer(&blob.descriptor.digest, LayerState::Present);
+        Ok(true)
     }
 
     /// Claims space on the disk for these blobs. The outer error is that of asking.
@@ -225,14 +250,8 @@ impl Assembly<'_> {
         check_layers(&config, &chosen.manifest, name)?;
         let diff_ids = config.rootfs.diff_ids;
         let chain_ids = chain_ids(&diff_ids);
-        let (store, lease) = (self.shared.store.clone(), Arc::clone(self.lease));
-        let (diffs, chains) = (diff_ids.clone(), chain_ids.clone());
-        let present = self.shared.background.run(move || {
-            let find =
-                |(diff, chain)| store.find_layer(&lease, diff, chain).map_err(|e| error::from_store(store.root(), &e));
-            diffs.iter().zip(&chains).map(find).collect::<Result<Vec<_>>>()
-        });
-        let mut present = present.await?;
+        let stacked = diff_ids.iter().cloned().zip(chain_ids.iter().cloned()).collect();
+        let mut present = find_present(self.shared, self.lease, stacked).await?;
         self.leave_what_is_not_ours(&diff_ids, &mut present).await;
         Ok(Plan { bytes, diff_ids, chain_ids, present })
     }

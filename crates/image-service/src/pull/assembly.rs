@@ -41,11 +41,20 @@ pub(super) struct Plan {
     pub(super) present: Vec<Option<Layer>>,
 }
 
+impl Plan {
+    /// Diff id and chain id of each of these places.
+    pub(super) fn ids_of(&self, places: &[usize]) -> Vec<(Digest, Digest)> {
+        places.iter().map(|&place| (self.diff_ids[place].clone(), self.chain_ids[place].clone())).collect()
+    }
+}
+
 /// How a wait for a layer ended: which blob, whether this pull led the job, and what came.
 pub(super) type Waited = (usize, bool, Came);
 
 pub(super) enum Came {
     Answer(Result<ReadyLayer>),
+    /// The job had nothing to fetch: another pull has committed the layer.
+    Committed,
     /// Stopped; perhaps when the layer was whole.
     Stopped(Option<ReadyLayer>),
     /// The registry does not say that it has what another repository's job brings.

@@ -12,7 +12,7 @@ use futures::stream::{self, StreamExt as _};
 use oci::{Descriptor, Digest};
 use store::Layer;
 
-use super::assembly::{Assembly, Came, Waited};
+use super::assembly::{Assembly, Came, Plan, Waited};
 use super::key::LayerKey;
 use super::layer::LayerJob;
 use super::ready::ReadyLayer;
@@ -20,13 +20,15 @@ use super::wanted::Blob;
 use crate::flight::Ticket;
 use crate::origin::{Access, SharedContent};
 use crate::progress::Hub;
+use crate::shared::Shared;
+use crate::source::Source;
 
 /// So many blobs of an image are asked about at the same time.
 const QUESTIONS: usize = 8;
 
 /// A job to wait for, or what it has made already.
 enum Joined {
-    Running(Ticket<LayerKey, ReadyLayer>),
+    Running(Ticket<LayerKey, Option<ReadyLayer>>),
     Ready(ReadyLayer),
 }
 
@@ -37,14 +39,9 @@ impl Assembly<'_> {
         if self.shared.options.shared_content == SharedContent::Open {
             return;
         }
-        let (known, source) = (&self.shared.known, self.source.as_ref());
+        let source = self.source.as_ref();
         let layers = || self.chosen.manifest.layers.iter().zip(diff_ids);
-        let access = |(blob, diff_id): (&Descriptor, &Digest)| {
-            let access = known.access_to_layer(source.origin(), &blob.digest, diff_id);
-            // Where blobs are kept, it is the blob itself that is wanted.
-            let is_wanted = self.shared.options.keep_blobs && !known.is_made_of(diff_id, &blob.digest);
-            if is_wanted { Access::Denied } else { access }
-        };
+        let access = |(blob, diff_id): (&Descriptor, &Digest)| self.shared.access_to_present(source, blob, diff_id);
         let access: Vec<Access> = layers().map(access).collect();
         let unsure: HashMap<&Digest, &Descriptor> = layers()
             .zip(&access)
@@ -67,13 +64,14 @@ impl Assembly<'_> {
     }
 
     /// Joins or starts the job of a blob. Says whether it was started.
-    pub(super) fn start(&self, n: usize, blob: &Blob) -> (bool, BoxFuture<'static, Waited>) {
+    pub(super) fn start(&self, n: usize, blob: &Blob, plan: Option<&Plan>) -> (bool, BoxFuture<'static, Waited>) {
         let job = LayerJob {
             key: blob.key.clone(),
             shared: Arc::clone(self.shared),
             lease: Arc::clone(self.lease),
             source: Arc::clone(self.source),
             descriptor: blob.descriptor.clone(),
+            stacked: plan.map_or_else(Vec::new, |plan| plan.ids_of(&blob.places)),
             pull: self.pull,
         };
         if !blob.own_only
@@ -147,6 +145,29 @@ impl Assembly<'_> {
     }
 }
 
+impl Shared {
+    /// The access of a pull from `source`, whose manifest names this blob for a layer with this diff id, to the layer of the store.
+    fn access_to_present(&self, source: &dyn Source, blob: &Descriptor, diff_id: &Digest) -> Access {
+        if self.options.shared_content == SharedContent::Open {
+            return Access::Granted;
+        }
+        // Where blobs are kept, it is the blob itself that is wanted.
+        if self.options.keep_blobs && !self.known.is_made_of(diff_id, &blob.digest) {
+            return Access::Denied;
+        }
+        self.known.access_to_layer(source.origin(), &blob.digest, diff_id)
+    }
+
+    /// Returns true if a pull from `source` may use the layer of the store; the registry is asked where that decides.
+    pub(super) async fn may_use_present(&self, source: &dyn Source, blob: &Descriptor, diff_id: &Digest) -> bool {
+        match self.access_to_present(source, blob, diff_id) {
+            Access::Granted => true,
+            Access::Ask => source.has(blob).await,
+            Access::Denied => false,
+        }
+    }
+}
+
 /// A blob of a pull that waits for a job.
 struct Wait {
     n: usize,
@@ -180,8 +201,10 @@ impl Wait {
             };
             drop(seat);
             let came = match answer {
-                Some(answer) => Came::Answer(answer),
-                None => Came::Stopped(ticket.leave().await),
+                Some(Ok(None)) => Came::Committed,
+                Some(Ok(Some(layer))) => Came::Answer(Ok(layer)),
+                Some(Err(error)) => Came::Answer(Err(error)),
+                None => Came::Stopped(ticket.leave().await.flatten()),
             };
             (n, led, came)
         };

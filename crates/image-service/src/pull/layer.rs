@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cri_api::{Kind, LayerState, PullEvent, Result};
 use oci::{Algorithm, Descriptor, Digest};
-use store::{Lease, UnpackedLayer};
+use store::{Layer, Lease, UnpackedLayer};
 use tokio::time::Instant;
 
 use super::key::LayerKey;
@@ -42,26 +42,39 @@ pub(crate) struct LayerJob {
     pub(crate) lease: Arc<Held<Lease>>,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) descriptor: Descriptor,
+    /// Diff id and chain id of every place that the layer is for; empty while the config is not known.
+    pub(crate) stacked: Vec<(Digest, Digest)>,
     /// The pull that started it.
     pub(crate) pull: Pull,
 }
 
 impl LayerJob {
-    pub(crate) async fn run(self, context: Context) -> Result<ReadyLayer> {
+    /// `None`: another pull has committed the layer since the plan of this one.
+    pub(crate) async fn run(self, context: Context) -> Result<Option<ReadyLayer>> {
         let (digest, key, shared) = (self.descriptor.digest.clone(), self.key.clone(), Arc::clone(&self.shared));
         let result = match shared.ready.find(&key) {
             Some(layer) => Ok(layer),
+            None if self.is_committed().await => return Ok(None),
             None => self.work(&context).await,
         };
         if let Ok(layer) = &result {
             shared.ready.keep(key, layer);
             context.hub.layer(&digest, LayerState::Done);
         }
-        result.map_err(|error| error.context(format_args!("layer {digest}")))
+        result.map(Some).map_err(|error| error.context(format_args!("layer {digest}")))
+    }
+
+    /// Returns true if the store has the layer for every place, and this pull may use it. Asked once the job is in the table: from
+    /// then on, nobody else brings the layer.
+    async fn is_committed(&self) -> bool {
+        let Some((diff_id, _)) = self.stacked.first() else { return false };
+        let present = find_present(&self.shared, &self.lease, self.stacked.clone()).await;
+        present.is_ok_and(|layers| layers.iter().all(Option::is_some))
+            && self.shared.may_use_present(self.source.as_ref(), &self.descriptor, diff_id).await
     }
 
     async fn work(self, context: &Context) -> Result<ReadyLayer> {
-        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor, pull } = self;
+        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor, stacked: _, pull } = self;
         let Context { token, hub } = context;
         let Descriptor { digest, size, .. } = &descriptor;
         let _share = tokio::select! {
@@ -92,6 +105,22 @@ impl LayerJob {
         }
         made
     }
+}
+
+/// The layers of the store with these diff ids and chain ids, held by the lease.
+pub(super) async fn find_present(
+    shared: &Arc<Shared>,
+    lease: &Arc<Held<Lease>>,
+    stacked: Vec<(Digest, Digest)>,
+) -> Result<Vec<Option<Layer>>> {
+    let (store, lease) = (shared.store.clone(), Arc::clone(lease));
+    let find = move || {
+        let find = |(diff_id, chain_id): &(Digest, Digest)| {
+            store.find_layer(&lease, diff_id, chain_id).map_err(|e| error::from_store(store.root(), &e))
+        };
+        stacked.iter().map(find).collect()
+    };
+    shared.background.run(find).await
 }
 
 /// The layer that an earlier pull left whole, if it is what it was. Where blobs are kept, it is the blob that is wanted, which

@@ -159,6 +159,7 @@ fn copy(view: &View, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root: scripts/test.sh"]
 async fn a_hostile_image_reaches_nothing_outside() {
     for format in [LayerFormat::Dir, LayerFormat::Erofs] {
         let node = Node::with(|options| options.store.layer_format = format).await;

@@ -152,6 +152,38 @@ async fn who_waits_for_a_layer_takes_over_when_the_other_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_layer_that_is_committed_just_before_its_start_is_not_fetched_again() {
+    let node = Node::start().await;
+    let [base, late, busy] =
+        [layer("a/x", 1, 800_000).build(), layer("b/y", 2, 300_000).build(), layer("c/z", 3, 800_000).build()];
+    let digest_of = |layer: &BuiltLayer| layer.descriptor.digest.clone();
+    node.registry.push("other", "v1", &image().layer(base.clone()).build());
+    node.registry.push("busy", "v1", &image().layer(busy.clone()).build());
+    node.registry.push("app", "small", &image().layer(late.clone()).build());
+    node.registry.push("app", "both", &image().layer(base.clone()).layer(late.clone()).build());
+    node.pull("other:v1").await.expect("pulls");
+    // While another pull fetches, a pull starts no layer before it has its config and has seen what is here.
+    node.registry.faults().always(&path(&digest_of(&busy)), Fault::HangAfter { after: 500_000 });
+    let (held, watch) = node.start_pull("busy:v1");
+    watch.until(is_bytes(&digest_of(&busy))).await;
+    // It has seen that the second layer is not here, and asks its registry whether it may use the first one.
+    let asks = format!("/v2/app/blobs/{}", digest_of(&base));
+    node.registry.faults().once(&asks, Fault::Hang);
+    let (both, _watch) = node.start_pull("app:both");
+    while node.registry.requests_for(&asks).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    node.pull("app:small").await.expect("pulls");
+    node.registry.faults().release();
+    let id = both.await.expect("no panic").expect("pulls");
+    assert_eq!(node.asked_for(&digest_of(&late)), ["GET app"], "fetched once");
+    assert!(node.file(&id, "b/y").is_some());
+    node.registry.faults().clear();
+    held.await.expect("no panic").expect("pulls");
+    node.check_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn other_credentials_are_another_job() {
     let node = Node::start().await;
     let image = image().layer(layer("a/x", 1, 800_000)).build();

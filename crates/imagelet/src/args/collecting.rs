@@ -164,7 +164,7 @@ fn age(text: &str) -> Result<Duration, String> {
     };
     let rest = match rest {
         "" if text.ends_with('d') => Duration::ZERO,
-        _ => crate::config::value::parse_duration(rest).ok_or_else(wrong)?,
+        _ => base::GoDuration::parse_unsigned(rest).ok_or_else(wrong)?,
     };
     let days = days.checked_mul(DAY).map(Duration::from_secs);
     days.and_then(|days| days.checked_add(rest)).ok_or_else(wrong)

@@ -68,6 +68,6 @@ fn lines(text: &str) -> Result<Lines, String> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let read = crate::config::value::parse_duration(text).filter(|time| !time.is_zero());
+    let read = base::GoDuration::parse_unsigned(text).filter(|time| !time.is_zero());
     read.ok_or_else(|| "it must be a duration such as 5s, 2m or 3h".to_owned())
 }

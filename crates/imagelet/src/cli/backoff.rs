@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use axum::http::Method;
+use agent::admin::backoff::{self, Entry, List, Reset};
+use agent::admin::client::{self, Method};
 use image_manager::BackoffSelector;
 use serde::Serialize;
 
-use crate::admin::backoff::{self, Entry, List, Reset};
-use crate::admin::{Places, client};
 use crate::app::App;
 use crate::args::{Backoff, BackoffAction, BackoffReset};
+use crate::endpoint::admin_socket;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, Report, Table, units};
 
@@ -69,7 +69,7 @@ pub(super) async fn run(app: &App, args: &Backoff) -> Outcome {
 }
 
 async fn list(app: &App) -> Outcome {
-    let list: List = client::ask_json(&Places::of(&app.config).socket, Method::GET, "/backoff").await?;
+    let list: List = client::ask_json(&admin_socket(&app.config), Method::GET, "/backoff").await?;
     note(list.note.as_deref());
     app.printer.report(&BackoffReport(list))
 }
@@ -77,7 +77,7 @@ async fn list(app: &App) -> Outcome {
 async fn reset(app: &App, args: &BackoffReset) -> Outcome {
     let selector = selector(args)?;
     let target = format!("/backoff/reset?{}", backoff::query(&selector));
-    let done: Reset = client::ask_json(&Places::of(&app.config).socket, Method::POST, &target).await?;
+    let done: Reset = client::ask_json(&admin_socket(&app.config), Method::POST, &target).await?;
     note(done.note.as_deref());
     match app.printer.format {
         Some(Format::Json | Format::Yaml) => app.printer.document(Format::Json, &done),

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use agent::admin::gc::NamedImage;
 use engine_api::{
     CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind, UnfinishedPulls,
 };
 use serde::Serialize;
 
-use crate::admin::gc::NamedImage;
 use crate::app::App;
 use crate::args::Check;
 use crate::exit::{Failure, Outcome};

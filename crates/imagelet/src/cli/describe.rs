@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
+use agent::admin::pods::Sync;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::events::{self, Event};
 use super::pod_list::{agent, ask, choose};
-use crate::admin::pods::Sync;
 use crate::app::App;
 use crate::args::Describe;
 use crate::exit::{Code, Failure, Outcome};

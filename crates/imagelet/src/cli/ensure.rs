@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use image_manager::{EnsureImageError, EnsureImageRequest, EventRecorder, EventRef, LogRecorder};
+use manifest::Role;
 use serde::Serialize;
 
 use super::pods::{self, Need};
@@ -11,7 +12,6 @@ use super::wait::{self, End};
 use crate::app::App;
 use crate::args::Ensure;
 use crate::exit::{Code, Failure, Outcome, code_of};
-use crate::manifest::Role;
 use crate::output::{Report, Table, units};
 use crate::wiring::Mode;
 

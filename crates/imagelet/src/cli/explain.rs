@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::admin::backoff::{Entry, List};
+use agent::admin::client::{self, Method};
 use async_trait::async_trait;
-use axum::http::Method;
 use cri_api::{
     Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
 };
@@ -15,10 +16,9 @@ use image_manager::{
 use serde::Serialize;
 
 use super::pods;
-use crate::admin::backoff::{Entry, List};
-use crate::admin::{Places, client};
 use crate::app::App;
 use crate::args::Explain;
+use crate::endpoint::admin_socket;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table};
 use crate::wiring::Mode;
@@ -153,10 +153,10 @@ fn is_without_store(root: &std::path::Path) -> bool {
 
 /// Whom an agent lets wait that keeps back-off beside this root. Nobody, where none answers.
 async fn waiting(app: &App) -> Vec<Entry> {
-    match client::ask_json::<List>(&Places::of(&app.config).socket, Method::GET, "/backoff").await {
+    match client::ask_json::<List>(&admin_socket(&app.config), Method::GET, "/backoff").await {
         Ok(list) => list.entries,
         Err(failure) => {
-            tracing::debug!("nobody is asked who has to wait: {}", failure.lines().join("; "));
+            tracing::debug!("no back-off is known: {failure}");
             Vec::new()
         }
     }

@@ -1,9 +1,9 @@
 //! `imagelet gc`: removes images that nothing needs, or shows what would be removed and why the rest stays. What goes is the
 //! collector's decision.
 
+use agent::admin::gc::{Collected, Disk, Missing, Plan, Request, Span};
 use serde::Serialize;
 
-use crate::admin::gc::{Collected, Disk, Missing, Plan, Request, Span};
 use crate::app::App;
 use crate::args::{Gc, GcAction};
 use crate::exit::{Failure, Outcome};
@@ -224,7 +224,7 @@ fn failure(request: &Request, missing: &Missing, disk: Option<&Span>) -> Failure
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::gc::{Image, Reason};
+    use agent::admin::gc::{Image, Reason};
 
     fn disk(available_bytes: u64) -> Disk {
         let used_percent = 100 - available_bytes / 1_000_000_000;

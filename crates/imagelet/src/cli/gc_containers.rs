@@ -1,9 +1,9 @@
 //! `imagelet gc containers`: containers that have ended, sandboxes without containers and logs of pods that are gone. What
 //! goes is the collector's decision.
 
+use agent::admin::gc::{CollectedContainers, Leftover};
 use serde::Serialize;
 
-use crate::admin::gc::{CollectedContainers, Leftover};
 use crate::app::App;
 use crate::args::GcContainers;
 use crate::exit::{Failure, Outcome};

@@ -1,10 +1,10 @@
 //! `imagelet gc explain`: of one image, or a few, whether a collection would take it and why. Reads two plans, that of a
 //! round and that of a collection of everything unused, and touches nothing.
 
+use agent::admin::gc::{Image, Plan, Request};
 use serde::Serialize;
 
 use super::images::{ImageList, Wanted};
-use crate::admin::gc::{Image, Plan, Request};
 use crate::app::App;
 use crate::args::GcExplain;
 use crate::exit::{Failure, Outcome};

@@ -1,12 +1,12 @@
 //! `imagelet metrics`: the metrics of the process that goes on at this root.
 
-use axum::http::Method;
+use agent::admin::client::{self, Method};
 
-use crate::admin::{Places, client};
 use crate::app::App;
+use crate::endpoint::admin_socket;
 use crate::exit::Outcome;
 
 pub(super) async fn run(app: &App) -> Outcome {
-    let text = client::ask(&Places::of(&app.config).socket, Method::GET, "/metrics").await?;
+    let text = client::ask(&admin_socket(&app.config), Method::GET, "/metrics").await?;
     app.printer.lines(text.lines())
 }

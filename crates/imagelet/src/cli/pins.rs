@@ -1,9 +1,9 @@
 //! `imagelet pin`, `unpin` and `pins`: images that collection leaves alone by somebody's word.
 
+use agent::admin::gc::Pin;
 use image_manager::gc::Pattern;
 use serde::Serialize;
 
-use crate::admin::gc::Pin;
 use crate::app::App;
 use crate::args::{PinArgs, UnpinArgs};
 use crate::exit::{Failure, Outcome};

@@ -1,19 +1,20 @@
 //! `imagelet pods`: the pods of this node, as the process that keeps them tells.
 
-use axum::http::Method;
+use agent::admin::client::{self, AskError, Method};
+use agent::admin::pods::{PodList, RefusedPod};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::target::{PodIdentity, PodName};
-use crate::admin::{Places, client};
 use crate::app::App;
 use crate::args::{Pods, Scope};
+use crate::endpoint::admin_socket;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Format, Report, Table};
 use crate::pods::age;
 use crate::pods::columns::columns;
-use crate::pods::shape::{List, Pod};
+use crate::pods::shape::Pod;
 
 /// How often a list that is watched is asked for.
 const WATCH: std::time::Duration = std::time::Duration::from_millis(500);
@@ -135,8 +136,8 @@ pub(super) fn choose(pods: Vec<Listed>, names: &[String], namespace: Option<&str
 }
 
 /// All pods that the agent has, and what it refused.
-pub(super) async fn ask(app: &App) -> Outcome<(Vec<Listed>, Vec<crate::pods::shape::Refused>)> {
-    let list: List = agent(app, "/pods").await?;
+pub(super) async fn ask(app: &App) -> Outcome<(Vec<Listed>, Vec<RefusedPod>)> {
+    let list: PodList = agent(app, "/pods").await?;
     let mut pods = Vec::with_capacity(list.items.len());
     for value in list.items {
         let pod = Pod::of(&value).map_err(|e| Failure::caused(Code::Failed, "understand a pod of the agent", &e))?;
@@ -155,22 +156,18 @@ pub(super) async fn ask(app: &App) -> Outcome<(Vec<Listed>, Vec<crate::pods::sha
 
 /// Asks the process that keeps the pods. Where there is none, that is told, and nothing is guessed.
 pub(super) async fn agent<T: serde::de::DeserializeOwned>(app: &App, target: &str) -> Outcome<T> {
-    let socket = Places::of(&app.config).socket;
-    let none = |line: String| Failure::new(Code::Unreachable, line);
-    let shown = socket.display();
-    match tokio::net::UnixStream::connect(&socket).await {
-        Ok(_) => client::ask_at_length(&socket, Method::GET, target).await,
-        Err(error) => match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => Err(none(format!(
-                "nobody keeps pods here: nothing answers on {shown}; `imagelet run` does while it runs, and --root or \
-                 --admin-socket says where. Containers that it left go on without it: `imagelet logs` and `exec` find them"
-            ))),
-            std::io::ErrorKind::PermissionDenied => {
-                Err(Failure::caused(Code::NotPermitted, format!("connect to {shown}"), &error))
-            }
-            _ => Err(Failure::caused(Code::Unreachable, format!("connect to {shown}"), &error)),
-        },
-    }
+    let asked = client::ask_at_length(&admin_socket(&app.config), Method::GET, target).await;
+    asked.map_err(|error| match error {
+        AskError::NotListening(socket) => Failure::new(
+            Code::Unreachable,
+            format!(
+                "nobody keeps pods here: nothing answers on {}; `imagelet run` does while it runs, and --root or \
+                 --admin-socket says where. Containers that it left go on without it: `imagelet logs` and `exec` find them",
+                socket.display()
+            ),
+        ),
+        error => error.into(),
+    })
 }
 
 #[cfg(test)]

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
+use manifest::yaml::MAX_BYTES;
+use manifest::{Objects, OtherKinds, Pod, PodImage, Resolved, Role, SecretStore, read_directory};
 
 use crate::app::App;
 use crate::exit::{Code, Failure, Outcome};
-use crate::manifest::{self, Objects, OtherKinds, Pod, PodImage, Role};
-use crate::secrets::{Resolved, SecretStore, read_directory};
-use crate::yaml::MAX_BYTES;
 
 /// A need for an image, with the pod that it belongs to.
 #[derive(Clone, Debug)]

@@ -1,15 +1,15 @@
 //! `imagelet run`: pods from manifests, kept as they should be until a signal comes. In the foreground:
 //! [`super::run_once`]; told and not done: [`super::run_dry`].
 
+use agent::admin::Admin;
+use agent::node::lock::PodsLock;
+use agent::node::notify::Notify;
 use prometheus_client::registry::Registry;
 
-use crate::admin::Admin;
 use crate::app::App;
 use crate::args::Run;
 use crate::exit::Outcome;
-use crate::node::lock::PodsLock;
-use crate::node::notify::Notify;
-use crate::node::{self, Node, Reading};
+use crate::wiring::node;
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if args.dry_run {
@@ -20,7 +20,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     }
     let _lock = PodsLock::take(&app.config.root)?;
     let sources = node::sources(&app.config, &args.manifests);
-    let made = Node::new(app, Reading::new(&app.config, true), sources).await;
+    let made = node::open(app, node::reading(&app.config, true), sources).await;
     let node = match made {
         // It was asked to end while it waited for the runtime.
         Err(_) if app.stop.is_cancelled() => return Ok(()),
@@ -40,15 +40,15 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if let Some(managed) = managed {
         admin = admin.with_manager(managed.manager.clone());
     }
-    let admin = admin.start(&node::places(&app.config), &app.stop).await?;
-    let notify = Notify::of(&app.environment);
+    let admin = admin.start(&node::admin_address(&app.config), &app.stop).await?;
+    let notify = Notify::new(app.environment.notify_socket.as_deref());
     notify.ready();
     let ending = async {
         app.stop.cancelled().await;
         notify.stopping();
         tracing::info!("ending; containers go on");
     };
-    tokio::join!(node.keep(app, &app.stop), ending);
+    tokio::join!(node.keep(&app.stop), ending);
     admin.stop().await;
     Ok(())
 }

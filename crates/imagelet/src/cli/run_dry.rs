@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::args::Run;
 use crate::exit::{Code, Failure, Outcome};
-use crate::node::{self, Reading};
 use crate::output::{Report, Table};
+use crate::wiring::node;
 
 /// How long a source may take to tell what it has.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -48,7 +48,7 @@ impl Report for DryRunReport {
 }
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
-    let reading = Reading::new(&app.config, false);
+    let reading = node::reading(&app.config, false);
     let sources = match args.files.as_slice() {
         [] => node::sources(&app.config, &args.manifests),
         files => super::run_once::sources(app, files, &reading).await?,

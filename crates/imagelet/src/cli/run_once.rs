@@ -5,38 +5,40 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agent::admin::{Admin, pods as board};
+use agent::node::lock::PodsLock;
+use agent::node::{Node, Reading};
 use kuberuntime::Phase;
 use kuberuntime::sources::{Once, Source};
 use kuberuntime::workers::PodView;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{Admin, Places, pods as board};
 use crate::app::App;
 use crate::args::Run;
+use crate::endpoint::admin_address;
 use crate::exit::{Code, Failure, Outcome, chain};
-use crate::node::lock::PodsLock;
-use crate::node::{Node, Reading};
 use crate::pods::columns::columns;
 use crate::pods::shape::{ContainerStatus, Pod};
+use crate::wiring;
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
-    let reading = Reading::new(&app.config, false);
+    let reading = wiring::node::reading(&app.config, false);
     let sources = sources(app, &args.files, &reading).await?;
     let _lock = PodsLock::take(&app.config.root)?;
-    let node = Node::new(app, reading, sources).await?;
+    let node = wiring::node::open(app, reading, sources).await?;
     // It goes on while pods end, whatever signal came.
     let stop = CancellationToken::new();
     let admin = Admin::new(|registry| node.register(registry), app.service().await?)
         .with_engine(app.images().await?.own_engine())
         .with_pods(node.board());
-    let admin = admin.start(&Places::of(&app.config), &stop).await?;
+    let admin = admin.start(&admin_address(&app.config), &stop).await?;
     let mut told = Told::default();
     let work = async {
         let outcome = foreground(app, &node, &mut told).await;
         stop.cancel();
         outcome
     };
-    let (outcome, ()) = tokio::join!(work, node.keep(app, &stop));
+    let (outcome, ()) = tokio::join!(work, node.keep(&stop));
     admin.stop().await;
     outcome
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use agent::admin::{Admin, ListenError};
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_runtime_service;
-use cri_grpc::server::{self, BindError, ServerOptions};
+use cri_grpc::server::{self, ServerOptions};
 use image_manager::{Clock, Instrumented, LogRecorder, Metrics};
 use prometheus_client::registry::Registry;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{Admin, Places};
 use crate::app::App;
 use crate::args::Serve;
-use crate::endpoint::parse_endpoint;
+use crate::endpoint::{admin_address, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::images::Images;
 
@@ -49,7 +49,8 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
         let runtime = runtime.map_err(|e| Failure::new(code_of(e.kind()), chain(&e)))?;
         options.runtime = Some(Arc::new(runtime));
     }
-    let listener = server::bind(&endpoint).map_err(|error| bind_failure(&endpoint, &error))?;
+    let bound = server::bind(&endpoint);
+    let listener = bound.map_err(|error| ListenError::new(&endpoint, error))?;
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
         collection.register(registry);
@@ -57,7 +58,7 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     let admin = Admin::new(registered, images.service())
         .with_engine(images.own_engine())
         .with_collection(Arc::clone(&collection));
-    let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
+    let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
     let (stopped, knows) = (stop.clone(), collection.knows_containers());
     tasks.spawn(async move {
@@ -87,17 +88,4 @@ fn collects(app: &App, images: &Images) -> Outcome<bool> {
         ));
     }
     Ok(enabled)
-}
-
-fn bind_failure(endpoint: &Endpoint, error: &BindError) -> Failure {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    let mut code = Code::Failed;
-    while let Some(cause) = source {
-        let io = cause.downcast_ref::<std::io::Error>();
-        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied) {
-            code = Code::NotPermitted;
-        }
-        source = cause.source();
-    }
-    Failure::caused(code, format!("listen on {endpoint}"), error)
 }

@@ -5,16 +5,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::http::Method;
+use agent::admin::client::{self, Method};
+use agent::admin::pods::About;
 use cri_api::{Container, ContainerState, PodSandbox, RuntimeService};
 use cri_grpc::client::connect_runtime_service;
 use kuberuntime::labels::{CONTAINERS, ContainerInfo, NODE, PodOwner};
 use kuberuntime::pod::ContainerKind;
 
-use crate::admin::pods::About;
-use crate::admin::{Places, client};
 use crate::app::App;
-use crate::endpoint::parse_endpoint;
+use crate::endpoint::{admin_socket, parse_endpoint};
 use crate::exit::{Failure, Outcome, code_of};
 
 /// Names the container that is meant where none is named, as for kubectl.
@@ -36,9 +35,9 @@ pub(crate) async fn runtime(app: &App) -> Outcome<Arc<dyn RuntimeService>> {
 
 /// Where pods run if nobody says: where the process that keeps them does, otherwise where `imagelet run` would look.
 async fn default_endpoint(app: &App) -> String {
-    let about = client::ask_json::<About>(&Places::of(&app.config).socket, Method::GET, "/node").await;
+    let about = client::ask_json::<About>(&admin_socket(&app.config), Method::GET, "/node").await;
     let told = about.ok().map(|about| about.runtime_endpoint).filter(|endpoint| !endpoint.is_empty());
-    told.unwrap_or_else(crate::node::usual_endpoint)
+    told.unwrap_or_else(crate::wiring::node::usual_endpoint)
 }
 
 /// The name of a pod as a person wrote it.

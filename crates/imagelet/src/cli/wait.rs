@@ -6,15 +6,16 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::admin::Admin;
+use agent::collection::owner::Owner;
 use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::pods::Need;
-use crate::admin::{Admin, Places};
 use crate::app::App;
-use crate::collection::owner::Owner;
+use crate::endpoint::admin_address;
 use crate::exit::Outcome;
 use crate::wiring::Managed;
 
@@ -46,7 +47,7 @@ pub(super) async fn all(
     if let Some(collection) = &collection {
         admin = admin.with_collection(Arc::clone(collection));
     }
-    let admin = admin.start(&Places::of(&app.config), &app.stop).await?;
+    let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let ended = app.stop.child_token();
     let waits = needs.iter().zip(requests).map(|(need, request)| {
         let title = format!("{}: {}", need.pod, need.image.title());

@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use manifest::yaml::{self, Node, Value};
+
 use super::error::{ConfigError, Origin};
-use crate::yaml::{self, Node, Value};
 
 /// A configuration file that was read: one document of the right kind.
 pub(super) struct Document {

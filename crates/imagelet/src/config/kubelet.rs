@@ -7,13 +7,14 @@ mod fields;
 
 use std::path::Path;
 
+use manifest::yaml::{Node, Value};
+
 use super::declare::Zero;
 use super::document::Document;
 use super::error::{ConfigError, Origin};
 use super::model::Config;
 use super::table::{Setting, of_field};
 use super::value::Raw;
-use crate::yaml::{Node, Value};
 use fields::{FIELDS, Shape};
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";

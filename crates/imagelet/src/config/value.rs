@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 pub(crate) use oci::show_bytes;
 use oci::{Quantity, Secret, parse_bytes};
 
-use crate::yaml::Value;
+use manifest::yaml::Value;
 
 /// A refused value: the text says what is allowed instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Raw<'_> {
 
     /// Reads a duration in Go's spelling within a range.
     pub(crate) fn duration(self, range: RangeInclusive<Duration>) -> Result<Duration, Wrong> {
-        self.string().and_then(parse_duration).filter(|d| range.contains(d)).ok_or_else(|| {
+        self.string().and_then(GoDuration::parse_unsigned).filter(|d| range.contains(d)).ok_or_else(|| {
             let (from, to) = (show_duration(*range.start()), show_duration(*range.end()));
             Wrong(format!("a duration such as 90s or 2m30s, from {from} to {to}"))
         })
@@ -106,7 +106,7 @@ impl Raw<'_> {
             Some(text) => text.strip_prefix('-').map_or((false, Some(text)), |rest| (true, Some(rest))),
             None => (false, None),
         };
-        let value = rest.and_then(parse_duration).filter(|value| *value <= limit);
+        let value = rest.and_then(GoDuration::parse_unsigned).filter(|value| *value <= limit);
         let value = value.and_then(|value| SignedDuration::try_from(value).ok());
         value
             .map(|value| if negative { -value } else { value })
@@ -267,11 +267,6 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
-/// Parses Go's spelling of durations: `300ms`, `1.5h`, `2m30s`, `0`.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    GoDuration::parse_unsigned(text)
-}
-
 /// Returns the shortest of Go's spellings: `2m`, `1m30s`, `500ms`.
 pub(crate) fn show_duration(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
@@ -342,10 +337,10 @@ mod tests {
             ("1e9s", None),
         ];
         for (text, want) in cases {
-            assert_eq!(parse_duration(text), want.map(Duration::from_millis), "{text:?}");
+            assert_eq!(GoDuration::parse_unsigned(text), want.map(Duration::from_millis), "{text:?}");
         }
         for text in ["2m", "1m30s", "500ms", "1h1ms", "0s"] {
-            assert_eq!(parse_duration(text).map(show_duration).as_deref(), Some(text));
+            assert_eq!(GoDuration::parse_unsigned(text).map(show_duration).as_deref(), Some(text));
         }
     }
 
@@ -356,15 +351,15 @@ mod tests {
     }
 
     /// Returns the only value of a list; a document of null would have none.
-    fn inner(node: &crate::yaml::Node) -> &Value {
+    fn inner(node: &manifest::yaml::Node) -> &Value {
         let Value::List(list) = &node.value else { panic!("a list") };
         &list[0].value
     }
 
     #[test]
     fn wrong_values_say_what_is_allowed() {
-        let node = |text: &str| crate::yaml::documents(&format!("[{text}]")).expect("YAML").remove(0);
-        fn raw(node: &crate::yaml::Node) -> Raw<'_> {
+        let node = |text: &str| manifest::yaml::documents(&format!("[{text}]")).expect("YAML").remove(0);
+        fn raw(node: &manifest::yaml::Node) -> Raw<'_> {
             Raw::Node { value: inner(node), base: Path::new("/etc/x") }
         }
         assert_eq!(raw(&node("3")).count(1..=8), Ok(3));

@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value);
         let text = yaml(&value).expect("YAML");
         assert!(is_shown(&text) && text.contains(r#"- "a\u202eb""#) && text.contains(r"\x9B31m"), "{text}");
-        assert_eq!(crate::yaml::json(&text).expect("YAML"), value, "{text}");
+        assert_eq!(manifest::yaml::json(&text).expect("YAML"), value, "{text}");
         // What needs no escape is as it was.
         let plain = json!({ "a": ["b c", "1", "x: y"], "d": null });
         assert_eq!(yaml(&plain).expect("YAML"), "a:\n- b c\n- \"1\"\n- \"x: y\"\nd: null\n");
@@ -114,7 +114,7 @@ mod tests {
             prop_assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value.clone());
             let text = yaml(&value).expect("YAML");
             prop_assert!(is_shown(&text), "{:?}", text);
-            prop_assert_eq!(crate::yaml::json(&text).map_err(TestCaseError::fail)?, value);
+            prop_assert_eq!(manifest::yaml::json(&text).map_err(TestCaseError::fail)?, value);
         }
     }
 }

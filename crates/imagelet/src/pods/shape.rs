@@ -6,23 +6,6 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A list of pods, as the admin endpoint answers it.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct List {
-    pub(crate) items: Vec<Value>,
-    pub(crate) refused: Vec<Refused>,
-}
-
-/// A manifest that was refused.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Refused {
-    pub(crate) origin: String,
-    pub(crate) pod: Option<String>,
-    pub(crate) reason: String,
-}
-
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

@@ -98,7 +98,6 @@ fn an_agent_keeps_no_back_off_and_says_so() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn where_nobody_answers_the_line_says_who_would() {
     let scratch = Scratch::new();
     let imagelet = Imagelet::on(&scratch.join("store"));

@@ -71,7 +71,6 @@ fn pod(image: &str) -> Pod<'_> {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
     let runtime = runtime();
     let scratch = Scratch::new();
@@ -98,12 +97,12 @@ fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
     let from = Instant::now();
     assert_ne!(waiting.reset(&["--registry", &registry.host()]), "0");
     waiting.comes_to("pulled");
+    // A reset wakes the wait; the next periodic look would end it, too, but later than this.
     assert!(from.elapsed() < Duration::from_secs(8), "at once, not at the next look: {:?}", from.elapsed());
     eventually("both are there", || registry.requests_for("/busy/other/blobs/").len() >= 2);
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn explain_tells_whom_the_agent_lets_wait() {
     let scratch = Scratch::new();
     let runtime = runtime();
@@ -126,7 +125,6 @@ fn explain_tells_whom_the_agent_lets_wait() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_command_that_nobody_repeats_waits_as_the_registry_asks() {
     let scratch = Scratch::new();
     let runtime = runtime();
@@ -136,11 +134,11 @@ fn a_command_that_nobody_repeats_waits_as_the_registry_asks() {
     let file = Manifests::new().pod(pod(&format!("{}/busy/app:1", registry.host()))).write(&scratch.join("pod.yaml"));
     let from = Instant::now();
     Imagelet::on(&scratch.join("store")).ok(&["ensure", "-f", &file]);
+    // The promise is a time: the registry asked for three seconds. Both run on the real clock, and a busy machine only waits longer.
     assert!(from.elapsed() >= Duration::from_secs(3), "it asked too early: {:?}", from.elapsed());
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_registry_that_is_not_there_is_waited_for() {
     let scratch = Scratch::new();
     let runtime = runtime();
@@ -263,9 +261,8 @@ fn a_corrected_hosts_file_ends_the_wait() {
     assert_eq!((gone.requests().len(), &of("web")["failures"]), (asked, &1.into()), "{:?}", all());
 
     point_to(&registry.host());
-    let from = Instant::now();
     look_again();
+    // The back-off of four minutes is longer than the watchdog of this wait.
     waiting.comes_to("pulled");
-    assert!(from.elapsed() < Duration::from_secs(8), "at once, not when the back-off ends: {:?}", from.elapsed());
     assert_eq!(registry.requests_for("/late/app/blobs/").len(), 2, "{:?}", registry.requests());
 }

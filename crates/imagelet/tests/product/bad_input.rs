@@ -89,7 +89,6 @@ impl Scene {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn names_that_do_not_parse() {
     let s = Scene::new();
     for name in ["a/UPPER:1", "a/b:", "a@sha256:12", "-x/y", "a/b:tag with blank", "http://host/a", ":1", "a//b"] {
@@ -101,7 +100,6 @@ fn names_that_do_not_parse() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn manifests_that_hold_no_pod() {
     let s = Scene::new();
     let cases = [
@@ -133,7 +131,6 @@ fn manifests_that_hold_no_pod() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn wrong_usage_and_wrong_configuration() {
     let s = Scene::new();
     for args in [&["pull"][..], &["no-such-command"], &["images", "-o", "xml"], &["ensure"]] {
@@ -195,7 +192,6 @@ fn registries_that_lie() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn content_that_contradicts_itself() {
     let s = Scene::new();
     let good = LayerBuilder::new().file("a", "x");
@@ -218,7 +214,6 @@ fn content_that_contradicts_itself() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn media_types_and_platforms_that_are_not_for_us() {
     let s = Scene::new();
     let (media_type, bytes) = (
@@ -239,7 +234,6 @@ fn media_types_and_platforms_that_are_not_for_us() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn sockets_that_are_none() {
     let s = Scene::new();
     let file = s.scratch.join("file.sock");
@@ -263,7 +257,6 @@ fn sockets_that_are_none() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn roots_that_are_not_ours() {
     let s = Scene::new();
     let version = s.scratch.join("store/version");

@@ -36,10 +36,8 @@ const LAYERS: usize = 5;
 /// Imagelet with no more memory than that.
 fn limited(scratch: &Scratch) -> Imagelet {
     let imagelet = Imagelet::shaped(FORMAT, &scratch.join("store"));
-    match Cgroup::of_memory(scratch, BUDGET) {
-        Some(cgroup) => imagelet.through(&cgroup.words().iter().map(String::as_str).collect::<Vec<_>>()),
-        None => imagelet,
-    }
+    let cgroup = Cgroup::of_memory(scratch, BUDGET);
+    imagelet.through(&cgroup.words().iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// A file of so many MiB, whose parts are alike but for their beginnings.

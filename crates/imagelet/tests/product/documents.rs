@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::support::Imagelet;
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn every_command_and_flag_in_the_documents_exists() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in crates/");
     let everywhere = Imagelet::bare().ok(&["--help"]);

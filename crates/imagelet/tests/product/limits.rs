@@ -142,9 +142,9 @@ fn through_prlimit(it: It, limits: &[u64], limit: &str, cause: &str) {
 }
 
 #[track_caller]
-fn through_cgroup(cgroup: impl Fn(&Ground) -> Option<Cgroup>, it: It, limits: &[u64], unit: u64, cause: &str) {
+fn through_cgroup(cgroup: impl Fn(&Ground) -> Cgroup, it: It, limits: &[u64], unit: u64, cause: &str) {
     let g = Ground::new();
-    let Some(cgroup) = cgroup(&g) else { return };
+    let cgroup = cgroup(&g);
     let words = cgroup.words();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     at_each(limits, |format, most| {

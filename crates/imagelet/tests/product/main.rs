@@ -1,5 +1,5 @@
 //! The product, through its built program, against real daemons: Debian's docker-registry and containerd, skopeo,
-//! umoci, real file systems. One module a topic. Needs root and what `scripts/prerequisites.sh` installs; says so where
+//! umoci, real file systems. One module a topic. Most need root and what `scripts/prerequisites.sh` installs; they say so where
 //! something is missing. Layers are what serves best here, which is EROFS files, but in what [`in_directories`] has once more. No test reaches beyond loopback, uses a fixed port, or waits by the clock.
 #![expect(clippy::disallowed_methods, reason = "these tests start programs: that is what they are for")]
 #![expect(clippy::duplicate_mod, reason = "some suites are there once for each shape of layers")]

@@ -210,7 +210,6 @@ fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_broken_provider_configuration_is_refused_at_once() {
     let scratch = Scratch::new();
     let programs = scratch.directory("programs");

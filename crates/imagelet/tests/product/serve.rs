@@ -131,7 +131,6 @@ fn an_agent_that_is_killed_leaves_a_root_that_opens() {
 }
 
 #[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
 fn two_command_lines_at_once_share_a_root_or_say_who_holds_it() {
     let scratch = Scratch::new();
     let imagelet = Imagelet::on(&scratch.join("store"));

@@ -68,6 +68,7 @@ fn start(with_password: bool) -> Registry {
 }
 
 #[tokio::test]
+#[ignore = "needs docker-registry: scripts/test.sh"]
 async fn everything_comes_back() {
     let real = start(false);
     let base = format!("http://{}", real.host);
@@ -94,6 +95,7 @@ async fn everything_comes_back() {
 }
 
 #[tokio::test]
+#[ignore = "needs docker-registry: scripts/test.sh"]
 async fn with_a_password() {
     let real = start(true);
     let base = format!("http://{}", real.host);
@@ -166,6 +168,7 @@ fn tar_reads_it() {
 
 /// The layout writer against skopeo, which reads what it wrote.
 #[test]
+#[ignore = "needs skopeo: scripts/test.sh"]
 #[expect(clippy::disallowed_methods, reason = "skopeo is a program")]
 fn skopeo_reads_it() {
     let dir = tempfile::tempdir().expect("a directory");

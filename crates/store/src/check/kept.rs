@@ -22,7 +22,7 @@ impl<R: Records> Examiner<'_, R> {
                 Ok((set, share)) => drop(self.shares.before.insert(set, share)),
                 Err(error) => {
                     self.blind = true;
-                    self.tell(ProblemKind::DamagedRecord, format!("share {key}"), text(&error));
+                    self.add_problem(ProblemKind::DamagedRecord, format!("share {key}"), text(&error));
                     self.out.fixes.push(Fix::PutShare(key, None));
                 }
             }
@@ -54,7 +54,7 @@ impl<R: Records> Examiner<'_, R> {
         }
         for key in lost {
             if !self.blind {
-                self.tell(ProblemKind::DamagedRecord, format!("share {key}"), "one of its layers has no record");
+                self.add_problem(ProblemKind::DamagedRecord, format!("share {key}"), "one of its layers has no record");
             }
         }
         for set in self.shares.before.keys().filter(|set| !self.shares.after.contains_key(*set)) {
@@ -76,7 +76,7 @@ impl<R: Records> Examiner<'_, R> {
                 Err(error) => {
                     // Its file is one without a record from then on.
                     self.blind = true;
-                    self.tell(ProblemKind::DamagedRecord, format!("blob {key}"), text(&error));
+                    self.add_problem(ProblemKind::DamagedRecord, format!("blob {key}"), text(&error));
                     self.out.fixes.push(Fix::DropBlob(key));
                 }
             }
@@ -95,7 +95,7 @@ impl<R: Records> Examiner<'_, R> {
         if !self.blind {
             for (digest, id) in missing {
                 let detail = format!("image {id} has it, and it has no record");
-                self.tell(ProblemKind::DamagedRecord, format!("blob {digest}"), detail).images.push(id);
+                self.add_problem(ProblemKind::DamagedRecord, format!("blob {digest}"), detail).images.push(id);
             }
         }
         self.references_of_blobs();
@@ -113,7 +113,7 @@ impl<R: Records> Examiner<'_, R> {
             let Some(digest) = numbers.get(number) else { continue };
             let images = self.images.iter().filter(|(_, image)| image.before.blobs.contains(digest));
             let images = images.map(|(id, _)| id.clone()).collect();
-            self.tell(bad.kind, format!("blob {digest}"), bad.detail.clone()).images = images;
+            self.add_problem(bad.kind, format!("blob {digest}"), bad.detail.clone()).images = images;
             if bad.certain {
                 lost.insert(digest.clone());
             } else {
@@ -137,7 +137,7 @@ impl<R: Records> Examiner<'_, R> {
             }
         }
         for (digest, detail) in told {
-            self.tell(ProblemKind::WrongCount, format!("blob {digest}"), detail);
+            self.add_problem(ProblemKind::WrongCount, format!("blob {digest}"), detail);
         }
     }
 }

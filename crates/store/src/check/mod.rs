@@ -150,7 +150,7 @@ impl<'a> Checker<'a> {
 impl Checker<'_> {
     /// Checks the store, and repairs it where `options` say so.
     pub(crate) fn check(&self, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
-        let unclean = self.images.catalog.lock.unclean();
+        let unclean = self.images.catalog.lock.unclean_since();
         let since = match (options.recent_only, unclean) {
             (true, None) => return Ok(CheckReport::default()),
             (true, Some(since)) => since.unwrap_or(0),

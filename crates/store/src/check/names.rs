@@ -31,7 +31,7 @@ impl<R: Records> Examiner<'_, R> {
             let goes = self.out.fixes.iter().any(|fix| matches!(fix, Fix::DropImageRow(image) if image == id));
             if !goes {
                 let detail = if image.is_some() { "that image does not know it" } else { "there is no such image" };
-                self.tell(ProblemKind::WrongName, format!("name {name}"), format!("it leads to {id}: {detail}"));
+                self.add_problem(ProblemKind::WrongName, format!("name {name}"), format!("it leads to {id}: {detail}"));
             }
         }
         let mut wrong = Vec::new();
@@ -61,7 +61,7 @@ impl<R: Records> Examiner<'_, R> {
             }
         }
         for (name, detail, id) in wrong {
-            self.tell(ProblemKind::WrongName, format!("name {name}"), detail).images.push(id);
+            self.add_problem(ProblemKind::WrongName, format!("name {name}"), detail).images.push(id);
         }
         Ok(())
     }
@@ -87,7 +87,11 @@ impl<R: Records> Examiner<'_, R> {
             self.out.fixes.push(Fix::DropWay { by_chain: *by_chain, key: key.clone() });
             let goes = self.out.fixes.iter().any(|fix| matches!(fix, Fix::DropLayerRow(layer) if layer == id));
             if !goes {
-                self.tell(ProblemKind::DamagedRecord, format!("layer {id}"), format!("{key} leads to it by mistake"));
+                self.add_problem(
+                    ProblemKind::DamagedRecord,
+                    format!("layer {id}"),
+                    format!("{key} leads to it by mistake"),
+                );
             }
         }
         let mut lost = Vec::new();
@@ -99,7 +103,7 @@ impl<R: Records> Examiner<'_, R> {
             }
         }
         for (id, detail, entry) in lost {
-            self.tell(ProblemKind::DamagedRecord, format!("layer {id}"), detail);
+            self.add_problem(ProblemKind::DamagedRecord, format!("layer {id}"), detail);
             self.out.fixes.push(Fix::PutLayer(id, entry));
         }
         Ok(())

@@ -101,7 +101,7 @@ pub(super) fn examine<R: Records>(
 }
 
 impl<R: Records> Examiner<'_, R> {
-    pub(super) fn tell(
+    pub(super) fn add_problem(
         &mut self,
         kind: ProblemKind,
         subject: impl Into<String>,
@@ -117,7 +117,7 @@ impl<R: Records> Examiner<'_, R> {
                 Ok(entry) => drop(self.layers.insert(id, RecordChange::new(entry))),
                 Err(error) => {
                     self.blind = true;
-                    self.tell(ProblemKind::DamagedRecord, format!("layer {id}"), text(&error));
+                    self.add_problem(ProblemKind::DamagedRecord, format!("layer {id}"), text(&error));
                     self.out.fixes.push(Fix::DropLayerRow(id));
                     self.out.doomed.push(id);
                 }
@@ -134,20 +134,20 @@ impl<R: Records> Examiner<'_, R> {
                 (Ok(id), Ok(entry)) => (id, entry),
                 (Err(error), _) => {
                     self.blind = true;
-                    self.tell(ProblemKind::DamagedRecord, subject, format!("its id is none: {error}"));
+                    self.add_problem(ProblemKind::DamagedRecord, subject, format!("its id is none: {error}"));
                     self.out.fixes.push(Fix::DropImageRow(key));
                     continue;
                 }
                 (Ok(id), Err(error)) => {
                     self.blind = true;
-                    self.tell(ProblemKind::DamagedRecord, subject, text(&error)).images.push(id);
+                    self.add_problem(ProblemKind::DamagedRecord, subject, text(&error)).images.push(id);
                     self.out.fixes.push(Fix::DropImageRow(key));
                     continue;
                 }
             };
             let (wrong, document_bytes) = self.documents(&id, &entry)?;
             if let Some((kind, detail)) = wrong {
-                self.tell(kind, subject, detail).images.push(id);
+                self.add_problem(kind, subject, detail).images.push(id);
                 self.out.fixes.push(Fix::DropImageRow(key));
                 self.dropped.push(entry);
                 continue;
@@ -201,7 +201,7 @@ impl<R: Records> Examiner<'_, R> {
             }
         }
         for id in left {
-            self.tell(ProblemKind::LeftOver, format!("documents of image {id}"), "there is no such image");
+            self.add_problem(ProblemKind::LeftOver, format!("documents of image {id}"), "there is no such image");
             self.out.fixes.push(Fix::DropImageRow(id));
         }
         Ok(())
@@ -221,7 +221,7 @@ impl<R: Records> Examiner<'_, R> {
             let detail = format!("{}: {}", row.before.diff_id, bad.detail);
             let images = self.images.iter().filter(|(_, image)| image.before.layers.contains(id));
             let images = images.map(|(image, _)| image.clone()).collect();
-            let problem = self.tell(bad.kind, format!("layer {id}"), detail);
+            let problem = self.add_problem(bad.kind, format!("layer {id}"), detail);
             problem.images = images;
             // What is not certain is not acted upon.
             if !bad.certain {
@@ -267,7 +267,7 @@ impl<R: Records> Examiner<'_, R> {
             self.out.doomed.push(*id);
         }
         for (kind, id, detail) in told {
-            self.tell(kind, format!("layer {id}"), detail);
+            self.add_problem(kind, format!("layer {id}"), detail);
         }
     }
 
@@ -295,7 +295,7 @@ impl<R: Records> Examiner<'_, R> {
             }
         }
         for (id, detail) in told {
-            self.tell(ProblemKind::WrongCount, format!("image {id}"), detail).images.push(id);
+            self.add_problem(ProblemKind::WrongCount, format!("image {id}"), detail).images.push(id);
         }
     }
 
@@ -329,7 +329,7 @@ impl<R: Records> Examiner<'_, R> {
         match &recorded {
             Err(error) => {
                 let error = text(error);
-                self.tell(ProblemKind::DamagedRecord, "totals", error);
+                self.add_problem(ProblemKind::DamagedRecord, "totals", error);
             }
             Ok(recorded) if *recorded != before && !self.blind => {
                 let detail = format!(
@@ -345,7 +345,7 @@ impl<R: Records> Examiner<'_, R> {
                     before.layers,
                     before.blobs
                 );
-                self.tell(ProblemKind::WrongCount, "totals", detail);
+                self.add_problem(ProblemKind::WrongCount, "totals", detail);
             }
             Ok(_) => {}
         }

@@ -90,7 +90,7 @@ impl StoreLock {
     }
 
     /// Returns `Some` if the holder before had no clean end, with the first layer that it may have written, where it said so.
-    pub(crate) fn unclean(&self) -> Option<Option<u64>> {
+    pub(crate) fn unclean_since(&self) -> Option<Option<u64>> {
         self.unclean.load(Ordering::Acquire).then_some(self.holder.since)
     }
 
@@ -166,7 +166,7 @@ fn is_blank(file: &mut File) -> io::Result<bool> {
 
 impl Drop for StoreLock {
     fn drop(&mut self) {
-        if self.unclean().is_some() {
+        if self.unclean_since().is_some() {
             // The next holder is to look where this one has not.
             return;
         }

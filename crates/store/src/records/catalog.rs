@@ -54,7 +54,7 @@ impl Catalog {
     /// From now on an end that is not clean is seen by the next open. Nothing is synced for that: layers get durable with the
     /// sync of their commit, which takes the note along, and where nothing was committed there is nothing to look at.
     pub(crate) fn mark_in_use(&self, next_layer: u64) -> io::Result<()> {
-        match self.lock.unclean() {
+        match self.lock.unclean_since() {
             None => self.lock.good_up_to(next_layer, false),
             Some(_) => Ok(()),
         }

@@ -149,11 +149,11 @@ fn a_record_of_an_unknown_format_is_named() {
 }
 
 /// A database in a directory that lasts longer than it.
-struct Place {
+struct DatabaseFiles {
     top: tempfile::TempDir,
 }
 
-impl Place {
+impl DatabaseFiles {
     fn new() -> Self {
         Self { top: tempfile::tempdir().expect("tempdir") }
     }
@@ -188,7 +188,7 @@ fn syncs(db: &Db) -> u64 {
 
 #[test]
 fn who_only_reads_writes_and_syncs_nothing() {
-    let place = Place::new();
+    let place = DatabaseFiles::new();
     put(&place.open(), "a", 100).expect("fits");
     let before = place.state();
     for _ in 0..3 {
@@ -213,7 +213,7 @@ fn who_only_reads_writes_and_syncs_nothing() {
 
 #[test]
 fn a_transaction_costs_two_syncs_and_neither_open_nor_end_another() {
-    let place = Place::new();
+    let place = DatabaseFiles::new();
     drop(place.open());
     for round in 0..20 {
         let db = place.open();

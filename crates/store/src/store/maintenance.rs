@@ -7,7 +7,7 @@ impl Store {
     /// Returns true if the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
     #[must_use]
     pub fn was_unclean(&self) -> bool {
-        self.parts.catalog.lock.unclean().is_some()
+        self.parts.catalog.lock.unclean_since().is_some()
     }
 
     /// Checks the store, and repairs it where `options` say so.

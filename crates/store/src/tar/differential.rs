@@ -11,7 +11,7 @@ use super::{Entry, Kind, Limits, Reader};
 
 /// The fields of an entry that are compared.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct ComparedEntry {
     path: Vec<u8>,
     link: Vec<u8>,
     kind: char,
@@ -99,7 +99,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
                     '1' | '2' => entry.link_name_bytes().map(|link| until_nul(&link)).unwrap_or_default(),
                     _ => Vec::new(),
                 };
-                (Found { path, link, kind, data }, size)
+                (ComparedEntry { path, link, kind, data }, size)
             }
             // It refuses what ours can read: the rest is ours alone.
             Some(Err(_)) => return,
@@ -140,7 +140,7 @@ fn until_nul(name: &[u8]) -> Vec<u8> {
 }
 
 /// The entries up to what ours refuses, the headers of each and of the end, and whether it is all of them.
-fn ours(bytes: &[u8], limits: &Limits) -> (Vec<Found>, Vec<Head>, bool) {
+fn ours(bytes: &[u8], limits: &Limits) -> (Vec<ComparedEntry>, Vec<Head>, bool) {
     let mut source = bytes;
     let mut reader = Reader::new(&mut source, limits);
     let (mut entry, mut all, mut headers) = (Entry::default(), Vec::new(), Vec::new());
@@ -178,7 +178,7 @@ fn ours(bytes: &[u8], limits: &Limits) -> (Vec<Found>, Vec<Head>, bool) {
             Kind::Fifo => '6',
         };
         let link = if matches!(kind, '1' | '2') { entry.link.clone() } else { Vec::new() };
-        all.push(Found { path: entry.path.clone(), link, kind, data });
+        all.push(ComparedEntry { path: entry.path.clone(), link, kind, data });
         headers.push(head);
     }
 }

@@ -124,11 +124,11 @@ impl Pax {
         match key {
             b"path" => self.path = text(value),
             b"linkpath" => self.link = text(value),
-            b"size" => self.size = unless_empty(value, decimal).ok_or_else(bad)?,
-            b"uid" => self.uid = unless_empty(value, signed).ok_or_else(bad)?,
-            b"gid" => self.gid = unless_empty(value, signed).ok_or_else(bad)?,
-            b"mtime" => self.mtime = unless_empty(value, time).ok_or_else(bad)?,
-            b"atime" => self.atime = unless_empty(value, time).ok_or_else(bad)?,
+            b"size" => self.size = parse_unless_empty(value, decimal).ok_or_else(bad)?,
+            b"uid" => self.uid = parse_unless_empty(value, signed).ok_or_else(bad)?,
+            b"gid" => self.gid = parse_unless_empty(value, signed).ok_or_else(bad)?,
+            b"mtime" => self.mtime = parse_unless_empty(value, time).ok_or_else(bad)?,
+            b"atime" => self.atime = parse_unless_empty(value, time).ok_or_else(bad)?,
             _ => {
                 if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
                     self.xattr(name.to_vec(), value.to_vec(), limits)?;
@@ -217,7 +217,7 @@ fn text(value: &[u8]) -> Option<Vec<u8>> {
 
 /// `Some(None)` for an empty value, `None` for one that does not parse.
 #[expect(clippy::option_option, reason = "the outer one is the verdict, the inner one the value")]
-fn unless_empty<T>(value: &[u8], parse: impl Fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
+fn parse_unless_empty<T>(value: &[u8], parse: impl Fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
     if value.is_empty() { Some(None) } else { parse(value).map(Some) }
 }
 

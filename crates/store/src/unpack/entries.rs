@@ -106,7 +106,7 @@ impl<F: Form> Unpacker<'_, F> {
         }
         if from == dir && target.leaf() == name.leaf() {
             // A link to itself says nothing, if it is there.
-            return if F::look(self, dir, name.leaf())?.is_some() { Ok(()) } else { Err(missing()) };
+            return if F::find_entry(self, dir, name.leaf())?.is_some() { Ok(()) } else { Err(missing()) };
         }
         if self.tree.child(dir, name.leaf()).is_some_and(|replaced| self.tree.is_within(from, replaced)) {
             // The directory that makes way for the link takes its target along.

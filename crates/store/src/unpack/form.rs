@@ -38,7 +38,7 @@ pub(super) trait Form: Sized {
     type Node;
 
     /// Looks at a name in a directory, without following it.
-    fn look(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError>;
+    fn find_entry(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError>;
 
     /// The target of the symbolic link at a name.
     fn target(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Vec<u8>, UnpackError>;

@@ -107,7 +107,7 @@ impl<F: Form> Unpacker<'_, F> {
         {
             return Ok(Step::To(id));
         }
-        match F::look(self, at, part)? {
+        match F::find_entry(self, at, part)? {
             None => return Ok(Step::Nothing),
             Some(There::SymbolicLink) => return Ok(Step::Link(F::target(self, at, part)?)),
             Some(There::Other) => {

@@ -84,6 +84,6 @@ impl<F: Form> Unpacker<'_, F> {
 
     /// Returns true if a whiteout stands at a name. Costs nothing while the layer has none.
     pub(super) fn has_whiteout(&mut self, dir: Id, leaf: &[u8]) -> Result<bool, UnpackError> {
-        Ok(self.whiteouts > 0 && F::look(self, dir, leaf)? == Some(There::Whiteout))
+        Ok(self.whiteouts > 0 && F::find_entry(self, dir, leaf)? == Some(There::Whiteout))
     }
 }

@@ -11,7 +11,7 @@ use redb::{ReadableTable as _, TableDefinition};
 
 use super::support::{Image, Tar, check_accounts, in_directories, list, open, options, plain_layer};
 
-pub(super) fn look(store: &Store, depth: Depth, repair: bool) -> CheckReport {
+pub(super) fn run_check(store: &Store, depth: Depth, repair: bool) -> CheckReport {
     let options = CheckOptions { depth, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
     store.check(&options).expect("comes to an end")
 }
@@ -171,14 +171,14 @@ fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
     for (name, damage, depth, words) in if in_directories() { DAMAGES } else { IMAGE_DAMAGES } {
         let (bench, store, [one, two, three]) = Bench::new();
         for depth in [Depth::Sizes, Depth::Digest, Depth::Files] {
-            assert_eq!(look(&store, depth, true).problems, [], "{name}: nothing is wrong yet, {depth:?}");
+            assert_eq!(run_check(&store, depth, true).problems, [], "{name}: nothing is wrong yet, {depth:?}");
         }
         damage(&bench.layer(&one, 0));
         if *depth > Depth::Sizes {
             let weaker = if *depth == Depth::Files { Depth::Digest } else { Depth::Sizes };
-            assert_eq!(look(&store, weaker, true).problems, [], "{name}: {weaker:?} cannot see it");
+            assert_eq!(run_check(&store, weaker, true).problems, [], "{name}: {weaker:?} cannot see it");
         }
-        let report = look(&store, *depth, false);
+        let report = run_check(&store, *depth, false);
         let [problem] = report.problems.as_slice() else { panic!("{name}: {report:?}") };
         assert!(matches!(problem.kind, ProblemKind::DamagedLayer | ProblemKind::MissingLayer), "{name}: {problem:?}");
         assert!(problem.detail.contains(words) && !problem.repaired, "{name}: {problem:?}");
@@ -186,14 +186,14 @@ fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
         both.sort();
         assert_eq!(problem.images, both, "{name}");
 
-        let report = look(&store, *depth, true);
+        let report = run_check(&store, *depth, true);
         assert!(report.problems.iter().all(|problem| problem.repaired), "{name}: {report:?}");
         assert_eq!(report.incomplete, both, "{name}");
         assert!(!store.image_is_whole(&one), "{name}: absent");
         assert!(store.image_is_whole(&three), "{name}");
         assert!(!bench.layer(&one, 0).exists(), "{name}: its files are gone");
         assert!(bench.layer(&one, 1).exists() && bench.layer(&two, 1).exists(), "{name}: what is whole stays");
-        let again = look(&store, Depth::Files, true);
+        let again = run_check(&store, Depth::Files, true);
         assert_eq!((again.problems, again.incomplete), (vec![], both.to_vec()), "{name}");
         // Nor is it forgotten by a restart.
         drop(store);
@@ -206,7 +206,7 @@ fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
         assert_ne!(healed.layers[0], one.layers[0], "{name}");
         let two = store.image(&two.id).expect("readable").expect("there");
         assert!(store.image_is_whole(&two), "{name}");
-        let report = look(&store, Depth::Files, false);
+        let report = run_check(&store, Depth::Files, false);
         assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "{name}");
         check_accounts(&store);
         drop(three);
@@ -371,15 +371,15 @@ fn records_that_are_wrong_are_put_right() {
         edit(&bench.root, |transaction| change(transaction, &records));
         let is_loss = LOSSES.iter().any(|(loss, ..)| loss == name);
         let store = open(&bench.root);
-        let found = look(&store, Depth::Sizes, false);
+        let found = run_check(&store, Depth::Sizes, false);
         assert_eq!(kinds(&found), *expected, "{name}: {:#?}", found.problems);
-        let repaired = look(&store, Depth::Sizes, true);
+        let repaired = run_check(&store, Depth::Sizes, true);
         assert!(repaired.problems.iter().all(|problem| problem.repaired), "{name}: {:#?}", repaired.problems);
         assert_eq!(
-            look(&store, Depth::Files, false),
-            CheckReport { problems: vec![], ..look(&store, Depth::Files, false) }
+            run_check(&store, Depth::Files, false),
+            CheckReport { problems: vec![], ..run_check(&store, Depth::Files, false) }
         );
-        assert_eq!(look(&store, Depth::Files, false).problems, [], "{name}");
+        assert_eq!(run_check(&store, Depth::Files, false).problems, [], "{name}");
         check_accounts(&store);
         if is_loss {
             let there: Vec<_> = store.images().expect("readable").into_iter().map(|image| image.id).collect();
@@ -411,15 +411,15 @@ fn what_belongs_to_nobody_goes_and_what_is_at_work_stays() {
     store.find_layer(&lease, diff_id, diff_id).expect("readable").expect("there");
     store.remove_image(&bench.images[2].id()).expect("removes");
     let before = (list(&bench.root.join("layers")), list(&bench.root.join("ingest")));
-    let found = look(&store, Depth::Digest, false);
+    let found = run_check(&store, Depth::Digest, false);
     let mut subjects: Vec<&str> = found.problems.iter().map(|problem| problem.subject.as_str()).collect();
     subjects.sort_unstable();
     assert_eq!(subjects, ["ingest/700", "ingest/trash-4", "layers/900", "layers/strange"]);
     assert_eq!((list(&bench.root.join("layers")), list(&bench.root.join("ingest"))), before, "a look changes nothing");
-    let repaired = look(&store, Depth::Digest, true);
+    let repaired = run_check(&store, Depth::Digest, true);
     assert_eq!(repaired.problems.len(), 4);
     assert_eq!((list(&bench.root.join("layers")).len(), list(&bench.root.join("ingest")).len()), (4, 1));
-    assert_eq!(look(&store, Depth::Digest, true).problems, []);
+    assert_eq!(run_check(&store, Depth::Digest, true).problems, []);
     assert!(store.image_is_whole(&one));
     drop((lease, new));
     check_accounts(&store);
@@ -433,11 +433,11 @@ fn a_damaged_layer_that_is_mounted_stays_until_it_is_unmounted() {
     fs::create_dir(&target).expect("creates");
     store.mount_image(&three, &target, None).expect("mounts");
     spoil(&bench.layer(&three, 0), "three", 4);
-    let report = look(&store, Depth::Digest, true);
+    let report = run_check(&store, Depth::Digest, true);
     assert_eq!(kinds(&report), [ProblemKind::DamagedLayer]);
     assert!(!store.image_is_whole(&three));
     assert!(target.join("d/three").exists(), "what is in use is not taken away");
-    assert_eq!(look(&store, Depth::Digest, true).problems, []);
+    assert_eq!(run_check(&store, Depth::Digest, true).problems, []);
     let healed = bench.images[2].pull(&store, "r.example/three:1");
     assert!(store.image_is_whole(&healed));
     store.unmount_image(&target).expect("unmounts");
@@ -452,13 +452,13 @@ fn a_pull_that_relied_on_a_layer_that_is_repaired_away_gets_it_again() {
     let lease = store.lease();
     let layers = image.sources(&store, &lease);
     spoil(&bench.layer(&one, 0), "base", 2);
-    assert_eq!(kinds(&look(&store, Depth::Digest, true)), [ProblemKind::DamagedLayer]);
+    assert_eq!(kinds(&run_check(&store, Depth::Digest, true)), [ProblemKind::DamagedLayer]);
     let commit = imagelet_store::ImageCommit { layers, ..image.commit(Some("r.example/four:1")) };
     let error = store.commit_image(&lease, commit).expect_err("the layer is not there any more");
     assert!(matches!(error, imagelet_store::CommitError::LayerTaken { .. }), "{error:?}");
     drop(lease);
     image.pull(&store, "r.example/four:1");
-    assert_eq!(look(&store, Depth::Files, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
     check_accounts(&store);
 }
 
@@ -501,7 +501,7 @@ fn removals_and_pulls_go_on_beside_a_check() {
             }
         });
         for _ in 0..40 {
-            let report = look(&store, Depth::Files, true);
+            let report = run_check(&store, Depth::Files, true);
             assert_eq!(report.problems, [], "nothing is ever wrong");
         }
     });

@@ -9,7 +9,7 @@ use imagelet_store::{CommitError, ImageCommit, Store};
 use oci::{Algorithm, Digest};
 use tracing::span;
 
-use super::check::{NAMES, edit, edit_image, kinds, look};
+use super::check::{NAMES, edit, edit_image, kinds, run_check};
 use super::support::{Image, MANIFEST, check_accounts, open, plain_layer};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -94,7 +94,7 @@ fn every_digest_of_an_image_leads_to_it_and_goes_on_doing_so() {
         assert_eq!(leads_to(&store, name), Some(image.id()), "{name:?}");
     }
     assert_eq!(store.images().expect("readable")[0].repo_digests.len(), 5);
-    assert_eq!(look(&store, Depth::Files, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
     check_accounts(&store);
 }
 
@@ -157,7 +157,7 @@ fn a_name_that_an_earlier_version_took_on_trust_is_reported_and_not_used() {
     assert_eq!(leads_to(&store, &Some("r.example/app:1".to_owned())), Some(own.id()));
     let image = store.image(&own.id()).expect("readable").expect("there");
     assert_eq!(image, record, "it does not tell the name either");
-    let report = look(&store, Depth::Sizes, false);
+    let report = run_check(&store, Depth::Sizes, false);
     assert_eq!(kinds(&report), [ProblemKind::WrongName]);
     assert!(report.problems[0].subject.contains(&foreign), "{report:?}");
     assert_eq!(report.problems[0].images, [own.id()]);
@@ -165,9 +165,9 @@ fn a_name_that_an_earlier_version_took_on_trust_is_reported_and_not_used() {
     // A further commit does not make it true, one of the right image takes it.
     own.pull(&store, "r.example/app:2");
     assert_eq!(leads_to(&store, &asked), None);
-    let repaired = look(&store, Depth::Sizes, true);
+    let repaired = run_check(&store, Depth::Sizes, true);
     assert!(repaired.problems.iter().all(|problem| problem.repaired), "{repaired:?}");
-    assert_eq!(look(&store, Depth::Sizes, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Sizes, false).problems, []);
     assert!(store.image_is_whole(&store.image(&own.id()).expect("readable").expect("there")), "the image stays");
     other.pull(&store, "r.example/app:3");
     assert_eq!(leads_to(&store, &asked), Some(other.id()));
@@ -193,6 +193,6 @@ fn the_right_image_takes_a_name_that_was_taken_on_trust() {
     let store = open(&root);
     commit(&store, &other, |commit| commit.repo_digest = Some(foreign.clone())).expect("true");
     assert_eq!(leads_to(&store, &Some(foreign)), Some(other.id()));
-    assert_eq!(look(&store, Depth::Sizes, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Sizes, false).problems, []);
     check_accounts(&store);
 }

@@ -116,7 +116,7 @@ impl Ground {
     }
 
     /// Checks that each visible image is whole, and that the kept one is still there.
-    fn look(&self, store: &Store) {
+    fn check(&self, store: &Store) {
         let images = store.images().expect("readable");
         assert!(images.iter().any(|image| image.id == self.kept.id()), "what was committed is there");
         for record in &images {
@@ -379,7 +379,7 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
     }
     let damaged = work.name == "check";
     if !damaged {
-        ground.look(&store);
+        ground.check(&store);
     }
     ground.look_at_mounts();
     let is_done = (work.is_done)(ground, &store);
@@ -410,7 +410,7 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
     if damaged {
         ground.pull(&store).unwrap_or_else(|error| panic!("{context}: heals: {error:?}"));
     }
-    ground.look(&store);
+    ground.check(&store);
     check_accounts(&store);
     let report = check(&store, false).expect("ends");
     assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "{context}: after the next open");
@@ -443,7 +443,7 @@ fn try_opening(ground: &Ground, making: bool, context: &str, fault: Fault) -> bo
     if making {
         ground.kept.pull(&store, "docker.io/library/kept:1");
     }
-    ground.look(&store);
+    ground.check(&store);
     drop(store);
     let store = ground.opened();
     check_accounts(&store);
@@ -472,7 +472,7 @@ fn few_descriptors(ground: &Ground) {
             }
         }
         let store = ground.opened();
-        ground.look(&store);
+        ground.check(&store);
         assert_eq!(ground.has_moving(&store), pulled.is_ok(), "{context}");
         take_away(ground, &store);
         check_accounts(&store);

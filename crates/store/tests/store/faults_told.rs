@@ -18,7 +18,7 @@ pub(super) struct Told {
     pub(super) full: bool,
 }
 
-fn told(error: &dyn std::error::Error, full: bool) -> Told {
+fn outcome(error: &dyn std::error::Error, full: bool) -> Told {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {
@@ -34,19 +34,19 @@ fn is_full(error: &std::io::Error) -> bool {
 
 impl From<StoreError> for Told {
     fn from(error: StoreError) -> Self {
-        told(&error, error.is_disk_full())
+        outcome(&error, error.is_disk_full())
     }
 }
 
 impl From<CommitError> for Told {
     fn from(error: CommitError) -> Self {
-        told(&error, error.is_disk_full())
+        outcome(&error, error.is_disk_full())
     }
 }
 
 impl From<UnpackError> for Told {
     fn from(error: UnpackError) -> Self {
-        told(&error, matches!(&error, UnpackError::Io { source, .. } if is_full(source)))
+        outcome(&error, matches!(&error, UnpackError::Io { source, .. } if is_full(source)))
     }
 }
 
@@ -57,19 +57,19 @@ impl From<OpenError> for Told {
             OpenError::Store(error) => error.is_disk_full(),
             _ => false,
         };
-        told(&error, full)
+        outcome(&error, full)
     }
 }
 
 impl From<ConvertError> for Told {
     fn from(error: ConvertError) -> Self {
-        told(&error, matches!(&error, ConvertError::Store(error) if error.is_disk_full()))
+        outcome(&error, matches!(&error, ConvertError::Store(error) if error.is_disk_full()))
     }
 }
 
 impl From<CheckError> for Told {
     fn from(error: CheckError) -> Self {
-        told(&error, matches!(&error, CheckError::Store(error) if error.is_disk_full()))
+        outcome(&error, matches!(&error, CheckError::Store(error) if error.is_disk_full()))
     }
 }
 
@@ -80,7 +80,7 @@ impl From<MountError> for Told {
             MountError::Io { source, .. } => is_full(source),
             _ => false,
         };
-        told(&error, full)
+        outcome(&error, full)
     }
 }
 
@@ -117,15 +117,15 @@ fn faults() -> Vec<(&'static str, Class, Errno, bool)> {
 }
 
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FaultCoverage {
     pub(super) points: u32,
     /// The faults after which something was not as it should be.
     pub(super) bad: Vec<String>,
 }
 
 /// Tries each fault at each call, or at some, until the work has no more calls.
-pub(super) fn each(step: u16, ground: &Ground, mut attempt: impl FnMut(&str, Fault) -> bool) -> Found {
-    let mut found = Found::default();
+pub(super) fn each(step: u16, ground: &Ground, mut attempt: impl FnMut(&str, Fault) -> bool) -> FaultCoverage {
+    let mut found = FaultCoverage::default();
     for (number, (name, class, errno, lasting)) in faults().iter().copied().enumerate() {
         // Those that are left out with one fault are tried with another.
         let mut at = 1 + u16::try_from(number).expect("few") * 5 % step;

@@ -110,11 +110,11 @@ fn a_check_finds_what_is_wrong_with_blobs() {
     let store = open(&root);
     let (first, second) = (image(2), image(3));
     let records = [first.pull(&store, "a.example/a:1"), second.pull(&store, "a.example/b:1")];
-    let look = |depth, repair| {
+    let run_check = |depth, repair| {
         let options = CheckOptions { depth, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
         store.check(&options).expect("ends")
     };
-    let report = look(Depth::Digest, false);
+    let report = run_check(Depth::Digest, false);
     assert_eq!((report.problems.as_slice(), report.layers, report.blobs), (&[][..], 3, 3));
     // The first three files are the blobs of the first image and the own one of the second.
     let path = |name: &String| root.join("blobs").join(name);
@@ -124,14 +124,14 @@ fn a_check_finds_what_is_wrong_with_blobs() {
     let mut content = fs::read(path(&shared)).expect("reads");
     content[5] ^= 1;
     fs::write(path(&shared), &content).expect("writes");
-    assert_eq!(look(Depth::Sizes, false).problems, [], "sizes alone do not tell");
-    let report = look(Depth::Digest, false);
+    assert_eq!(run_check(Depth::Sizes, false).problems, [], "sizes alone do not tell");
+    let report = run_check(Depth::Digest, false);
     assert_eq!((report.problems[0].kind, report.problems[0].images.len()), (ProblemKind::DamagedBlob, 2));
     fs::write(path(&shared), b"cut off").expect("writes");
     fs::write(root.join("blobs/77"), b"a stray").expect("writes");
     let own = names.iter().find(|name| **name != shared).expect("another");
     fs::remove_file(path(own)).expect("removes");
-    let report = look(Depth::Sizes, true);
+    let report = run_check(Depth::Sizes, true);
     let mut kinds: Vec<_> = report.problems.iter().map(|problem| (problem.kind, problem.repaired)).collect();
     kinds.sort_unstable();
     assert_eq!(
@@ -139,7 +139,7 @@ fn a_check_finds_what_is_wrong_with_blobs() {
         [(ProblemKind::DamagedBlob, true), (ProblemKind::DamagedBlob, true), (ProblemKind::Orphan, true)]
     );
     assert!(report.incomplete.is_empty() && records.iter().all(|record| store.image_is_whole(record)));
-    assert_eq!(look(Depth::Files, false).problems, []);
+    assert_eq!(run_check(Depth::Files, false).problems, []);
     assert_eq!(blobs(&root).len(), 1);
     check_accounts(&store);
     // What is dropped comes back with the next pull that fetches it.

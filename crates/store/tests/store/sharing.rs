@@ -22,7 +22,7 @@ fn store(sharing: Sharing) -> (tempfile::TempDir, Store) {
     (top, store)
 }
 
-fn look(store: &Store, repair: bool) -> CheckReport {
+fn run_check(store: &Store, repair: bool) -> CheckReport {
     let options =
         CheckOptions { depth: Depth::Files, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
     store.check(&options).expect("ends")
@@ -49,7 +49,7 @@ fn the_same_file_is_one_inode_until_the_last_layer_goes() {
     assert_eq!((inode(&images[0], 1).ino(), inode(&images[0], 1).nlink()), (inode(&images[2], 3).ino(), 3));
     assert_eq!(fs::metadata(file(&store, &images[0], "d/small")).expect("there").nlink(), 1, "not worth it");
     check_accounts(&store);
-    assert_eq!(look(&store, false).problems, []);
+    assert_eq!(run_check(&store, false).problems, []);
     for image in &images {
         let (unique, shared) = store.usage(&image.id).expect("readable").expect("there");
         assert!(shared >= 100_000 && unique < 50_000, "{unique} {shared}");
@@ -59,7 +59,7 @@ fn the_same_file_is_one_inode_until_the_last_layer_goes() {
     assert!(freed < 50_000, "{freed}");
     check_accounts(&store);
     assert_eq!(fs::read(file(&store, &images[0], "d/copy-2")).expect("reads"), common);
-    assert_eq!(look(&store, false).problems, []);
+    assert_eq!(run_check(&store, false).problems, []);
     store.remove_image(&images.remove(0).id).expect("removes");
     check_accounts(&store);
     assert!(store.remove_image(&images[0].id).expect("removes").freed_bytes > 100_000);
@@ -101,9 +101,9 @@ fn a_shared_file_that_is_damaged_damages_every_layer_that_has_it() {
     let mut bytes = fs::read(&path).expect("reads");
     bytes[10] ^= 1;
     fs::write(&path, bytes).expect("writes");
-    let report = look(&store, true);
+    let report = run_check(&store, true);
     assert_eq!((report.problems.len(), report.incomplete.len()), (2, 2), "{report:?}");
-    assert_eq!(look(&store, false).problems, [], "the sums are right without them");
+    assert_eq!(run_check(&store, false).problems, [], "the sums are right without them");
     // They come back, and share again.
     let first_again = pull(1);
     assert!(!store.image_is_whole(&second));
@@ -111,7 +111,7 @@ fn a_shared_file_that_is_damaged_damages_every_layer_that_has_it() {
     assert_eq!((first_again.id, second_again.id.clone()), (first.id, second.id));
     assert_eq!(fs::metadata(file(&store, &second_again, "d/common")).expect("there").nlink(), 2);
     check_accounts(&store);
-    assert_eq!(look(&store, false).problems, []);
+    assert_eq!(run_check(&store, false).problems, []);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_layer_that_is_replaced_leaves_what_it_shared() {
         .expect("removes");
     pull(&store, "i2", layer(2));
     check_accounts(&store);
-    assert_eq!(look(&store, false).problems, []);
+    assert_eq!(run_check(&store, false).problems, []);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn blocks_are_shared_where_the_file_system_can() {
     let records: Vec<_> = (2..6).map(|n| pull(&store, &format!("i{n}"), layer(n))).collect();
     assert!(before - disk.free() < 12 << 20, "{} bytes for four", before - disk.free());
     assert!(store.totals().expect("readable").bytes - bytes < 1 << 20);
-    assert_eq!(look(&store, false).problems, [], "times and modes are as the layers say");
+    assert_eq!(run_check(&store, false).problems, [], "times and modes are as the layers say");
     let inodes: BTreeSet<u64> =
         records.iter().map(|r| fs::metadata(file(&store, r, "d/x/c")).expect("there").ino()).collect();
     assert_eq!(inodes.len(), 4);
@@ -239,7 +239,7 @@ proptest! {
             let freed: u64 = store.remove_images(&gone).into_iter().map(|removed| removed.expect("removes").freed_bytes).sum();
             prop_assert_eq!((freed, before - on_disk()), (promised, promised));
             check_accounts(&store);
-            prop_assert_eq!(look(&store, false).problems, []);
+            prop_assert_eq!(run_check(&store, false).problems, []);
         }
     }
 }

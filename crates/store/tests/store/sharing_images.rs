@@ -25,7 +25,7 @@ fn store() -> (tempfile::TempDir, Store) {
     (top, store)
 }
 
-fn look(store: &Store, repair: bool) -> CheckReport {
+fn run_check(store: &Store, repair: bool) -> CheckReport {
     let options =
         CheckOptions { depth: Depth::Files, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
     store.check(&options).expect("ends")
@@ -98,7 +98,7 @@ fn blocks_that_another_layer_has_are_taken_from_there() {
         assert!(shared > 2 << 20 && unique < 120_000, "{unique} {shared}");
     }
     check_accounts(&store);
-    assert_eq!(look(&store, false).problems, []);
+    assert_eq!(run_check(&store, false).problems, []);
 
     // The kernel reads it as well.
     assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
@@ -118,7 +118,7 @@ fn blocks_that_another_layer_has_are_taken_from_there() {
     assert_eq!(parts(&store, &late).1.len(), 1);
     assert_eq!(content(&store, &late, "d/tail-9"), noise(1001, MIB + 100));
     check_accounts(&store);
-    assert_eq!(look(&store, false).problems, []);
+    assert_eq!(run_check(&store, false).problems, []);
     store.remove_image(&images.remove(0).id).expect("removes");
     store.remove_image(&images.remove(0).id).expect("removes");
     check_accounts(&store);
@@ -154,19 +154,19 @@ fn blocks_that_are_damaged_damage_every_layer_that_has_them() {
     let at = bytes.windows(64).position(|piece| piece == &noise(1000, 64)[..]).expect("it is there");
     let writing = fs::File::options().write(true).open(&file).expect("opens");
     writing.write_all_at(&[bytes[at + 10] ^ 1], at as u64 + 10).expect("writes");
-    let report = look(&store, true);
+    let report = run_check(&store, true);
     assert_eq!((report.problems.len(), report.incomplete.len()), (2, 2), "{report:?}");
-    assert_eq!(look(&store, false).problems, [], "the sums are right without them");
+    assert_eq!(run_check(&store, false).problems, [], "the sums are right without them");
     // They come back, and share again.
     let again = (pull(&store, "i1", alike(1)), pull(&store, "i2", alike(2)));
     assert_eq!((again.0.id.clone(), again.1.id.clone()), (first.id, second.id));
     assert_eq!(parts(&store, &again.1).1.len(), 1);
     assert_eq!(content(&store, &again.1, "d/blocks"), noise(1000, 3 * MIB / 2));
     check_accounts(&store);
-    assert_eq!(look(&store, false).problems, []);
+    assert_eq!(run_check(&store, false).problems, []);
     // What it holds is lost.
     fs::remove_file(&parts(&store, &again.1).1[0]).expect("removes");
-    assert_eq!(look(&store, false).problems.len(), 1);
+    assert_eq!(run_check(&store, false).problems.len(), 1);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn the_file_system_shares_blocks_of_images() {
     let records: Vec<ImageRecord> = (2..6).map(|n| pull(&store, &format!("i{n}"), layer(n))).collect();
     assert!(before - disk.free() < 12 << 20, "{} bytes for four", before - disk.free());
     assert!(store.totals().expect("readable").bytes - bytes < 1 << 20);
-    assert_eq!(look(&store, false).problems, []);
+    assert_eq!(run_check(&store, false).problems, []);
     store.remove_image(&first.id).expect("removes");
     assert_eq!(content(&store, &records[3], "d/common"), noise(77, 16 * MIB + 5));
     for record in records {
@@ -223,7 +223,7 @@ proptest! {
                 let freed = store.remove_image(id).map_or(0, |removed| removed.freed_bytes);
                 prop_assert!(store.totals().expect("readable").bytes + freed <= before);
                 check_accounts(&store);
-                prop_assert_eq!(look(&store, false).problems, []);
+                prop_assert_eq!(run_check(&store, false).problems, []);
             }
         }
     }

@@ -10,7 +10,9 @@ use super::mounted::{check, check_elsewhere, fsck_with, image};
 use super::property::{play, step};
 use super::shapes::builder;
 use crate::testing::{exercise_with, mutate, numbers};
-use crate::{Attributes, Device, Dir, InodeInfo, Kind, Options, Place, ReadError, Reader, Special, WriteError, Writer};
+use crate::{
+    Attributes, Device, DeviceBlock, Dir, InodeInfo, Kind, Options, ReadError, Reader, Special, WriteError, Writer,
+};
 use proptest::prelude::*;
 
 /// Writes the tree of an image once more, its files by reference.
@@ -192,12 +194,12 @@ fn what_is_not_there_is_refused() {
     };
     let attributes = plain(0o600, 0);
     let (mut writer, device) = new();
-    writer.file_at(10 * 4096, &attributes, Place { device, block: 0 }, b"").unwrap();
+    writer.file_at(10 * 4096, &attributes, DeviceBlock { device, block: 0 }, b"").unwrap();
     let cases: [(u64, u32, &[u8]); 6] =
         [(10 * 4096 + 1, 0, b""), (4096, 10, b""), (0, 0, b""), (3, 0, b"abc"), (4099, 0, b"ab"), (4099, 10, b"abc")];
     for (size, block, tail) in cases {
         let (mut writer, device) = new();
-        let error = writer.file_at(size, &attributes, Place { device, block }, tail).unwrap_err();
+        let error = writer.file_at(size, &attributes, DeviceBlock { device, block }, tail).unwrap_err();
         assert!(matches!(error, WriteError::Misused(_)), "{size} at {block}: {error}");
     }
     let (mut writer, _) = new();

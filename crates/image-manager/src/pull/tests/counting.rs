@@ -1,4 +1,4 @@
-//! What is counted of pulls.
+//! Metrics of pulls.
 
 use std::collections::BTreeMap;
 

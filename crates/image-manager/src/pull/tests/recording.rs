@@ -1,4 +1,4 @@
-//! What pulls leave in the pull records, for those who share one too.
+//! Pull records after pulls, also those that several requests share.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -120,13 +120,13 @@ async fn what_was_not_pulled_leaves_nothing() {
 
 /// An image service of one image, which may bring it though it was told to stop, or says that it failed.
 struct Sly {
-    /// What the image is called before the pull; empty: it is not here.
+    /// Image ref before the pull; empty: the image is absent.
     before: &'static str,
     /// How long after the end of the pull the new image is visible; `None`: never.
     late: Option<Duration>,
-    /// What a pull answers; `None`: it goes on until it is given up.
+    /// Answer of a pull; `None`: it runs until it is given up.
     answer: Option<Kind>,
-    /// What is told of a pull.
+    /// Progress that the pull reports.
     tells: &'static [PullEvent],
     visible: Mutex<Option<Instant>>,
     pulling: Notify,
@@ -199,7 +199,7 @@ async fn an_image_that_comes_although_its_pull_was_given_up_is_not_everybodys() 
     struct Case {
         name: &'static str,
         sly: Sly,
-        /// What a pod without credentials may do with the new image, and with the old one, in the end.
+        /// Access of a pod without credentials to the new image, and to the old one, in the end.
         ends: (Access, Access),
         records: usize,
     }

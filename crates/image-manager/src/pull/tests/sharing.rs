@@ -1,4 +1,4 @@
-//! Who shares a pull, who goes away, and what each is told.
+//! Pulls that several requests share, requests that leave, and the reports to each.
 
 use parking_lot::Mutex;
 

@@ -1,4 +1,4 @@
-//! Who may use an image that is here: the table of the kubelet's `MustAttemptImagePull`, and what goes beyond it.
+//! Access to images on the node: the table of the kubelet's `MustAttemptImagePull`, and what goes beyond it.
 
 use super::*;
 

@@ -220,6 +220,17 @@ async fn record_image_pulled() {
 }
 
 #[tokio::test]
+async fn a_program_that_is_being_started_keeps_no_intent() {
+    let node = Node::new();
+    let records = node.open().await;
+    let intent = records.intend(IMAGE).await.unwrap();
+    let copy = records.inner.in_flight()[IMAGE].lease.inherited();
+    intent.failed().await;
+    assert_eq!(node.files("pulling"), BTreeSet::new(), "the program has not closed its copy yet");
+    drop(copy);
+}
+
+#[tokio::test]
 async fn files_and_directories_are_for_us_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let node = Node::new();

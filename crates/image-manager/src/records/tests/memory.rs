@@ -1,4 +1,4 @@
-//! What is answered from memory, and when memory counts: the kubelet's cases of its cache in front of the files.
+//! Answers from memory, and when memory counts: the kubelet's cases of its cache in front of the files.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn settle(node: &Node) {
 fn mirrors(_case: &str) {}
 
 impl PullRecords {
-    /// Whether a missing intent and a missing record are a definite no.
+    /// Returns, for intents and for records, true if a missing entry means that there is no file.
     fn authority(&self) -> (bool, bool) {
         let intents = self.inner.pulling.look("test.repo/nobody/asks").unwrap() == Some(false);
         (intents, matches!(self.inner.pulled.known("nobody-asks").unwrap(), cache::Known::Absent))

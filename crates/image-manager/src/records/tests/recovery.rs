@@ -1,4 +1,4 @@
-//! What killed processes leave: the kubelet's cases of `initialize` and of opening old files, and every point at which
+//! Files of killed processes: the kubelet's cases of `initialize` and of opening old files, and every point at which
 //! a kill may come.
 
 use cri_api::Image;
@@ -14,7 +14,7 @@ fn image(id: &str, tags: &[&str], digests: &[&str]) -> Image {
     }
 }
 
-/// What the runtime of the kubelet's cases has.
+/// The images of the runtime in the kubelet's cases.
 fn runtime() -> Vec<Image> {
     vec![
         image("testimageref1", &["repo.repo/test/test:docker", "docker.io/testing/test:something"], &[]),

@@ -107,6 +107,13 @@ settings! {
     }
 }
 
+impl Pods {
+    /// The name of the node: as configured, otherwise the host name.
+    pub(crate) fn node_name(&self) -> String {
+        self.node_name.clone().unwrap_or_else(agent::node::machine::host_name)
+    }
+}
+
 fn url(text: &str) -> Result<Option<String>, String> {
     if text.is_empty() {
         return Ok(None);

@@ -14,21 +14,20 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// A new one with so much memory. `None`: this machine has no memory controller that a test can use, which is told.
+    /// A new cgroup with so much memory, in bytes. Fails the test where the machine has no memory controller.
     #[track_caller]
-    pub(crate) fn of_memory(scratch: &Scratch, bytes: u64) -> Option<Self> {
+    pub(crate) fn of_memory(scratch: &Scratch, bytes: u64) -> Self {
         Self::new(scratch, "memory", ["memory.limit_in_bytes", "memory.max"], bytes)
     }
 
     /// The same with so many processes and threads.
     #[track_caller]
-    pub(crate) fn of_threads(scratch: &Scratch, threads: u64) -> Option<Self> {
+    pub(crate) fn of_threads(scratch: &Scratch, threads: u64) -> Self {
         Self::new(scratch, "pids", ["pids.max", "pids.max"], threads)
     }
 
     #[track_caller]
-    #[expect(clippy::print_stderr, reason = "whoever reads the test's output is to know what was not tested")]
-    fn new(scratch: &Scratch, controller: &str, limits: [&'static str; 2], most: u64) -> Option<Self> {
+    fn new(scratch: &Scratch, controller: &str, limits: [&'static str; 2], most: u64) -> Self {
         let root = Path::new("/sys/fs/cgroup");
         let enable = format!("+{controller}");
         let is_old = root.join(controller).join("tasks").exists();
@@ -38,8 +37,7 @@ impl Cgroup {
             let _ = fs::write(root.join("cgroup.subtree_control"), &enable);
             root.to_path_buf()
         } else {
-            eprintln!("this machine has no controller {controller}: its limit is not enforced");
-            return None;
+            panic!("this machine has no cgroup controller {controller}, which this test limits a process with");
         };
         let parent = hierarchy.join(scratch.cgroup().trim_start_matches('/'));
         let path = parent.join("limited");
@@ -50,7 +48,7 @@ impl Cgroup {
         fs::create_dir_all(&path).expect("make a cgroup");
         let cgroup = Self { path, limit: limits[usize::from(!is_old)] };
         cgroup.set(most);
-        Some(cgroup)
+        cgroup
     }
 
     /// From now on this is the limit.

@@ -186,7 +186,7 @@ impl Unpacker<'_, ErofsForm<'_>> {
 impl Form for ErofsForm<'_> {
     type Node = InImage;
 
-    fn look(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError> {
+    fn find_entry(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError> {
         let handle = unpacker.dir(dir);
         let found = unpacker.form.writer.look_up(handle, leaf);
         let found = found.map_err(|e| unpacker.failed("looking at", dir, leaf, e))?;
@@ -304,7 +304,7 @@ impl Form for ErofsForm<'_> {
         leaf: &[u8],
     ) -> Result<bool, UnpackError> {
         const OPERATION: &str = "making a whiteout of";
-        if Self::look(unpacker, dir, leaf)?.is_some() || unpacker.tree.child(dir, leaf).is_some() {
+        if Self::find_entry(unpacker, dir, leaf)?.is_some() || unpacker.tree.child(dir, leaf).is_some() {
             return Ok(false);
         }
         let erofs = &mut unpacker.form;
@@ -339,7 +339,7 @@ impl Form for ErofsForm<'_> {
         while let Some(at) = next {
             let noted = unpacker.form.log.get(at).map_err(|e| failed("listing", &unpacker.tree.path(id), e))?;
             // Something else may have taken its place since, and it may have been made more than once.
-            if Self::look(unpacker, id, &noted.1)? == Some(There::Whiteout) {
+            if Self::find_entry(unpacker, id, &noted.1)? == Some(There::Whiteout) {
                 names.push(noted.1);
             }
             next = noted.0;

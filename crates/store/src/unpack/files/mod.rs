@@ -141,7 +141,7 @@ impl Unpacker<'_, Files<'_>> {
 impl Form for Files<'_> {
     type Node = OnDisk;
 
-    fn look(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError> {
+    fn find_entry(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError> {
         Ok(unpacker.stat(dir, leaf)?.map(|stat| match FileType::from_raw_mode(stat.st_mode) {
             FileType::CharacterDevice if stat.st_rdev == 0 => There::Whiteout,
             FileType::Symlink => There::SymbolicLink,
@@ -297,7 +297,7 @@ impl Form for Files<'_> {
             let entry = entry.map_err(|e| io(unpacker, e))?;
             let may_be = matches!(entry.file_type(), FileType::CharacterDevice | FileType::Unknown);
             let name = entry.file_name().to_bytes();
-            if may_be && Self::look(unpacker, id, name)? == Some(There::Whiteout) {
+            if may_be && Self::find_entry(unpacker, id, name)? == Some(There::Whiteout) {
                 names.push(name.to_vec());
             }
         }

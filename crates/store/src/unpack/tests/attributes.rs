@@ -51,7 +51,7 @@ fn times_of_everything_with_nanoseconds() {
     let image = Layer::of(Shape::Erofs);
     image.unpack(&bytes).unwrap();
     for layer in [&layer, &image] {
-        layer.look(|root| {
+        layer.inspect(|root| {
             let time = |path: &str| times(&root.join(path)).0;
             for path in [".", "d", "d/f", "d/s", "d/p", "closed"] {
                 assert_eq!(time(path), want.0, "{path}, {:?}", layer.shape);
@@ -81,7 +81,7 @@ fn extended_attributes_and_capabilities() {
     for shape in Shape::ALL {
         let layer = Layer::of(shape);
         let outcome = layer.unpack(&tar).unwrap();
-        layer.look(|root| {
+        layer.inspect(|root| {
             let ping = root.join("ping");
             assert_eq!(xattrs(&ping)["security.capability"], CAPABILITY);
             assert_eq!(xattrs(&ping)["user.a"], b"\0\xff");
@@ -112,7 +112,7 @@ fn labels_and_signatures_are_as_the_layer_has_them() {
         let layer = Layer::of(shape);
         let outcome = layer.unpack(&tar).unwrap();
         assert_eq!(outcome.skipped_xattrs, 1, "trusted.*, {shape:?}");
-        layer.look(|root| {
+        layer.inspect(|root| {
             let found = xattrs(&root.join("f"));
             for (name, value) in &labels[..4] {
                 let name = &name["SCHILY.xattr.".len()..];
@@ -191,7 +191,7 @@ fn access_control_lists() {
     for shape in Shape::ALL {
         let layer = Layer::of(shape);
         layer.unpack(&tar).unwrap();
-        layer.look(|root| {
+        layer.inspect(|root| {
             let d = xattrs(&root.join("d"));
             assert_eq!((d["system.posix_acl_access"].as_slice(), d["system.posix_acl_default"].as_slice()), (ACL, ACL));
             for path in ["d/plain", "d/sub"] {
@@ -234,7 +234,7 @@ fn sparse_files_stay_sparse() {
     for shape in Shape::ALL {
         let layer = Layer::of(shape);
         let outcome = layer.unpack(&tar).unwrap();
-        layer.look(|root| {
+        layer.inspect(|root| {
             let data = fs::read(root.join("s")).unwrap();
             assert_eq!(data.len(), 10_000_000);
             assert_eq!((&data[..4], &data[5_000_000..5_000_003]), (&b"abc\0"[..], &b"de\0"[..]));

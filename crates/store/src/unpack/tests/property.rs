@@ -250,7 +250,7 @@ proptest! {
         };
         // What a tree takes on the disk is counted as it comes; what an image takes is asked for when it is written.
         prop_assert_eq!(UnpackOutcome { disk_bytes: 0, inodes: 0, largest: Largest::default(), ..one.clone() }, other);
-        prop_assert_eq!(dir.look(whole_picture), image.look(whole_picture));
+        prop_assert_eq!(dir.inspect(whole_picture), image.inspect(whole_picture));
         prop_assert!(image.rebuild() == tar, "the rebuilt archive differs");
         let open = fs::File::open(image.path()).unwrap();
         prop_assert_eq!(Shape::Erofs.examine(open.as_fd()).unwrap(), tar.len() as u64);

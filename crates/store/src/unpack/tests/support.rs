@@ -111,14 +111,14 @@ impl Layer {
     }
 
     pub(crate) fn picture(&self) -> BTreeMap<String, String> {
-        self.look(picture)
+        self.inspect(picture)
     }
 
     /// Looks at the tree, which is mounted for it where it is an image.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Path) -> T) -> T {
+    pub(crate) fn inspect<T>(&self, inspect: impl FnOnce(&Path) -> T) -> T {
         match self.shape {
-            Shape::Dir => look(&self.fs()),
-            Shape::Erofs => look(&Mounted::new(&self.path().join(EROFS_FILE)).0),
+            Shape::Dir => inspect(&self.fs()),
+            Shape::Erofs => inspect(&Mounted::new(&self.path().join(EROFS_FILE)).0),
         }
     }
 

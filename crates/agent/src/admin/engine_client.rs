@@ -1,0 +1,191 @@
+//! [`AgentEngine`]: the store of an agent that holds the root, over its admin socket. Decides nothing. Made by the
+//! binary's wiring.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
+use engine_api::{
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
+    ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::client::{self, AskError, Lines, Method};
+use super::engine_wire::{Call, Line, Progress, WireError};
+
+/// The longest time for an answer that takes no work.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The store of an agent that holds a root.
+#[derive(Clone, Debug)]
+pub struct AgentEngine {
+    socket: PathBuf,
+    /// The root, as this process reaches it.
+    root: PathBuf,
+}
+
+impl AgentEngine {
+    /// The agent that answers on `socket` for `root`.
+    pub fn new(socket: PathBuf, root: PathBuf) -> Self {
+        Self { socket, root }
+    }
+
+    /// Makes a call; answers with its last line and what follows it.
+    async fn ask(&self, call: &Call, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(Value, Lines)> {
+        let body = serde_json::to_vec(call)
+            .map_err(|error| Error::new(Kind::InvalidArgument, format!("a call cannot be written: {error}")))?;
+        let mut lines = client::lines(&self.socket, Method::POST, "/engine", body).await.map_err(|e| error_of(&e))?;
+        loop {
+            let line = lines.next().await.map_err(|error| error_of(&error))?;
+            let line = serde_json::from_str(&line).map_err(|error| {
+                Error::new(Kind::Internal, format!("understand the answer of {}: {error}", self.socket.display()))
+            })?;
+            match line {
+                Line::Progress(step) => progress(step),
+                Line::Answer(value) => return Ok((value, lines)),
+                Line::Error(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A call that takes as long as it takes.
+    async fn call<T: DeserializeOwned>(&self, call: Call, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<T> {
+        let (value, _) = self.ask(&call, progress).await?;
+        serde_json::from_value(value).map_err(|error| {
+            Error::new(Kind::Internal, format!("understand the answer of {}: {error}", self.socket.display()))
+        })
+    }
+
+    /// A call that is answered at once, or not at all.
+    async fn quick<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        in_time(&self.socket, self.call(call, &|_| {})).await
+    }
+}
+
+async fn in_time<T>(socket: &Path, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = || Error::new(Kind::Unavailable, format!("{} does not answer", socket.display()));
+    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// The error of a call that was not answered.
+fn error_of(error: &AskError) -> Error {
+    let kind = match error.kind() {
+        kind @ (Kind::Unavailable | Kind::PermissionDenied) => kind,
+        // An agent that has no store, or an older one.
+        _ => Kind::Unimplemented,
+    };
+    Error::from_source(kind, error)
+}
+
+/// A path as another process of this machine finds it: absolute, and not among the files of whoever asks.
+fn elsewhere(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let own = PathBuf::from(format!("/proc/{}", std::process::id()));
+    for (number, name) in ["/dev/stdin", "/dev/stdout", "/dev/stderr"].into_iter().enumerate() {
+        if path == Path::new(name) {
+            return own.join("fd").join(number.to_string());
+        }
+    }
+    for (prefix, below) in [("/dev/fd", "fd"), ("/proc/self", ""), ("/proc/thread-self", "")] {
+        if let Ok(rest) = path.strip_prefix(prefix) {
+            return own.join(below).join(rest);
+        }
+    }
+    path
+}
+
+#[async_trait]
+impl ImageEngine for AgentEngine {
+    async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
+        self.quick(Call::InspectImage { image: image.clone() }).await
+    }
+
+    async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
+        self.quick(Call::ImageUsage { image: image.clone() }).await
+    }
+
+    async fn image_layers(&self) -> Result<ImageLayers> {
+        self.quick(Call::ImageLayers).await
+    }
+
+    async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
+        let call = Call::RemoveImages { images: images.to_vec() };
+        match self.call::<Vec<Option<WireError>>>(call, &|_| {}).await {
+            Ok(results) => results.into_iter().map(|error| error.map_or(Ok(()), |error| Err(error.into()))).collect(),
+            Err(error) => vec![Err(error); images.len()],
+        }
+    }
+
+    async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<()> {
+        self.quick(Call::PinImage { image: image.clone(), pinned }).await
+    }
+
+    async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<CheckReport> {
+        let sink = progress.clone();
+        let tell = move |step| match step {
+            Progress::Check(step) => sink.tell(step),
+            Progress::Pull(_) => {}
+        };
+        self.call(Call::CheckImages { request: *request }, &tell).await
+    }
+
+    async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport> {
+        self.call(Call::ConvertImages { request: request.clone() }, &|_| {}).await
+    }
+
+    async fn unfinished_pulls(&self) -> Result<UnfinishedPulls> {
+        self.quick(Call::UnfinishedPulls).await
+    }
+
+    async fn drop_unfinished_pulls(&self, all: bool) -> Result<u64> {
+        self.call(Call::DropUnfinishedPulls { all }, &|_| {}).await
+    }
+
+    async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage> {
+        self.call(Call::MountImage { request: request.clone() }, &|_| {}).await
+    }
+
+    async fn lease_layers(&self, text: &str) -> Result<LayerLease> {
+        let call = Call::LeaseLayers { text: text.to_owned() };
+        // The agent holds the layers as long as its answer is not read to the end.
+        let (stack, lines) = in_time(&self.socket, self.ask(&call, &|_| {})).await?;
+        Ok(LayerLease::new(self.root.clone(), stack, lines))
+    }
+
+    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
+        let ImportOptions { name, progress } = options;
+        let tell = move |step| match step {
+            Progress::Pull(event) => progress.tell(event),
+            Progress::Check(_) => {}
+        };
+        let call = Call::ImportImages { path: elsewhere(path), name: name.map(|name| name.to_string()) };
+        self.call(call, &tell).await
+    }
+
+    async fn export_images(&self, images: &[String], path: &Path, options: ExportOptions) -> Result<()> {
+        self.call(Call::ExportImages { images: images.to_vec(), path: elsewhere(path), options }, &|_| {}).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_mean_the_same_to_the_agent() {
+        let own = format!("/proc/{}", std::process::id());
+        for (path, want) in [
+            ("/a/b.tar", "/a/b.tar".to_owned()),
+            ("/dev/stdout", format!("{own}/fd/1")),
+            ("/dev/fd/63", format!("{own}/fd/63")),
+            ("/proc/self/fd/0", format!("{own}/fd/0")),
+            ("/dev/null", "/dev/null".to_owned()),
+        ] {
+            assert_eq!(elsewhere(Path::new(path)), Path::new(&want), "{path}");
+        }
+        assert!(elsewhere(Path::new("b.tar")).is_absolute());
+    }
+}

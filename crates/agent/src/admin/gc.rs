@@ -1,0 +1,424 @@
+//! Garbage collection over the admin endpoint: plain data, the same on both sides, and what the commands
+//! write as JSON. Decides nothing. Called by the routes, by [`crate::collection`] and by the commands.
+
+use std::time::Duration;
+
+use image_manager::Room;
+use image_manager::gc::{Pattern, PatternError, RemovedImage, Row};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A request to collect: one goal, or none for a round by the thresholds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// So many bytes are to be free on the image file system.
+    pub until_free: Option<u64>,
+    /// Collects images that nobody has used for so many seconds.
+    pub older_than_seconds: Option<u64>,
+    /// Everything unused.
+    pub all_unused: bool,
+    /// Instead of the configured minimum age.
+    pub min_age_seconds: Option<u64>,
+}
+
+impl Request {
+    /// The minimum age, where one is asked for.
+    pub fn min_age(&self) -> Option<Duration> {
+        self.min_age_seconds.map(Duration::from_secs)
+    }
+
+    /// The query of a request to the endpoint.
+    pub fn query(&self) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        let numbers = [
+            ("untilFree", self.until_free),
+            ("olderThanSeconds", self.older_than_seconds),
+            ("minAgeSeconds", self.min_age_seconds),
+        ];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                query.append_pair(name, &value.to_string());
+            }
+        }
+        if self.all_unused {
+            query.append_pair("allUnused", "true");
+        }
+        query.finish()
+    }
+
+    /// The request of a query.
+    pub(super) fn parse(query: &str) -> Result<Self, String> {
+        let mut request = Self::default();
+        for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            let number = || value.parse::<u64>().map_err(|_| format!("{key}: {value:?} is no whole number"));
+            match &*key {
+                "untilFree" => request.until_free = Some(number()?),
+                "olderThanSeconds" => request.older_than_seconds = Some(number()?),
+                "minAgeSeconds" => request.min_age_seconds = Some(number()?),
+                "allUnused" if value == "true" => request.all_unused = true,
+                "allUnused" => return Err("allUnused: must be true".to_owned()),
+                _ => return Err(format!("unknown parameter {key:?}")),
+            }
+        }
+        let goals = [request.until_free.is_some(), request.older_than_seconds.is_some(), request.all_unused];
+        if goals.into_iter().filter(|given| *given).count() > 1 {
+            return Err("more than one of untilFree, olderThanSeconds and allUnused".to_owned());
+        }
+        Ok(request)
+    }
+}
+
+/// The answer to `GET /gc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Of {
+    /// Whose images are collected: an endpoint, or empty for the embedded store.
+    pub images: String,
+}
+
+/// A file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Disk {
+    pub path: String,
+    pub capacity_bytes: u64,
+    pub available_bytes: u64,
+    pub used_percent: u64,
+    pub inodes: u64,
+    pub inodes_free: u64,
+    /// 0 where the file system makes them as it needs them.
+    pub inodes_used_percent: u64,
+}
+
+/// A file system before and after.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    pub before: Disk,
+    pub after: Disk,
+}
+
+/// The answer to `GET /gc/plan`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// Bytes that are to be freed.
+    pub wanted_bytes: u64,
+    /// Bytes that would be freed.
+    pub frees_bytes: u64,
+    /// True if `frees_bytes` is exact.
+    pub exact: bool,
+    /// From when on a round collects.
+    pub high_threshold_percent: i32,
+    /// The image file system now, and as it would be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Span>,
+    /// Every image: those that would go in their order, then the others.
+    pub images: Vec<Image>,
+    /// Bytes that would be missing to the goal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Missing>,
+}
+
+/// An image of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    pub id: String,
+    pub names: Vec<String>,
+    pub size_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_detected: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_used: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub used_by: String,
+    /// Until when it goes after all others, because it was brought ahead of its use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected_until: Option<Timestamp>,
+    /// `remove`, or a word for why it stays.
+    pub decision: String,
+    pub why: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frees_bytes: Option<u64>,
+}
+
+impl Image {
+    /// Returns true if the image would be removed.
+    pub fn goes(&self) -> bool {
+        self.decision == "remove"
+    }
+
+    /// The first name of the image, or its id.
+    pub fn title(&self) -> &str {
+        self.names.first().unwrap_or(&self.id)
+    }
+}
+
+impl From<Row> for Image {
+    fn from(row: Row) -> Self {
+        let Row { id, names, size_bytes, first_detected, last_used, used_by, .. } = row;
+        let Row { protected_until, decision, why, frees_bytes, .. } = row;
+        let decision = decision.to_owned();
+        Self { id, names, size_bytes, first_detected, last_used, used_by, protected_until, decision, why, frees_bytes }
+    }
+}
+
+/// Why a goal is not reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Bytes.
+    pub bytes: u64,
+    /// The images that stay, by why.
+    pub kept: Vec<Reason>,
+}
+
+/// Images that stay for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reason {
+    /// The word for it.
+    pub decision: String,
+    pub images: usize,
+    /// Their sizes together, shared layers counted for each.
+    pub size_bytes: u64,
+}
+
+impl Missing {
+    /// So many bytes, and why these images stay; `None` where nothing is missing.
+    pub fn of(bytes: u64, images: &[Image]) -> Option<Self> {
+        let mut kept: Vec<Reason> = Vec::new();
+        for image in images.iter().filter(|image| !image.goes()) {
+            let known = kept.iter().position(|reason| reason.decision == image.decision);
+            let index = known.unwrap_or_else(|| {
+                kept.push(Reason { decision: image.decision.clone(), ..Reason::default() });
+                kept.len() - 1
+            });
+            kept[index].images += 1;
+            kept[index].size_bytes = kept[index].size_bytes.saturating_add(image.size_bytes);
+        }
+        kept.sort_by(|a, b| b.size_bytes.cmp(&a.size_bytes).then_with(|| a.decision.cmp(&b.decision)));
+        (bytes > 0).then_some(Self { bytes, kept })
+    }
+}
+
+/// The answer to `POST /gc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Collected {
+    /// The removed images, in order.
+    pub removed: Vec<Removed>,
+    /// Bytes that were to be freed.
+    pub wanted_bytes: u64,
+    /// Bytes that were freed.
+    pub freed_bytes: u64,
+    /// True if `freed_bytes` is exact; otherwise it was measured on the file system.
+    pub exact: bool,
+    /// From when on a round collects.
+    pub high_threshold_percent: i32,
+    /// Pulled records that went with their images.
+    pub pruned_records: usize,
+    /// The image file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Span>,
+    /// The error of the collection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Bytes that are missing to the goal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Missing>,
+}
+
+/// An image that went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Removed {
+    pub id: String,
+    pub names: Vec<String>,
+    pub freed_bytes: u64,
+    /// `space`, `age` or `unused`.
+    pub because: String,
+    /// Until when it was protected, where it went all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected_until: Option<Timestamp>,
+}
+
+impl From<RemovedImage> for Removed {
+    fn from(image: RemovedImage) -> Self {
+        let RemovedImage { id, names, freed_bytes, because, protected_until } = image;
+        Self { id, names, freed_bytes, because: because.as_str().to_owned(), protected_until }
+    }
+}
+
+/// The answer to `POST /gc/room`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Made {
+    pub freed_bytes: u64,
+    pub removed: usize,
+    /// True if there is room now for the bytes that were needed.
+    pub enough: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl From<Room> for Made {
+    fn from(room: Room) -> Self {
+        let Room { freed_bytes, removed, enough, problem } = room;
+        Self { freed_bytes, removed, enough, problem }
+    }
+}
+
+impl From<Made> for Room {
+    fn from(made: Made) -> Self {
+        let Made { freed_bytes, removed, enough, problem } = made;
+        Self { freed_bytes, removed, enough, problem }
+    }
+}
+
+/// The answer to `GET` and `POST /gc/containers`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectedContainers {
+    /// Of a plan everything that there is, of a collection what went.
+    pub items: Vec<Leftover>,
+    /// Errors, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+/// A container, a sandbox, or a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Leftover {
+    /// `container`, `sandbox`, `logs` or `link`.
+    pub kind: String,
+    pub id: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pod: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pod_uid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
+    /// `remove`, or a word for why it stays.
+    pub decision: String,
+    pub why: String,
+}
+
+impl Leftover {
+    /// Returns true if the item would be removed, or was.
+    pub fn goes(&self) -> bool {
+        self.decision == "remove"
+    }
+
+    /// The item of a row.
+    pub fn new(kind: &str, row: &kuberuntime::container_gc::GcRow) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            id: row.id.clone(),
+            name: row.name.clone(),
+            pod: row.pod.clone(),
+            pod_uid: row.pod_uid.clone(),
+            created_at: row.created_at,
+            decision: row.verdict.word().to_owned(),
+            why: row.verdict.to_string(),
+        }
+    }
+}
+
+/// A pin, and what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pin {
+    pub pattern: String,
+    pub images: Vec<NamedImage>,
+    /// Of a pin that was made or taken away: whether it was not there before, or was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed: bool,
+}
+
+/// An image that a pin holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedImage {
+    pub id: String,
+    pub names: Vec<String>,
+}
+
+impl Pin {
+    /// A pin with the images that it holds.
+    pub fn new(pattern: &Pattern, images: &[cri_api::Image]) -> Self {
+        let names = |image: &cri_api::Image| image.repo_tags.iter().chain(&image.repo_digests).cloned().collect();
+        let held = images.iter().map(|image| NamedImage { id: image.id.clone(), names: names(image) }).collect();
+        Self { pattern: pattern.to_string(), images: held, changed: false }
+    }
+}
+
+/// The answer to everything about pins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pins {
+    pub pins: Vec<Pin>,
+}
+
+/// The query that names patterns.
+pub fn patterns_query(patterns: &[Pattern]) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(patterns.iter().map(|pattern| ("pattern", pattern.as_str())));
+    query.finish()
+}
+
+/// The patterns that a query names, at least one.
+pub(super) fn patterns(query: &str) -> Result<Vec<Pattern>, String> {
+    let mut patterns = Vec::new();
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        if key != "pattern" {
+            return Err(format!("unknown parameter {key:?}; known: pattern"));
+        }
+        patterns.push(Pattern::parse(&value).map_err(|error: PatternError| error.to_string())?);
+    }
+    if patterns.is_empty() { Err("pattern is needed".to_owned()) } else { Ok(patterns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_way() {
+        let all = [
+            Request::default(),
+            Request { until_free: Some(u64::MAX), min_age_seconds: Some(0), ..Request::default() },
+            Request { older_than_seconds: Some(7), ..Request::default() },
+            Request { all_unused: true, ..Request::default() },
+        ];
+        for request in all {
+            assert_eq!(Request::parse(&request.query()), Ok(request.clone()), "{request:?}");
+        }
+        let cases = [
+            ("untilFree=1&allUnused=true", "more than one of untilFree, olderThanSeconds and allUnused"),
+            ("untilFree=many", "untilFree: \"many\" is no whole number"),
+            ("minAgeSeconds=-1", "minAgeSeconds: \"-1\" is no whole number"),
+            ("allUnused=false", "allUnused: must be true"),
+            ("all=true", "unknown parameter \"all\""),
+        ];
+        for (query, want) in cases {
+            assert_eq!(Request::parse(query), Err(want.to_owned()), "{query}");
+        }
+        let patterns_of = |texts: &[&str]| -> Vec<Pattern> {
+            texts.iter().map(|text| Pattern::parse(text).expect("a pattern")).collect()
+        };
+        let list = patterns_of(&["registry.example/a b".replace(' ', "%").as_str(), "busybox:1"]);
+        assert_eq!(patterns(&patterns_query(&list)), Ok(list));
+        assert_eq!(patterns(""), Err("pattern is needed".to_owned()));
+        assert_eq!(patterns("pattern="), Err("image pattern \"\": it is empty".to_owned()));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_by_why_images_stay() {
+        let image =
+            |decision: &str, size_bytes| Image { decision: decision.to_owned(), size_bytes, ..Image::default() };
+        let images = [image("remove", 100), image("pinned", 5), image("in-use", 7), image("pinned", 1)];
+        let missing = Missing::of(3, &images).expect("something is");
+        let kept: Vec<_> = missing.kept.iter().map(|k| (k.decision.as_str(), k.images, k.size_bytes)).collect();
+        assert_eq!((missing.bytes, kept), (3, vec![("in-use", 1, 7), ("pinned", 2, 6)]));
+        assert_eq!(Missing::of(0, &images), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! The routes of pods over a real socket, with a real sync loop on the runtime in memory.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cri_api::testing::{FakeImage, FakeImageService, FakeRuntimeService};
+use cri_api::{DnsConfig, Kind, RuntimeService};
+use image_manager::{EventRecorder, EventRef, EventType, ImageManager, Metrics, ObjectRef};
+use kuberuntime::config::{ClusterDns, NodeResources};
+use kuberuntime::handlers::Handlers;
+use kuberuntime::probes::ProbeManager;
+use kuberuntime::sources::RefusedManifest;
+use kuberuntime::sync::{NodeFacts, PodCredentials, PodRuntime, PodRuntimeParts};
+use kuberuntime::volumes::Volumes;
+use kuberuntime::workers::AgentOptions;
+use kuberuntime::{Documents, Origin, Surroundings, admit};
+use oci::Quantity;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::admin::client::Method;
+use crate::admin::pod_routes::NOBODY;
+use crate::admin::{Admin, AdminAddress, AdminServer, client};
+
+struct Rig {
+    agent: Arc<PodAgent>,
+    desired: watch::Sender<DesiredPods>,
+    events: Arc<EventBook>,
+    socket: std::path::PathBuf,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    _running: AdminServer,
+    _directory: tempfile::TempDir,
+}
+
+fn facts(directory: &std::path::Path) -> NodeFacts {
+    NodeFacts {
+        around: Surroundings {
+            node_name: "edge".to_owned(),
+            host_ips: vec!["192.0.2.7".to_owned()],
+            pod_ips: Vec::new(),
+            allocatable_cpu: Quantity::milli(1000),
+            allocatable_memory: Quantity::bytes(1 << 30),
+            allocatable_ephemeral_storage: Quantity::bytes(1 << 30),
+        },
+        resources: NodeResources { memory: 1 << 30, cgroup_v2: true },
+        dns: DnsConfig::default(),
+        cluster_dns: ClusterDns { servers: Vec::new(), domain: String::new() },
+        hosts_file: String::new(),
+        pod_logs: directory.join("logs/pods").display().to_string(),
+        container_logs: Some(directory.join("logs/containers").display().to_string()),
+        cgroup_parent: String::new(),
+        longest_restart_delay: Duration::from_secs(300),
+        wall_clock: Arc::new(Timestamp::now),
+    }
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let images = FakeImageService::new();
+        images.preload("registry.test/web:1", &FakeImage::new("web"));
+        let clock: image_manager::WallClock = Arc::new(Timestamp::now);
+        let events = Arc::new(EventBook::new(100, Arc::clone(&clock)));
+        let recorder = Arc::clone(&events) as Arc<dyn EventRecorder>;
+        let runtime = Arc::new(FakeRuntimeService::new()) as Arc<dyn RuntimeService>;
+        let options = image_manager::Options::default();
+        let manager = Arc::new(ImageManager::new(Arc::new(images.clone()), Arc::clone(&recorder), options));
+        let handlers = Arc::new(Handlers::new(Arc::clone(&runtime)));
+        let (changed, changes) = tokio::sync::mpsc::unbounded_channel();
+        let probes = ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed, clock);
+        let hands = Arc::new(PodRuntime::new(PodRuntimeParts {
+            runtime,
+            images: manager,
+            events: recorder,
+            volumes: Arc::new(Volumes::new(directory.path().join("pods"))),
+            handlers,
+            credentials: Arc::new(|_| PodCredentials::default()),
+            documents: Arc::new(|_| Documents::default()),
+            node: facts(directory.path()),
+        }));
+        let (desired, receiver) = watch::channel(DesiredPods::default());
+        let probes = Arc::new(probes);
+        let loop_options = AgentOptions { housekeeping: Duration::from_millis(20), ..AgentOptions::default() };
+        let agent = PodAgent::new(Arc::clone(&hands), Arc::clone(&probes), receiver.clone(), changes, loop_options);
+        let agent = Arc::new(agent);
+        let node = About { node_name: "edge".into(), runtime_endpoint: "unix:///r".into(), ..About::default() };
+        let board = PodBoard { agent: Arc::clone(&agent), desired: receiver, events: Arc::clone(&events), node };
+        let registered = |registry: &mut Registry| {
+            hands.metrics().register(registry);
+            agent.metrics().register(registry);
+            probes.metrics().register(registry);
+        };
+        let socket = directory.path().join("admin.sock");
+        let places = AdminAddress { socket: socket.clone(), required: true, metrics: None };
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let running = Admin::new(registered, Arc::new(images)).with_pods(board).start(&places, &stop).await;
+        let (works, until) = (Arc::clone(&agent), stop.clone());
+        tasks.spawn(async move { works.run(&until).await });
+        let _running = running.expect("it starts");
+        Self { agent, desired, events, socket, stop, tasks, _running, _directory: directory }
+    }
+
+    fn want(&self, names: &[&str]) {
+        let mut desired = DesiredPods { ready: true, ..DesiredPods::default() };
+        for name in names {
+            let manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"},
+                "spec": {"containers": [{"name": "main", "image": "registry.test/web:1",
+                    "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}}]}});
+            let pod = admit(&manifest, "edge", Origin::File("/m/web.yaml")).expect("admitted");
+            desired.pods.insert(pod.metadata.uid.clone(), Arc::new(pod));
+        }
+        let (origin, reason) = ("/m/bad.yaml".to_owned(), "spec: Required value".to_owned());
+        desired.refused.push(RefusedManifest { origin, pod: None, reason });
+        self.desired.send_replace(desired);
+    }
+
+    async fn list(&self) -> PodList {
+        client::ask_json(&self.socket, Method::GET, "/pods").await.expect("a list")
+    }
+
+    /// Asks until what is listed is this.
+    async fn until(&self, want: &[&str]) -> PodList {
+        let look = async {
+            let mut changes = self.agent.changes();
+            loop {
+                changes.mark_unchanged();
+                let list = self.list().await;
+                let shown: Vec<String> = list
+                    .items
+                    .iter()
+                    .map(|value| {
+                        let status = &value["status"];
+                        let containers = status["containerStatuses"].as_array().into_iter().flatten();
+                        let running = containers.filter(|c| c["ready"] == true && c["state"]["running"].is_object());
+                        let all = value["spec"]["containers"].as_array().map_or(0, Vec::len);
+                        let (name, phase) = (&value["metadata"]["name"], &status["phase"]);
+                        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                        format!("{} {}/{all} {}", text(name), running.count(), text(phase))
+                    })
+                    .collect();
+                if shown == want {
+                    return list;
+                }
+                changes.changed().await.expect("it goes on");
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), look).await.expect("in time")
+    }
+
+    async fn refusal(&self, target: &str) -> String {
+        let failure = client::ask(&self.socket, Method::GET, target).await.expect_err(target);
+        assert_eq!(failure.kind(), Kind::Unknown);
+        failure.to_string().rsplit("refuses ").next().unwrap_or_default().to_owned()
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+#[tokio::test]
+async fn pods_are_told_in_kubernetes_shape() {
+    let rig = Rig::start().await;
+    rig.want(&["web"]);
+    let list = rig.until(&["web-edge 1/1 Running"]).await;
+    assert_eq!((list.refused.len(), &*list.refused[0].origin), (1, "/m/bad.yaml"));
+    let pod = &list.items[0];
+    assert_eq!((&pod["apiVersion"], &pod["kind"]), (&json!("v1"), &json!("Pod")));
+    assert_eq!(pod["status"]["hostIP"], json!("192.0.2.7"));
+    assert_eq!(pod["metadata"]["creationTimestamp"], pod["status"]["startTime"]);
+    assert_eq!(pod["metadata"].get("deletionTimestamp"), None);
+    assert_eq!(pod["spec"]["containers"][0]["imagePullPolicy"], json!("IfNotPresent"), "defaults are filled in");
+
+    let one: Value = client::ask_json(&rig.socket, Method::GET, "/pods/shop/web-edge").await.expect("a pod");
+    assert_eq!((&one["pod"]["metadata"]["uid"], &one["sync"]["state"]), (&pod["metadata"]["uid"], &json!("Syncing")));
+    assert_eq!(rig.refusal("/pods/shop/db").await, "/pods/shop/db: 404 Not Found: pod shop/db not found");
+    let about: About = client::ask_json(&rig.socket, Method::GET, "/node").await.expect("a node");
+    assert_eq!((&*about.node_name, &*about.runtime_endpoint), ("edge", "unix:///r"));
+    assert_eq!(client::ask(&rig.socket, Method::GET, "/readyz").await.expect("ready"), "ok\n");
+
+    rig.want(&[]);
+    rig.until(&[]).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn events_are_waited_for() {
+    let rig = Rig::start().await;
+    rig.want(&["web"]);
+    rig.until(&["web-edge 1/1 Running"]).await;
+    let list: Value = client::ask_json(&rig.socket, Method::GET, "/events").await.expect("events");
+    let reasons: Vec<&str> =
+        list["items"].as_array().into_iter().flatten().filter_map(|e| e["reason"].as_str()).collect();
+    assert_eq!(reasons, ["Pulled", "Created", "Started"]);
+    let event = &list["items"][2];
+    assert_eq!(event["involvedObject"]["fieldPath"], json!("spec.containers{main}"));
+    assert_eq!((&event["count"], &event["source"]["host"]), (&json!(1), &json!("edge")));
+
+    let last = list["metadata"]["resourceVersion"].as_str().expect("a number").to_owned();
+    let target = format!("/events?since={last}&wait=20");
+    let more = client::ask_json::<Value>(&rig.socket, Method::GET, &target);
+    let happens = async {
+        // Whether the question or the event comes first does not matter.
+        tokio::task::yield_now().await;
+        let object = ObjectRef { namespace: "shop".into(), name: "web-edge".into(), ..ObjectRef::default() };
+        let event = EventRef { object: &object, kind: EventType::Warning, reason: "Later", message: "it came" };
+        rig.events.record(event);
+    };
+    let (more, ()) = tokio::join!(more, happens);
+    let more = more.expect("an answer");
+    assert_eq!((&more["items"][0]["reason"], more["items"].as_array().map(Vec::len)), (&json!("Later"), Some(1)));
+    // Somebody who asked an earlier process starts anew.
+    let anew: Value = client::ask_json(&rig.socket, Method::GET, "/events?since=100000").await.expect("events");
+    assert_eq!(anew["items"].as_array().map(Vec::len), Some(4));
+    let bad = "/events?since=x";
+    assert_eq!(rig.refusal(bad).await, format!("{bad}: 400 Bad Request: since: a whole number was expected"));
+    let bad = "/events?after=1";
+    assert_eq!(rig.refusal(bad).await, format!("{bad}: 400 Bad Request: \"after\" is not known: since, wait"));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn where_no_pods_are_run_that_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let places = AdminAddress { socket: directory.path().join("a.sock"), required: true, metrics: None };
+    let admin = Admin::new(|registry| Metrics::new().register(registry), Arc::new(FakeImageService::new()));
+    let _running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
+    for target in ["/pods", "/pods/a/b", "/events", "/node"] {
+        let failure = client::ask(&places.socket, Method::GET, target).await.expect_err(target);
+        assert!(failure.to_string().ends_with(&format!("{target}: 404 Not Found: {NOBODY}")), "{failure:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_for_the_runtime_says_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let places = AdminAddress { socket: directory.path().join("a.sock"), required: true, metrics: None };
+    let why = "waiting for the container runtime: nobody";
+    let running = Admin::waiting(why).start(&places, &CancellationToken::new()).await.expect("it starts");
+    assert_eq!(client::ask(&places.socket, Method::GET, "/healthz").await.expect("alive"), "ok\n");
+    for (target, want) in [("/readyz", format!("not ready: {why}")), ("/pods", why.to_owned())] {
+        let failure = client::ask(&places.socket, Method::GET, target).await.expect_err(target);
+        assert!(failure.to_string().ends_with(&format!("503 Service Unavailable: {want}")), "{failure:?}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn the_page_names_every_metric_of_pods() {
+    let rig = Rig::start().await;
+    rig.want(&["web"]);
+    rig.until(&["web-edge 1/1 Running"]).await;
+    // Housekeeping counts pods when it comes to it.
+    let counted = async {
+        loop {
+            let text = client::ask(&rig.socket, Method::GET, "/metrics").await.expect("metrics");
+            if text.contains("kubelet_active_pods{static=\"true\"} 1") {
+                return text;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let text = tokio::time::timeout(Duration::from_secs(20), counted).await.expect("in time");
+    let told = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let page = include_str!("../../../../docs/admin.md");
+    let (before, after) = page.split_once("### Pods").expect("a heading");
+    let rows = |part: &'static str| -> BTreeMap<&str, &str> {
+        let rows = part.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+        rows.map(|(name, rest)| (name, rest.split(' ').next().unwrap_or_default())).collect()
+    };
+    let (always, mut of_pods) = (rows(before), rows(after));
+    for (name, kind) in told {
+        let written = of_pods.remove(name).or_else(|| always.get(name).copied());
+        assert_eq!(written, Some(kind), "{name}");
+    }
+    // These appear when something goes wrong.
+    let rest: Vec<&str> = of_pods.into_keys().collect();
+    assert_eq!(
+        rest,
+        [
+            "kubelet_restarted_pods_total",
+            "kubelet_run_podsandbox_errors_total",
+            "kubelet_started_containers_errors_total",
+        ]
+    );
+    rig.end().await;
+}

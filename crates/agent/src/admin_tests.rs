@@ -1,0 +1,269 @@
+//! Every route over a real socket, with the client that the commands use.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+
+use cri_api::testing::{CallKind, FakeImage, FakeImageService};
+use cri_api::{Error, Kind};
+use image_manager::{Cause, EnsureImageRequest, LogRecorder, Metrics, MustPullResult, Operation, PodRef, PullPolicy};
+
+use super::backoff::{List, NOBODY_DECIDES, Reset};
+use super::client::Method;
+use super::gc::Request;
+use super::*;
+use crate::collection::CollectionParts;
+
+/// A running admin endpoint in a directory of its own.
+struct Rig {
+    fake: FakeImageService,
+    metrics: Arc<Metrics>,
+    places: AdminAddress,
+    collection: Arc<Collection>,
+    running: Option<AdminServer>,
+    _directory: tempfile::TempDir,
+}
+
+/// The default places of a root in `directory`.
+fn places(directory: &Path) -> AdminAddress {
+    AdminAddress { socket: directory.join("root/admin.sock"), required: false, metrics: None }
+}
+
+fn admin() -> Admin {
+    Admin::new(|registry| Metrics::new().register(registry), Arc::new(FakeImageService::new()))
+}
+
+/// A collection of what a fake has, which does not wait for ages.
+async fn collection(root: &Path, fake: &FakeImageService) -> Arc<Collection> {
+    let parts = CollectionParts::for_tests(root, fake, "", Ok(None));
+    Arc::new(Collection::open(parts).await.expect("it opens"))
+}
+
+impl Rig {
+    async fn start(change: impl FnOnce(&mut AdminAddress)) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut places = places(directory.path());
+        change(&mut places);
+        let (fake, metrics) = (FakeImageService::new(), Metrics::new());
+        let collection = collection(&directory.path().join("root"), &fake).await;
+        let register = |registry: &mut Registry| {
+            metrics.register(registry);
+            collection.register(registry);
+        };
+        let admin = Admin::new(register, Arc::new(fake.clone())).with_collection(Arc::clone(&collection));
+        let running = Some(admin.start(&places, &CancellationToken::new()).await.expect("it starts"));
+        Self { fake, metrics, places, collection, running, _directory: directory }
+    }
+
+    fn socket(&self) -> &Path {
+        &self.places.socket
+    }
+
+    async fn ask(&self, method: Method, target: &str) -> Result<String, (Kind, String)> {
+        let answer = client::ask(self.socket(), method, target).await;
+        answer.map_err(|error| (error.kind(), error.to_string().replace(&self.shown(), "SOCKET")))
+    }
+
+    fn shown(&self) -> String {
+        self.socket().display().to_string()
+    }
+}
+
+fn refusal(target: &str, rest: &str) -> Result<String, (Kind, String)> {
+    Err((Kind::Unknown, format!("SOCKET refuses {target}: {rest}")))
+}
+
+#[tokio::test]
+async fn health() {
+    let rig = Rig::start(|_| {}).await;
+    for target in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(rig.ask(Method::GET, target).await, Ok("ok\n".to_owned()), "{target}");
+    }
+    rig.fake.faults().fail(CallKind::ImageFsInfo, Error::new(Kind::Unavailable, "connection refused"));
+    let want = "503 Service Unavailable: not ready: the image service: connection refused";
+    assert_eq!(rig.ask(Method::GET, "/readyz").await, refusal("/readyz", want));
+    assert_eq!(rig.ask(Method::GET, "/healthz").await, Ok("ok\n".to_owned()), "this process is well");
+    assert_eq!(rig.ask(Method::GET, "/").await, refusal("/", "404 Not Found"));
+    assert_eq!(rig.ask(Method::POST, "/healthz").await, refusal("/healthz", "405 Method Not Allowed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_hangs_is_not_ready() {
+    let fake = FakeImageService::new();
+    let _shut = fake.faults().hold(CallKind::ImageFsInfo);
+    let state = state::AdminState {
+        registry: Registry::default(),
+        service: Arc::new(fake),
+        manager: None,
+        collection: None,
+        pods: None,
+        engine: None,
+        waiting: None,
+        stop: CancellationToken::new(),
+    };
+    let response = routes::ready(axum::extract::State(Arc::new(state))).await;
+    assert_eq!(response.status(), axum::http::StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn metrics_as_text() {
+    let rig = Rig::start(|_| {}).await;
+    rig.metrics.coalesced();
+    let text = rig.ask(Method::GET, "/metrics").await.expect("metrics");
+    for line in [
+        "# TYPE imagelet_pulls_coalesced_total counter\nimagelet_pulls_coalesced_total 1\n",
+        &format!(
+            "# TYPE imagelet_build_info gauge\nimagelet_build_info{{version=\"{}\"}} 1\n",
+            env!("CARGO_PKG_VERSION")
+        ),
+        "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds ",
+    ] {
+        assert!(text.contains(line), "{line}\nin\n{text}");
+    }
+    assert!(!text.contains("# EOF"), "the older form is for those who ask for nothing");
+}
+
+/// Names and types of the metrics, in the older form.
+fn types(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    pairs.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn the_page_names_every_metric() {
+    let rig = Rig::start(|_| {}).await;
+    let m = &rig.metrics;
+    // What has labels appears with its first use.
+    m.ensure_request(PullPolicy::Always, None, None);
+    m.pull_duration(None, Duration::ZERO);
+    m.must_pull_check(MustPullResult::Error);
+    m.operation(Operation::ListImages, Duration::ZERO, false);
+    m.failed(Cause::Other);
+    rig.fake.preload("registry.test/unused:1", &FakeImage::new("unused"));
+    let everything = Request { all_unused: true, ..Request::default() };
+    rig.collection.collect(&everything).await.expect("collected");
+    let told = types(&rig.ask(Method::GET, "/metrics").await.expect("metrics"));
+    let page = include_str!("../../../docs/admin.md");
+    // Those of pods have a test of their own.
+    let (page, _) = page.split_once("### Pods").expect("a heading");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    // Providers are registered where there are some: a product test shows them.
+    let rows = rows.filter(|(name, _)| name.contains('_') && !name.starts_with("kubelet_credential_provider_"));
+    let written: BTreeMap<String, String> =
+        rows.map(|(name, rest)| (name.to_owned(), rest.split(' ').next().unwrap_or_default().to_owned())).collect();
+    assert_eq!(told, written, "what is told | what docs/admin.md says");
+    for cause in Cause::ALL {
+        assert!(page.contains(&format!("`{cause}`")), "{cause}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_manager_nothing_waits() {
+    let rig = Rig::start(|_| {}).await;
+    let list: List = client::ask_json(rig.socket(), Method::GET, "/backoff").await.expect("a list");
+    assert_eq!(list, List { entries: Vec::new(), note: Some(NOBODY_DECIDES.to_owned()) });
+    let done: Reset = client::ask_json(rig.socket(), Method::POST, "/backoff/reset?all=true").await.expect("done");
+    assert_eq!(done, Reset { reset: 0, note: Some(NOBODY_DECIDES.to_owned()) });
+    let target = "/backoff/reset?image=a&pod=b";
+    let want = "400 Bad Request: more than one of all, image, pod, uid and registry";
+    assert_eq!(rig.ask(Method::POST, target).await, refusal(target, want));
+    let target = "/backoff/reset?all=true";
+    assert_eq!(rig.ask(Method::GET, target).await, refusal(target, "405 Method Not Allowed"));
+}
+
+#[tokio::test]
+async fn back_off_is_listed_and_forgotten() {
+    let (fake, metrics) = (FakeImageService::new(), Metrics::new());
+    let options = image_manager::Options::default();
+    let manager = Arc::new(ImageManager::new(Arc::new(fake.clone()), Arc::new(LogRecorder), options));
+    for (pod, image) in [("a", "registry.test/x:1"), ("a", "registry.test/y:1"), ("b", "other.test/x:1")] {
+        let pod = PodRef { namespace: "shop".into(), name: pod.into(), uid: format!("uid-{pod}"), ..PodRef::default() };
+        let request = EnsureImageRequest { pod, ..EnsureImageRequest::new(image) };
+        manager.ensure_image_exists(request).await.expect_err("there is no such image");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let places = places(directory.path());
+    let socket = &places.socket;
+    let admin = Admin::new(|registry| metrics.register(registry), Arc::new(fake)).with_manager(manager);
+    let _running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
+
+    let list = async || -> List { client::ask_json(socket, Method::GET, "/backoff").await.expect("a list") };
+    let reset = async |query: &str| -> usize {
+        let done: Reset =
+            client::ask_json(socket, Method::POST, &format!("/backoff/reset?{query}")).await.expect("done");
+        assert_eq!(done.note, None);
+        done.reset
+    };
+    let images = |list: List| -> Vec<String> { list.entries.into_iter().map(|entry| entry.image).collect() };
+    let all = list().await;
+    let first = &all.entries[0];
+    assert_eq!((first.namespace.as_str(), first.pod.as_str(), first.uid.as_str()), ("shop", "a", "uid-a"));
+    assert_eq!((first.cause.as_str(), first.failures), ("not_found", 1));
+    assert!(first.message.starts_with("ErrImagePull: "), "{}", first.message);
+    assert!((1..=first.window_milliseconds).contains(&first.remaining_milliseconds), "{first:?}");
+    assert_eq!(images(all), ["registry.test/x:1", "registry.test/y:1", "other.test/x:1"]);
+    assert_eq!(reset("image=registry.test/x:2").await, 0, "another image");
+    assert_eq!(reset("image=registry.test%2Fx%3A1").await, 1);
+    assert_eq!(images(list().await), ["registry.test/y:1", "other.test/x:1"]);
+    assert_eq!(reset("pod=shop/a").await, 1);
+    assert_eq!(reset("all=true").await, 1);
+    assert_eq!(list().await, List::default());
+}
+
+#[tokio::test]
+async fn the_socket_is_its_owners_and_goes_with_it() {
+    let mut rig = Rig::start(|_| {}).await;
+    let mode = |path: &Path| std::fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o7777;
+    assert_eq!(mode(rig.socket()), 0o600);
+    assert_eq!(mode(rig.socket().parent().expect("a directory")), 0o700);
+    rig.running.take().expect("it runs").stop().await;
+    assert!(!rig.socket().exists());
+    let (kind, line) = rig.ask(Method::GET, "/metrics").await.expect_err("nobody is there");
+    assert_eq!(kind, Kind::Unavailable);
+    assert!(line.starts_with("nothing answers on SOCKET: `imagelet run`, `imagelet serve` and "), "{line}");
+}
+
+#[tokio::test]
+async fn a_socket_of_the_dead_is_replaced_and_one_of_the_living_left() {
+    let dead = |places: &mut AdminAddress| {
+        std::fs::create_dir_all(places.socket.parent().expect("a directory")).expect("a directory");
+        drop(UnixListener::bind(&places.socket).expect("a socket"));
+    };
+    let rig = Rig::start(dead).await;
+    assert_eq!(rig.ask(Method::GET, "/livez").await, Ok("ok\n".to_owned()));
+
+    // The default one is left to the first, and the command goes on without.
+    let stop = CancellationToken::new();
+    drop(admin().start(&rig.places, &stop).await.expect("it goes on"));
+    assert_eq!(rig.ask(Method::GET, "/livez").await, Ok("ok\n".to_owned()), "the first still answers");
+
+    // One that was asked for must be had.
+    let refused = admin().start(&AdminAddress { required: true, ..rig.places.clone() }, &stop).await;
+    let error = refused.err().expect("it is taken");
+    let line = Error::from_source(Kind::Unknown, &error).message().to_owned();
+    let want = format!("listen on {0}: another process answers on unix://{0}: process ", rig.shown());
+    assert!(line.starts_with(&want), "{line}");
+}
+
+#[tokio::test]
+async fn tcp_shows_health_and_metrics_and_nothing_else() {
+    let rig = Rig::start(|places| places.metrics = Some("127.0.0.1:0".parse().expect("an address"))).await;
+    let address = rig.running.as_ref().expect("it runs").tcp.expect("it listens");
+    let get = async |target: &str| {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = tokio::net::TcpStream::connect(address).await.expect("connect");
+        let request = format!("GET {target} HTTP/1.0\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("an answer");
+        text
+    };
+    assert!(get("/livez").await.ends_with("\r\n\r\nok\n"));
+    let metrics = get("/metrics").await;
+    assert!(
+        metrics.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"),
+        "{metrics}"
+    );
+    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    assert!(get("/backoff").await.starts_with("HTTP/1.0 404"));
+}

@@ -1,0 +1,402 @@
+//! Garbage collection: [`Collection`] is the manager with its state, its thresholds and the runtime that knows the containers. What commands and the admin endpoint ask of it, it answers in the plain data of
+//! [`crate::admin::gc`], the same whether the answer goes over a socket or not. Decides nothing about images.
+
+pub mod owner;
+mod served;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::{ImageService, Kind, RuntimeService};
+use image_manager::gc::{
+    DiskProbe, DiskSpace, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern, ReclaimContainers,
+    Volumes,
+};
+use image_manager::{EventRecorder, Hold, MakeRoom as _, Room};
+use kuberuntime::container_gc::{ContainerGc, ContainerGcError, ContainerGcOptions, PodStates};
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::client::AskError;
+use crate::admin::gc::{
+    Collected, CollectedContainers, Disk, Image, Leftover, Missing, Pin, Plan, Removed, Request, Span,
+};
+use served::Board;
+pub use served::Served;
+
+/// Garbage collection of one image service.
+pub struct Collection {
+    manager: Arc<ImageGcManager>,
+    metrics: Arc<GcMetrics>,
+    service: Arc<dyn ImageService>,
+    pins: Board,
+    probe: DiskProbe,
+    /// For how long an image goes last that was brought ahead of its use.
+    protects: Duration,
+    /// The endpoint that is collected, or empty for the embedded store: requests for another one are refused.
+    images: String,
+    /// Collects containers, where somebody runs them.
+    containers: Option<Arc<ContainerGc>>,
+    /// Why nobody knows which containers there are: nothing is selected then, as it could be in use.
+    blind: Option<String>,
+}
+
+impl std::fmt::Debug for Collection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collection").field("images", &self.images).finish_non_exhaustive()
+    }
+}
+
+/// The parts of a collection.
+pub struct CollectionParts {
+    /// The images.
+    pub service: Arc<dyn ImageService>,
+    /// Their endpoint; empty: the embedded store.
+    pub endpoint: String,
+    /// The runtime that knows the containers; `Ok(None)`: nobody runs any from these images. Otherwise why that is not known.
+    pub runtime: Result<Option<Arc<dyn RuntimeService>>, String>,
+    /// Where events go.
+    pub events: Arc<dyn EventRecorder>,
+    /// Options of the image collection, but for the images of pods and the collection of containers.
+    pub images: GcOptions,
+    /// Options of the container collection, but for the states of pods.
+    pub containers: ContainerGcOptions,
+    /// The pods that there should be, and the images that they need, also before there is a container of them.
+    pub pods: Option<KnownPods>,
+}
+
+/// Why the process that collects did not do it, or did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectionError {
+    #[error(transparent)]
+    Images(#[from] GcError),
+    #[error(transparent)]
+    Containers(#[from] ContainerGcError),
+    #[error("list images")]
+    ListImages(#[source] cri_api::Error),
+    #[error("the image file system cannot be measured")]
+    NotMeasured,
+    #[error("nobody runs containers here: --runtime-endpoint says where they are")]
+    NoRuntime,
+    /// Nothing is removed while nobody knows what is in use.
+    #[error(
+        "it is not known which containers there are, and their images must stay: {0}; --runtime-endpoint says who runs them"
+    )]
+    Blind(String),
+    #[error("the agent on {} collects the images of {images}, not those of the store", socket.display())]
+    OtherImages { socket: PathBuf, images: String },
+    #[error("write the status")]
+    Status(#[source] serde_json::Error),
+    #[error(transparent)]
+    Agent(#[from] AskError),
+}
+
+impl CollectionError {
+    /// The kind of the call that failed.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Images(GcError::Runtime { source, .. })
+            | Self::Containers(ContainerGcError::List { source, .. })
+            | Self::ListImages(source) => source.kind(),
+            Self::Agent(error) => error.kind(),
+            _ => Kind::Unknown,
+        }
+    }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    cri_api::Error::from_source(Kind::Unknown, error).message().to_owned()
+}
+
+/// The states of pods and their images.
+#[derive(Clone)]
+pub struct KnownPods {
+    /// How they are.
+    pub states: Arc<dyn PodStates>,
+    /// The names of the images that they need.
+    pub images: Volumes,
+}
+
+impl Collection {
+    /// Reads the state. Others may work with it at the same time.
+    pub async fn open(parts: CollectionParts) -> Result<Self, CollectionError> {
+        let CollectionParts { service, endpoint, runtime, events, images: mut options, containers, pods } = parts;
+        let (states, volumes) = pods.map(|pods| (pods.states, pods.images)).unzip();
+        let (runtime, blind) = match runtime {
+            Ok(runtime) => (runtime, None),
+            Err(why) => (None, Some(why)),
+        };
+        let containers = runtime.as_ref().map(|runtime| {
+            // Where nothing says which pods there should be, only what the policy has too much of is removed.
+            let pods = states.unwrap_or_else(|| Arc::clone(&containers.pods));
+            let options = ContainerGcOptions { pods, ..containers };
+            Arc::new(ContainerGc::new(Arc::clone(runtime), Arc::clone(&events), options))
+        });
+        let (metrics, probe) = (Arc::clone(&options.metrics), Arc::clone(&options.disk));
+        let protects = options.protect_pre_pulled;
+        options.volumes = volumes;
+        options.pressure.containers = containers.clone().map(|containers| containers as Arc<dyn ReclaimContainers>);
+        let manager = Arc::new(ImageGcManager::new(Arc::clone(&service), runtime, events, options));
+        let collection = Self {
+            manager,
+            metrics,
+            service,
+            pins: Board::default(),
+            probe,
+            protects,
+            images: endpoint,
+            containers,
+            blind,
+        };
+        collection.read_pins().await?;
+        Ok(collection)
+    }
+
+    /// The endpoint that is collected, or empty for the embedded store.
+    pub fn images(&self) -> &str {
+        &self.images
+    }
+
+    /// Returns true if a runtime lists the containers.
+    pub fn knows_containers(&self) -> bool {
+        self.containers.is_some()
+    }
+
+    /// Only looks what is in use, until `stop`: somebody else collects, and what is known of uses is kept all the same.
+    pub async fn watch(&self, stop: &CancellationToken) {
+        self.manager.watch(stop).await;
+    }
+
+    /// Puts everything that is counted into `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// Runs the loops until `stop`.
+    pub async fn run(&self, stop: &CancellationToken) {
+        let containers = async {
+            if let Some(containers) = &self.containers {
+                containers.run(stop).await;
+            }
+        };
+        tokio::join!(self.manager.run(stop), containers);
+    }
+
+    /// The same images for others, who see what is pinned.
+    pub fn served(&self, service: Arc<dyn ImageService>, collects: bool) -> Served {
+        Served::new(service, Arc::clone(&self.pins), Arc::clone(&self.manager), collects)
+    }
+
+    /// The plan of a collection; nothing is removed.
+    pub async fn plan(&self, request: &Request) -> Result<Plan, CollectionError> {
+        self.sees()?;
+        let before = self.disk().await;
+        if request.until_free.is_some() && before.is_none() {
+            return Err(CollectionError::NotMeasured);
+        }
+        let goal = goal(request, before.as_ref());
+        let outline = self.manager.plan_by(goal, request.min_age()).await?;
+        let after = before.clone().map(|mut disk| {
+            disk.available_bytes = disk.available_bytes.saturating_add(outline.frees_bytes).min(disk.capacity_bytes);
+            disk.used_percent = used_percent(&disk);
+            disk
+        });
+        let images: Vec<Image> = outline.images.into_iter().map(Image::from).collect();
+        let mut plan = Plan {
+            wanted_bytes: outline.wanted_bytes,
+            frees_bytes: outline.frees_bytes,
+            exact: outline.exact,
+            disk: before.zip(after).map(|(before, after)| Span { before, after }),
+            images,
+            missing: None,
+            high_threshold_percent: self.manager.options().policy.high_threshold_percent,
+        };
+        let after = plan.disk.as_ref().map(|span| span.after.available_bytes);
+        let short = match (request.until_free, after) {
+            (Some(wanted), Some(available)) => wanted.saturating_sub(available),
+            _ => plan.wanted_bytes.saturating_sub(plan.frees_bytes),
+        };
+        plan.missing = Missing::of(short, &plan.images);
+        Ok(plan)
+    }
+
+    /// Collects.
+    pub async fn collect(&self, request: &Request) -> Result<Collected, CollectionError> {
+        self.sees()?;
+        let before = self.disk().await;
+        let exact = match &self.manager.options().engine {
+            Some(engine) => engine.image_layers().await.is_ok(),
+            None => false,
+        };
+        let goal = goal(request, before.as_ref());
+        let collected = self.manager.collect_by(goal, request.min_age()).await;
+        let (report, error) = collected?;
+        let after = self.disk().await;
+        let not_enough = matches!(error, Some(GcError::NotEnough(_)));
+        let short = match (request.until_free, &after) {
+            (Some(wanted), Some(disk)) => wanted.saturating_sub(disk.available_bytes),
+            _ if not_enough => report.wanted_bytes.saturating_sub(report.freed_bytes),
+            _ => 0,
+        };
+        let mut done = Collected {
+            removed: report.removed.into_iter().map(Removed::from).collect(),
+            wanted_bytes: report.wanted_bytes,
+            freed_bytes: report.freed_bytes,
+            exact,
+            pruned_records: report.pruned_records,
+            disk: before.zip(after).map(|(before, after)| Span { before, after }),
+            // Missing bytes are told apart; inodes are not.
+            problem: error.filter(|_| !(not_enough && short > 0)).map(|error| chain(&error)),
+            missing: None,
+            high_threshold_percent: self.manager.options().policy.high_threshold_percent,
+        };
+        if short > 0 {
+            // What is left is asked for once more: it says of every image why it stays.
+            let left = self.manager.plan_by(Some(Goal::Free(short)), request.min_age()).await;
+            let left = left?;
+            let images: Vec<Image> = left.images.into_iter().map(Image::from).collect();
+            done.missing = Missing::of(short, &images);
+        }
+        Ok(done)
+    }
+
+    /// Frees space for a pull.
+    pub async fn make_room(&self, needed: Option<u64>) -> Room {
+        match self.sees() {
+            Ok(()) => self.manager.make_room(needed).await,
+            Err(error) => Room { problem: Some(error.to_string()), ..Room::default() },
+        }
+    }
+
+    /// Keeps an image as long as it is being pulled.
+    pub fn hold(&self, image: &str) -> Option<Hold> {
+        self.manager.hold(image)
+    }
+
+    /// The node's status of its images and their disk.
+    pub async fn status(&self) -> Result<NodeStatus, CollectionError> {
+        self.manager.status().await.map_err(Into::into)
+    }
+
+    /// The leftovers of containers: what would go and what stays, or what went.
+    pub async fn containers(&self, dry_run: bool) -> Result<CollectedContainers, CollectionError> {
+        self.sees()?;
+        let containers = self.containers.as_ref().ok_or(CollectionError::NoRuntime)?;
+        if dry_run {
+            let plan = containers.plan().await?;
+            let items = plan.rows().map(|(kind, row)| Leftover::new(kind, row)).collect();
+            return Ok(CollectedContainers { items, problems: Vec::new() });
+        }
+        let report = containers.collect().await;
+        let parts = [
+            ("container", &report.containers),
+            ("sandbox", &report.sandboxes),
+            ("logs", &report.log_directories),
+            ("link", &report.log_links),
+        ];
+        let items = parts.into_iter().flat_map(|(kind, rows)| rows.iter().map(move |row| Leftover::new(kind, row)));
+        Ok(CollectedContainers { items: items.collect(), problems: report.errors.iter().map(|e| chain(e)).collect() })
+    }
+
+    /// The names of the images by id.
+    pub async fn names(&self) -> Result<BTreeMap<String, Vec<String>>, CollectionError> {
+        let images = self.service.list_images(None).await.map_err(CollectionError::ListImages)?;
+        let names = |image: cri_api::Image| image.repo_tags.into_iter().chain(image.repo_digests).collect();
+        Ok(images.into_iter().map(|image| (image.id.clone(), names(image))).collect())
+    }
+
+    /// The pins, with what each holds.
+    pub async fn pins(&self) -> Result<Vec<Pin>, CollectionError> {
+        let pins = self.manager.pins().await?;
+        Ok(pins.into_iter().map(|(pattern, images)| Pin::new(&pattern, &images)).collect())
+    }
+
+    /// Pins; answers the pins that this is about, each with whether it is new.
+    pub async fn pin(&self, patterns: &[Pattern]) -> Result<Vec<Pin>, CollectionError> {
+        let mut changed = Vec::new();
+        for pattern in patterns {
+            if self.manager.pin(pattern.as_str()).await? {
+                changed.push(pattern.clone());
+            }
+        }
+        self.read_pins().await?;
+        let pins = self.pins().await?.into_iter();
+        let asked = pins.filter(|pin| patterns.iter().any(|pattern| pattern.as_str() == pin.pattern));
+        Ok(asked.map(|pin| Pin { changed: changed.iter().any(|new| new.as_str() == pin.pattern), ..pin }).collect())
+    }
+
+    /// Takes pins away; answers those, each with whether it was there.
+    pub async fn unpin(&self, patterns: &[Pattern]) -> Result<Vec<Pin>, CollectionError> {
+        let pins = self.pins().await?;
+        let mut answers = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            let changed = self.manager.unpin(pattern.as_str()).await?;
+            let known = pins.iter().find(|pin| pin.pattern == pattern.as_str());
+            let pin = known.cloned().unwrap_or_else(|| Pin::new(pattern, &[]));
+            answers.push(Pin { changed, ..pin });
+        }
+        self.read_pins().await?;
+        Ok(answers)
+    }
+
+    /// Has an image go after all others for a while, because it was brought ahead of its use.
+    pub async fn protect(&self, id: &str) -> Result<(), CollectionError> {
+        if self.protects.is_zero() {
+            return Ok(());
+        }
+        self.manager.protect(id, "", self.protects).await.map_err(Into::into)
+    }
+
+    /// Refuses to select where nobody knows what is in use.
+    pub fn sees(&self) -> Result<(), CollectionError> {
+        match &self.blind {
+            None => Ok(()),
+            Some(why) => Err(CollectionError::Blind(why.clone())),
+        }
+    }
+
+    async fn read_pins(&self) -> Result<(), CollectionError> {
+        let pins = Arc::new(self.manager.pinned().await?);
+        *self.pins.write() = pins;
+        Ok(())
+    }
+
+    /// The image file system, where it can be measured.
+    async fn disk(&self) -> Option<Disk> {
+        let info = self.service.image_fs_info().await.ok()?;
+        let path = info.image_filesystems.into_iter().next()?.mountpoint;
+        let (probe, at) = (Arc::clone(&self.probe), PathBuf::from(&path));
+        let space = tokio::task::spawn_blocking(move || probe(&at)).await.ok()?.ok()?.clamped();
+        Some(Disk {
+            path,
+            capacity_bytes: space.capacity,
+            available_bytes: space.available,
+            used_percent: space.used_percent(),
+            inodes: space.inodes,
+            inodes_free: space.inodes_free,
+            inodes_used_percent: space.inodes_used_percent(),
+        })
+    }
+}
+
+fn used_percent(disk: &Disk) -> u64 {
+    let space = DiskSpace { capacity: disk.capacity_bytes, available: disk.available_bytes, ..DiskSpace::default() };
+    space.used_percent()
+}
+
+/// The library's goal; `None`: a round by the thresholds.
+fn goal(request: &Request, disk: Option<&Disk>) -> Option<Goal> {
+    if let Some(wanted) = request.until_free {
+        return Some(Goal::Free(wanted.saturating_sub(disk.map_or(0, |disk| disk.available_bytes))));
+    }
+    if let Some(seconds) = request.older_than_seconds {
+        return Some(Goal::OlderThan(Duration::from_secs(seconds)));
+    }
+    request.all_unused.then_some(Goal::AllUnused)
+}
+
+#[cfg(test)]
+mod tests;

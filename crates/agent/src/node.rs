@@ -1,0 +1,299 @@
+//! [`Node`]: the parts of a node that runs pods, put together: runtime, images, collection, probes, volumes, and the loop that
+//! keeps pods as they should be. Holds no rule of its own about pods or images. Made by `imagelet run`, which also says which
+//! pods there should be.
+
+pub mod events;
+pub mod lock;
+pub mod machine;
+pub mod notify;
+mod secrets;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use cri_api::RuntimeService;
+use image_manager::{EventRecorder, ImageManager, LogRecorder, WallClock};
+use kuberuntime::Phase;
+use kuberuntime::container_gc::PodStates;
+use kuberuntime::handlers::Handlers;
+use kuberuntime::logs::{LogRotationOptions, LogRotator};
+use kuberuntime::probes::ProbeManager;
+use kuberuntime::sources::{DesiredPods, DocumentStore, Source, SourceOptions, Sources};
+use kuberuntime::sync::{NodeFacts, PodRuntime, PodRuntimeParts};
+use kuberuntime::volumes::Volumes;
+use kuberuntime::workers::{AgentOptions, PodAgent};
+use prometheus_client::registry::Registry;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::pods::{About, PodBoard};
+use crate::collection::{Collection, KnownPods};
+use events::EventBook;
+use secrets::PullCredentials;
+pub use secrets::SecretsError;
+
+/// How many events are kept.
+const EVENTS: usize = 2000;
+
+/// The parts that reading manifests needs, before there is a runtime to run them on.
+pub struct Reading {
+    /// How they are read.
+    pub options: SourceOptions,
+    /// The node keeps running, and collects.
+    stays: bool,
+    book: Arc<EventBook>,
+    recorder: Arc<dyn EventRecorder>,
+}
+
+impl Reading {
+    /// Of a node that stays, or of a command in the foreground.
+    pub fn new(node_name: String, stays: bool) -> Self {
+        let clock: WallClock = Arc::new(jiff::Timestamp::now);
+        let book = Arc::new(EventBook::new(EVENTS, Arc::clone(&clock)));
+        // A command in the foreground tells of states; the events behind them are for the curious.
+        let log: Arc<dyn EventRecorder> = if stays { Arc::new(LogRecorder) } else { Arc::new(events::Quiet) };
+        let recorder = events::all(vec![Arc::clone(&book) as Arc<dyn EventRecorder>, log]);
+        let parse = Arc::new(manifest::yaml::values);
+        let options = SourceOptions::new(node_name, parse, Arc::clone(&recorder), clock);
+        Self { options, stays, book, recorder }
+    }
+
+    /// Returns true for a node that keeps running, false for a command in the foreground.
+    pub fn stays(&self) -> bool {
+        self.stays
+    }
+}
+
+/// The pods that a node is to run, before there is a runtime for them. Nothing runs yet.
+pub struct WantedPods {
+    reading: Reading,
+    sources: Sources,
+    desired: watch::Receiver<DesiredPods>,
+    documents: DocumentStore,
+    credentials: Arc<PullCredentials>,
+    /// The sync loop, once the node is made: collection asks it, and is made before.
+    agent: Arc<OnceLock<Arc<PodAgent>>>,
+}
+
+impl WantedPods {
+    /// Pods of these sources, whose pull secrets lie beside them and in `secrets`.
+    pub async fn new(reading: Reading, sources: Vec<Source>, secrets: Option<PathBuf>) -> Result<Self, SecretsError> {
+        let sources = Sources::new(sources, reading.options.clone());
+        let (desired, documents) = (sources.desired(), sources.documents());
+        let credentials = Arc::new(PullCredentials::read(secrets, documents.clone()).await?);
+        Ok(Self { reading, sources, desired, documents, credentials, agent: Arc::default() })
+    }
+
+    /// The states and images of the pods, for collection.
+    pub fn known_pods(&self) -> KnownPods {
+        KnownPods {
+            states: Arc::new(LateStates(Arc::clone(&self.agent))),
+            images: needed_images(Arc::clone(&self.agent), self.desired.clone()),
+        }
+    }
+
+    /// Where events about these pods and their images go.
+    pub fn events(&self) -> Arc<dyn EventRecorder> {
+        Arc::clone(&self.reading.recorder)
+    }
+}
+
+/// The parts of a node beside its pods.
+pub struct NodeParts {
+    pub runtime: Arc<dyn RuntimeService>,
+    /// The endpoint of the runtime, for people.
+    pub runtime_endpoint: String,
+    pub images: Arc<ImageManager>,
+    pub collection: Arc<Collection>,
+    /// The node collects images and containers by itself.
+    pub collects: bool,
+    pub facts: NodeFacts,
+    /// Directory of volumes.
+    pub volumes: PathBuf,
+    pub logs: LogRotationOptions,
+    /// Longest time between two syncs of a pod.
+    pub sync_period: Duration,
+}
+
+/// A node that runs pods.
+pub struct Node {
+    /// The sync loop.
+    pub agent: Arc<PodAgent>,
+    /// The images.
+    pub collection: Arc<Collection>,
+    /// The pods that there should be.
+    pub desired: watch::Receiver<DesiredPods>,
+    collects: bool,
+    sources: Sources,
+    documents: DocumentStore,
+    credentials: Arc<PullCredentials>,
+    secrets_period: Duration,
+    pod_runtime: Arc<PodRuntime>,
+    probes: Arc<ProbeManager>,
+    rotator: LogRotator,
+    book: Arc<EventBook>,
+    about: About,
+    stays: bool,
+}
+
+impl Node {
+    /// Puts the parts together. Nothing runs yet.
+    pub fn new(pods: WantedPods, parts: NodeParts) -> Self {
+        let WantedPods { reading, sources, desired, documents, credentials, agent } = pods;
+        let NodeParts { runtime, runtime_endpoint, images, collection, collects, .. } = parts;
+        let NodeParts { facts, volumes, logs, sync_period, .. } = parts;
+        let Reading { options, stays, book, recorder } = reading;
+        let about = About {
+            node_name: facts.around.node_name.clone(),
+            runtime_endpoint,
+            pod_logs: facts.pod_logs.clone(),
+            pid: std::process::id(),
+        };
+        let handlers = Arc::new(Handlers::new(Arc::clone(&runtime)));
+        let (changed, changes) = mpsc::unbounded_channel();
+        let clock = Arc::clone(&options.wall_clock);
+        let probes = Arc::new(ProbeManager::new(Arc::clone(&handlers), Arc::clone(&recorder), changed, clock));
+        let rotator = LogRotator::new(Arc::clone(&runtime), logs);
+        let (secrets, of_documents) = (Arc::clone(&credentials), documents.clone());
+        let pod_runtime = Arc::new(PodRuntime::new(PodRuntimeParts {
+            runtime,
+            images,
+            events: recorder,
+            volumes: Arc::new(Volumes::new(volumes)),
+            handlers,
+            credentials: Arc::new(move |pod| secrets.of(pod)),
+            documents: Arc::new(move |namespace| of_documents.of(namespace)),
+            node: facts,
+        }));
+        // What somebody else runs here is not the business of a command in the foreground.
+        let loop_options = AgentOptions { resync: sync_period, end_unknown: stays, ..AgentOptions::default() };
+        let made = PodAgent::new(Arc::clone(&pod_runtime), Arc::clone(&probes), desired.clone(), changes, loop_options);
+        let made = Arc::new(made);
+        let _ = agent.set(Arc::clone(&made));
+        Self {
+            agent: made,
+            collection,
+            desired,
+            collects,
+            sources,
+            documents,
+            credentials,
+            secrets_period: options.file_check,
+            pod_runtime,
+            probes,
+            rotator,
+            book,
+            about,
+            stays,
+        }
+    }
+
+    /// The state of pods for the admin endpoint.
+    pub fn board(&self) -> PodBoard {
+        PodBoard {
+            agent: Arc::clone(&self.agent),
+            desired: self.desired.clone(),
+            events: Arc::clone(&self.book),
+            node: self.about.clone(),
+        }
+    }
+
+    /// Puts everything that is counted into `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        self.collection.register(registry);
+        self.pod_runtime.metrics().register(registry);
+        self.agent.metrics().register(registry);
+        self.probes.metrics().register(registry);
+    }
+
+    /// Does everything that goes on in the background until `stop`. Containers go on.
+    pub async fn keep(&self, stop: &CancellationToken) {
+        let images = async {
+            match (self.stays, self.collects) {
+                (true, true) => self.collection.run(stop).await,
+                (true, false) => self.collection.watch(stop).await,
+                (false, _) => {}
+            }
+        };
+        let documents = async {
+            let mut changes = self.documents.changes();
+            while stop.run_until_cancelled(changes.changed()).await.is_some_and(|heard| heard.is_ok()) {
+                self.agent.documents_changed();
+            }
+        };
+        let secrets = self.credentials.keep(self.secrets_period, stop);
+        let logs = self.rotator.run(stop);
+        tokio::join!(self.sources.run(stop), self.agent.run(stop), images, documents, secrets, logs);
+        self.pod_runtime.shutdown().await;
+    }
+}
+
+/// The states of an agent that is yet to come: it needs what asks for them.
+struct LateStates(Arc<OnceLock<Arc<PodAgent>>>);
+
+impl LateStates {
+    fn ask(&self, question: impl Fn(&dyn PodStates) -> bool) -> bool {
+        self.0.get().is_some_and(|agent| question(&*agent.states()))
+    }
+}
+
+impl PodStates for LateStates {
+    fn sources_ready(&self) -> bool {
+        self.ask(|states| states.sources_ready())
+    }
+
+    fn content_removable(&self, pod_uid: &str) -> bool {
+        self.ask(|states| states.content_removable(pod_uid))
+    }
+
+    fn runtime_removable(&self, pod_uid: &str) -> bool {
+        self.ask(|states| states.runtime_removable(pod_uid))
+    }
+}
+
+/// The names of the images that pods need, whether there is a container of them or not. A pod that has ended for good needs
+/// none.
+fn needed_images(
+    agent: Arc<OnceLock<Arc<PodAgent>>>,
+    desired: watch::Receiver<DesiredPods>,
+) -> image_manager::gc::Volumes {
+    Arc::new(move || {
+        let views = agent.get().map(|agent| agent.pods()).unwrap_or_default();
+        let over = views.iter().filter(|view| matches!(view.status.phase, Phase::Succeeded | Phase::Failed));
+        let over: HashSet<&str> = over.map(|view| view.pod.metadata.uid.as_str()).collect();
+        let desired = desired.borrow();
+        let pods = desired.pods.values().filter(|pod| !over.contains(pod.metadata.uid.as_str()));
+        let mut names: Vec<String> = pods
+            .flat_map(|pod| pod.images().into_iter().flat_map(|image| names(image.image)).collect::<Vec<_>>())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    })
+}
+
+/// An image's name as it was written, and as a runtime lists it.
+fn names(image: &str) -> Vec<String> {
+    let full = oci::Reference::parse(image).ok();
+    let listed = full.map(|full| [full.clone().with_default_tag().to_string(), full.canonical().to_string()]);
+    listed.into_iter().flatten().chain([image.to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_known_by_what_a_runtime_lists() {
+        assert_eq!(
+            names("busybox"),
+            ["docker.io/library/busybox:latest", "docker.io/library/busybox:latest", "busybox"]
+        );
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let listed = names(&format!("r.example/a:1@{digest}"));
+        assert_eq!(listed[1], format!("r.example/a@{digest}"));
+        assert_eq!(names("NO NAME"), ["NO NAME"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! [`EventBook`]: the last events of this node with their times, each once: one that happens again is counted, as in Kubernetes.
+//! Tells whoever waits for more. Written by everything that has events; read by the admin endpoint.
+
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use image_manager::{Event, EventRecorder, EventRef, WallClock};
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+/// An event, with how often it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedEvent {
+    /// Counts what happened since the start: that of its last time.
+    pub number: u64,
+    /// The first one's, which stands for its name.
+    pub id: u64,
+    pub event: Event,
+    pub count: u64,
+    pub first: Timestamp,
+    pub last: Timestamp,
+}
+
+/// The last events.
+pub struct EventBook {
+    capacity: usize,
+    clock: WallClock,
+    /// Guards the events, in the order of their last times.
+    entries: Mutex<VecDeque<RecordedEvent>>,
+    /// The number of the last event.
+    told: watch::Sender<u64>,
+}
+
+impl EventBook {
+    /// Keeps at most `capacity` events; those that happened longest ago go first.
+    pub fn new(capacity: usize, clock: WallClock) -> Self {
+        Self { capacity, clock, entries: Mutex::default(), told: watch::Sender::new(0) }
+    }
+
+    /// Those of higher numbers, in their order.
+    pub fn since(&self, number: u64) -> Vec<RecordedEvent> {
+        let entries = self.entries.lock();
+        let first = entries.partition_point(|entry| entry.number <= number);
+        entries.range(first..).cloned().collect()
+    }
+
+    /// The number of the last one.
+    pub fn last(&self) -> u64 {
+        *self.told.borrow()
+    }
+
+    /// Comes back when there is one of a higher number.
+    pub async fn after(&self, number: u64) {
+        // The sender is this book's own, so it is not gone.
+        let _ = self.told.subscribe().wait_for(|last| *last > number).await;
+    }
+}
+
+impl EventRecorder for EventBook {
+    fn record(&self, event: EventRef<'_>) {
+        let now = (self.clock)();
+        let mut entries = self.entries.lock();
+        let number = *self.told.borrow() + 1;
+        // What happens again mostly does so soon.
+        let known = entries.iter().rposition(|entry| {
+            let Event { object, kind, reason, message } = &entry.event;
+            object == event.object && *kind == event.kind && *reason == event.reason && message == event.message
+        });
+        match known.and_then(|at| entries.remove(at)) {
+            Some(mut entry) => {
+                (entry.number, entry.count, entry.last) = (number, entry.count + 1, now);
+                entries.push_back(entry);
+            }
+            None => {
+                if entries.len() >= self.capacity {
+                    entries.pop_front();
+                }
+                let event = event.into();
+                entries.push_back(RecordedEvent { number, id: number, event, count: 1, first: now, last: now });
+            }
+        }
+        drop(entries);
+        self.told.send_replace(number);
+    }
+}
+
+/// Events of a command in the foreground: for those who want details.
+pub struct Quiet;
+
+impl EventRecorder for Quiet {
+    fn record(&self, event: EventRef<'_>) {
+        let EventRef { object, reason, message, .. } = event;
+        tracing::debug!(%object, reason, "{message}");
+    }
+}
+
+/// Several recorders as one.
+pub fn all(recorders: Vec<Arc<dyn EventRecorder>>) -> Arc<dyn EventRecorder> {
+    Arc::new(image_manager::Recorders(recorders))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use image_manager::{EventType, ObjectRef};
+
+    use super::*;
+
+    fn book(capacity: usize) -> EventBook {
+        let seconds = AtomicI64::new(0);
+        let clock = move || Timestamp::from_second(seconds.fetch_add(1, Ordering::Relaxed)).expect("a time");
+        EventBook::new(capacity, Arc::new(clock))
+    }
+
+    fn happens(book: &EventBook, message: &str) {
+        let object = ObjectRef { name: "web".into(), ..ObjectRef::default() };
+        book.record(EventRef { object: &object, kind: EventType::Normal, reason: "Pulled", message });
+    }
+
+    fn shown(entries: &[RecordedEvent]) -> Vec<(u64, u64, u64, &str, i64, i64)> {
+        let row = |e: &'_ RecordedEvent| (e.number, e.id, e.count, e.first.as_second(), e.last.as_second());
+        entries
+            .iter()
+            .map(|e| {
+                let (number, id, count, first, last) = row(e);
+                (number, id, count, e.event.message.as_str(), first, last)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_happens_again_is_counted() {
+        let book = book(2);
+        for message in ["a", "b", "a", "a"] {
+            happens(&book, message);
+        }
+        assert_eq!(shown(&book.since(0)), [(2, 2, 1, "b", 1, 1), (4, 1, 3, "a", 0, 3)]);
+        assert_eq!(shown(&book.since(2)), [(4, 1, 3, "a", 0, 3)]);
+        assert_eq!((book.since(4).len(), book.last()), (0, 4));
+        happens(&book, "c");
+        assert_eq!(shown(&book.since(0)), [(4, 1, 3, "a", 0, 3), (5, 5, 1, "c", 4, 4)]);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_told() {
+        let book = book(8);
+        happens(&book, "a");
+        book.after(0).await;
+        let waits = book.after(1);
+        tokio::pin!(waits);
+        assert!(futures::poll!(&mut waits).is_pending());
+        happens(&book, "b");
+        waits.await;
+        assert_eq!(book.since(1).len(), 1);
+    }
+}

@@ -1,0 +1,79 @@
+//! Tells systemd, where it started us and asked for it, how far we are: words on the socket that `$NOTIFY_SOCKET` names. A
+//! word that does not arrive is nobody's problem. Called by `imagelet run`.
+
+use std::ffi::OsStr;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+
+/// The socket of systemd, or nothing.
+#[derive(Debug, Default)]
+pub struct Notify(Option<SocketAddr>);
+
+impl Notify {
+    /// The socket of this name, if systemd gave one.
+    pub fn new(name: Option<&OsStr>) -> Self {
+        let address = name.and_then(|name| match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok(),
+            [b'/', ..] => SocketAddr::from_pathname(Path::new(name)).ok(),
+            _ => None,
+        });
+        Self(address)
+    }
+
+    /// Reports that the agent is ready.
+    pub fn ready(&self) {
+        self.send("READY=1\nSTATUS=running pods");
+    }
+
+    /// Reports that the agent is ending.
+    pub fn stopping(&self) {
+        self.send("STOPPING=1\nSTATUS=ending; containers go on");
+    }
+
+    /// Reports what the agent does, for people.
+    pub fn status(&self, text: &str) {
+        self.send(&format!("STATUS={}", text.replace('\n', " ")));
+    }
+
+    fn send(&self, words: &str) {
+        let Some(address) = &self.0 else { return };
+        let sent = UnixDatagram::unbound().and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            socket.send_to_addr(words.as_bytes(), address)
+        });
+        if let Err(error) = sent {
+            tracing::debug!(%error, "systemd was not told");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_arrive() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("notify");
+        let socket = UnixDatagram::bind(&path).expect("bound");
+        let notify = Notify::new(Some(path.as_os_str()));
+        notify.status("waits\nfor it");
+        notify.ready();
+        notify.stopping();
+        let mut heard = Vec::new();
+        for _ in 0..3 {
+            let mut bytes = vec![0; 256];
+            let length = socket.recv(&mut bytes).expect("heard");
+            bytes.truncate(length);
+            heard.push(String::from_utf8(bytes).expect("text"));
+        }
+        assert_eq!(heard[0], "STATUS=waits for it");
+        assert!(heard[1].starts_with("READY=1\n") && heard[2].starts_with("STOPPING=1\n"), "{heard:?}");
+        // Nobody asked, and nobody is there any more.
+        Notify::new(None).ready();
+        drop((socket, directory));
+        notify.ready();
+    }
+}

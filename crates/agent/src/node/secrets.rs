@@ -1,0 +1,95 @@
+//! [`PullCredentials`]: what pods may pull with. Their pull secrets lie among the documents of the sources or in the secrets
+//! directory, which is read again and again; accounts lie in the latter. What cannot be read leaves what was known before.
+//! Called by the syncs of pods.
+
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kuberuntime::pod::Pod;
+use kuberuntime::sources::DocumentStore;
+use kuberuntime::sync::PodCredentials;
+use tokio_util::sync::CancellationToken;
+
+use manifest::{SecretStore, read_directory};
+
+/// The credentials with which pods may pull.
+pub(super) struct PullCredentials {
+    directory: Option<PathBuf>,
+    documents: DocumentStore,
+    /// Guards what was last read.
+    store: RwLock<Arc<SecretStore>>,
+    /// Guards the problems that were told.
+    told: Mutex<BTreeSet<String>>,
+}
+
+/// The secrets directory cannot be read. A line for people.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SecretsError(String);
+
+impl PullCredentials {
+    /// Reads the directory for the first time.
+    ///
+    /// # Errors
+    /// It cannot be read: the configuration names something that is not there.
+    pub(super) async fn read(directory: Option<PathBuf>, documents: DocumentStore) -> Result<Self, SecretsError> {
+        let this = Self { directory, documents, store: RwLock::default(), told: Mutex::default() };
+        this.read_again().await.map_err(SecretsError)?;
+        Ok(this)
+    }
+
+    /// Reads the directory again and again until `stop`.
+    pub(super) async fn keep(&self, period: Duration, stop: &CancellationToken) {
+        if self.directory.is_none() {
+            return;
+        }
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(period) => {}
+            }
+            if let Err(line) = self.read_again().await {
+                self.report([format!("{line}; what was known of it goes on")].into());
+            }
+        }
+    }
+
+    async fn read_again(&self) -> Result<(), String> {
+        let Some(directory) = self.directory.clone() else { return Ok(()) };
+        let read = tokio::task::spawn_blocking(move || store(&directory));
+        let (store, problems) = read.await.map_err(|_| "secretsDirectory: the reader panicked".to_owned())??;
+        *self.store.write() = Arc::new(store);
+        self.report(problems);
+        Ok(())
+    }
+
+    /// Tells what was not told the last time.
+    fn report(&self, problems: BTreeSet<String>) {
+        let mut told = self.told.lock();
+        problems.difference(&told).for_each(|problem| tracing::warn!("{problem}"));
+        *told = problems;
+    }
+
+    /// The credentials of a pod. Secrets beside the pod go before those of the directory.
+    pub(super) fn of(&self, pod: &Pod) -> PodCredentials {
+        let store = Arc::clone(&self.store.read());
+        let (namespace, spec) = (&pod.metadata.namespace, &pod.spec);
+        let account = if spec.service_account_name.is_empty() { "default" } else { &spec.service_account_name };
+        let beside = |name: &str| self.documents.pull_secret(namespace, name);
+        let resolved = store.resolve_names(namespace, account, &spec.image_pull_secrets, beside);
+        PodCredentials { secrets: resolved.secrets, missing: resolved.missing, account: resolved.account }
+    }
+}
+
+/// The content of the directory, and its problems.
+fn store(directory: &Path) -> Result<(SecretStore, BTreeSet<String>), String> {
+    let read =
+        read_directory(directory).map_err(|error| format!("secretsDirectory {}: {error}", directory.display()))?;
+    let problems = read.problems.iter().cloned().chain(read.duplicates()).collect();
+    let mut store = SecretStore::default();
+    store.add(read.objects);
+    Ok((store, problems))
+}

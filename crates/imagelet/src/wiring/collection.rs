@@ -1,0 +1,71 @@
+//! From the configuration to the options of collection. Decides nothing. Called by [`App`](crate::app::App) and by
+//! [`super::node`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::node::machine::container_links;
+use image_manager::ObjectRef;
+use image_manager::gc::{GcOptions, GcPolicy, PressureOptions, measure};
+use jiff::SignedDuration;
+use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirectories};
+
+use crate::config::{Config, Durability, eviction, keep};
+
+/// How long a runtime's removal may take to show on the file system.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// Where the state lies. Images of the embedded store and of each endpoint have a directory of their own, since a list of
+/// images forgets what it does not name.
+fn directory(root: &Path, endpoint: &str) -> PathBuf {
+    let directory = root.join("image_gc");
+    match endpoint {
+        "" => directory,
+        endpoint => directory.join("endpoints").join(endpoint.replace('%', "%25").replace('/', "%2F")),
+    }
+}
+
+/// The options of container collection.
+pub(crate) fn of_containers(config: &Config) -> ContainerGcOptions {
+    let gc = &config.container_gc;
+    ContainerGcOptions {
+        policy: ContainerGcPolicy::new(gc.min_age, gc.per_container, gc.maximum).unwrap_or_default(),
+        logs: Some(LogDirectories { pods: config.pod_logs.clone(), links: container_links(&config.pod_logs) }),
+        node: ObjectRef { name: config.pods.node_name(), ..ObjectRef::default() },
+        ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
+    }
+}
+
+/// The options of the collection of the images behind `endpoint`; empty: the embedded store.
+pub(crate) fn of_images(config: &Config, endpoint: &str) -> GcOptions {
+    let gc = &config.gc;
+    // Checked to be numbers of 32 bits.
+    let number = |value: i64| i32::try_from(value).unwrap_or(i32::MAX);
+    let age = |age: SignedDuration| if age.is_negative() { Duration::ZERO } else { age.unsigned_abs() };
+    GcOptions {
+        policy: GcPolicy {
+            high_threshold_percent: number(gc.high),
+            low_threshold_percent: number(gc.low),
+            min_age: age(gc.min_age),
+            max_age: age(gc.max_age),
+        },
+        order: gc.order,
+        minimum_copies: gc.minimum_copies,
+        keep: keep::rules(&gc.keep),
+        sandbox_image: gc.sandbox_image.clone(),
+        directory: Some(directory(&config.root, endpoint)),
+        durable: config.engine.store.durability == Durability::Full,
+        protect_pre_pulled: gc.protect,
+        settle: SETTLE,
+        node: ObjectRef { name: config.pods.node_name(), ..ObjectRef::default() },
+        pressure: PressureOptions {
+            thresholds: eviction::thresholds(&config.eviction),
+            transition: config.eviction.transition,
+            node_directory: Some(config.root.clone()),
+            ..PressureOptions::default()
+        },
+        node_status_max_images: number(gc.status_max_images),
+        ..GcOptions::new(Arc::new(jiff::Timestamp::now), Arc::new(measure))
+    }
+}

@@ -1,0 +1,259 @@
+//! From the configuration to a node that runs pods: its sources, its facts, its runtime and its images. Holds no rule of its own.
+//! Called by `run` and by the commands that look for its runtime.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::admin::{Admin, AdminAddress, AdminServer};
+use agent::collection::Collection;
+use agent::node::notify::Notify;
+use agent::node::{Node, NodeParts, Reading, WantedPods, machine};
+use cri_api::RuntimeService;
+use cri_grpc::Endpoint;
+use cri_grpc::client::connect_runtime_service;
+use image_manager::WallClock;
+use kuberuntime::Surroundings;
+use kuberuntime::config::{ClusterDns, NodeResources};
+use kuberuntime::logs::LogRotationOptions;
+use kuberuntime::sources::{Source, UrlSource};
+use kuberuntime::sync::NodeFacts;
+use oci::Quantity;
+
+use super::Mode;
+use crate::app::{App, collection_parts};
+use crate::config::Config;
+use crate::endpoint::{self, parse_endpoint};
+use crate::exit::{Code, Failure, Outcome, chain, code_of};
+
+/// Where runtimes listen that nobody had to configure.
+const USUAL_SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock"];
+/// Pauses between two looks for a runtime that is not there.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The sources that the configuration and the command line name.
+pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
+    let pods = &config.pods;
+    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let paths: Vec<PathBuf> = match manifests {
+        [] => pods.manifests.iter().cloned().collect(),
+        given => given.iter().map(absolute).collect(),
+    };
+    let headers = || pods.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+    let url = pods.url.iter().map(|url| Source::Url(UrlSource { url: url.clone(), headers: headers() }));
+    let documents = pods.documents.iter().cloned().map(Source::Documents);
+    paths.into_iter().map(Source::Path).chain(url).chain(documents).collect()
+}
+
+/// Where the runtime of this machine listens: containerd or CRI-O, whichever is there.
+pub(crate) fn usual_endpoint() -> String {
+    let there = USUAL_SOCKETS.iter().find(|path| std::path::Path::new(path).exists());
+    format!("unix://{}", there.unwrap_or(&USUAL_SOCKETS[0]))
+}
+
+/// The endpoints of `run`, where the configuration is silent: the runtime that is here, and its images.
+pub(crate) fn choose_endpoints(config: &mut Config) {
+    if config.container_runtime_endpoint.is_none() {
+        let endpoint = usual_endpoint();
+        config.notes.push(format!("containerRuntimeEndpoint is not set: pods run on {endpoint}"));
+        config.container_runtime_endpoint = Some(endpoint);
+    }
+    // As for the kubelet, images are where containers are.
+    if config.image_service_endpoint.is_none() {
+        config.image_service_endpoint.clone_from(&config.container_runtime_endpoint);
+    }
+}
+
+/// How logs of containers are rotated.
+fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
+    let pods = &config.pods;
+    LogRotationOptions {
+        max_size: pods.log_size,
+        max_files: pods.log_files,
+        workers: pods.log_workers,
+        interval: pods.log_period,
+        ..LogRotationOptions::new(config.pod_logs.clone(), clock)
+    }
+}
+
+/// The runtime behind an endpoint, if it is one.
+async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
+    let runtime = connect_runtime_service(endpoint, app.client_options()).await;
+    let runtime = runtime.map_err(|error| Failure::new(code_of(error.kind()), chain(&error)))?;
+    let version = runtime.version().await.map_err(|error| Failure::call(endpoint, &error))?;
+    // Ours answers so where nobody stands behind it.
+    if version.runtime_name == "imagelet" {
+        return Err(Failure::new(
+            Code::Config,
+            format!("containerRuntimeEndpoint: {endpoint} serves images and runs no pods"),
+        ));
+    }
+    let (name, version) = (version.runtime_name, version.runtime_version);
+    tracing::info!("pods run on {name} {version} at {endpoint}");
+    Ok(Arc::new(runtime))
+}
+
+/// The value that `look` finds. A process that stays waits for whoever does not answer, and says so once, in the log and to whoever
+/// asks its admin endpoint.
+async fn until_there<T>(app: &App, stays: bool, mut look: impl AsyncFnMut() -> Outcome<T>) -> Outcome<T> {
+    let mut waiting: Option<AdminServer> = None;
+    loop {
+        let failure = match look().await {
+            Err(failure) if stays && failure.code() == Code::Unreachable => failure,
+            result => {
+                if let Some(waiting) = waiting {
+                    waiting.stop().await;
+                }
+                return result;
+            }
+        };
+        if waiting.is_none() {
+            let line = format!("waiting for the container runtime: {}", failure.lines().join("; "));
+            tracing::warn!("{line}");
+            Notify::new(app.environment.notify_socket.as_deref()).status("waiting for the container runtime");
+            waiting = Some(Admin::waiting(&line).start(&admin_address(&app.config), &app.stop).await?);
+        }
+        tokio::select! {
+            () = app.stop.cancelled() => return Err(Failure::new(app.signals.code(), "ended by a signal")),
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+    }
+}
+
+/// The admin endpoint of a process that runs pods. `pods` and `describe` ask there: it must be had.
+pub(crate) fn admin_address(config: &Config) -> AdminAddress {
+    AdminAddress { required: true, ..endpoint::admin_address(config) }
+}
+
+/// Reading of manifests as configured, for a node that stays or for a command in the foreground.
+pub(crate) fn reading(config: &Config, stays: bool) -> Reading {
+    let mut reading = Reading::new(config.pods.node_name(), stays);
+    reading.options.file_check = config.pods.file_period;
+    reading.options.http_check = config.pods.http_period;
+    reading.options.seccomp_default = config.pods.seccomp_default;
+    reading
+}
+
+/// Connects, and puts the parts of a node together. Nothing runs yet.
+pub(crate) async fn open(app: &App, reading: Reading, sources: Vec<Source>) -> Outcome<Node> {
+    let stays = reading.stays();
+    let clock = Arc::clone(&reading.options.wall_clock);
+    let pods = WantedPods::new(reading, sources, app.config.credentials.secrets_directory.clone()).await?;
+    let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
+    let runtime = until_there(app, stays, async || runtime(app, &endpoint).await).await?;
+    let images = until_there(app, stays, async || app.images().await).await?;
+    let mut parts =
+        collection_parts(&app.config, images, images.service(), Ok(Some(Arc::clone(&runtime))), pods.events());
+    parts.images.records = app.records_to_prune().await;
+    parts.pods = Some(pods.known_pods());
+    let collection = Arc::new(Collection::open(parts).await?);
+    app.collects(Arc::clone(&collection));
+    let mode = if stays { Mode::Agent } else { Mode::OneShot };
+    let managed = app.managed(pods.events(), mode).await?;
+    managed.recover(&app.config, &*images.service()).await?;
+    let config = app.config.clone();
+    let facts = tokio::task::spawn_blocking(move || facts(&config)).await;
+    let parts = NodeParts {
+        runtime: managed.watched(runtime),
+        runtime_endpoint: endpoint.to_string(),
+        images: Arc::clone(&managed.manager),
+        collection,
+        collects: app.config.gc.enabled.unwrap_or(true),
+        facts: facts.map_err(|_| Failure::failed("look at the node: the reader panicked"))?,
+        volumes: app.config.root.join("pods"),
+        logs: rotation(&app.config, clock),
+        sync_period: app.config.pods.sync_period,
+    };
+    Ok(Node::new(pods, parts))
+}
+
+/// The facts about this machine that its pods need. Blocks for as long as small files take.
+fn facts(config: &Config) -> NodeFacts {
+    let pods = &config.pods;
+    let ips = if pods.node_ips.is_empty() { machine::addresses() } else { pods.node_ips.clone() };
+    let memory = machine::memory_bytes();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let amount = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let disk = rustix::fs::statvfs(&config.root).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    let texts = |list: &[std::net::IpAddr]| list.iter().map(ToString::to_string).collect();
+    let chosen = config.origins.contains_key("resolvConf");
+    NodeFacts {
+        around: Surroundings {
+            node_name: config.pods.node_name(),
+            host_ips: texts(&ips),
+            pod_ips: Vec::new(),
+            allocatable_cpu: Quantity::milli(amount(cores as u64).saturating_mul(1000)),
+            allocatable_memory: Quantity::bytes(amount(memory)),
+            allocatable_ephemeral_storage: Quantity::bytes(amount(disk)),
+        },
+        resources: NodeResources { memory, cgroup_v2: Path::new("/sys/fs/cgroup/cgroup.controllers").exists() },
+        dns: pods.resolv_conf.as_ref().map(|path| machine::resolver(path, chosen)).unwrap_or_default(),
+        cluster_dns: ClusterDns { servers: texts(&pods.cluster_dns), domain: pods.cluster_domain.clone() },
+        hosts_file: fs::read_to_string("/etc/hosts").unwrap_or_default(),
+        pod_logs: config.pod_logs.display().to_string(),
+        container_logs: machine::container_links(&config.pod_logs).map(|path| path.display().to_string()),
+        cgroup_parent: pods.cgroup.clone(),
+        longest_restart_delay: pods.longest_restart_delay,
+        wall_clock: Arc::new(jiff::Timestamp::now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::Environment;
+
+    #[test]
+    fn a_node_has_a_name_and_an_address() {
+        let mut config = Config::defaults(&Environment::default());
+        config.pods.node_name = Some("edge-1".to_owned());
+        config.pods.node_ips = vec!["192.0.2.7".parse().expect("an address")];
+        let facts = facts(&config);
+        assert_eq!(
+            (&*facts.around.node_name, &*facts.around.host_ips),
+            ("edge-1", ["192.0.2.7".to_owned()].as_slice())
+        );
+        assert!(facts.resources.memory > 1 << 20 && facts.around.allocatable_cpu.milli_value() >= 1000);
+        config.pods.node_ips = Vec::new();
+        assert!(!super::facts(&config).around.host_ips.is_empty());
+    }
+
+    #[test]
+    fn sources_are_those_of_the_command_line_or_of_the_configuration() {
+        let mut config = Config::defaults(&Environment::default());
+        let shown = |sources: Vec<Source>| -> Vec<String> {
+            let one = |source: Source| match source {
+                Source::Path(path) => format!("pods {}", path.display()),
+                Source::Documents(path) => format!("documents {}", path.display()),
+                Source::Url(url) => format!("url {} {:?}", url.url, url.headers),
+                Source::Once(_) => "once".to_owned(),
+            };
+            sources.into_iter().map(one).collect()
+        };
+        assert_eq!(shown(sources(&config, &[])), ["pods /etc/imagelet/manifests"]);
+        assert_eq!(shown(sources(&config, &["/a".into(), "/b".into()])), ["pods /a", "pods /b"]);
+        config.pods.manifests = None;
+        assert!(sources(&config, &[]).is_empty());
+        config.pods.url = Some("http://config/pods".to_owned());
+        config.pods.headers = vec![("X".to_owned(), oci::Secret::new("s3cret"))];
+        config.pods.documents = Some("/d".into());
+        assert_eq!(shown(sources(&config, &[])), ["url http://config/pods [(\"X\", \"s3cret\")]", "documents /d"]);
+    }
+
+    #[test]
+    fn images_are_where_containers_are_unless_it_is_said_otherwise() {
+        let mut config = Config::defaults(&Environment::default());
+        config.container_runtime_endpoint = Some("unix:///run/y.sock".to_owned());
+        choose_endpoints(&mut config);
+        assert_eq!(config.image_service_endpoint.as_deref(), Some("unix:///run/y.sock"));
+        assert!(config.notes.is_empty());
+        config.image_service_endpoint = Some("unix:///run/x.sock".to_owned());
+        choose_endpoints(&mut config);
+        assert_eq!(config.image_service_endpoint.as_deref(), Some("unix:///run/x.sock"));
+        let mut silent = Config::defaults(&Environment::default());
+        choose_endpoints(&mut silent);
+        assert_eq!(silent.container_runtime_endpoint, silent.image_service_endpoint);
+        assert!(silent.notes[0].starts_with("containerRuntimeEndpoint is not set: pods run on unix:///run/"));
+    }
+}

@@ -1,0 +1,136 @@
+//! The objects of manifests as they are read: pods with their images, Secrets and ServiceAccounts, each with the place where it
+//! was written. Made by the readers of [`super`].
+
+use std::collections::BTreeMap;
+
+use credentials::{PullSecret, ServiceAccount};
+use image_manager::PullPolicy;
+
+use crate::error::{ManifestError, ObjectOrigin};
+
+/// A pod, or what a workload makes pods from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    pub source: ObjectOrigin,
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    /// As written; otherwise made from kind and name, the same every time.
+    pub uid: String,
+    pub annotations: BTreeMap<String, String>,
+    /// In the order in which the kubelet comes to them: volumes, ephemeral, init and normal containers.
+    pub images: Vec<PodImage>,
+    /// `imagePullSecrets`, by name and in their order.
+    pub pull_secrets: Vec<String>,
+    /// Name of the account under which it runs.
+    pub service_account: String,
+    pub priority: i32,
+}
+
+impl Pod {
+    /// `pod/web`, as kubectl names objects.
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.kind.to_lowercase(), self.name)
+    }
+}
+
+/// Role of an image in its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Volume,
+    Ephemeral,
+    Init,
+    Container,
+}
+
+impl Role {
+    /// Field of the spec.
+    fn field(self) -> &'static str {
+        match self {
+            Self::Volume => "volumes",
+            Self::Ephemeral => "ephemeralContainers",
+            Self::Init => "initContainers",
+            Self::Container => "containers",
+        }
+    }
+}
+
+/// An image that a pod needs, and the container or volume that needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodImage {
+    pub role: Role,
+    /// Name of the container or volume.
+    pub name: String,
+    /// Image as written.
+    pub image: String,
+    /// As written, otherwise what the API server would fill in.
+    pub policy: PullPolicy,
+}
+
+impl PodImage {
+    /// Name for people; a volume may be called like a container.
+    pub fn title(&self) -> String {
+        match self.role {
+            Role::Volume => format!("volume/{}", self.name),
+            _ => self.name.clone(),
+        }
+    }
+
+    /// `spec.containers{main}`, as events name it.
+    pub fn field_path(&self) -> String {
+        format!("spec.{}{{{}}}", self.role.field(), self.name)
+    }
+}
+
+/// A Secret, with the place where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretObject {
+    pub source: ObjectOrigin,
+    pub secret: PullSecret,
+}
+
+/// A ServiceAccount, with the place where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountObject {
+    pub source: ObjectOrigin,
+    pub account: ServiceAccount,
+    /// `imagePullSecrets`, by name and in their order.
+    pub pull_secrets: Vec<String>,
+}
+
+/// Objects of manifests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Objects {
+    pub pods: Vec<Pod>,
+    pub secrets: Vec<SecretObject>,
+    pub accounts: Vec<AccountObject>,
+}
+
+impl Objects {
+    /// With everything of `other` behind.
+    pub fn extend(&mut self, other: Self) {
+        self.pods.extend(other.pods);
+        self.secrets.extend(other.secrets);
+        self.accounts.extend(other.accounts);
+    }
+
+    /// The first object that was given before.
+    pub fn duplicate(&self) -> Option<ManifestError> {
+        let mut seen = BTreeMap::new();
+        self.keys().find_map(|(kind, namespace, name, source)| {
+            let first = seen.insert((kind, namespace, name), source)?;
+            let message = format!("{kind} {namespace}/{name} was given before, at {first}");
+            Some(ManifestError::Object { at: source.clone(), message })
+        })
+    }
+
+    /// Kind, namespace, name and place of every object.
+    fn keys(&self) -> impl Iterator<Item = (&str, &str, &str, &ObjectOrigin)> {
+        let pods = self.pods.iter().map(|p| (p.kind.as_str(), p.namespace.as_str(), p.name.as_str(), &p.source));
+        let secrets = self.secrets.iter().map(|s| ("Secret", &*s.secret.namespace, &*s.secret.name, &s.source));
+        let accounts = self.accounts.iter();
+        let accounts = accounts.map(|a| ("ServiceAccount", &*a.account.namespace, &*a.account.name, &a.source));
+        pods.chain(secrets).chain(accounts)
+    }
+}
