@@ -5,8 +5,11 @@ use crate::{
     Digest, Document, ImageConfig, Platform, Reference, apply_default_tag, bare_name, media_type, parse_image_name,
 };
 
+/// A parser with what it has to keep, by its name.
+pub type Harness = (&'static str, fn(&[u8]));
+
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[(&str, fn(&[u8]))] =
+pub const HARNESSES: &[Harness] =
     &[("reference", reference), ("digest", digest), ("manifest", manifest), ("index", index), ("config", config)];
 
 /// A name that can be read is written so that it reads the same; the three ways to parse a name agree.

@@ -3,8 +3,11 @@
 
 use crate::{AllowedTarget, HostsError, challenge, hosts, range_request, redact, token};
 
+/// A parser with what it has to keep, by its name.
+pub type Harness = (&'static str, fn(&[u8]));
+
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[(&str, fn(&[u8]))] = &[
+pub const HARNESSES: &[Harness] = &[
     ("challenge", challenge),
     ("token", token),
     ("hosts", hosts),
