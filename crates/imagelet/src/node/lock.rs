@@ -7,6 +7,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use base::FileLock;
 use rustix::fs::FlockOperation;
 
 use crate::exit::{Code, Failure, Outcome};
@@ -17,7 +18,7 @@ const NAME: &str = "pods.lock";
 /// The lock, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PodsLock {
-    _file: File,
+    _file: FileLock<File>,
 }
 
 impl PodsLock {
@@ -54,7 +55,7 @@ impl PodsLock {
         if let Err(error) = named {
             tracing::debug!(%error, "the lock does not name its holder");
         }
-        Ok(Self { _file: file })
+        Ok(Self { _file: FileLock::new(file) })
     }
 }
 
