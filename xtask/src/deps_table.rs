@@ -61,7 +61,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-cri-grpc",
-        uses: &["imagelet-oci", "imagelet-cri-api"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api"],
         tests_use: &[],
         third_party: None,
         never_reaches: &["reqwest", "redb", "axum", "imagelet-image-manager", "imagelet-image-service"],
