@@ -89,7 +89,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/cri-api", 3),
     ("crates/engine-api", 1),
     ("crates/erofs", 17),
-    ("crates/image-manager", 31),
+    ("crates/image-manager", 1),
     ("crates/image-service", 10),
     ("crates/imagelet", 97),
     ("crates/oci", 3),

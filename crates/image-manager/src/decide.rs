@@ -14,7 +14,6 @@ pub enum Presence {
     Absent,
     /// Present on the node under this image ref.
     Present {
-        /// The image ref.
         image_ref: String,
     },
 }
@@ -65,7 +64,6 @@ pub enum Decision {
     UseLocal {
         /// The image ref of the runtime.
         image_ref: String,
-        /// Why.
         why: UseLocalReason,
     },
     /// The image is pulled.

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::ObjectRef;
 
-/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
     /// Something went as it should.
@@ -29,7 +28,6 @@ impl EventType {
     }
 }
 
-/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
@@ -102,7 +100,6 @@ impl EventRecorder for LogRecorder {
 pub struct NumberedEvent {
     /// Counts from 1.
     pub number: u64,
-    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }

@@ -55,11 +55,11 @@ const LONG: Duration = Duration::from_secs(3600);
 pub(crate) struct Holds {
     clock: Clock,
     /// Guards the names: how many pulls there are of each, and when the last one ended.
-    names: Mutex<BTreeMap<String, Held>>,
+    names: Mutex<BTreeMap<String, ImagePulls>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct ImagePulls {
     pulls: usize,
     ended: Option<Instant>,
 }
@@ -89,7 +89,7 @@ impl Holds {
         names.keys().cloned().collect()
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Held>> {
+    fn lock(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, ImagePulls>> {
         self.names.lock()
     }
 }

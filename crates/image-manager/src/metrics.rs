@@ -238,7 +238,7 @@ impl Metrics {
         let r = registry;
         r.register(
             "kubelet_image_pull_duration_seconds",
-            "Time from the begin of a successful pull, waiting included, by the size of the image",
+            "Time from the start of a successful pull, waiting included, by the size of the image",
             self.pull_duration.clone(),
         );
         r.register(

@@ -76,9 +76,7 @@ pub enum BackoffSelector {
     Image(String),
     /// That of a pod.
     Pod {
-        /// Namespace.
         namespace: String,
-        /// Name.
         name: String,
     },
     /// That of the pod with this uid.

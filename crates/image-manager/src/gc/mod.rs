@@ -51,7 +51,7 @@ pub use pressure::Observation;
 pub use probe::measure;
 pub use reclaim::ReclaimContainers;
 pub use report::{GcError, GcReport, RemovedImage};
-pub use rules::{KeepRule, Known, Pattern, PatternError, Pins, Says};
+pub use rules::{ImageDetails, KeepRule, Pattern, PatternError, Pins, Says};
 pub use select::{Goal, Inventory, Item, Order, Rules, select};
 pub use state_files::{StateError, StateFiles};
 

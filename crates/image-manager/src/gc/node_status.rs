@@ -53,7 +53,6 @@ impl NodeImages {
     }
 }
 
-/// A condition of a Node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCondition {
@@ -146,7 +145,6 @@ pub struct NodeStatus {
     pub images: NodeImages,
     /// How many images there are in all.
     pub image_count: usize,
-    /// Conditions.
     pub conditions: Vec<NodeCondition>,
     /// The file system of the images.
     pub image_fs: FsStatus,

@@ -103,7 +103,6 @@ pub enum Because {
     },
     /// Of its repository so many stay.
     MinimumCopies {
-        /// The repository.
         repository: String,
         /// How many.
         copies: usize,

@@ -11,7 +11,7 @@ use super::files::{DirectoryStamp, FileStamp};
 
 /// Result of a look-up in the cache.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Known<V> {
+pub(super) enum CacheState<V> {
     /// This, now.
     Fresh(V),
     /// This, if the file is still the same.
@@ -22,7 +22,6 @@ pub(super) enum Known<V> {
     Unknown,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Cache<V> {
     entries: LruCache<String, CacheEntry<V>>,
@@ -68,13 +67,13 @@ impl<V: Clone> Cache<V> {
         self.entries.contains_key(key)
     }
 
-    pub(super) fn get(&mut self, key: &str, generation: u64) -> Known<V> {
+    pub(super) fn get(&mut self, key: &str, generation: u64) -> CacheState<V> {
         let authoritative = self.authoritative(generation);
         match self.entries.get(key) {
-            Some(entry) if entry.seen_at >= generation => Known::Fresh(entry.value.clone()),
-            Some(entry) => Known::Stale(entry.value.clone(), entry.file),
-            None if authoritative => Known::Absent,
-            None => Known::Unknown,
+            Some(entry) if entry.seen_at >= generation => CacheState::Fresh(entry.value.clone()),
+            Some(entry) => CacheState::Stale(entry.value.clone(), entry.file),
+            None if authoritative => CacheState::Absent,
+            None => CacheState::Unknown,
         }
     }
 
@@ -122,13 +121,13 @@ mod tests {
         put(&mut cache, "a", 1);
         put(&mut cache, "b", 2);
         cache.listed(1, true);
-        assert_eq!(cache.get("a", 1), Known::Fresh(1));
-        assert_eq!(cache.get("c", 1), Known::Absent);
+        assert_eq!(cache.get("a", 1), CacheState::Fresh(1));
+        assert_eq!(cache.get("c", 1), CacheState::Absent);
         put(&mut cache, "b", 3);
         cache.renew("a", 1);
         assert!(cache.authoritative(1), "none was evicted");
         put(&mut cache, "c", 4);
-        assert_eq!(cache.get("a", 1), Known::Unknown, "neither a replacement nor a renewal is a use of it");
-        assert_eq!((cache.get("b", 1), cache.get("c", 1)), (Known::Fresh(3), Known::Fresh(4)));
+        assert_eq!(cache.get("a", 1), CacheState::Unknown, "neither a replacement nor a renewal is a use of it");
+        assert_eq!((cache.get("b", 1), cache.get("c", 1)), (CacheState::Fresh(3), CacheState::Fresh(4)));
     }
 }

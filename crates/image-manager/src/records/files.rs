@@ -135,7 +135,6 @@ pub(crate) enum Now {
     Unknown,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
