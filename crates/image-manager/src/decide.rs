@@ -13,9 +13,7 @@ pub enum Presence {
     /// Absent from the node.
     Absent,
     /// Present on the node under this image ref.
-    Present {
-        image_ref: String,
-    },
+    Present { image_ref: String },
 }
 
 /// Access of a pod to an image that is present.

@@ -3,7 +3,6 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,14 +93,7 @@ impl Holds {
     }
 }
 
-impl fmt::Debug for Holds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Holds").field("names", &self.names).finish_non_exhaustive()
-    }
-}
-
 /// See [`MakeRoom::hold`].
-#[derive(Debug)]
 #[must_use = "the image is held as long as this lives"]
 pub struct Hold {
     holds: Arc<Holds>,

@@ -75,10 +75,7 @@ pub enum BackoffSelector {
     /// That of an image, as it was requested.
     Image(String),
     /// That of a pod.
-    Pod {
-        namespace: String,
-        name: String,
-    },
+    Pod { namespace: String, name: String },
     /// That of the pod with this uid.
     Uid(String),
     /// That of a registry's images.
