@@ -31,7 +31,6 @@ impl EventType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// The object of the event.
     pub object: ObjectRef,
     /// Normal or warning.
     #[serde(rename = "type")]
@@ -59,7 +58,6 @@ impl Event {
 /// An event, lent to a recorder, which copies what it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRef<'a> {
-    /// The object of the event.
     pub object: &'a ObjectRef,
     /// Normal or warning.
     pub kind: EventType,

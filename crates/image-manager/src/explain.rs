@@ -41,7 +41,6 @@ pub struct Explanation {
 /// Why a pull would not be made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackoffExplanation {
-    /// Cause of the last failure.
     pub cause: Cause,
     /// Reason and message of the last failure.
     pub message: String,

@@ -58,7 +58,6 @@ impl NodeImages {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCondition {
-    /// Type.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
