@@ -64,7 +64,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-cri-grpc",
-        uses: &["imagelet-oci", "imagelet-cri-api"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-image-manager", "imagelet-image-service"],
         reason: "cri-grpc converts, it decides nothing and stores nothing",
         ..ALONE

@@ -15,7 +15,6 @@ pub mod helper;
 mod index;
 mod keyring;
 mod node_files;
-mod note;
 mod pattern;
 mod process;
 mod pull_secrets;
@@ -23,12 +22,11 @@ mod requester;
 #[cfg(test)]
 mod test_support;
 
-pub use candidate::{Candidate, NodeSource, Origin, SecretCoordinates, ServiceAccountCoordinates, Source};
+pub use candidate::{Candidate, NodeSource, Note, Origin, SecretCoordinates, ServiceAccountCoordinates, Source};
 pub use docker_config::DockerConfigError;
 pub use hash::credential_hash;
 pub use index::Index;
 pub use keyring::{Candidates, Keyring, KeyringError, KeyringOptions, Preview};
 pub use node_files::NodeFiles;
-pub use note::Note;
 pub use pattern::{BadLocation, PathMatch, Pattern, matches};
 pub use requester::{PullSecret, Requester, ServiceAccount};

@@ -51,7 +51,7 @@ pub(crate) struct Failure<'a> {
 
 /// Why there is no pull now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct ActiveBackoff {
     pub(crate) cause: Cause,
     /// Reason and message of the failure behind it.
     pub(crate) message: String,
@@ -123,7 +123,7 @@ impl Backoff {
     }
 
     /// Returns the back-off if a pull has to wait. It asks for an event once per window, or always by option.
-    pub(crate) fn check(&mut self, subject: &Subject<'_>, now: Instant) -> Option<Held> {
+    pub(crate) fn check(&mut self, subject: &Subject<'_>, now: Instant) -> Option<ActiveBackoff> {
         self.sweep_sometimes(now);
         self.forget_what_changed(subject);
         if let Some(hold) = self.hold(subject, now) {
@@ -135,15 +135,16 @@ impl Backoff {
             return None;
         }
         let tell = every || !std::mem::replace(&mut entry.told, true);
-        Some(Held { cause: entry.cause, message: entry.message.clone(), until: entry.until(), tell })
+        Some(ActiveBackoff { cause: entry.cause, message: entry.message.clone(), until: entry.until(), tell })
     }
 
     /// The same, without any change: what the next check would find.
-    pub(crate) fn peek(&self, subject: &Subject<'_>, now: Instant) -> Option<Held> {
+    pub(crate) fn peek(&self, subject: &Subject<'_>, now: Instant) -> Option<ActiveBackoff> {
         let entry = self.entries.get(&key(subject)).filter(|entry| entry.marks == subject.marks && now < entry.until());
-        let own = entry.map(|e| Held { cause: e.cause, message: e.message.clone(), until: e.until(), tell: false });
+        let own =
+            entry.map(|e| ActiveBackoff { cause: e.cause, message: e.message.clone(), until: e.until(), tell: false });
         let hold = self.hold(subject, now);
-        let held = hold.map(|h| Held { cause: h.cause, message: h.message, until: h.until, tell: false });
+        let held = hold.map(|h| ActiveBackoff { cause: h.cause, message: h.message, until: h.until, tell: false });
         match (own, held) {
             (Some(own), Some(held)) if held.until > own.until => Some(held),
             (own, held) => own.or(held),

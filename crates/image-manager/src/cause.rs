@@ -5,7 +5,7 @@ use std::fmt;
 
 use cri_api::{Error, Kind, Reason};
 
-/// What a pull failed of.
+/// Cause of a failed pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// The registry does not know the image.
@@ -18,15 +18,15 @@ pub enum Cause {
     Unavailable,
     /// The disk is full.
     DiskFull,
-    /// What came is not what was promised, or nothing that can be used.
+    /// The content differs from its descriptor, or cannot be used.
     InvalidContent,
     /// The signature is missing or wrong.
     SignatureInvalid,
     /// The pull was given up.
     Cancelled,
-    /// It made no progress, or took too long.
+    /// The pull made no progress, or took too long.
     Deadline,
-    /// It was refused here, by `registryPullQPS`.
+    /// The pull was refused here, by `registryPullQPS`.
     Throttled,
     /// Anything else.
     Other,
@@ -54,7 +54,7 @@ impl Cause {
         Self::ALL.into_iter().find(|cause| cause.as_str() == word)
     }
 
-    /// What an error of an image service says about its cause.
+    /// The cause that an error of an image service reports.
     #[must_use]
     pub fn of(error: &Error) -> Self {
         if error.needed_bytes().is_some() {
@@ -93,7 +93,7 @@ impl Cause {
         }
     }
 
-    /// One word for it, in lower case with underscores: label of metrics, and what `imagelet backoff` prints.
+    /// The word for the cause, in lower case with underscores: label of metrics, and what `imagelet backoff` prints.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -111,7 +111,7 @@ impl Cause {
         }
     }
 
-    /// Whether it passes by itself, and then for every pod at once.
+    /// Returns true if the cause passes by itself, and then for every pod at once.
     #[must_use]
     pub fn passes_by_itself(self) -> bool {
         match self {

@@ -13,10 +13,7 @@ pub enum Presence {
     /// Absent from the node.
     Absent,
     /// Present on the node under this image ref.
-    Present {
-        /// The image ref.
-        image_ref: String,
-    },
+    Present { image_ref: String },
 }
 
 /// Access of a pod to an image that is present.
@@ -65,7 +62,6 @@ pub enum Decision {
     UseLocal {
         /// The image ref of the runtime.
         image_ref: String,
-        /// Why.
         why: UseLocalReason,
     },
     /// The image is pulled.

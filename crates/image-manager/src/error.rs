@@ -27,7 +27,6 @@ pub enum EnsureImageError {
     ImageInspect {
         /// The image as it was requested.
         image: String,
-        /// The runtime's error.
         source: Error,
     },
     /// The policy is `Never`, and the image is absent.
@@ -47,7 +46,6 @@ pub enum EnsureImageError {
     Record {
         /// The image as it was requested.
         image: String,
-        /// The operation that failed.
         source: Arc<RecordsError>,
     },
     /// An earlier pull failed, and it is too early for the next one.
@@ -67,7 +65,6 @@ pub enum EnsureImageError {
     Pull {
         /// The image as it was requested.
         image: String,
-        /// The attempts.
         source: PullFailure,
     },
 }
@@ -144,7 +141,6 @@ impl EnsureImageError {
 pub struct Attempt {
     /// Where its credential came from; `None`: anonymous.
     pub source: Option<Source>,
-    /// How it failed.
     pub error: Error,
 }
 

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::ObjectRef;
 
-/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
     /// Something went as it should.
@@ -29,11 +28,9 @@ impl EventType {
     }
 }
 
-/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// The object of the event.
     pub object: ObjectRef,
     /// Normal or warning.
     #[serde(rename = "type")]
@@ -61,7 +58,6 @@ impl Event {
 /// An event, lent to a recorder, which copies what it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRef<'a> {
-    /// The object of the event.
     pub object: &'a ObjectRef,
     /// Normal or warning.
     pub kind: EventType,
@@ -102,7 +98,6 @@ impl EventRecorder for LogRecorder {
 pub struct NumberedEvent {
     /// Counts from 1.
     pub number: u64,
-    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use credentials::{Candidate, Preview, Source};
 
-use crate::look::Look;
-use crate::manager::{registry, spec_of_look};
+use crate::credential_lookup::CredentialLookup;
+use crate::manager::{registry, spec_of_lookup};
 use crate::{
     Access, Cause, Decision, Doubt, EnsureImageError, EnsureImageRequest, Grant, ImageManager, Presence, PullPolicy,
     decide,
@@ -22,7 +22,6 @@ pub struct Explanation {
     pub image: String,
     /// The name that the runtime would be sent; `None` where the request is no image name.
     pub sent: Option<String>,
-    /// The policy.
     pub policy: PullPolicy,
     /// Presence of the image, as far as the policy asks.
     pub presence: Presence,
@@ -42,7 +41,6 @@ pub struct Explanation {
 /// Why a pull would not be made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackoffExplanation {
-    /// Cause of the last failure.
     pub cause: Cause,
     /// Reason and message of the last failure.
     pub message: String,
@@ -74,7 +72,7 @@ impl ImageManager {
         request: &EnsureImageRequest,
         explanation: &mut Explanation,
     ) -> Result<Decision, EnsureImageError> {
-        let spec = spec_of_look(request)?;
+        let spec = spec_of_lookup(request)?;
         explanation.sent = Some(spec.image.clone());
         explanation.presence = self.presence(request, &spec).await?;
         let image = spec.image;
@@ -101,8 +99,8 @@ impl ImageManager {
         let decision = decide(request.policy, explanation.presence.clone(), access);
         if matches!(decision, Decision::Pull(_)) {
             let registry = registry(&image);
-            let mut look = Look::new(self.keyring.as_deref(), request, &image);
-            let subject = self.subject(request, &registry, &mut look).await;
+            let mut lookup = CredentialLookup::new(self.keyring.as_deref(), request, &image);
+            let subject = self.subject(request, &registry, &mut lookup).await;
             let now = (self.clock)();
             explanation.backoff = self.lock_backoff().peek(&subject, now).map(|held| BackoffExplanation {
                 cause: held.cause,

@@ -48,10 +48,7 @@ impl Instrumented {
     }
 
     async fn watched<T>(&self, operation: Operation, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut watch = Watch { of: self, operation, begun: (self.clock)(), ok: false };
-        let result = call.await;
-        watch.ok = result.is_ok();
-        result
+        watched(&self.metrics, &self.clock, operation, call).await
     }
 
     async fn watched_pull(&self, mut request: PullImageRequest, running: &Arc<Mutex<Running>>) -> Result<String> {
@@ -72,12 +69,6 @@ impl Instrumented {
             Err(error) => self.metrics.failed(Cause::of(error)),
         }
         result
-    }
-}
-
-impl std::fmt::Debug for Instrumented {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Instrumented").field("metrics", &self.metrics).finish_non_exhaustive()
     }
 }
 
@@ -110,9 +101,23 @@ impl ImageService for Instrumented {
     }
 }
 
-/// Counts a call when it ends; one that is dropped before is one that failed.
+/// Counts and times a call; one that is dropped before its end is one that failed.
+pub(crate) async fn watched<T>(
+    metrics: &Metrics,
+    clock: &Clock,
+    operation: Operation,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut watch = Watch { metrics, clock, operation, begun: clock(), ok: false };
+    let result = call.await;
+    watch.ok = result.is_ok();
+    result
+}
+
+/// A running call, counted when this is dropped.
 struct Watch<'a> {
-    of: &'a Instrumented,
+    metrics: &'a Metrics,
+    clock: &'a Clock,
     operation: Operation,
     begun: Instant,
     ok: bool,
@@ -120,7 +125,7 @@ struct Watch<'a> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.of.metrics.operation(self.operation, (self.of.clock)() - self.begun, self.ok);
+        self.metrics.operation(self.operation, (self.clock)() - self.begun, self.ok);
     }
 }
 

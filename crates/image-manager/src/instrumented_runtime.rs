@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::instrumented::watched;
+use crate::{Clock, Metrics, Operation};
 use async_trait::async_trait;
 use cri_api::{
     AttachRequest, Container, ContainerConfig, ContainerEvents, ContainerFilter, ContainerStats, ContainerStatsFilter,
@@ -12,9 +14,6 @@ use cri_api::{
     PodSandboxFilter, PodSandboxStats, PodSandboxStatsFilter, PodSandboxStatus, Result, RuntimeConfig, RuntimeService,
     RuntimeStatus, VersionInfo,
 };
-use tokio::time::Instant;
-
-use crate::{Clock, Metrics, Operation};
 
 /// A runtime that is watched.
 pub struct InstrumentedRuntime {
@@ -31,30 +30,7 @@ impl InstrumentedRuntime {
     }
 
     async fn watched<T>(&self, operation: Operation, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut watch = Watch { of: self, operation, begun: (self.clock)(), ok: false };
-        let result = call.await;
-        watch.ok = result.is_ok();
-        result
-    }
-}
-
-impl std::fmt::Debug for InstrumentedRuntime {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InstrumentedRuntime").field("metrics", &self.metrics).finish_non_exhaustive()
-    }
-}
-
-/// Counts a call when it ends; one that is dropped before is one that failed.
-struct Watch<'a> {
-    of: &'a InstrumentedRuntime,
-    operation: Operation,
-    begun: Instant,
-    ok: bool,
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        self.of.metrics.operation(self.operation, (self.of.clock)() - self.begun, self.ok);
+        watched(&self.metrics, &self.clock, operation, call).await
     }
 }
 
@@ -197,6 +173,7 @@ mod tests {
     use prometheus_client::registry::Registry;
 
     use super::*;
+    use tokio::time::Instant;
 
     #[tokio::test(start_paused = true)]
     async fn calls_are_counted_and_timed_and_what_fails_or_is_given_up_counts_as_failed() {

@@ -10,6 +10,7 @@
 mod backoff;
 mod cause;
 mod clock;
+mod credential_lookup;
 mod decide;
 mod error;
 mod events;
@@ -19,7 +20,6 @@ pub mod fuzz;
 pub mod gc;
 mod instrumented;
 mod instrumented_runtime;
-mod look;
 mod make_room;
 mod manager;
 mod metrics;

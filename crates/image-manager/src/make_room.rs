@@ -3,7 +3,6 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,11 +54,11 @@ const LONG: Duration = Duration::from_secs(3600);
 pub(crate) struct Holds {
     clock: Clock,
     /// Guards the names: how many pulls there are of each, and when the last one ended.
-    names: Mutex<BTreeMap<String, Held>>,
+    names: Mutex<BTreeMap<String, ImagePulls>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct ImagePulls {
     pulls: usize,
     ended: Option<Instant>,
 }
@@ -89,19 +88,12 @@ impl Holds {
         names.keys().cloned().collect()
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Held>> {
+    fn lock(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, ImagePulls>> {
         self.names.lock()
     }
 }
 
-impl fmt::Debug for Holds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Holds").field("names", &self.names).finish_non_exhaustive()
-    }
-}
-
 /// See [`MakeRoom::hold`].
-#[derive(Debug)]
 #[must_use = "the image is held as long as this lives"]
 pub struct Hold {
     holds: Arc<Holds>,

@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 pub(crate) use pulling::registry;
 
 use crate::backoff::Backoff;
-use crate::look::Look;
+use crate::credential_lookup::CredentialLookup;
 use crate::outcome::Outcome;
 use crate::pull::{Mark, Puller};
 use crate::{
@@ -171,7 +171,7 @@ impl ImageManager {
     async fn ensure(&self, request: &EnsureImageRequest) -> Result<EnsuredImage, EnsureImageError> {
         let metrics = &*self.metrics;
         let mut sample = Sample { metrics, policy: request.policy, present: None, pull_required: None };
-        let spec = match spec_of_look(request) {
+        let spec = match spec_of_lookup(request) {
             Ok(spec) => spec,
             Err(error) => return Err(self.failed(request, error)),
         };
@@ -212,7 +212,7 @@ impl ImageManager {
                 let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
                 tracing::warn!(%pod, image = request.image, "{}", error.message());
             }
-            told => drop(self.tell(request, Outcome::Failed(told))),
+            told => drop(self.record_event(request, Outcome::Failed(told))),
         }
         error
     }
@@ -227,13 +227,13 @@ impl ImageManager {
         next: Next,
         sample: &mut Sample<'_>,
     ) -> Result<EnsuredImage, EnsureImageError> {
-        let mut look = Look::new(self.keyring.as_deref(), request, &spec.image);
+        let mut lookup = CredentialLookup::new(self.keyring.as_deref(), request, &spec.image);
         let (decision, before) = match next {
             Next::Decided(decision) => (decision, Presence::NotChecked),
             Next::Open(presence, access) => {
                 let access = match access {
                     Some(access) => access,
-                    None => self.access(request, &presence, &mut look).await?,
+                    None => self.access(request, &presence, &mut lookup).await?,
                 };
                 (decide(request.policy, presence.clone(), access), presence)
             }
@@ -247,12 +247,12 @@ impl ImageManager {
                 if matches!(why, RefuseReason::MustVerifyAndNeverPulled(_)) {
                     sample.pull_required = Some(true);
                 }
-                self.look_all_the_same(&mut look).await;
+                self.lookup_all_the_same(&mut lookup).await;
                 Err(EnsureImageError::ErrImageNeverPull { image: request.image.clone() })
             }
             Decision::Pull(_) => {
                 sample.pull_required = Some(true);
-                self.pull(request, &mut look, mark, before).await
+                self.pull(request, &mut lookup, mark, before).await
             }
         }
     }
@@ -284,12 +284,12 @@ impl ImageManager {
         &self,
         request: &EnsureImageRequest,
         presence: &Presence,
-        look: &mut Look<'_>,
+        lookup: &mut CredentialLookup<'_>,
     ) -> Result<Access, EnsureImageError> {
         let (Some(records), Presence::Present { image_ref }) = (&self.records, presence) else {
             return Ok(Access::Granted(Grant::NoRecordsKept));
         };
-        let access = records.access(&request.image, image_ref, async || look.candidates().await).await;
+        let access = records.access(&request.image, image_ref, async || lookup.candidates().await).await;
         match access {
             Err(error) if request.policy == PullPolicy::Never => {
                 tracing::warn!(image = request.image, "{}", error.message());
@@ -301,15 +301,15 @@ impl ImageManager {
 
     /// A pod that may not have an image learns nothing of it, not even by the time that the answer takes: the look-up
     /// which some images need is made for all of them.
-    async fn look_all_the_same(&self, look: &mut Look<'_>) {
+    async fn lookup_all_the_same(&self, lookup: &mut CredentialLookup<'_>) {
         if self.records.is_some() {
-            drop(look.found().await);
+            drop(lookup.resolve().await);
         }
     }
 
     fn use_local(&self, request: &EnsureImageRequest, image_ref: String) -> EnsuredImage {
         self.note_success(request);
-        let message = self.tell(request, Outcome::AlreadyPresent { verified: self.records.is_some() });
+        let message = self.record_event(request, Outcome::AlreadyPresent { verified: self.records.is_some() });
         EnsuredImage { image_ref, message, pulled: false, credential: None, timing: None, size: None }
     }
 
@@ -324,7 +324,7 @@ impl ImageManager {
     }
 
     /// Records the event of an outcome, and answers its message. Without an object it goes to the log alone.
-    fn tell(&self, request: &EnsureImageRequest, outcome: Outcome<'_>) -> String {
+    fn record_event(&self, request: &EnsureImageRequest, outcome: Outcome<'_>) -> String {
         let (kind, reason, message) = outcome.event(&request.image);
         self.record(request, request.object.as_ref(), kind, reason, &message);
         message
@@ -373,7 +373,7 @@ fn outcome_word(result: &Result<EnsuredImage, EnsureImageError>) -> &'static str
 /// Name that is sent to the runtime: with its default tag but otherwise as the user spelled it, so that the runtime
 /// applies its own default registry. Annotations and the user's own spelling are for pulls: no runtime reads them in a
 /// look.
-pub(crate) fn spec_of_look(request: &EnsureImageRequest) -> Result<ImageSpec, EnsureImageError> {
+pub(crate) fn spec_of_lookup(request: &EnsureImageRequest) -> Result<ImageSpec, EnsureImageError> {
     let image =
         oci::apply_default_tag(&request.image).map_err(|source| EnsureImageError::InvalidImageName { source })?;
     Ok(ImageSpec { image, runtime_handler: request.runtime_handler.clone(), ..ImageSpec::default() })

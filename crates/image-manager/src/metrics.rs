@@ -81,69 +81,40 @@ pub enum RecordKind {
 /// A call of an image service or of a runtime, as the kubelet names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// `ListImages`
     ListImages,
-    /// `ImageStatus`
     ImageStatus,
-    /// `PullImage`
     PullImage,
-    /// `RemoveImage`
     RemoveImage,
-    /// `ImageFsInfo`
     ImageFsInfo,
-    /// `Version`
     Version,
     /// `Status`
     RuntimeStatus,
-    /// `RunPodSandbox`
     RunPodSandbox,
-    /// `StopPodSandbox`
     StopPodSandbox,
-    /// `RemovePodSandbox`
     RemovePodSandbox,
-    /// `PodSandboxStatus`
     PodSandboxStatus,
-    /// `ListPodSandbox`
     ListPodSandbox,
-    /// `CreateContainer`
     CreateContainer,
-    /// `StartContainer`
     StartContainer,
-    /// `StopContainer`
     StopContainer,
-    /// `RemoveContainer`
     RemoveContainer,
-    /// `ContainerStatus`
     ContainerStatus,
-    /// `ListContainers`
     ListContainers,
-    /// `ExecSync`
     ExecSync,
     /// `UpdateContainerResources`
     UpdateContainer,
     /// `UpdatePodSandboxResources`
     UpdatePodSandbox,
-    /// `ReopenContainerLog`
     ReopenContainerLog,
-    /// `Exec`
     Exec,
-    /// `Attach`
     Attach,
-    /// `PortForward`
     PortForward,
-    /// `ContainerStats`
     ContainerStats,
-    /// `ListContainerStats`
     ListContainerStats,
-    /// `PodSandboxStats`
     PodSandboxStats,
-    /// `ListPodSandboxStats`
     ListPodSandboxStats,
-    /// `GetContainerEvents`
     GetContainerEvents,
-    /// `UpdateRuntimeConfig`
     UpdateRuntimeConfig,
-    /// `RuntimeConfig`
     RuntimeConfig,
 }
 
@@ -238,7 +209,7 @@ impl Metrics {
         let r = registry;
         r.register(
             "kubelet_image_pull_duration_seconds",
-            "Time from the begin of a successful pull, waiting included, by the size of the image",
+            "Time from the start of a successful pull, waiting included, by the size of the image",
             self.pull_duration.clone(),
         );
         r.register(

@@ -75,7 +75,7 @@ fn pulls_are_timed_by_the_size_of_the_image() {
     metrics.pull_duration(Some(100 * MIB), Duration::from_secs(20));
     let name = "kubelet_image_pull_duration_seconds";
     let mut want = format!(
-        "# HELP {name} Time from the begin of a successful pull, waiting included, by the size of the image.\n\
+        "# HELP {name} Time from the start of a successful pull, waiting included, by the size of the image.\n\
          # TYPE {name} histogram\n\
          {name}_sum{{image_size_in_bytes=\"10MB-100MB\"}} 27.25\n\
          {name}_count{{image_size_in_bytes=\"10MB-100MB\"}} 2\n"

@@ -9,11 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodRef {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// Uid.
     pub uid: String,
     /// All annotations; the runtime is told them with the image.
     pub annotations: BTreeMap<String, String>,
@@ -40,13 +37,11 @@ impl ObjectRef {
         Self::part(pod, String::new())
     }
 
-    /// A container of the pod.
     #[must_use]
     pub fn container(pod: &PodRef, name: &str) -> Self {
         Self::part(pod, format!("spec.containers{{{name}}}"))
     }
 
-    /// An init container of the pod.
     #[must_use]
     pub fn init_container(pod: &PodRef, name: &str) -> Self {
         Self::part(pod, format!("spec.initContainers{{{name}}}"))

@@ -1,6 +1,5 @@
 //! [`Options`]: what an [`ImageManager`](crate::ImageManager) works with. The binary makes it of its configuration.
 
-use std::fmt;
 use std::sync::Arc;
 
 use credentials::Keyring;
@@ -45,17 +44,5 @@ impl Default for Options {
             registry_fingerprint: None,
             make_room: None,
         }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("puller", &self.puller)
-            .field("keyring", &self.keyring.is_some())
-            .field("records", &self.records.is_some())
-            .field("backoff", &self.backoff)
-            .field("make_room", &self.make_room.is_some())
-            .finish_non_exhaustive()
     }
 }

@@ -10,13 +10,11 @@ use crate::{ObjectRef, PodRef, PullPolicy};
 /// A request for an image.
 #[derive(Clone, Debug)]
 pub struct EnsureImageRequest {
-    /// The pod for which it is.
     pub pod: PodRef,
     /// Object of the events; `None`: events are only logged.
     pub object: Option<ObjectRef>,
     /// The image as the user wrote it.
     pub image: String,
-    /// When to pull.
     pub policy: PullPolicy,
     /// The pod's pull secrets, in the order in which it names them.
     pub secrets: Vec<PullSecret>,

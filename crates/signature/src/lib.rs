@@ -17,7 +17,6 @@ mod identity;
 mod key;
 mod payload;
 mod policy;
-mod policy_error;
 mod read;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -26,6 +25,5 @@ mod written;
 pub use check::{Check, MAX_SIGNATURE_TEXT, Signature};
 pub use key::{KeyError, PublicKey};
 pub use payload::MAX_PAYLOAD;
-pub use policy::{Demand, Policy, Rule, Scope};
-pub use policy_error::PolicyError;
+pub use policy::{Demand, Policy, PolicyError, Rule, Scope};
 pub use written::MAX_KEYS;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::policy::PolicyError;
 use crate::policy::{Policy, Requirement, Signed, host_of_scopes};
-use crate::policy_error::PolicyError;
 use crate::written::RequirementText;
 
 /// Transports of containers/image beside `docker`.

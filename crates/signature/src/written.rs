@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use crate::identity::Identity;
 use crate::key::PublicKey;
 use crate::policy::NamedKey;
-use crate::policy_error::PolicyError;
+use crate::policy::PolicyError;
 
 /// Keys that may stand for each other in one demand, at most.
 pub const MAX_KEYS: usize = 64;

@@ -7,6 +7,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use base::FileLock;
 use rustix::fs::FlockOperation;
 
 /// The file in the root.
@@ -15,7 +16,7 @@ const NAME: &str = "pods.lock";
 /// The lock, held until it is dropped.
 #[derive(Debug)]
 pub struct PodsLock {
-    _file: File,
+    _file: FileLock<File>,
 }
 
 /// Why the pods of a root are not for this process.
@@ -56,7 +57,7 @@ impl PodsLock {
         if let Err(error) = named {
             tracing::debug!(%error, "the lock does not name its holder");
         }
-        Ok(Self { _file: file })
+        Ok(Self { _file: FileLock::new(file) })
     }
 }
 

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::decode::decode;
+use super::decode::{ProviderConfig, decode};
 use super::options::ParseYaml;
-use super::provider_config::ProvidersConfig;
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 8 << 20;
@@ -18,7 +17,7 @@ const MAX_BYTES: u64 = 8 << 20;
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
 /// Reads `path`; with the configuration comes the hash of the files.
-pub(super) fn read(path: &Path, yaml: &ParseYaml) -> Result<(ProvidersConfig, String), String> {
+pub(super) fn read(path: &Path, yaml: &ParseYaml) -> Result<(Vec<ProviderConfig>, String), String> {
     if path.as_os_str().is_empty() {
         return Err("credential provider config path is empty".to_owned());
     }
@@ -35,7 +34,7 @@ pub(super) fn read(path: &Path, yaml: &ParseYaml) -> Result<(ProvidersConfig, St
     };
 
     let mut hash = Sha256::new();
-    let mut merged = ProvidersConfig::default();
+    let mut merged: Vec<ProviderConfig> = Vec::new();
     for file in files {
         let shown = file.display();
         let bytes = contents(&file).map_err(|e| format!("unable to read file \"{shown}\": {e}"))?;
@@ -43,11 +42,11 @@ pub(super) fn read(path: &Path, yaml: &ParseYaml) -> Result<(ProvidersConfig, St
         hash.update(&bytes);
         let document = parse(bytes, yaml).map_err(|e| format!("error decoding config \"{shown}\": {e}"))?;
         let config = decode(&document).map_err(|e| format!("error decoding config \"{shown}\": {e}"))?;
-        for provider in config.providers {
-            if merged.providers.iter().any(|p| p.name == provider.name) {
+        for provider in config {
+            if merged.iter().any(|p| p.name == provider.name) {
                 return Err(format!("duplicate provider name {:?} found in configuration file(s)", provider.name));
             }
-            merged.providers.push(provider);
+            merged.push(provider);
         }
     }
     Ok((merged, format!("sha256:{}", hex::encode(hash.finalize()))))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::provider_config::{ProviderConfig, TokenAttributes};
+use super::super::decode::{ProviderConfig, TokenAttributes};
 use super::*;
 use base::GoDuration;
 
@@ -66,7 +66,7 @@ enum Files {
 /// The providers, or a part of the error.
 type Wanted = Result<Vec<ProviderConfig>, &'static str>;
 
-fn read_files(files: &Files) -> Result<(ProvidersConfig, String), String> {
+fn read_files(files: &Files) -> Result<(Vec<ProviderConfig>, String), String> {
     let directory = tempfile::tempdir().expect("a directory");
     match files {
         Files::One(text) => {
@@ -274,8 +274,8 @@ fn configurations() {
     for (name, files, want) in cases {
         match (read_files(&files), want) {
             (Ok((config, hash)), Ok(want)) => {
-                assert_eq!(config.providers.len(), want.len(), "{name}");
-                for (got, want) in config.providers.iter().zip(&want) {
+                assert_eq!(config.len(), want.len(), "{name}");
+                for (got, want) in config.iter().zip(&want) {
                     assert!(got == want, "{name}: {}", got.name);
                 }
                 assert!(hash.starts_with("sha256:") && hash.len() == 71, "{name}: {hash}");
@@ -304,7 +304,7 @@ fn token_attributes_are_read() {
         required_annotations: vec!["r".into()],
         optional_annotations: vec!["o".into(), "p".into()],
     };
-    assert_eq!(config.providers[0].token_attributes, Some(want));
+    assert_eq!(config[0].token_attributes, Some(want));
 }
 
 /// The hash runs over each file's length and bytes, so that moving a boundary between files changes it.
@@ -342,6 +342,6 @@ fn what_cannot_be_read() {
 
 #[test]
 fn debug_shows_no_arguments() {
-    let shown = format!("{:?}", ProvidersConfig { providers: vec![want("x", &[], "v1", "1m")] });
+    let shown = format!("{:?}", vec![want("x", &[], "v1", "1m")]);
     assert!(shown.contains('x') && !shown.contains("BAR") && !shown.contains("--v"), "{shown}");
 }

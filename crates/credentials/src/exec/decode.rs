@@ -3,15 +3,44 @@
 
 use serde_json::{Map, Value};
 
-use super::provider_config::{ProviderConfig, ProvidersConfig, TokenAttributes};
 use base::GoDuration;
 
 const GROUP: &str = "kubelet.config.k8s.io";
 const KIND: &str = "CredentialProviderConfig";
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 
+/// A provider of the configuration. Fields that the file does not set are empty.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct ProviderConfig {
+    pub(super) name: String,
+    pub(super) match_images: Vec<String>,
+    pub(super) default_cache_duration: Option<GoDuration>,
+    pub(super) api_version: String,
+    pub(super) args: Vec<String>,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) token_attributes: Option<TokenAttributes>,
+}
+
+impl std::fmt::Debug for ProviderConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the arguments and the environment: they may hold secrets.
+        f.debug_struct("ProviderConfig").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// How a provider uses service account tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TokenAttributes {
+    pub(super) audience: String,
+    /// `ServiceAccount` or `Token`.
+    pub(super) cache_type: String,
+    pub(super) require_service_account: Option<bool>,
+    pub(super) required_annotations: Vec<String>,
+    pub(super) optional_annotations: Vec<String>,
+}
+
 /// Decodes one document.
-pub(super) fn decode(document: &Value) -> Result<ProvidersConfig, String> {
+pub(super) fn decode(document: &Value) -> Result<Vec<ProviderConfig>, String> {
     let fields = fields(document, "the document")?;
     let word = |name: &str| match fields.and_then(|fields| fields.get(name)) {
         None | Some(Value::Null) => Ok(String::new()),
@@ -33,14 +62,14 @@ pub(super) fn decode(document: &Value) -> Result<ProvidersConfig, String> {
     };
 
     let mut unknown = Vec::new();
-    let mut config = ProvidersConfig::default();
+    let mut config = Vec::new();
     for (name, value) in fields.into_iter().flatten() {
         match name.as_str() {
             "kind" | "apiVersion" => {}
             "providers" => {
                 for (index, value) in list(value, name)?.iter().enumerate() {
                     let path = format!("providers[{index}]");
-                    config.providers.push(provider(value, &path, version == "v1", &mut unknown)?);
+                    config.push(provider(value, &path, version == "v1", &mut unknown)?);
                 }
             }
             _ => unknown.push(name.clone()),

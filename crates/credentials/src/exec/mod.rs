@@ -13,7 +13,6 @@ mod options;
 mod protocol;
 mod provided;
 mod provider;
-mod provider_config;
 #[cfg(test)]
 mod test_support;
 mod validate;
@@ -32,11 +31,11 @@ use single_flight::Group;
 use tokio_util::task::TaskTracker;
 
 use self::cache::Cache;
+use self::decode::{ProviderConfig, TokenAttributes};
 use self::metrics::Metrics;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::protocol::fuzzed_response;
 use self::provider::{CachedAnswer, Provider, TokenUse};
-use self::provider_config::{ProviderConfig, TokenAttributes};
 use crate::pattern::Pattern;
 use crate::{Note, Requester};
 use base::GoDuration;
@@ -92,7 +91,6 @@ impl Providers {
         }
         let metrics = Metrics::new(&hash);
         let providers = config
-            .providers
             .into_iter()
             .map(|provider| build(provider, bin_dir, &options, &metrics).map(Arc::new))
             .collect::<Result<_, _>>()?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::provider_config::{ProviderConfig, ProvidersConfig, TokenAttributes};
+use super::decode::{ProviderConfig, TokenAttributes};
 use crate::pattern::Pattern;
 
 /// Versions of the protocol, sorted as they are shown.
@@ -18,13 +18,13 @@ const WITH_TOKENS: &str = API_VERSIONS[0];
 pub(super) const CACHE_TYPES: [&str; 2] = ["ServiceAccount", "Token"];
 
 /// Every complaint. `tokens` says that providers may use service account tokens at all.
-pub(super) fn validate(config: &ProvidersConfig, tokens: bool) -> Vec<String> {
+pub(super) fn validate(config: &[ProviderConfig], tokens: bool) -> Vec<String> {
     let mut found = Vec::new();
-    if config.providers.is_empty() {
+    if config.is_empty() {
         found.push(required("providers", "at least 1 item in plugins is required"));
     }
     let mut names = BTreeSet::new();
-    for provider in &config.providers {
+    for provider in config {
         name(provider, &mut names, &mut found);
         if provider.api_version.is_empty() {
             found.push(required("providers.apiVersion", ""));

@@ -235,7 +235,7 @@ fn complaints() {
         ),
     ];
     for (name, providers, tokens, want) in cases {
-        let complaints = validate(&ProvidersConfig { providers }, tokens);
+        let complaints = validate(&providers, tokens);
         let got = if complaints.is_empty() { String::new() } else { in_one_line(&complaints) };
         assert_eq!(got, want, "{name}");
     }

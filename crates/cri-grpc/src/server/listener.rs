@@ -13,6 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use base::FileLock;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -222,8 +223,8 @@ fn peer(socket: OwnedFd) -> String {
     }
 }
 
-/// Holds an exclusive lock on the directory for as long as the descriptor lives.
-fn lock_directory(directory: &Path) -> Result<OwnedFd, BindError> {
+/// Takes an exclusive lock on the directory.
+fn lock_directory(directory: &Path) -> Result<FileLock<OwnedFd>, BindError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = match rustix::fs::open(directory, flags, Mode::empty()) {
         Ok(fd) => fd,
@@ -233,7 +234,7 @@ fn lock_directory(directory: &Path) -> Result<OwnedFd, BindError> {
     let start = Instant::now();
     loop {
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(fd),
+            Ok(()) => return Ok(FileLock::new(fd)),
             Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < LOCK_TIME => {
                 std::thread::sleep(Duration::from_millis(10));
             }

@@ -43,17 +43,12 @@ impl Default for BackoffOptions {
 /// A pod that waits before an image is pulled for it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackoffEntry {
-    /// Namespace of the pod.
     pub namespace: String,
-    /// Name of the pod.
     pub name: String,
-    /// Uid of the pod.
     pub uid: String,
     /// The image as it was requested.
     pub image: String,
-    /// Registry of the image.
     pub registry: String,
-    /// Cause of the last failure.
     pub cause: Cause,
     /// Reason and message of the last failure.
     pub message: String,
@@ -75,12 +70,7 @@ pub enum BackoffSelector {
     /// That of an image, as it was requested.
     Image(String),
     /// That of a pod.
-    Pod {
-        /// Namespace.
-        namespace: String,
-        /// Name.
-        name: String,
-    },
+    Pod { namespace: String, name: String },
     /// That of the pod with this uid.
     Uid(String),
     /// That of a registry's images.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::context::GcContext;
 use super::disk::{DiskSpace, Shortage};
 use super::inventory::inventory;
+use super::metrics::Trigger;
 use super::outline::{self, Outline};
 use super::plan::Plan;
 use super::pressure::{Disks, observe};
@@ -22,7 +23,6 @@ use super::report::{GcError, GcReport, chain};
 use super::select::{Goal, select};
 use super::state_store::{GcState, StateStore};
 use super::survey::Survey;
-use super::trigger::Trigger;
 use crate::EventType;
 use crate::make_room::Holds;
 

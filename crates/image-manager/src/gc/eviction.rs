@@ -120,29 +120,17 @@ pub enum ThresholdError {
     /// A percentage out of range.
     #[error("eviction percentage threshold {signal} must be {bound}: {text}")]
     Percentage {
-        /// Of what.
         signal: String,
         /// `>= 0%` or `<= 100%`.
         bound: &'static str,
-        /// As it was written.
         text: String,
     },
     /// A quantity that is not above zero.
     #[error("eviction threshold {signal} must be positive: {text}")]
-    NotPositive {
-        /// Of what.
-        signal: String,
-        /// As it was written.
-        text: String,
-    },
+    NotPositive { signal: String, text: String },
     /// Neither a percentage nor a quantity.
     #[error("eviction threshold {signal}: {text:?} is neither a quantity, as 1Gi or 500Mi, nor a percentage, as 10%")]
-    Unreadable {
-        /// Of what.
-        signal: String,
-        /// As it was written.
-        text: String,
-    },
+    Unreadable { signal: String, text: String },
 }
 
 /// Signals that the kubelet knows and that are not about the disks which images can free.

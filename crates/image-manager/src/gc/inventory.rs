@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::detect::{User, handler, name};
 use super::plan::Because;
-use super::rules::{KeepRule, Known, Pattern, Says};
+use super::rules::{ImageDetails, KeepRule, Pattern, Says};
 use super::select::{Inventory, Item};
 use super::state_store::GcState;
 use super::survey::Survey;
@@ -83,7 +83,7 @@ fn must_stay(
 }
 
 /// The weight of an image by the first rule that fits it; 1 without one.
-fn weight(keep: &[KeepRule], image: &Image, known: Known<'_>) -> f64 {
+fn weight(keep: &[KeepRule], image: &Image, known: ImageDetails<'_>) -> f64 {
     let weighs = |rule: &KeepRule| match rule.says {
         Says::Weigh(weight) if rule.pattern.fits(image, known) => Some(weight),
         _ => None,

@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::collector::{Collector, Done, all_done};
 use super::context::GcContext;
 use super::history::protected_until;
-use super::image_list::ImageList;
 use super::images::CollectedImages;
 use super::labels::fetch_labels;
+use super::metrics::Trigger;
+use super::node_status::ImageList;
 use super::node_status::NodeStatus;
 use super::options::GcOptions;
 use super::outline::Outline;
@@ -27,7 +28,6 @@ use super::rules::{Pattern, Pins};
 use super::select::Goal;
 use super::state_files::StateFiles;
 use super::state_store::StateStore;
-use super::trigger::Trigger;
 use super::turns::Turns;
 use crate::EventRecorder;
 use crate::make_room::{Hold, Holds, MakeRoom, Room};
@@ -44,7 +44,6 @@ pub struct ImageGcManager {
     /// Images of running pulls.
     holds: Arc<Holds>,
     nudge_collect: Notify,
-    nudge_detect: Notify,
     nudge_list: Notify,
 }
 
@@ -76,7 +75,6 @@ impl ImageGcManager {
             list: ImageList::default(),
             holds,
             nudge_collect: Notify::new(),
-            nudge_detect: Notify::new(),
             nudge_list: Notify::new(),
         }
     }
@@ -90,12 +88,6 @@ impl ImageGcManager {
     /// Asks for a collection soon, as when a disk is full.
     pub fn nudge(&self) {
         self.nudge_collect.notify_one();
-    }
-
-    /// Asks for fresh lists of images and containers soon, as when some came or went.
-    pub fn nudge_lists(&self) {
-        self.nudge_detect.notify_one();
-        self.nudge_list.notify_one();
     }
 
     /// Brings the usage history up to date.
@@ -264,7 +256,7 @@ impl ImageGcManager {
     }
 
     async fn detecting(&self, stop: &CancellationToken) {
-        let mut turns = Turns::new(self.options().intervals.detect, Some(&self.nudge_detect), stop);
+        let mut turns = Turns::new(self.options().intervals.detect, None, stop);
         while turns.next().await {
             if let Err(error) = self.detect().await {
                 tracing::warn!("failed to monitor images: {}", chain(&error));

@@ -12,12 +12,37 @@ use prometheus_client::registry::Registry;
 
 use super::disk::DiskSpace;
 use super::plan::{Because, RemovedBecause};
-use super::trigger::Trigger;
 use crate::metrics::series::{Labels, Series};
 
 const REMOVED: [RemovedBecause; 3] = [RemovedBecause::Age, RemovedBecause::Space, RemovedBecause::Unused];
 const OUTCOMES: [&str; 2] = ["success", "failure"];
 const ROUNDS: usize = OUTCOMES.len() * Trigger::ALL.len();
+
+/// Why a round runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trigger {
+    /// The timer, or a nudge.
+    Periodic,
+    /// There is disk pressure.
+    Pressure,
+    /// A pull found no space.
+    Pull,
+    /// A person asked.
+    Command,
+}
+
+impl Trigger {
+    pub(super) const ALL: [Self; 4] = [Self::Periodic, Self::Pressure, Self::Pull, Self::Command];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Periodic => "periodic",
+            Self::Pressure => "pressure",
+            Self::Pull => "pull",
+            Self::Command => "command",
+        }
+    }
+}
 
 /// Metrics of garbage collection.
 #[derive(Debug)]

@@ -1,14 +1,16 @@
 //! [`NodeStatus`]: the node's images and their disk, in the shapes of a Kubernetes Node's `status.images` and
-//! `status.conditions`. Plain data; [`ImageGcManager::status`](super::ImageGcManager::status) makes it, `imagelet status`
+//! `status.conditions`, and [`ImageList`], the cached list behind them. Plain data; [`ImageGcManager::status`](super::ImageGcManager::status) makes it, `imagelet status`
 //! shows it.
+
+use std::sync::Arc;
 
 use cri_api::{FilesystemUsage, Image};
 use engine_api::UnfinishedPulls;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::disk::DiskSpace;
-use super::image_list::by_size;
 use super::options::GcOptions;
 use super::pressure::{Disks, Observation, Pressure};
 use super::pressure_monitor::MeasuredDisks;
@@ -53,11 +55,9 @@ impl NodeImages {
     }
 }
 
-/// A condition of a Node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCondition {
-    /// Type.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
@@ -146,7 +146,6 @@ pub struct NodeStatus {
     pub images: NodeImages,
     /// How many images there are in all.
     pub image_count: usize,
-    /// Conditions.
     pub conditions: Vec<NodeCondition>,
     /// The file system of the images.
     pub image_fs: FsStatus,
@@ -192,6 +191,31 @@ impl NodeStatus {
     pub fn has_disk_pressure(&self) -> bool {
         self.conditions.iter().any(|condition| condition.kind == "DiskPressure" && condition.status == "True")
     }
+}
+
+/// A cached list of images.
+#[derive(Default)]
+pub(super) struct ImageList {
+    /// Guards the list, the largest image first; `None` until the first refresh.
+    images: Mutex<Option<Arc<[Image]>>>,
+}
+
+impl ImageList {
+    /// Replaces the list.
+    pub(super) fn replace(&self, mut images: Vec<Image>) {
+        images.sort_by(by_size);
+        *self.images.lock() = Some(images.into());
+    }
+
+    /// The last list, the largest image first; `None` before the first refresh.
+    pub(super) fn get(&self) -> Option<Arc<[Image]>> {
+        self.images.lock().clone()
+    }
+}
+
+/// Orders images by size, the largest first, and those of one size by id, the last first.
+pub(super) fn by_size(a: &Image, b: &Image) -> std::cmp::Ordering {
+    b.size.cmp(&a.size).then_with(|| b.id.cmp(&a.id))
 }
 
 #[cfg(test)]

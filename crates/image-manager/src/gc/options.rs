@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use engine_api::ImageEngine;
 use tokio::time::Instant;
 
@@ -13,7 +14,6 @@ use super::eviction::Thresholds;
 use super::metrics::GcMetrics;
 use super::node_time::BootClock;
 use super::policy::GcPolicy;
-use super::reclaim::ReclaimContainers;
 use super::rules::KeepRule;
 use super::select::Order;
 use crate::{Clock, Metrics, ObjectRef, PullRecords, WallClock};
@@ -145,4 +145,14 @@ impl Default for Intervals {
     fn default() -> Self {
         Self { detect: Duration::from_secs(300), cache: Duration::from_secs(30), collect: Duration::from_secs(300) }
     }
+}
+
+/// Removes containers that have ended. Implemented by the collector of containers.
+#[async_trait]
+pub trait ReclaimContainers: Send + Sync {
+    /// Removes the containers that have ended: all of pods that are gone, and of others those beyond the policy.
+    ///
+    /// # Errors
+    /// A text for people, if not all could be removed.
+    async fn delete_all_unused_containers(&self) -> Result<(), String>;
 }

@@ -33,7 +33,6 @@ pub struct Outline {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Image id.
     pub id: String,
     /// Names, tags first.
     pub names: Vec<String>,

@@ -28,7 +28,6 @@ pub struct Removal {
     pub image: usize,
     /// Bytes that this frees once those before it are gone.
     pub frees: u64,
-    /// Why.
     pub because: RemovedBecause,
     /// Until when it is protected: it goes all the same, after all others.
     pub protected_until: Option<Timestamp>,
@@ -80,7 +79,6 @@ impl RemovedBecause {
 pub struct Kept {
     /// Which one.
     pub image: usize,
-    /// Why.
     pub because: Because,
 }
 
@@ -103,7 +101,6 @@ pub enum Because {
     },
     /// Of its repository so many stay.
     MinimumCopies {
-        /// The repository.
         repository: String,
         /// How many.
         copies: usize,

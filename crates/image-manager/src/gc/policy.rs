@@ -37,12 +37,7 @@ pub enum GcPolicyError {
     Low(i32),
     /// They are the wrong way round.
     #[error("LowThresholdPercent {low} can not be higher than HighThresholdPercent {high}")]
-    Order {
-        /// The low threshold.
-        low: i32,
-        /// The high threshold.
-        high: i32,
-    },
+    Order { low: i32, high: i32 },
 }
 
 impl GcPolicy {

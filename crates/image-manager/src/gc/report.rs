@@ -34,7 +34,6 @@ pub struct RemovedImage {
     pub names: Vec<String>,
     /// Bytes that this freed: known, measured, or what the runtime says of its size.
     pub freed_bytes: u64,
-    /// Why.
     pub because: RemovedBecause,
     /// Until when it was protected, where it went all the same: nothing else sufficed.
     pub protected_until: Option<Timestamp>,
@@ -45,20 +44,10 @@ pub struct RemovedImage {
 pub enum GcError {
     /// The runtime did not answer with its lists.
     #[error("{what}")]
-    Runtime {
-        /// The request to the runtime.
-        what: &'static str,
-        /// The runtime's error.
-        source: cri_api::Error,
-    },
+    Runtime { what: &'static str, source: cri_api::Error },
     /// The file system could not be measured.
     #[error("measure the image file system {}", path.display())]
-    Disk {
-        /// Where it is.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Disk { path: PathBuf, source: std::io::Error },
     /// The runtime names no file system for its images.
     #[error("imageFs information is unavailable")]
     NoImageFs,
@@ -78,7 +67,6 @@ pub enum GcError {
     /// Removals by age failed.
     #[error("wanted to free images older than {}, encountered errors in image deletion: {failures}", base::GoDuration::from_millis_of(*limit))]
     AgeRemoval {
-        /// The age.
         limit: Duration,
         /// The causes, one for each image.
         failures: String,

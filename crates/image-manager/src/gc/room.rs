@@ -9,9 +9,9 @@ use tokio::sync::Mutex;
 use super::collector::Collector;
 use super::context::GcContext;
 use super::disk::{DiskSpace, Shortage};
+use super::metrics::Trigger;
 use super::policy::GcPolicy;
 use super::report::{GcReport, chain};
-use super::trigger::Trigger;
 use crate::make_room::Room;
 
 /// Collections for pulls.

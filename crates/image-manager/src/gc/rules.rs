@@ -34,7 +34,7 @@ enum Of {
 
 /// Properties of an image that the list of the service does not hold.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
+pub struct ImageDetails<'a> {
     /// The last user: `namespace/pod/container`.
     pub used_by: &'a str,
     /// Labels of its config, where somebody looked.
@@ -85,12 +85,12 @@ impl Pattern {
     /// Returns true if the id or a name of an image fits, by the list of images.
     #[must_use]
     pub fn matches(&self, image: &Image) -> bool {
-        self.fits(image, Known::default())
+        self.fits(image, ImageDetails::default())
     }
 
     /// The same with what else is known of the image.
     #[must_use]
-    pub fn fits(&self, image: &Image, known: Known<'_>) -> bool {
+    pub fn fits(&self, image: &Image, known: ImageDetails<'_>) -> bool {
         match &self.of {
             Of::Name(normal) => {
                 let mut names = image.repo_tags.iter().chain(&image.repo_digests);
@@ -270,12 +270,12 @@ impl Pins {
     /// The pin that holds an image, as far as the list of images tells.
     #[must_use]
     pub fn holds(&self, image: &Image) -> Option<&Pattern> {
-        self.hold(image, Known::default())
+        self.hold(image, ImageDetails::default())
     }
 
     /// The same with what else is known of the image.
     #[must_use]
-    pub fn hold(&self, image: &Image, known: Known<'_>) -> Option<&Pattern> {
+    pub fn hold(&self, image: &Image, known: ImageDetails<'_>) -> Option<&Pattern> {
         self.0.iter().find(|pattern| pattern.fits(image, known))
     }
 }
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn labels_and_namespaces() {
         let labels = BTreeMap::from([("org.example/team".to_owned(), "payments".to_owned())]);
-        let known = Known { used_by: "kube-system/coredns-0/coredns", labels: Some(&labels) };
+        let known = ImageDetails { used_by: "kube-system/coredns-0/coredns", labels: Some(&labels) };
         let cases = [
             ("label.org.example/team=payments", true),
             ("label.org.example/team=pay*", true),
@@ -395,7 +395,7 @@ mod tests {
             assert_eq!((pattern.as_str(), pattern.is_of_labels()), (text, text.starts_with("label.")));
         }
         // Who is not in a pod has no namespace.
-        let lone = Known { used_by: "container 1234", labels: None };
+        let lone = ImageDetails { used_by: "container 1234", labels: None };
         assert!(!Pattern::parse("namespace=*").expect("a pattern").fits(&Image::default(), lone));
     }
 

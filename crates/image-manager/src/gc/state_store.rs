@@ -10,7 +10,7 @@ use super::detect::handler;
 use super::history::UsageHistory;
 use super::labels::Labels;
 use super::report::{GcError, chain};
-use super::rules::{Known, Pins};
+use super::rules::{ImageDetails, Pins};
 use super::state_files::{Stamp, StateError, StateFiles};
 
 /// The state that rounds work on.
@@ -28,9 +28,9 @@ pub(super) struct GcState {
 
 impl GcState {
     /// Properties of an image that the list does not hold.
-    pub(super) fn known(&self, image: &cri_api::Image) -> Known<'_> {
+    pub(super) fn known(&self, image: &cri_api::Image) -> ImageDetails<'_> {
         let record = self.history.get(&image.id, handler(image));
-        Known { used_by: record.map_or("", |record| &record.used_by), labels: self.labels.get(&image.id) }
+        ImageDetails { used_by: record.map_or("", |record| &record.used_by), labels: self.labels.get(&image.id) }
     }
 }
 

@@ -8,8 +8,8 @@ use cri_api::{Error, ImageSpec, Kind};
 
 use super::ImageManager;
 use crate::backoff::{Failure, Marks, Subject};
+use crate::credential_lookup::{CredentialLookup, ResolvedCredentials};
 use crate::gc::human;
-use crate::look::{Found, Look};
 use crate::outcome::Outcome;
 use crate::pull::{Mark, PullFailed, Recheck, Wanted};
 use crate::{
@@ -21,19 +21,19 @@ impl ImageManager {
     pub(super) async fn pull(
         &self,
         request: &EnsureImageRequest,
-        look: &mut Look<'_>,
+        lookup: &mut CredentialLookup<'_>,
         mark: Mark,
         before: Presence,
     ) -> Result<EnsuredImage, EnsureImageError> {
-        let registry = registry(look.image());
-        let subject = self.subject(request, &registry, look).await;
+        let registry = registry(lookup.image());
+        let subject = self.subject(request, &registry, lookup).await;
         self.respect_backoff(request, &subject)?;
-        let found = look.found().await?;
-        self.tell_what_is_missing(request, &found);
-        self.tell(request, Outcome::Pulling);
+        let found = lookup.resolve().await?;
+        self.record_missing_secrets(request, &found);
+        self.record_event(request, Outcome::Pulling);
         let asked = (self.clock)();
         let spec = ImageSpec {
-            image: look.image().to_owned(),
+            image: lookup.image().to_owned(),
             annotations: request.pod.annotations.clone(),
             user_specified_image: request.image.clone(),
             runtime_handler: request.runtime_handler.clone(),
@@ -83,7 +83,7 @@ impl ImageManager {
         let timing = PullTiming { pulling: pulled.pulling, with_waiting: ended - asked };
         let PullTiming { pulling, with_waiting } = timing;
         self.metrics.pull_duration(pulled.size, with_waiting);
-        let message = self.tell(request, Outcome::Pulled { pulling, with_waiting, size: pulled.size });
+        let message = self.record_event(request, Outcome::Pulled { pulling, with_waiting, size: pulled.size });
         let used = pulled.used.and_then(|used| found.candidates.get(used));
         Ok(EnsuredImage {
             image_ref: pulled.image_ref,
@@ -107,7 +107,7 @@ impl ImageManager {
         let image = request.image.clone();
         let error = EnsureImageError::BackOff { image, last: held.message, cause: held.cause, until: held.until };
         if held.tell {
-            self.tell(request, Outcome::Failed(&error));
+            self.record_event(request, Outcome::Failed(&error));
         }
         Err(error)
     }
@@ -117,7 +117,7 @@ impl ImageManager {
         &self,
         request: &EnsureImageRequest,
         subject: &Subject<'_>,
-        found: &Found,
+        found: &ResolvedCredentials,
         failed: PullFailed,
         tried: Option<(Option<u64>, Room)>,
     ) -> EnsureImageError {
@@ -151,7 +151,7 @@ impl ImageManager {
         &self,
         request: &'a EnsureImageRequest,
         registry: &'a str,
-        look: &mut Look<'_>,
+        lookup: &mut CredentialLookup<'_>,
     ) -> Subject<'a> {
         Subject {
             namespace: &request.pod.namespace,
@@ -159,30 +159,30 @@ impl ImageManager {
             uid: &request.pod.uid,
             image: &request.image,
             registry,
-            marks: self.marks(registry, look).await,
+            marks: self.marks(registry, lookup).await,
         }
     }
 
     /// Fingerprints of a pull's dependencies. Files are read off this thread: their file system may not answer.
-    async fn marks(&self, registry: &str, look: &mut Look<'_>) -> Marks {
+    async fn marks(&self, registry: &str, lookup: &mut CredentialLookup<'_>) -> Marks {
         let (keyring, fingerprint) = (self.keyring.clone(), self.registry_fingerprint.clone());
         let blocks = fingerprint.is_some() || keyring.as_ref().is_some_and(|keyring| keyring.looks_at_files());
         let marks = move |image: &str, registry: &str, requester: &Requester| Marks {
             keyring: keyring.map_or(0, |keyring| keyring.fingerprint(image, requester)),
             registry: fingerprint.map_or(0, |fingerprint| fingerprint(registry)),
         };
-        let image = look.image();
+        let image = lookup.image();
         if !blocks {
-            return marks(image, registry, look.requester());
+            return marks(image, registry, lookup.requester());
         }
-        let (image, registry, requester) = (image.to_owned(), registry.to_owned(), look.requester().clone());
+        let (image, registry, requester) = (image.to_owned(), registry.to_owned(), lookup.requester().clone());
         // Nothing known is as good as something new: the pull is tried.
         tokio::task::spawn_blocking(move || marks(&image, &registry, &requester)).await.unwrap_or_default()
     }
 
     /// Looks again when the turn has come: whoever was before may have brought it. Where the service cannot tell, the
     /// pull will.
-    fn recheck(&self, request: &EnsureImageRequest, spec: &ImageSpec, found: &Found) -> Recheck {
+    fn recheck(&self, request: &EnsureImageRequest, spec: &ImageSpec, found: &ResolvedCredentials) -> Recheck {
         let (service, records) = (Arc::clone(&self.service), self.records.clone());
         let (image, spec, candidates) = (request.image.clone(), spec.clone(), Arc::clone(&found.candidates));
         Arc::new(move || {
@@ -207,7 +207,7 @@ impl ImageManager {
     }
 
     /// Pull secrets that nobody found, and what the look-up left out.
-    fn tell_what_is_missing(&self, request: &EnsureImageRequest, found: &Found) {
+    fn record_missing_secrets(&self, request: &EnsureImageRequest, found: &ResolvedCredentials) {
         for note in found.notes.iter() {
             let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
             tracing::warn!(%pod, image = request.image, "{note}");

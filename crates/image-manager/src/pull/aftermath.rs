@@ -23,7 +23,6 @@ const LOOKS: [Duration; 5] = [
 /// How long a service that is told to stop may take to answer at the end of the process.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// See the module.
 pub(super) struct Aftermath<'a> {
     pub(super) context: &'a PullContext,
     pub(super) spec: ImageSpec,
@@ -49,7 +48,7 @@ impl Aftermath<'_> {
         for wait in [Duration::ZERO].into_iter().chain(LOOKS) {
             let look = async {
                 tokio::time::sleep(wait).await;
-                self.look().await
+                self.inspect().await
             };
             tokio::select! {
                 biased;
@@ -71,14 +70,14 @@ impl Aftermath<'_> {
     /// other nobody knows, and the next start finds the intent.
     async fn last_look(&self, intent: PullIntent, given_up: bool, hub: &Hub) {
         tokio::time::sleep(LOOKS[0]).await;
-        match tokio::time::timeout(LAST_LOOK, self.look()).await {
+        match tokio::time::timeout(LAST_LOOK, self.inspect()).await {
             Ok(Seen::Came(image_ref)) => came(intent, &image_ref).await,
             Ok(Seen::Nothing) if !given_up || hub.is_before_commit() => intent.failed().await,
             Ok(Seen::Nothing | Seen::Unknown) | Err(_) => intent.keep().await,
         }
     }
 
-    async fn look(&self) -> Seen {
+    async fn inspect(&self) -> Seen {
         match (presence(&*self.context.service, &self.spec).await, &self.before) {
             (Presence::NotChecked, _) => Seen::Unknown,
             (Presence::Absent, _) => Seen::Nothing,

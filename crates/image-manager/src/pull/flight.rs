@@ -11,7 +11,7 @@ use single_flight::{Flight, Group, Shared, WaiterId};
 use super::attempts::Try;
 use super::hub::Hub;
 use super::key::PullKey;
-use super::order::PlaceId;
+use super::order::SlotId;
 use super::{Mark, Recheck};
 use crate::RecordsError;
 
@@ -23,8 +23,8 @@ pub(super) type PullFlight = Flight<PullKey, SharedPull, Ending, Waiting>;
 /// The part of a pull that its waiters share. A pull that is left may linger, so that it ends by itself.
 pub(super) struct SharedPull {
     pub(super) hub: Hub,
-    /// Place in the queue.
-    pub(super) place: PlaceId,
+    /// Slot in the queue.
+    pub(super) place: SlotId,
     /// Set when the turn came.
     begun: AtomicBool,
 }
@@ -32,7 +32,7 @@ pub(super) struct SharedPull {
 impl Shared for SharedPull {}
 
 impl SharedPull {
-    pub(super) fn new(hub: Hub, place: PlaceId) -> Self {
+    pub(super) fn new(hub: Hub, place: SlotId) -> Self {
         Self { hub, place, begun: AtomicBool::new(false) }
     }
 

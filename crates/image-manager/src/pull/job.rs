@@ -13,23 +13,23 @@ use super::attempts::{Attempts, Try};
 use super::context::PullContext;
 use super::flight::{Ending, PullFlight, next_recheck};
 use super::hub::Hub;
-use super::turns::Place;
+use super::turns::QueueSlot;
 use crate::{Attempt, Cause, Metrics, Presence, PullFailure, PullIntent};
 
 /// A pull.
 pub(super) struct Work {
     pub(super) context: Arc<PullContext>,
-    pub(super) place: Place,
+    pub(super) place: QueueSlot,
     /// The name by which it was first asked for.
     pub(super) image: String,
     pub(super) spec: ImageSpec,
     pub(super) sandbox: Option<PodSandboxConfig>,
     pub(super) candidates: Arc<[Candidate]>,
-    /// What is known of the image before the pull.
+    /// Presence of the image before the pull.
     pub(super) before: Presence,
     /// Kept here while the pull goes on, so that it outlives a pull that is given up.
     pub(super) intent: Option<PullIntent>,
-    /// Whether the service was told to stop, if the intent is still there.
+    /// True if the service was told to stop; counts while the intent is there.
     pub(super) given_up: bool,
 }
 

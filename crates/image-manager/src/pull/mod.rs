@@ -39,7 +39,7 @@ use self::job::Work;
 use self::key::PullKey;
 use self::order::PullLimits;
 use self::time::Timeline;
-use self::turns::{Place, Turns};
+use self::turns::{QueueSlot, Turns};
 use crate::{Attempt, Clock, Metrics, PullFailure, PullRecords};
 
 /// Pulls images.
@@ -112,7 +112,7 @@ impl Puller {
     }
 
     /// Runs a pull as a task.
-    fn start(&self, wanted: &Wanted, flight: PullFlight, place: Place) {
+    fn start(&self, wanted: &Wanted, flight: PullFlight, place: QueueSlot) {
         let registry = registry(wanted);
         let span = tracing::debug_span!("image_pull", image = wanted.image, registry, priority = wanted.priority);
         let work = Work {

@@ -18,7 +18,7 @@ use super::PullerOptions;
 
 /// An entry's number; lower ones came earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct PlaceId(u64);
+pub(super) struct SlotId(u64);
 
 /// How many pulls may run at a time.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub(super) struct Line {
     limits: PullLimits,
     next: u64,
     running: usize,
-    entries: HashMap<PlaceId, Entry>,
+    entries: HashMap<SlotId, Entry>,
     lanes: HashMap<Arc<str>, Lane>,
 }
 
@@ -67,8 +67,8 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Lane {
     running: usize,
-    by_age: BTreeSet<(Duration, PlaceId)>,
-    by_rank: BTreeSet<(Reverse<i32>, Duration, PlaceId)>,
+    by_age: BTreeSet<(Duration, SlotId)>,
+    by_rank: BTreeSet<(Reverse<i32>, Duration, SlotId)>,
 }
 
 impl Line {
@@ -83,8 +83,8 @@ impl Line {
     }
 
     /// Joins the line.
-    pub(super) fn join(&mut self, registry: &str, priority: i32, now: Duration) -> PlaceId {
-        let id = PlaceId(self.next);
+    pub(super) fn join(&mut self, registry: &str, priority: i32, now: Duration) -> SlotId {
+        let id = SlotId(self.next);
         self.next += 1;
         // Without a limit per registry one lane does for all.
         let registry = if self.limits.per_registry.is_some() { registry } else { "" };
@@ -97,7 +97,7 @@ impl Line {
     }
 
     /// Gives an entry that waits at least this priority. Its age stays.
-    pub(super) fn raise(&mut self, id: PlaceId, priority: i32) {
+    pub(super) fn raise(&mut self, id: SlotId, priority: i32) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if entry.running || entry.priority >= priority {
             return;
@@ -110,7 +110,7 @@ impl Line {
     }
 
     /// Takes an entry out, whether it waits or runs.
-    pub(super) fn leave(&mut self, id: PlaceId) {
+    pub(super) fn leave(&mut self, id: SlotId) {
         let Some(entry) = self.entries.remove(&id) else { return };
         let Some(lane) = self.lanes.get_mut(&entry.registry) else { return };
         if entry.running {
@@ -125,7 +125,7 @@ impl Line {
     }
 
     /// The pull that may run now, which counts as running from here on. Asked again until it answers `None`.
-    pub(super) fn admit(&mut self, now: Duration) -> Option<PlaceId> {
+    pub(super) fn admit(&mut self, now: Duration) -> Option<SlotId> {
         if self.limits.total.is_some_and(|limit| self.running >= limit) {
             return None;
         }
@@ -149,7 +149,7 @@ impl Line {
 }
 
 impl Lane {
-    fn take(&mut self, id: PlaceId, entry: &Entry) {
+    fn take(&mut self, id: SlotId, entry: &Entry) {
         self.by_age.remove(&(entry.since, id));
         self.by_rank.remove(&(Reverse(entry.priority), entry.since, id));
     }

@@ -174,10 +174,10 @@ fn admitted_together() {
     }
 }
 
-fn line(case: &Case) -> (Line, HashMap<PlaceId, &'static str>) {
+fn line(case: &Case) -> (Line, HashMap<SlotId, &'static str>) {
     let limits = PullLimits { total: case.total, per_registry: case.per_registry, ageing: at(60) };
     let mut line = Line::new(limits);
-    let ids: HashMap<PlaceId, &'static str> = case
+    let ids: HashMap<SlotId, &'static str> = case
         .entries
         .iter()
         .map(|(name, registry, priority, since)| (line.join(registry, *priority, at(*since)), *name))
@@ -221,8 +221,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// A model of the line, without any index.
 struct Model {
-    waiting: Vec<(PlaceId, String, i32, Duration)>,
-    running: Vec<(PlaceId, String)>,
+    waiting: Vec<(SlotId, String, i32, Duration)>,
+    running: Vec<(SlotId, String)>,
 }
 
 impl Model {
@@ -230,12 +230,12 @@ impl Model {
         self.running.iter().filter(|(_, of)| of == registry).count()
     }
 
-    fn next(&self, limits: PullLimits, now: Duration) -> Option<PlaceId> {
+    fn next(&self, limits: PullLimits, now: Duration) -> Option<SlotId> {
         if limits.total.is_some_and(|limit| self.running.len() >= limit) {
             return None;
         }
         let free = |registry: &str| limits.per_registry.is_none_or(|limit| self.running_of(registry) < limit);
-        let rank = |(id, _, priority, since): &&(PlaceId, String, i32, Duration)| {
+        let rank = |(id, _, priority, since): &&(SlotId, String, i32, Duration)| {
             let aged = now - *since > limits.ageing;
             (!aged, if aged { Reverse(0) } else { Reverse(*priority) }, *since, *id)
         };

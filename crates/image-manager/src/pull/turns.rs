@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::order::{Line, PlaceId, PullLimits};
+use super::order::{Line, PullLimits, SlotId};
 use super::time::Timeline;
 use crate::Metrics;
 
@@ -21,13 +21,13 @@ pub(super) struct Turns {
 
 struct Queue {
     line: Line,
-    waiters: HashMap<PlaceId, oneshot::Sender<()>>,
+    waiters: HashMap<SlotId, oneshot::Sender<()>>,
 }
 
 /// A place in the line, and later the right to pull. Dropping it is leaving.
-pub(super) struct Place {
+pub(super) struct QueueSlot {
     turns: Arc<Turns>,
-    id: PlaceId,
+    id: SlotId,
     since: Duration,
     granted: Option<oneshot::Receiver<()>>,
 }
@@ -38,7 +38,7 @@ impl Turns {
     }
 
     /// Joins the line. Where there is room, the turn comes at once.
-    pub(super) fn join(self: &Arc<Self>, registry: &str, priority: i32) -> Place {
+    pub(super) fn join(self: &Arc<Self>, registry: &str, priority: i32) -> QueueSlot {
         let since = self.time.now();
         let mut state = self.lock();
         let id = state.line.join(registry, priority, since);
@@ -48,11 +48,11 @@ impl Turns {
         self.admit(&mut state);
         let waits = state.waiters.contains_key(&id);
         drop(state);
-        Place { turns: Arc::clone(self), id, since, granted: waits.then_some(granted) }
+        QueueSlot { turns: Arc::clone(self), id, since, granted: waits.then_some(granted) }
     }
 
     /// Gives who waits at least this priority.
-    pub(super) fn raise(&self, id: PlaceId, priority: i32) {
+    pub(super) fn raise(&self, id: SlotId, priority: i32) {
         self.lock().line.raise(id, priority);
     }
 
@@ -77,9 +77,9 @@ impl Turns {
     }
 }
 
-impl Place {
+impl QueueSlot {
     /// The id by which others raise the priority.
-    pub(super) fn id(&self) -> PlaceId {
+    pub(super) fn id(&self) -> SlotId {
         self.id
     }
 
@@ -97,7 +97,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         let mut state = self.turns.lock();
         if state.waiters.remove(&self.id).is_some() {

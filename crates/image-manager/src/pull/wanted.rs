@@ -27,7 +27,6 @@ pub(crate) struct Wanted {
     pub(crate) sandbox: Option<PodSandboxConfig>,
     /// Credentials to try, in this order; none means one anonymous attempt.
     pub(crate) candidates: Arc<[Candidate]>,
-    /// Priority of the pod.
     pub(crate) priority: i32,
     /// Where progress is told.
     pub(crate) progress: ProgressSink,

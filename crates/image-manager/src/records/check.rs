@@ -5,7 +5,7 @@
 use credentials::{Candidate, SecretCoordinates, ServiceAccountCoordinates, Source};
 use oci::{Reference, ReferenceError, bare_name};
 
-use super::pulled::Held;
+use super::pulled::CachedRecord;
 use super::record::{RecordedAccount, RecordedCredentials, RecordedSecret};
 use crate::{Access, Doubt, Grant};
 
@@ -36,7 +36,7 @@ pub(super) struct Lesson {
 }
 
 /// Looks for `image` in a record.
-pub(super) fn before_asking<'a>(held: &'a Held, image: &str) -> Result<Before<'a>, ReferenceError> {
+pub(super) fn before_asking<'a>(held: &'a CachedRecord, image: &str) -> Result<Before<'a>, ReferenceError> {
     let name = bare_name(image)?;
     let mapping = &held.record.mapping;
     if mapping.is_empty() {
@@ -60,7 +60,11 @@ pub(super) fn before_asking<'a>(held: &'a Held, image: &str) -> Result<Before<'a
 }
 
 /// Names of the record that mean the same repository as `name`, apart from `name` itself.
-fn other_spellings<'a>(held: &'a Held, name: &str, is_recorded: bool) -> Vec<(&'a str, &'a RecordedCredentials)> {
+fn other_spellings<'a>(
+    held: &'a CachedRecord,
+    name: &str,
+    is_recorded: bool,
+) -> Vec<(&'a str, &'a RecordedCredentials)> {
     if held.record.mapping.len() == usize::from(is_recorded) {
         return Vec::new();
     }

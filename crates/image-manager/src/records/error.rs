@@ -10,30 +10,21 @@ use oci::ReferenceError;
 pub enum RecordsError {
     /// The file system refused.
     #[error("cannot {operation} {}: {source}", path.display())]
-    Io {
-        /// What was being done.
-        operation: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { operation: &'static str, path: PathBuf, source: io::Error },
     /// A file does not hold what its name says.
     #[error("{} holds no {kind}: {what}", path.display())]
     Content {
-        /// The file.
         path: PathBuf,
         /// `ImagePullIntent` or `ImagePulledRecord`.
         kind: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// An image under whose name nothing can be recorded.
     #[error("invalid image name {image:?}: {source}")]
     Name {
-        /// The name.
         image: String,
-        /// What is wrong with it.
+        /// The parser's error.
         source: ReferenceError,
     },
     /// The work was given up because the process ends.

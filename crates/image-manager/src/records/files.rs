@@ -16,6 +16,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base::FileLock;
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::time::{ClockId, clock_gettime};
@@ -134,7 +135,6 @@ pub(crate) enum Now {
     Unknown,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
@@ -143,25 +143,8 @@ pub(crate) struct Directory {
     used: Use,
 }
 
-/// A lock (`flock`) on an open file, which falls when dropped. Closing the file would not do: a program that another thread
-/// is starting has a copy of the descriptor until its `exec`, and the lock would stay until then.
-#[derive(Debug)]
-pub(crate) struct Lock(OwnedFd);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // It fails for no open file; closing it unlocks as well.
-        let _ = fs::flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-#[cfg(test)]
-impl Lock {
-    /// The copy of the descriptor that a program has between `fork` and `exec`.
-    pub(super) fn inherited(&self) -> OwnedFd {
-        self.0.try_clone().unwrap()
-    }
-}
+/// The lock of a directory or of a file in it.
+pub(crate) type Lock = FileLock<OwnedFd>;
 
 /// A file that is on disk under a name that nobody reads. Removed when dropped.
 #[derive(Debug)]
@@ -336,7 +319,7 @@ impl Directory {
             rustix::io::retry_on_intr(|| fs::flock(&fd, FlockOperation::LockExclusive))?;
             Ok(fd)
         };
-        lock().map(Lock).map_err(self.fail("lock"))
+        lock().map(Lock::new).map_err(self.fail("lock"))
     }
 
     /// Writes a file that is to become `name`, down to the disk.
@@ -486,14 +469,14 @@ pub(crate) fn stamp_of(file: &OwnedFd) -> io::Result<FileStamp> {
 /// Takes a lock on a file that many may hold. Never waits: whoever wants it alone holds the directory's lock.
 pub(crate) fn share(file: OwnedFd) -> io::Result<Lock> {
     fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
-    Ok(Lock(file))
+    Ok(Lock::new(file))
 }
 
 /// Returns true if no process holds the lock of [`share`].
 pub(crate) fn is_unshared(file: OwnedFd) -> io::Result<bool> {
     match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
-            drop(Lock(file));
+            drop(Lock::new(file));
             Ok(true)
         }
         Err(Errno::WOULDBLOCK) => Ok(false),

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::files::{Lock, Use};
 use super::options::RecordsOptions;
-use super::pulled::{Held, Look, Pulled};
+use super::pulled::{CachedRecord, Lookup, Pulled};
 use super::pulling::Pulling;
 use super::record::RecordedCredentials;
 use super::stripes::Stripes;
@@ -23,7 +23,6 @@ use crate::{Metrics, RecordKind};
 /// How many writers may be at work at once, at most. More only wait for the same disk.
 const STRIPES: usize = 64;
 
-/// See the module.
 pub(super) struct Inner {
     pub(super) policy: VerificationPolicy,
     pub(super) pulled: Pulled,
@@ -37,19 +36,19 @@ pub(super) struct Inner {
     /// Where that runs; a guard may be dropped on any thread.
     runtime: Handle,
     pub(super) metrics: Arc<Metrics>,
-    told_intents: AtomicI64,
-    told_records: AtomicI64,
+    counted_intents: AtomicI64,
+    counted_records: AtomicI64,
 }
 
 /// Records about an image.
-pub(super) struct Known {
-    pub(super) held: Option<Arc<Held>>,
+pub(super) struct RecordState {
+    pub(super) held: Option<Arc<CachedRecord>>,
     /// There is a record or an intent.
     pub(super) pulled_by_us: bool,
 }
 
-impl Known {
-    fn record(held: Arc<Held>) -> Self {
+impl RecordState {
+    fn record(held: Arc<CachedRecord>) -> Self {
         Self { held: Some(held), pulled_by_us: true }
     }
 }
@@ -80,8 +79,8 @@ impl Inner {
             tracker: TaskTracker::new(),
             runtime: Handle::current(),
             metrics,
-            told_intents: AtomicI64::new(0),
-            told_records: AtomicI64::new(0),
+            counted_intents: AtomicI64::new(0),
+            counted_records: AtomicI64::new(0),
         }))
     }
 
@@ -90,32 +89,32 @@ impl Inner {
     ///
     /// Where an intent counts, it is looked for before the record. It goes after its record is there, so whoever finds
     /// neither in this order has missed none.
-    pub(super) fn known_now(&self, image: &str, image_ref: &str) -> Result<Option<Known>, RecordsError> {
+    pub(super) fn known_now(&self, image: &str, image_ref: &str) -> Result<Option<RecordState>, RecordsError> {
         let mut intended = false;
         if self.intents_count() {
-            if let Some(held) = self.pulled.look_in_memory(image_ref)? {
-                return Ok(Some(Known::record(held)));
+            if let Some(held) = self.pulled.lookup_in_memory(image_ref)? {
+                return Ok(Some(RecordState::record(held)));
             }
             match self.intended_now(image)? {
                 Some(there) => intended = there,
                 None => return Ok(None),
             }
         }
-        Ok(match self.pulled.look(image_ref)? {
-            Look::Found(held) => Some(Known::record(held)),
-            Look::Absent => Some(Known { held: None, pulled_by_us: intended }),
-            Look::Unknown => None,
+        Ok(match self.pulled.lookup(image_ref)? {
+            Lookup::Found(held) => Some(RecordState::record(held)),
+            Lookup::Absent => Some(RecordState { held: None, pulled_by_us: intended }),
+            Lookup::Unknown => None,
         })
     }
 
     /// The same, with waiting.
-    pub(super) async fn known(self: &Arc<Self>, image: &str, image_ref: &str) -> Result<Known, RecordsError> {
+    pub(super) async fn known(self: &Arc<Self>, image: &str, image_ref: &str) -> Result<RecordState, RecordsError> {
         let (image, image_ref) = (image.to_owned(), image_ref.to_owned());
         let known = move |inner: &Self| {
             let intended = inner.intents_count() && inner.intended(&image)?;
             Ok(match inner.pulled.read(&image_ref)? {
-                Some(held) => Known::record(held),
-                None => Known { held: None, pulled_by_us: intended },
+                Some(held) => RecordState::record(held),
+                None => RecordState { held: None, pulled_by_us: intended },
             })
         };
         self.on_blocking(known).await
@@ -127,7 +126,7 @@ impl Inner {
     }
 
     fn intended_now(&self, image: &str) -> Result<Option<bool>, RecordsError> {
-        if self.is_in_flight(image) { Ok(Some(true)) } else { self.pulling.look(image) }
+        if self.is_in_flight(image) { Ok(Some(true)) } else { self.pulling.lookup(image) }
     }
 
     /// Blocks.
@@ -228,29 +227,29 @@ impl Inner {
         added: Option<&RecordedCredentials>,
     ) -> Result<(), RecordsError> {
         if self.pulled.update(image_ref, name, added)? {
-            self.told_records.fetch_add(1, Ordering::Relaxed);
+            self.counted_records.fetch_add(1, Ordering::Relaxed);
             self.metrics.on_disk(0, 1);
         }
-        self.tell_usage();
+        self.report_usage();
         Ok(())
     }
 
     /// Counts what is on disk; other processes change it as well. Blocks.
     pub(super) fn recount(&self) -> Result<(), RecordsError> {
         let records = i64::try_from(self.pulled.count()?).unwrap_or(i64::MAX);
-        self.metrics.on_disk(0, records - self.told_records.swap(records, Ordering::Relaxed));
+        self.metrics.on_disk(0, records - self.counted_records.swap(records, Ordering::Relaxed));
         self.recount_intents()
     }
 
     /// Blocks.
     fn recount_intents(&self) -> Result<(), RecordsError> {
         let intents = i64::try_from(self.pulling.count()?).unwrap_or(i64::MAX);
-        self.metrics.on_disk(intents - self.told_intents.swap(intents, Ordering::Relaxed), 0);
-        self.tell_usage();
+        self.metrics.on_disk(intents - self.counted_intents.swap(intents, Ordering::Relaxed), 0);
+        self.report_usage();
         Ok(())
     }
 
-    fn tell_usage(&self) {
+    fn report_usage(&self) {
         self.metrics.in_memory_usage(RecordKind::Intents, self.pulling.usage());
         self.metrics.in_memory_usage(RecordKind::Records, self.pulled.usage());
     }

@@ -17,10 +17,10 @@ use super::record::RecordedCredentials;
 /// [`PullRecords::settle`](super::PullRecords::settle) waits for it.
 #[must_use = "dropping it says that there is no pull"]
 pub struct PullIntent {
-    /// `None`: the outcome was told.
+    /// `None`: the outcome was reported.
     inner: Option<Arc<Inner>>,
     image: String,
-    /// Whether the image may appear.
+    /// True if the image may appear.
     begun: bool,
 }
 

@@ -51,8 +51,8 @@ use crate::{Access, Doubt, Grant, MustPullResult};
 
 use check::{Before, Named};
 use files::Use;
-use inner::{Inner, Known};
-use pulled::Held;
+use inner::{Inner, RecordState};
+use pulled::CachedRecord;
 use record::RecordedCredentials;
 
 pub use error::RecordsError;
@@ -179,14 +179,14 @@ impl PullRecords {
     /// [`RecordsError`]; nothing may be pulled then.
     pub async fn intend(&self, image: &str) -> Result<PullIntent, RecordsError> {
         let (inner, image) = (Arc::clone(&self.inner), image.to_owned());
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         // As a task, so that the file is not left without a guard when nobody waits any more. The guard is handed over
         // within it, so that one which nobody takes is dropped before the task counts as done.
         self.inner.background(async move {
             let intent = inner.begin(&image).await.map(|()| PullIntent::new(inner, image));
-            drop(tell.send(intent));
+            drop(sender.send(intent));
         });
-        told.await.map_err(|_| RecordsError::Closed)?
+        receiver.await.map_err(|_| RecordsError::Closed)?
     }
 
     /// Writes down that `image` was pulled with a credential (`None`: without one), though by another request: for one
@@ -256,8 +256,13 @@ impl PullRecords {
     }
 
     /// The record that has to be asked; `Err`: what can be said without one.
-    fn by_policy(&self, image: &str, image_ref: &str, known: Result<Known, RecordsError>) -> Result<Arc<Held>, Said> {
-        let Known { held, pulled_by_us } = known.map_err(|error| {
+    fn by_policy(
+        &self,
+        image: &str,
+        image_ref: &str,
+        known: Result<RecordState, RecordsError>,
+    ) -> Result<Arc<CachedRecord>, Said> {
+        let RecordState { held, pulled_by_us } = known.map_err(|error| {
             tracing::error!(%error, image, image_ref, "what is recorded about an image cannot be read");
             Said::BROKEN
         })?;
@@ -289,7 +294,7 @@ impl fmt::Debug for PullRecords {
 }
 
 /// The entries to compare with the pod's credentials; `Err`: the answer without them.
-fn by_record<'a>(held: &'a Held, image: &str) -> Result<Named<'a>, Said> {
+fn by_record<'a>(held: &'a CachedRecord, image: &str) -> Result<Named<'a>, Said> {
     match check::before_asking(held, image) {
         Ok(Before::Ask(named)) => Ok(named),
         Ok(Before::Decided(access)) => Err(Said::plainly(access)),

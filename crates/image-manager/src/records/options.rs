@@ -1,6 +1,5 @@
 //! [`RecordsOptions`]: where and how pull records are kept. Plain data; the binary makes it of its configuration.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -40,17 +39,5 @@ impl RecordsOptions {
             metrics: Metrics::new(),
             durable: true,
         }
-    }
-}
-
-impl fmt::Debug for RecordsOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordsOptions")
-            .field("directory", &self.directory)
-            .field("policy", &self.policy)
-            .field("max_intents", &self.max_intents)
-            .field("max_records", &self.max_records)
-            .field("durable", &self.durable)
-            .finish_non_exhaustive()
     }
 }

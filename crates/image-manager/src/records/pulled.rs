@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use oci::Reference;
 
 use super::RecordsError;
-use super::cache::{Cache, Known};
+use super::cache::{Cache, CacheState};
 use super::files::{Content, Directory, FileStamp, Now, Use, stamp_of};
 use super::format::{RECORD, Version, decode_record, encode_record, file_name, full_seconds};
 use super::merge::{first, merge};
@@ -26,12 +26,12 @@ const USUAL_SIZE: usize = 2048;
 
 /// A record in memory.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct CachedRecord {
     pub(super) record: PulledRecord,
     repositories: OnceLock<Vec<Option<String>>>,
 }
 
-impl Held {
+impl CachedRecord {
     pub(super) fn new(record: PulledRecord) -> Self {
         Self { record, repositories: OnceLock::new() }
     }
@@ -49,8 +49,8 @@ impl Held {
 
 /// Result of a look-up that does not wait.
 #[derive(Debug)]
-pub(super) enum Look {
-    Found(Arc<Held>),
+pub(super) enum Lookup {
+    Found(Arc<CachedRecord>),
     Absent,
     /// Somebody who may wait has to look.
     Unknown,
@@ -70,11 +70,10 @@ enum Load {
 /// Content of a record's file, with the stamp of the file.
 type Read = Result<Option<(PulledRecord, Version, FileStamp)>, RecordsError>;
 
-/// See the module.
 pub(super) struct Pulled {
     directory: Directory,
     /// Guards what is known of the directory; held for look-ups and changes of the map alone.
-    cache: Mutex<Cache<Arc<Held>>>,
+    cache: Mutex<Cache<Arc<CachedRecord>>>,
     wall_clock: WallClock,
 }
 
@@ -87,7 +86,7 @@ impl Pulled {
         Ok(pulled)
     }
 
-    fn cache(&self) -> MutexGuard<'_, Cache<Arc<Held>>> {
+    fn cache(&self) -> MutexGuard<'_, Cache<Arc<CachedRecord>>> {
         // Nothing that panics is called with it held, and an entry is put in whole.
         self.cache.lock()
     }
@@ -99,7 +98,7 @@ impl Pulled {
     }
 
     /// The record of an image, if memory knows of one; where it does not, that says nothing.
-    pub(super) fn look_in_memory(&self, image_ref: &str) -> Result<Option<Arc<Held>>, RecordsError> {
+    pub(super) fn lookup_in_memory(&self, image_ref: &str) -> Result<Option<Arc<CachedRecord>>, RecordsError> {
         if !self.cache().has(image_ref) {
             // No stamp is taken for that.
             return Ok(None);
@@ -108,22 +107,22 @@ impl Pulled {
         let mut cache = self.cache();
         let generation = cache.generation(stamp);
         match cache.get(image_ref, generation) {
-            Known::Fresh(held) => Ok(Some(held)),
-            Known::Stale(..) | Known::Absent | Known::Unknown => Ok(None),
+            CacheState::Fresh(held) => Ok(Some(held)),
+            CacheState::Stale(..) | CacheState::Absent | CacheState::Unknown => Ok(None),
         }
     }
 
     /// The record of an image, if that can be told without waiting for a disk.
-    pub(super) fn look(&self, image_ref: &str) -> Result<Look, RecordsError> {
+    pub(super) fn lookup(&self, image_ref: &str) -> Result<Lookup, RecordsError> {
         let stamp = self.directory.stamp()?;
         let (generation, stale) = {
             let mut cache = self.cache();
             let generation = cache.generation(stamp);
             match cache.get(image_ref, generation) {
-                Known::Fresh(held) => return Ok(Look::Found(held)),
-                Known::Absent => return Ok(Look::Absent),
-                Known::Stale(held, file) => (generation, Some((held, file))),
-                Known::Unknown => (generation, None),
+                CacheState::Fresh(held) => return Ok(Lookup::Found(held)),
+                CacheState::Absent => return Ok(Lookup::Absent),
+                CacheState::Stale(held, file) => (generation, Some((held, file))),
+                CacheState::Unknown => (generation, None),
             }
         };
         let mut buffer = [0; USUAL_SIZE];
@@ -131,7 +130,7 @@ impl Pulled {
         match (self.directory.read_now(&file_name(image_ref), seen, &mut buffer), stale) {
             (Now::Unchanged, Some((held, _))) => {
                 self.cache().renew(image_ref, generation);
-                Ok(Look::Found(held))
+                Ok(Lookup::Found(held))
             }
             (Now::Is(size, stamp), _) => self.take(image_ref, &buffer[..size], stamp, generation),
             (Now::Long(bytes, stamp), _) => self.take(image_ref, &bytes, stamp, generation),
@@ -139,19 +138,19 @@ impl Pulled {
                 if stale.is_some() {
                     self.cache().forget(image_ref);
                 }
-                Ok(Look::Absent)
+                Ok(Lookup::Absent)
             }
-            (Now::Unknown | Now::Unchanged, _) => Ok(Look::Unknown),
+            (Now::Unknown | Now::Unchanged, _) => Ok(Lookup::Unknown),
         }
     }
 
-    fn take(&self, image_ref: &str, bytes: &[u8], stamp: FileStamp, generation: u64) -> Result<Look, RecordsError> {
-        Ok(self.admit(image_ref, bytes, stamp, generation)?.map_or(Look::Absent, Look::Found))
+    fn take(&self, image_ref: &str, bytes: &[u8], stamp: FileStamp, generation: u64) -> Result<Lookup, RecordsError> {
+        Ok(self.admit(image_ref, bytes, stamp, generation)?.map_or(Lookup::Absent, Lookup::Found))
     }
 
     /// The entry of an image in memory.
     #[cfg(test)]
-    pub(super) fn known(&self, image_ref: &str) -> Result<Known<Arc<Held>>, RecordsError> {
+    pub(super) fn known(&self, image_ref: &str) -> Result<CacheState<Arc<CachedRecord>>, RecordsError> {
         let stamp = self.directory.stamp()?;
         let mut cache = self.cache();
         let generation = cache.generation(stamp);
@@ -159,7 +158,7 @@ impl Pulled {
     }
 
     /// The record of an image. Blocks.
-    pub(super) fn read(&self, image_ref: &str) -> Result<Option<Arc<Held>>, RecordsError> {
+    pub(super) fn read(&self, image_ref: &str) -> Result<Option<Arc<CachedRecord>>, RecordsError> {
         let stamp = self.directory.stamp()?;
         let generation = self.cache().generation(stamp);
         match self.directory.read(&file_name(image_ref)) {
@@ -179,7 +178,7 @@ impl Pulled {
         bytes: &[u8],
         stamp: FileStamp,
         generation: u64,
-    ) -> Result<Option<Arc<Held>>, RecordsError> {
+    ) -> Result<Option<Arc<CachedRecord>>, RecordsError> {
         let record = match decode_record(bytes) {
             Ok((record, _)) => record,
             Err(what) => {
@@ -191,7 +190,7 @@ impl Pulled {
             self.cache().forget(image_ref);
             return Ok(None);
         }
-        let held = Arc::new(Held::new(record));
+        let held = Arc::new(CachedRecord::new(record));
         self.cache().put(image_ref, Arc::clone(&held), stamp, generation);
         Ok(Some(held))
     }
@@ -238,7 +237,7 @@ impl Pulled {
             if let Some(placed) = self.replace(&file, &record, found.as_ref())? {
                 self.directory.sync()?;
                 // Of no generation: another process may have replaced it by now, and the next look compares.
-                self.cache().put(image_ref, Arc::new(Held::new(record)), placed, 0);
+                self.cache().put(image_ref, Arc::new(CachedRecord::new(record)), placed, 0);
                 return Ok(found.is_none());
             }
         }
@@ -355,7 +354,7 @@ impl Pulled {
                 }
                 Ok(Some((record, _, stamp))) if cache.len() < capacity || load == Load::Again => {
                     let image_ref = record.image_ref.clone();
-                    cache.put(&image_ref, Arc::new(Held::new(record)), stamp, generation);
+                    cache.put(&image_ref, Arc::new(CachedRecord::new(record)), stamp, generation);
                 }
                 Ok(Some(_) | None) => {}
                 Err(error) => {

@@ -19,7 +19,6 @@ use super::format::{INTENT, Version, decode_intent, encode_intent, file_name};
 /// How often a file is written again that somebody took away.
 const TRIES: usize = 8;
 
-/// See the module.
 pub(super) struct Pulling {
     directory: Directory,
     capacity: usize,
@@ -78,7 +77,7 @@ impl Pulling {
     }
 
     /// Returns true if an image has an intent, in any spelling; `None` if only the disk can say.
-    pub(super) fn look(&self, image: &str) -> Result<Option<bool>, RecordsError> {
+    pub(super) fn lookup(&self, image: &str) -> Result<Option<bool>, RecordsError> {
         let stamp = self.directory.stamp()?;
         let intents = {
             let seen = self.seen();

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::is_disk_full;
+use base::{FileLock, is_disk_full};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub(crate) struct Holder {
 /// The lock, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
-    file: File,
+    file: FileLock<File>,
     holder: Holder,
     /// The holder before had no clean end, and nobody has yet looked at what it wrote.
     unclean: AtomicBool,
@@ -79,6 +79,7 @@ impl StoreLock {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(LockError::Held(read(&mut file))),
             Err(error) => return Err(LockError::Io(error.into())),
         }
+        let mut file = FileLock::new(file);
         let unclean = !is_blank(&mut file).map_err(LockError::Io)?;
         if unclean {
             file.rewind().map_err(LockError::Io)?;
@@ -106,7 +107,7 @@ impl StoreLock {
     pub(crate) fn follows(&self, path: &Path) -> u64 {
         let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let now = rustix::fs::Timestamps { last_access: now, last_modification: now };
-        if rustix::fs::futimens(&self.file, &now).is_err() {
+        if rustix::fs::futimens(&*self.file, &now).is_err() {
             return 0;
         }
         let modified = |found: io::Result<std::fs::Metadata>| found.ok().and_then(|metadata| metadata.modified().ok());

@@ -224,7 +224,7 @@ async fn a_program_that_is_being_started_keeps_no_intent() {
     let node = Node::new();
     let records = node.open().await;
     let intent = records.intend(IMAGE).await.unwrap();
-    let copy = records.inner.in_flight()[IMAGE].lease.inherited();
+    let copy = records.inner.in_flight()[IMAGE].lease.try_clone().unwrap();
     intent.failed().await;
     assert_eq!(node.files("pulling"), BTreeSet::new(), "the program has not closed its copy yet");
     drop(copy);

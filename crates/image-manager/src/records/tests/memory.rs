@@ -42,8 +42,8 @@ fn mirrors(_case: &str) {}
 impl PullRecords {
     /// Returns, for intents and for records, true if a missing entry means that there is no file.
     fn authority(&self) -> (bool, bool) {
-        let intents = self.inner.pulling.look("test.repo/nobody/asks").unwrap() == Some(false);
-        (intents, matches!(self.inner.pulled.known("nobody-asks").unwrap(), cache::Known::Absent))
+        let intents = self.inner.pulling.lookup("test.repo/nobody/asks").unwrap() == Some(false);
+        (intents, matches!(self.inner.pulled.known("nobody-asks").unwrap(), cache::CacheState::Absent))
     }
 
     fn remembered(&self) -> (i64, i64) {
@@ -143,7 +143,7 @@ async fn intents_are_looked_up() {
     let node = Node::new();
     many(&node, 4, 0);
     let records = bounded(&node).await;
-    let look = |image: &str| records.inner.pulling.look(image).unwrap();
+    let look = |image: &str| records.inner.pulling.lookup(image).unwrap();
     let rows = [
         (
             "upstream: pullmanager/Test_cachedPullRecordsAccessor_ImagePullIntentExists/intent exists in cache",
@@ -178,27 +178,27 @@ async fn intents_are_looked_up() {
 
 #[tokio::test]
 async fn records_are_looked_up() {
-    use super::super::cache::Known;
+    use super::super::cache::CacheState;
     let node = Node::new();
     many(&node, 0, 3);
     let records = bounded(&node).await;
     let pulled = &records.inner.pulled;
     mirrors("upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record exists in cache");
-    assert!(matches!(pulled.known("ref-1").unwrap(), Known::Fresh(_)));
+    assert!(matches!(pulled.known("ref-1").unwrap(), CacheState::Fresh(_)));
     mirrors("upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record does not exist");
-    assert!(matches!(pulled.look("ref-87").unwrap(), Look::Absent));
+    assert!(matches!(pulled.lookup("ref-87").unwrap(), Lookup::Absent));
     mirrors(
         "upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record exists in delegate, nonauthoritative cache gets updated",
     );
     node.old_record(&recorded_as("ref-22", TEST, RecordedCredentials::node()));
     settle(&node);
-    assert!(matches!(pulled.known("ref-22").unwrap(), Known::Unknown));
+    assert!(matches!(pulled.known("ref-22").unwrap(), CacheState::Unknown));
     assert_eq!(records.may(TEST, "ref-22", &[]).await, FOR_ALL);
-    assert!(matches!(pulled.known("ref-22").unwrap(), Known::Fresh(_)));
+    assert!(matches!(pulled.known("ref-22").unwrap(), CacheState::Fresh(_)));
     // Entries from before the change are compared with their files once.
-    assert!(matches!(pulled.known("ref-1").unwrap(), Known::Stale(..)));
+    assert!(matches!(pulled.known("ref-1").unwrap(), CacheState::Stale(..)));
     assert_eq!(records.may(TEST, "ref-1", &[]).await, FOR_ALL);
-    assert!(matches!(pulled.known("ref-1").unwrap(), Known::Fresh(_)));
+    assert!(matches!(pulled.known("ref-1").unwrap(), CacheState::Fresh(_)));
     mirrors(
         "upstream: pullmanager/Test_cachedPullRecordsAccessor_GetImagePulledRecord/pulled record not cached and not in delegate, delegate returns error on read",
     );
@@ -209,7 +209,7 @@ async fn records_are_looked_up() {
     );
     fs::write(node.record_path("ref-3"), "{").unwrap();
     assert_eq!(records.may(TEST, "ref-3", &[]).await, UNREADABLE);
-    assert!(!matches!(pulled.known("ref-3").unwrap(), Known::Fresh(_)));
+    assert!(!matches!(pulled.known("ref-3").unwrap(), CacheState::Fresh(_)));
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use oci::RegistryAuth;
 
 use super::format::{decode_record, encode_intent, encode_record, file_name};
-use super::pulled::Look;
+use super::pulled::Lookup;
 use super::record::{PulledRecord, RecordedAccount, RecordedSecret};
 use super::*;
 use crate::Metrics;

@@ -1,5 +1,5 @@
-//! [`Look`]: the credentials of one request, looked up when they are first needed and at most once, because a look-up may
-//! run programs. It tells nothing to anybody; the manager makes one for each request.
+//! [`CredentialLookup`]: the credentials of one request, looked up when they are first needed and at most once, because
+//! a look-up may run programs. Nothing is logged or recorded here; the manager makes one for each request.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use credentials::{Candidate, Keyring, KeyringError, Note, Requester};
 use crate::{EnsureImageError, EnsureImageRequest};
 
 /// The credentials of one request.
-pub(crate) struct Look<'a> {
+pub(crate) struct CredentialLookup<'a> {
     keyring: Option<&'a Keyring>,
     request: &'a EnsureImageRequest,
     /// The name that is pulled.
     image: &'a str,
     requester: Option<Requester>,
-    found: Option<Result<Found, Arc<KeyringError>>>,
+    found: Option<Result<ResolvedCredentials, Arc<KeyringError>>>,
 }
 
 /// Answer of a look-up.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ResolvedCredentials {
     /// In the order in which they are tried. Empty: the pull is anonymous.
     pub(crate) candidates: Arc<[Candidate]>,
     /// Credentials that were left out, each with the reason.
     pub(crate) notes: Arc<[Note]>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> CredentialLookup<'a> {
     pub(crate) fn new(keyring: Option<&'a Keyring>, request: &'a EnsureImageRequest, image: &'a str) -> Self {
         Self { keyring, request, image, requester: None, found: None }
     }
@@ -42,7 +42,7 @@ impl<'a> Look<'a> {
     }
 
     /// The credentials that may be tried.
-    pub(crate) async fn found(&mut self) -> Result<Found, EnsureImageError> {
+    pub(crate) async fn resolve(&mut self) -> Result<ResolvedCredentials, EnsureImageError> {
         if self.found.is_none() {
             let answer = match self.keyring {
                 Some(keyring) => {
@@ -52,7 +52,8 @@ impl<'a> Look<'a> {
                 }
                 None => Ok(credentials::Candidates::default()),
             };
-            let found = answer.map(|answer| Found { candidates: answer.candidates.into(), notes: answer.notes.into() });
+            let found = answer
+                .map(|answer| ResolvedCredentials { candidates: answer.candidates.into(), notes: answer.notes.into() });
             self.found = Some(found.map_err(Arc::new));
         }
         let found = self.found.clone().expect("it was just looked up");
@@ -61,7 +62,7 @@ impl<'a> Look<'a> {
 
     /// The same, for pull records.
     pub(crate) async fn candidates(&mut self) -> Result<Arc<[Candidate]>, EnsureImageError> {
-        self.found().await.map(|found| found.candidates)
+        self.resolve().await.map(|found| found.candidates)
     }
 }
 
