@@ -257,6 +257,10 @@ impl Harness for Watched {
         Some(hold.with_given_up(async move { gate.until_waiting(0).await }))
     }
 
+    fn reports_progress(&self) -> bool {
+        true
+    }
+
     fn runtime_handlers(&self) -> Option<Vec<String>> {
         Some(vec!["kata".into()])
     }
