@@ -2,6 +2,7 @@
 //! ends; the calls stand in [`crate::service`], the way of a pull in [`crate::pull`].
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use registry::Client;
 use store::Store;
@@ -84,6 +85,7 @@ impl Engine {
             configs: Flights::new(tracker.clone(), token.clone()),
             coming: Coming::default(),
             ready: ReadyLayers::default(),
+            commits: AtomicU64::default(),
             budget,
             room: Room::new(options.keep_blobs),
             after_unclean: AfterUnclean::default(),

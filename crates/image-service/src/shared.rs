@@ -2,6 +2,7 @@
 //! text stands for, and whether new work may begin. It starts nothing; [`crate::engine`] makes it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use cri_api::{Error, Kind, Reason, Result};
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) coming: Coming,
     /// Layers that jobs made and no commit has taken yet.
     pub(crate) ready: ReadyLayers,
+    /// Number of commits since the start: where it has not changed, the store has no new layers.
+    pub(crate) commits: AtomicU64,
     /// The memory of layers in flight.
     pub(crate) budget: Budget,
     /// Space that layers in flight still need on the disk.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cri_api::{Error, LayerState, Result};
@@ -251,9 +252,10 @@ impl Assembly<'_> {
         let diff_ids = config.rootfs.diff_ids;
         let chain_ids = chain_ids(&diff_ids);
         let stacked = diff_ids.iter().cloned().zip(chain_ids.iter().cloned()).collect();
+        let commits = self.shared.commits.load(Ordering::Acquire);
         let mut present = find_present(self.shared, self.lease, stacked).await?;
         self.leave_what_is_not_ours(&diff_ids, &mut present).await;
-        Ok(Plan { bytes, diff_ids, chain_ids, present })
+        Ok(Plan { bytes, diff_ids, chain_ids, present, commits })
     }
 
     /// Brings what was started before the config was known in line with what the config says.

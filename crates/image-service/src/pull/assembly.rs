@@ -39,6 +39,8 @@ pub(super) struct Plan {
     pub(super) diff_ids: Vec<Digest>,
     pub(super) chain_ids: Vec<Digest>,
     pub(super) present: Vec<Option<Layer>>,
+    /// [`Shared::commits`] before the store was asked for `present`.
+    pub(super) commits: u64,
 }
 
 impl Plan {

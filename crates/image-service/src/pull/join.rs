@@ -71,7 +71,7 @@ impl Assembly<'_> {
             lease: Arc::clone(self.lease),
             source: Arc::clone(self.source),
             descriptor: blob.descriptor.clone(),
-            stacked: plan.map_or_else(Vec::new, |plan| plan.ids_of(&blob.places)),
+            planned: plan.map(|plan| (plan.commits, plan.ids_of(&blob.places))),
             pull: self.pull,
         };
         if !blob.own_only

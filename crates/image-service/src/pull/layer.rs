@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cri_api::{Kind, LayerState, PullEvent, Result};
@@ -42,8 +43,9 @@ pub(crate) struct LayerJob {
     pub(crate) lease: Arc<Held<Lease>>,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) descriptor: Descriptor,
-    /// Diff id and chain id of every place that the layer is for; empty while the config is not known.
-    pub(crate) stacked: Vec<(Digest, Digest)>,
+    /// Number of commits at the plan, and diff id and chain id of every place that the layer is for; `None` while the config is
+    /// not known.
+    pub(crate) planned: Option<(u64, Vec<(Digest, Digest)>)>,
     /// The pull that started it.
     pub(crate) pull: Pull,
 }
@@ -65,16 +67,20 @@ impl LayerJob {
     }
 
     /// Returns true if the store has the layer for every place, and this pull may use it. Asked once the job is in the table: from
-    /// then on, nobody else brings the layer.
+    /// then on, nobody else brings the layer. The store is asked only if something was committed since the plan.
     async fn is_committed(&self) -> bool {
-        let Some((diff_id, _)) = self.stacked.first() else { return false };
-        let present = find_present(&self.shared, &self.lease, self.stacked.clone()).await;
+        let Some((commits, stacked)) = &self.planned else { return false };
+        let Some((diff_id, _)) = stacked.first() else { return false };
+        if self.shared.commits.load(Ordering::Acquire) == *commits {
+            return false;
+        }
+        let present = find_present(&self.shared, &self.lease, stacked.clone()).await;
         present.is_ok_and(|layers| layers.iter().all(Option::is_some))
             && self.shared.may_use_present(self.source.as_ref(), &self.descriptor, diff_id).await
     }
 
     async fn work(self, context: &Context) -> Result<ReadyLayer> {
-        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor, stacked: _, pull } = self;
+        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor, planned: _, pull } = self;
         let Context { token, hub } = context;
         let Descriptor { digest, size, .. } = &descriptor;
         let _share = tokio::select! {

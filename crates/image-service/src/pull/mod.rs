@@ -17,6 +17,7 @@ mod wanted;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cri_api::{BeforeVisible, Error, LayerState, PullEvent, Result};
 use oci::{Digest, Reference, RegistryAuth};
@@ -232,6 +233,8 @@ impl Incoming<'_> {
                 let result = allowed.map(|()| shared.store.commit_image(&lease, commit));
                 if let Ok(Ok(image)) = &result {
                     shared.known.add(image);
+                    // Before the layers leave the table of those that wait for their commit.
+                    shared.commits.fetch_add(1, Ordering::Release);
                 }
                 let ready = image.layers.into_iter().filter_map(|part| match part {
                     Part::New(ready) => Some(ready),
