@@ -3,7 +3,6 @@
 //! become those of the image service.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cri_api::{Error, Kind, Result};
 use engine_api::{
@@ -15,15 +14,6 @@ use store::{LayerFormat, Unfinished};
 
 use crate::error;
 use crate::shared::Shared;
-
-/// Ends a check or a conversion when it is dropped.
-pub(crate) struct GiveUp(pub(crate) Arc<AtomicBool>);
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
 
 impl Shared {
     /// Checks what was written last, if the last stop was not a clean one, and makes damaged images absent. Does not wait
@@ -67,14 +57,11 @@ impl Shared {
         {
             return Ok(report);
         }
-        let given_up = Arc::new(AtomicBool::new(false));
-        let _guard = GiveUp(Arc::clone(&given_up));
+        let token = self.token.child_token();
+        // Dropping the future ends the check.
+        let _guard = token.clone().drop_guard();
         let (shared, request, progress) = (Arc::clone(self), *request, progress.clone());
-        let check = move || {
-            let cancelled = || shared.token.is_cancelled() || given_up.load(Ordering::Acquire);
-            shared.check_now(&request, &progress, &cancelled)
-        };
-        self.background.run(check).await
+        self.background.run(move || shared.check_now(&request, &progress, &|| token.is_cancelled())).await
     }
 
     /// Blocks.

@@ -64,6 +64,45 @@ pub(crate) enum IntakeError {
     GivenUp,
 }
 
+/// Why a blob cannot be verified or inflated, as the first thread of [`crate::unpack`] finds it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InflateError {
+    /// The blob is not what was promised.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// The stream is damaged, or nobody can read it here.
+    #[error(transparent)]
+    Stream(inflate::Error),
+    /// Far more comes out than goes in.
+    #[error(
+        "the limit of uncompressed bytes of a layer with {compressed} bytes is {limit}, and there are {seen} up to here"
+    )]
+    Bomb {
+        /// Bytes of the blob.
+        compressed: u64,
+        /// Most bytes that may come of them.
+        limit: u64,
+        /// Bytes that came, at least.
+        seen: u64,
+    },
+    /// The second side stopped; its own result says why.
+    #[error("the layer was given up")]
+    UnpackStopped,
+}
+
+impl From<inflate::Error> for InflateError {
+    fn from(error: inflate::Error) -> Self {
+        match error {
+            inflate::Error::Source(source) => match from_io(&source) {
+                Some(error) => Self::Intake(error),
+                None => Self::Stream(inflate::Error::Source(source)),
+            },
+            inflate::Error::Stopped(_) => Self::UnpackStopped,
+            other => Self::Stream(other),
+        }
+    }
+}
+
 /// Both sides for a blob of this digest and size. `tee` is handed all bytes as well, before the verdict.
 pub(crate) fn intake(digest: Digest, size: u64, tee: Option<Tee>) -> (Feed, Intake) {
     let (sender, receiver) = unbounded_channel();

@@ -20,8 +20,7 @@ use crate::background::Background;
 use crate::budget::Budget;
 use crate::error::{self, cancelled};
 use crate::hashing::Chore;
-use crate::inflate_error::InflateError;
-use crate::intake::{self, Intake, IntakeError};
+use crate::intake::{self, InflateError, Intake, IntakeError};
 use crate::options::Limits;
 use crate::ring::{LEAST, Progress, RingReader, RingWriter, TarHash, ring};
 

@@ -160,11 +160,7 @@ impl Shared {
 
     /// Returns true if a pull from `source` may use the layer of the store; the registry is asked where that decides.
     pub(super) async fn may_use_present(&self, source: &dyn Source, blob: &Descriptor, diff_id: &Digest) -> bool {
-        match self.access_to_present(source, blob, diff_id) {
-            Access::Granted => true,
-            Access::Ask => source.has(blob).await,
-            Access::Denied => false,
-        }
+        self.may_use(source, self.access_to_present(source, blob, diff_id), blob).await
     }
 }
 

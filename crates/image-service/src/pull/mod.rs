@@ -9,8 +9,6 @@ pub(crate) mod coming;
 mod join;
 pub(crate) mod key;
 pub(crate) mod layer;
-mod names;
-pub(crate) mod part;
 mod present;
 pub(crate) mod ready;
 mod wanted;
@@ -37,12 +35,9 @@ use crate::signatures::evidence;
 use crate::source::{RawDocument, Remote, Source};
 use assembly::Assembly;
 use choose::{Chosen, choose};
-use key::PullKey;
-use part::{Assembled, Part};
+use key::{Names, PullKey};
 use present::Present;
-use ready::ReadyLayer;
-
-pub(crate) use names::Names;
+use ready::{Assembled, Part, ReadyLayer};
 
 /// How often a commit is tried, beside once for each layer, when layers are taken by other images meanwhile.
 const COMMIT_ATTEMPTS: usize = 4;

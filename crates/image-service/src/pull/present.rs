@@ -11,7 +11,7 @@ use signature::Signature;
 use store::ImageRecord;
 
 use super::choose::Chosen;
-use super::names::Names;
+use super::key::Names;
 use crate::kept::Kept;
 use crate::origin::{Access, Origin, SharedContent};
 use crate::progress::Hub;
