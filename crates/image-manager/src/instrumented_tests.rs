@@ -198,7 +198,7 @@ fn bytes_of_a_layer_count_once_for_all_who_wait_for_it() {
         [bytes(100), bytes(150), bytes(40), PullEvent::Layer { digest: digest.clone(), state: LayerState::Done }];
     for event in &events {
         for sink in &sinks {
-            sink.tell(event.clone());
+            sink.report(event.clone());
         }
     }
     assert_eq!(samples(&metrics, "imagelet_pulled"), ["imagelet_pulled_bytes_total 190"]);

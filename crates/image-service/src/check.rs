@@ -22,7 +22,7 @@ impl Shared {
         if !self.store.was_unclean() {
             return;
         }
-        tracing::warn!(root = %self.store.root().display(), "the last stop was not a clean one: what was written last is checked");
+        tracing::warn!(root = %self.store.root().display(), "unclean stop: check what was written last");
         let shared = Arc::clone(self);
         self.background.start(move || {
             // Who asks for this very check meanwhile waits for its end.
@@ -37,11 +37,11 @@ impl Shared {
                         layers,
                         problems,
                         images_absent = found.incomplete_images.len(),
-                        "what was written last is checked"
+                        "checked what was written last"
                     );
                     *report = Some(found);
                 }
-                Err(error) => tracing::error!(%error, "what was written last could not be checked"),
+                Err(error) => tracing::error!(%error, "cannot check what was written last"),
             }
         });
     }
@@ -77,7 +77,7 @@ impl Shared {
             recent_only: request.since_unclean_only,
             cancelled,
             progress: &|now| {
-                progress.tell(CheckProgress {
+                progress.report(CheckProgress {
                     layers: now.layers,
                     layers_total: now.layers_total,
                     bytes: now.bytes,

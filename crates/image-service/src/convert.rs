@@ -35,7 +35,7 @@ impl Shared {
                 Ok(done) => {
                     tracing::info!(
                         image = %id, to = %request.to, layers = done.layers, left = done.left.len(),
-                        bytes_before = done.bytes_before, bytes_after = done.bytes_after, "layers are converted"
+                        bytes_before = done.bytes_before, bytes_after = done.bytes_after, "converted layers"
                     );
                     (image.layers, image.bytes_before, image.bytes_after) =
                         (done.layers, done.bytes_before, done.bytes_after);
@@ -46,7 +46,7 @@ impl Shared {
                 Err(error @ ConvertError::Cancelled) => return Err(Error::new(Kind::Cancelled, error.to_string())),
                 Err(ConvertError::Store(error)) => {
                     let error = error::from_store(self.store.root(), &error);
-                    tracing::warn!(image = %id, %error, "layers could not be converted");
+                    tracing::warn!(image = %id, %error, "cannot convert layers");
                     image.error = Some(error.message().to_owned());
                 }
             }

@@ -14,7 +14,7 @@ use crate::budget::Budget;
 use crate::certs_d;
 use crate::error::OpenError;
 use crate::flight::Flights;
-use crate::known::Known;
+use crate::known::ContentHints;
 use crate::options::{EngineOptions, Resume};
 use crate::pull::coming::Coming;
 use crate::pull::ready::ReadyLayers;
@@ -45,12 +45,12 @@ impl Engine {
             let policy = policy.map(|path| PolicyFile::open(&path).map_err(OpenError::SignaturePolicy)).transpose()?;
             let store = Store::open(&root, store_options)?;
             store.note_clock(now);
-            let known = Known::default();
+            let known = ContentHints::default();
             match store.images() {
                 Ok(images) => known.replace(&images),
                 // These are hints; and who wants to repair the store must be able to open it.
                 Err(error @ store::StoreError::Corrupt(_)) => {
-                    tracing::error!(%error, "not all images can be read: check and repair the store");
+                    tracing::error!(%error, "cannot read all images: check and repair the store");
                 }
                 Err(error) => return Err(store::OpenError::Store(error).into()),
             }

@@ -158,7 +158,7 @@ fn remove_all(shared: &Shared, images: &[ImageSpec]) -> Vec<Result<()>> {
     for ((place, record), removed) in places.into_iter().zip(&records).zip(store.remove_images(&ids)) {
         match removed {
             Ok(removed) => {
-                tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed");
+                tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed image");
                 shared.known.forget(record);
             }
             Err(error) => results[place] = Err(error::from_store(store.root(), &error)),

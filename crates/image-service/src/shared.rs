@@ -17,7 +17,7 @@ use crate::background::Background;
 use crate::budget::Budget;
 use crate::error;
 use crate::flight::Flights;
-use crate::known::Known;
+use crate::known::ContentHints;
 use crate::options::EngineOptions;
 use crate::origin::Origin;
 use crate::pull::coming::Coming;
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) client: Client,
     pub(crate) options: EngineOptions,
-    pub(crate) known: Known,
+    pub(crate) known: ContentHints,
     /// `None`: every image is accepted.
     pub(crate) policy: Option<PolicyFile>,
     pub(crate) background: Background,
@@ -112,7 +112,7 @@ impl Shared {
             .run(move || match shared.objection_to_use(&image, &text)? {
                 None => Ok(Some(image)),
                 Some(why) => {
-                    tracing::debug!(image = text, %why, "it is here, and may not be used");
+                    tracing::debug!(image = text, %why, "signature policy refuses a present image");
                     Ok(None)
                 }
             })

@@ -41,7 +41,7 @@ pub(crate) struct Hands {
     pub(crate) background: Background,
     pub(crate) budget: Budget,
     pub(crate) store: Store,
-    pub(crate) lease: Arc<background::Held<Lease>>,
+    pub(crate) lease: Arc<background::BlockingDrop<Lease>>,
     pub(crate) limits: Limits,
     /// Ends the work soon.
     pub(crate) token: CancellationToken,

@@ -135,12 +135,12 @@ impl Assembly<'_> {
                             self.check_size(plan.as_ref(), blobs)?;
                         }
                         Came::Refused => {
-                            tracing::debug!(layer = %blobs[n].descriptor.digest, "the registry does not vouch for it");
+                            tracing::debug!(layer = %blobs[n].descriptor.digest, "registry does not confirm the shared layer: fetch it");
                             blobs[n].own_only = true;
                             pending.push_front(n);
                         }
                         Came::Answer(Ok(ready)) if is_another(&blobs[n], &ready) => {
-                            tracing::debug!(layer = %blobs[n].descriptor.digest, "another blob did not bring this layer");
+                            tracing::debug!(layer = %blobs[n].descriptor.digest, "another blob has another layer: fetch the own blob");
                             blobs[n].own_only = true;
                             pending.push_front(n);
                         }
@@ -193,7 +193,7 @@ impl Assembly<'_> {
             self.shared.background.run(move || {
                 if drop_first {
                     let freed = store.drop_unfinished(None);
-                    tracing::info!(bytes = freed.freed_bytes, "what pulls left goes, since there is too little room");
+                    tracing::info!(bytes = freed.freed_bytes, "not enough space: deleted what interrupted pulls left");
                 }
                 store.room().map_err(|e| error::from_store(store.root(), &e))
             })

@@ -225,9 +225,9 @@ fn forward(hub: Hub, led: bool, as_own: Option<(Digest, Digest)>) -> ProgressSin
         match event {
             PullEvent::Bytes { .. } if as_own.is_some() => {}
             PullEvent::Layer { digest, state: LayerState::Done } => hub.layer(&own(digest), LayerState::Done),
-            PullEvent::Unpacked { digest, done } => hub.tell(PullEvent::Unpacked { digest: own(digest), done }),
-            event @ PullEvent::Bytes { .. } => hub.tell(event),
-            event if led => hub.tell(event),
+            PullEvent::Unpacked { digest, done } => hub.report(PullEvent::Unpacked { digest: own(digest), done }),
+            event @ PullEvent::Bytes { .. } => hub.report(event),
+            event if led => hub.report(event),
             _ => {}
         }
     })

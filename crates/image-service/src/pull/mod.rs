@@ -24,7 +24,7 @@ use signature::Signature;
 use store::{CommitError, ImageCommit, ImageRecord, Lease};
 use tokio_util::sync::CancellationToken;
 
-use crate::background::Held;
+use crate::background::BlockingDrop;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
 use crate::origin::{Origin, Provenance};
@@ -78,7 +78,7 @@ impl PullJob {
         {
             return Ok(image);
         }
-        context.hub.tell(PullEvent::Resolving);
+        context.hub.report(PullEvent::Resolving);
         let found = async {
             let repository = repository(&shared, &reference, auth.clone()).await?;
             let root = repository.resolve().await.map_err(|e| error::from_registry(&e))?;
@@ -150,7 +150,7 @@ impl Incoming<'_> {
     pub(crate) async fn bring(self, resolved: Digest) -> Result<ImageRecord> {
         let Self { shared, chosen, name, hub, token, .. } = &self;
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
-        hub.tell(PullEvent::Resolved { digest: resolved, layers });
+        hub.report(PullEvent::Resolved { digest: resolved, layers });
         if let Some(image) = present::unchanged(shared, chosen, &self.names, &self.signatures).await? {
             self.verify().await?;
             present::tell_all(chosen, hub);
@@ -166,14 +166,14 @@ impl Incoming<'_> {
             let assembly =
                 Assembly { shared, source: &self.source, lease: &lease, chosen, name, hub, token, alone: &alone, pull };
             let (assembled, ()) = futures::try_join!(assembly.run(), self.before_visible.done())?;
-            hub.tell(PullEvent::Committing);
+            hub.report(PullEvent::Committing);
             let takes = assembled.layers.iter().map(Part::new_bytes).sum();
             match self.commit(&lease, assembled).await? {
                 Ok(image) => return Ok(image),
                 Err(CommitError::LayerTaken { diff_id, chain_id })
                     if attempt < COMMIT_ATTEMPTS + chosen.manifest.layers.len() =>
                 {
-                    tracing::info!(image = %name, %diff_id, "a layer was taken by another image; it is unpacked again");
+                    tracing::info!(image = %name, %diff_id, "another image has taken a layer: unpack it again");
                     alone.insert(chain_id);
                 }
                 Err(error) => {
@@ -197,7 +197,7 @@ impl Incoming<'_> {
     }
 
     /// Commits on a blocking thread. Layers that do not become part of the image are gone when it answers.
-    async fn commit(&self, lease: &Arc<Held<Lease>>, image: Assembled) -> Result<Committed> {
+    async fn commit(&self, lease: &Arc<BlockingDrop<Lease>>, image: Assembled) -> Result<Committed> {
         let Chosen { raw, indexes, .. } = self.chosen;
         let mut commit = ImageCommit {
             config: image.config.to_vec(),

@@ -11,7 +11,7 @@ use oci::Digest;
 use store::{Layer, LayerSource, NewBlob, UnpackedLayer};
 
 use super::key::LayerKey;
-use crate::background::Held;
+use crate::background::BlockingDrop;
 
 /// A layer that a job made, and its blob, to be dropped where that may block.
 pub(crate) struct Made {
@@ -26,7 +26,7 @@ pub(crate) struct Made {
 /// A layer that is unpacked and whose blob is verified.
 #[derive(Clone)]
 pub(crate) struct ReadyLayer {
-    pub(super) kept: Arc<Held<Made>>,
+    pub(super) kept: Arc<BlockingDrop<Made>>,
     /// Digest of the blob that went in.
     pub(crate) blob_digest: Digest,
     /// Digest of the tar stream that came out.
@@ -50,7 +50,7 @@ impl ReadyLayer {
 
     /// The layer, if nobody else has it, to be dropped where that may block.
     pub(crate) fn into_last(self) -> Option<Made> {
-        Arc::into_inner(self.kept).map(Held::into_inner)
+        Arc::into_inner(self.kept).map(BlockingDrop::into_inner)
     }
 }
 
@@ -85,7 +85,7 @@ impl Drop for Made {
 pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, Waiting>>);
 
 /// A layer as long as some pull has it, and its diff id.
-type Waiting = (Weak<Held<Made>>, Digest);
+type Waiting = (Weak<BlockingDrop<Made>>, Digest);
 
 impl ReadyLayers {
     /// The layer that this job made, if somebody still has it.

@@ -152,7 +152,7 @@ impl Drop for Output {
             Err(_) => Ok(()),
         };
         if let Err(error) = removed {
-            tracing::warn!(%error, path = %temporary.display(), "an unfinished export stays");
+            tracing::warn!(%error, path = %temporary.display(), "cannot remove an unfinished export");
         }
     }
 }
