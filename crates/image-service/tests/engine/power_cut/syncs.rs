@@ -123,7 +123,7 @@ fn doing(record: &Record, step: u16) -> (usize, String) {
 /// The first cut from this event on that finds something wrong: of those when something was told, and of so many losses after
 /// each flush.
 fn seen(record: &Record, from: usize, promise: Promise, losses: usize) -> Option<String> {
-    let mut cuts: Vec<Cut> = cuts::told(record);
+    let mut cuts: Vec<Cut> = cuts::at_notes(record);
     if losses > 0 {
         cuts.extend(cuts::all(record, losses));
     }
