@@ -1,11 +1,15 @@
-//! Plain types of the image service. Shapes and meanings are those of CRI `runtime.v1`.
+//! Plain types of the image service. Shapes and meanings are those of CRI `runtime.v1`; [`BeforeVisible`] is a step that the image
+//! manager wants to have done before an image appears, and not sooner than it must be.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use oci::RegistryAuth;
 use serde::{Deserialize, Serialize};
 
-use crate::{BeforeVisible, ImageSpec, PodSandboxConfig, ProgressSink};
+use crate::{ImageSpec, PodSandboxConfig, ProgressSink, Result};
 
 /// An image that is present.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +75,38 @@ impl PullImageRequest {
     #[must_use]
     pub fn new(image: impl Into<String>) -> Self {
         Self { image: ImageSpec::new(image), ..Self::default() }
+    }
+}
+
+type Done = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// Work that is called for, as often as somebody likes, by everybody who is about to make the image visible. The default
+/// one is none.
+#[derive(Clone, Default)]
+pub struct BeforeVisible(Option<Arc<dyn Fn() -> Done + Send + Sync>>);
+
+impl BeforeVisible {
+    /// Calls `work`. It must be no loss to call it again.
+    #[must_use]
+    pub fn new<F: Future<Output = Result<()>> + Send + 'static>(work: impl Fn() -> F + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(move || Box::pin(work()))))
+    }
+
+    /// Answers when it is done.
+    ///
+    /// # Errors
+    /// Error that prevented it. The image must not appear then.
+    pub async fn done(&self) -> Result<()> {
+        match &self.0 {
+            Some(work) => work().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for BeforeVisible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "BeforeVisible(set)" } else { "BeforeVisible(none)" })
     }
 }
 

@@ -6,7 +6,6 @@
 //! implementation runs.
 #![deny(missing_docs)]
 
-mod before_visible;
 mod error;
 mod image;
 mod image_service;
@@ -16,9 +15,8 @@ mod runtime;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use before_visible::BeforeVisible;
 pub use error::{Error, Kind, Reason, Result};
-pub use image::{FilesystemUsage, FsInfo, Image, ImageFilter, ImageStatus, PullImageRequest};
+pub use image::{BeforeVisible, FilesystemUsage, FsInfo, Image, ImageFilter, ImageStatus, PullImageRequest};
 pub use image_service::ImageService;
 pub use image_spec::ImageSpec;
 pub use progress::{LayerState, ProgressSink, PullEvent};

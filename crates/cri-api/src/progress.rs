@@ -75,8 +75,8 @@ impl ProgressSink {
         Self(Some(Arc::new(f)))
     }
 
-    /// Tells one event.
-    pub fn tell(&self, event: PullEvent) {
+    /// Reports one event.
+    pub fn report(&self, event: PullEvent) {
         if let Some(f) = &self.0 {
             f(event);
         }

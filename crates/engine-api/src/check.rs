@@ -176,8 +176,8 @@ impl CheckSink {
         Self(Some(Arc::new(f)))
     }
 
-    /// Tells how far it is.
-    pub fn tell(&self, progress: CheckProgress) {
+    /// Reports how far the check is.
+    pub fn report(&self, progress: CheckProgress) {
         if let Some(f) = &self.0 {
             f(progress);
         }

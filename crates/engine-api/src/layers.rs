@@ -1,10 +1,11 @@
-//! Disk usage of images by layers, and leases of layers.
+//! Disk usage of images by layers, leases of layers, and mounts of images.
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use cri_api::ImageSpec;
 use serde::{Deserialize, Serialize};
 
 /// Bytes that an image takes on disk.
@@ -88,4 +89,26 @@ impl fmt::Debug for LayerLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LayerLease").field("root", &self.root).field("stack", &self.stack).finish_non_exhaustive()
     }
+}
+
+/// Request of [`ImageEngine::mount_image`](crate::ImageEngine::mount_image).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MountRequest {
+    /// The image to mount.
+    pub image: ImageSpec,
+    /// The directory on which its file system appears. It must exist.
+    pub target: PathBuf,
+    /// A directory for what is written, empty or from an earlier mount; `None` mounts read-only.
+    pub writable: Option<PathBuf>,
+}
+
+/// Answer of [`ImageEngine::mount_image`](crate::ImageEngine::mount_image).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MountedImage {
+    /// Image id of the mounted image.
+    pub id: String,
+    /// Number of layers below the mount.
+    pub layers: usize,
 }

@@ -10,7 +10,6 @@ mod check;
 mod convert;
 mod engine;
 mod layers;
-mod mount;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transfer;
@@ -18,6 +17,5 @@ mod transfer;
 pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShapes, Problem, ProblemKind};
 pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 pub use engine::ImageEngine;
-pub use layers::{ImageLayers, ImageUsage, LayerLease, LayersOf, UnfinishedPulls};
-pub use mount::{MountRequest, MountedImage};
+pub use layers::{ImageLayers, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls};
 pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};

@@ -165,7 +165,7 @@ fn counting(inner: ProgressSink, metrics: &Arc<Metrics>, running: &Arc<Mutex<Run
         if let PullEvent::Bytes { digest, done } = &event {
             metrics.pulled_bytes(running.lock().more(digest, *done));
         }
-        inner.tell(event);
+        inner.report(event);
     })
 }
 

@@ -198,7 +198,7 @@ fn bytes_of_a_layer_count_once_for_all_who_wait_for_it() {
         [bytes(100), bytes(150), bytes(40), PullEvent::Layer { digest: digest.clone(), state: LayerState::Done }];
     for event in &events {
         for sink in &sinks {
-            sink.tell(event.clone());
+            sink.report(event.clone());
         }
     }
     assert_eq!(samples(&metrics, "imagelet_pulled"), ["imagelet_pulled_bytes_total 190"]);
@@ -255,6 +255,10 @@ impl Harness for Watched {
         let hold =
             Hold::new(async move { reached.until_arrived(1).await }, move || fake.faults().clear(CallKind::PullImage));
         Some(hold.with_given_up(async move { gate.until_waiting(0).await }))
+    }
+
+    fn reports_progress(&self) -> bool {
+        true
     }
 
     fn runtime_handlers(&self) -> Option<Vec<String>> {

@@ -71,25 +71,25 @@ impl Background {
     }
 
     /// Wraps a value whose drop may touch the disk.
-    pub(crate) fn hold<T: Send + Sync + 'static>(&self, value: T) -> Held<T> {
-        Held { value: Some(value), background: self.clone() }
+    pub(crate) fn hold<T: Send + Sync + 'static>(&self, value: T) -> BlockingDrop<T> {
+        BlockingDrop { value: Some(value), background: self.clone() }
     }
 }
 
 /// A value that is dropped on a blocking thread.
-pub(crate) struct Held<T: Send + Sync + 'static> {
+pub(crate) struct BlockingDrop<T: Send + Sync + 'static> {
     value: Option<T>,
     background: Background,
 }
 
-impl<T: Send + Sync + 'static> Held<T> {
+impl<T: Send + Sync + 'static> BlockingDrop<T> {
     /// The value, for a thread that may block.
     pub(crate) fn into_inner(mut self) -> T {
         self.value.take().expect("only this and drop take it")
     }
 }
 
-impl<T: Send + Sync + 'static> std::ops::Deref for Held<T> {
+impl<T: Send + Sync + 'static> std::ops::Deref for BlockingDrop<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -97,13 +97,13 @@ impl<T: Send + Sync + 'static> std::ops::Deref for Held<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> std::ops::DerefMut for Held<T> {
+impl<T: Send + Sync + 'static> std::ops::DerefMut for BlockingDrop<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.value.as_mut().expect("taken only at the end")
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Held<T> {
+impl<T: Send + Sync + 'static> Drop for BlockingDrop<T> {
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
             // Detached on purpose: the tracker knows of it.

@@ -129,7 +129,7 @@ impl Budget {
             state.waiting.push(Waiter { number, what, bytes, tell });
             number
         };
-        let _place = Place { budget: self, number };
+        let _place = QueueSlot { budget: self, number };
         self.grant();
         told.await.expect("whoever takes a waiter out of the line answers it, and only its own place drops it")
     }
@@ -216,13 +216,13 @@ impl Drop for Share {
     }
 }
 
-/// A place in the line, left when its future is dropped.
-struct Place<'a> {
+/// A slot in the queue, left when its future is dropped.
+struct QueueSlot<'a> {
     budget: &'a Budget,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
         let mut state = self.budget.lock();
         let at = state.waiting.iter().position(|w| w.number == self.number);

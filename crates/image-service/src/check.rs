@@ -3,7 +3,6 @@
 //! become those of the image service.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cri_api::{Error, Kind, Result};
 use engine_api::{
@@ -16,15 +15,6 @@ use store::{LayerFormat, Unfinished};
 use crate::error;
 use crate::shared::Shared;
 
-/// Ends a check or a conversion when it is dropped.
-pub(crate) struct GiveUp(pub(crate) Arc<AtomicBool>);
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 impl Shared {
     /// Checks what was written last, if the last stop was not a clean one, and makes damaged images absent. Does not wait
     /// for it.
@@ -32,7 +22,7 @@ impl Shared {
         if !self.store.was_unclean() {
             return;
         }
-        tracing::warn!(root = %self.store.root().display(), "the last stop was not a clean one: what was written last is checked");
+        tracing::warn!(root = %self.store.root().display(), "unclean stop: check what was written last");
         let shared = Arc::clone(self);
         self.background.start(move || {
             // Who asks for this very check meanwhile waits for its end.
@@ -47,11 +37,11 @@ impl Shared {
                         layers,
                         problems,
                         images_absent = found.incomplete_images.len(),
-                        "what was written last is checked"
+                        "checked what was written last"
                     );
                     *report = Some(found);
                 }
-                Err(error) => tracing::error!(%error, "what was written last could not be checked"),
+                Err(error) => tracing::error!(%error, "cannot check what was written last"),
             }
         });
     }
@@ -67,14 +57,11 @@ impl Shared {
         {
             return Ok(report);
         }
-        let given_up = Arc::new(AtomicBool::new(false));
-        let _guard = GiveUp(Arc::clone(&given_up));
+        let token = self.token.child_token();
+        // Dropping the future ends the check.
+        let _guard = token.clone().drop_guard();
         let (shared, request, progress) = (Arc::clone(self), *request, progress.clone());
-        let check = move || {
-            let cancelled = || shared.token.is_cancelled() || given_up.load(Ordering::Acquire);
-            shared.check_now(&request, &progress, &cancelled)
-        };
-        self.background.run(check).await
+        self.background.run(move || shared.check_now(&request, &progress, &|| token.is_cancelled())).await
     }
 
     /// Blocks.
@@ -90,7 +77,7 @@ impl Shared {
             recent_only: request.since_unclean_only,
             cancelled,
             progress: &|now| {
-                progress.tell(CheckProgress {
+                progress.report(CheckProgress {
                     layers: now.layers,
                     layers_total: now.layers_total,
                     bytes: now.bytes,

@@ -3,28 +3,23 @@
 //! service.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cri_api::{Error, Kind, Result};
 use engine_api::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 use oci::Digest;
 use store::{ConvertError, LayerFormat};
 
-use crate::check::GiveUp;
 use crate::error;
 use crate::shared::Shared;
 
 impl Shared {
     pub(crate) async fn convert_images(self: &Arc<Self>, request: &ConvertRequest) -> Result<ConvertReport> {
         self.check_running()?;
-        let given_up = Arc::new(AtomicBool::new(false));
-        let _guard = GiveUp(Arc::clone(&given_up));
+        let token = self.token.child_token();
+        // Dropping the future ends the conversion.
+        let _guard = token.clone().drop_guard();
         let (shared, request) = (Arc::clone(self), request.clone());
-        let convert = move || {
-            let cancelled = || shared.token.is_cancelled() || given_up.load(Ordering::Acquire);
-            shared.convert_now(&request, &cancelled)
-        };
-        self.background.run(convert).await
+        self.background.run(move || shared.convert_now(&request, &|| token.is_cancelled())).await
     }
 
     /// Blocks. An image that cannot be converted does not keep the others.
@@ -40,7 +35,7 @@ impl Shared {
                 Ok(done) => {
                     tracing::info!(
                         image = %id, to = %request.to, layers = done.layers, left = done.left.len(),
-                        bytes_before = done.bytes_before, bytes_after = done.bytes_after, "layers are converted"
+                        bytes_before = done.bytes_before, bytes_after = done.bytes_after, "converted layers"
                     );
                     (image.layers, image.bytes_before, image.bytes_after) =
                         (done.layers, done.bytes_before, done.bytes_after);
@@ -51,7 +46,7 @@ impl Shared {
                 Err(error @ ConvertError::Cancelled) => return Err(Error::new(Kind::Cancelled, error.to_string())),
                 Err(ConvertError::Store(error)) => {
                     let error = error::from_store(self.store.root(), &error);
-                    tracing::warn!(image = %id, %error, "layers could not be converted");
+                    tracing::warn!(image = %id, %error, "cannot convert layers");
                     image.error = Some(error.message().to_owned());
                 }
             }

@@ -2,6 +2,7 @@
 //! ends; the calls stand in [`crate::service`], the way of a pull in [`crate::pull`].
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use registry::Client;
 use store::Store;
@@ -13,7 +14,7 @@ use crate::budget::Budget;
 use crate::certs_d;
 use crate::error::OpenError;
 use crate::flight::Flights;
-use crate::known::Known;
+use crate::known::ContentHints;
 use crate::options::{EngineOptions, Resume};
 use crate::pull::coming::Coming;
 use crate::pull::ready::ReadyLayers;
@@ -44,12 +45,12 @@ impl Engine {
             let policy = policy.map(|path| PolicyFile::open(&path).map_err(OpenError::SignaturePolicy)).transpose()?;
             let store = Store::open(&root, store_options)?;
             store.note_clock(now);
-            let known = Known::default();
+            let known = ContentHints::default();
             match store.images() {
                 Ok(images) => known.replace(&images),
                 // These are hints; and who wants to repair the store must be able to open it.
                 Err(error @ store::StoreError::Corrupt(_)) => {
-                    tracing::error!(%error, "not all images can be read: check and repair the store");
+                    tracing::error!(%error, "cannot read all images: check and repair the store");
                 }
                 Err(error) => return Err(store::OpenError::Store(error).into()),
             }
@@ -84,6 +85,7 @@ impl Engine {
             configs: Flights::new(tracker.clone(), token.clone()),
             coming: Coming::default(),
             ready: ReadyLayers::default(),
+            commits: AtomicU64::default(),
             budget,
             room: Room::new(options.keep_blobs),
             after_unclean: AfterUnclean::default(),

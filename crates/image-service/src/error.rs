@@ -10,8 +10,7 @@ use cri_api::{Error, Kind, Reason};
 use registry::{ErrorKind, RegistryError};
 use store::{CommitError, MountError, ResolveError, StoreError, UnpackError};
 
-use crate::inflate_error::InflateError;
-use crate::intake::IntakeError;
+use crate::intake::{InflateError, IntakeError};
 use crate::room::{Need, Short};
 
 /// Why the engine could not be opened.

@@ -22,12 +22,12 @@ pub(crate) struct Hashing<P> {
     /// Pieces that are yet to be hashed.
     pieces: Mutex<VecDeque<P>>,
     /// Held by who hashes; pieces are taken only by who holds it, which keeps their order.
-    hasher: Mutex<Inner>,
+    hasher: Mutex<HasherState>,
     /// Nobody will ask.
     forgone: AtomicBool,
 }
 
-struct Inner {
+struct HasherState {
     hasher: Option<Hasher>,
     tee: Option<Tee>,
 }
@@ -39,7 +39,7 @@ impl<P: AsRef<[u8]>> Hashing<P> {
 
     /// Hashing of pieces that are handed on as well, in order.
     pub(crate) fn with(algorithm: Algorithm, tee: Option<Tee>) -> Self {
-        let hasher = Mutex::new(Inner { hasher: Some(algorithm.hasher()), tee });
+        let hasher = Mutex::new(HasherState { hasher: Some(algorithm.hasher()), tee });
         Self { pieces: Mutex::default(), hasher, forgone: AtomicBool::new(false) }
     }
 
@@ -63,7 +63,7 @@ impl<P: AsRef<[u8]>> Hashing<P> {
         inner.hasher.take().map(Hasher::finish)
     }
 
-    fn next(&self, inner: &mut Inner) -> bool {
+    fn next(&self, inner: &mut HasherState) -> bool {
         let Some(piece) = self.pieces().pop_front() else { return false };
         if let Some(hasher) = &mut inner.hasher {
             hasher.update(piece.as_ref());

@@ -10,6 +10,7 @@ use engine_api::{
     ImageUsage, ImportOptions, ImportedImage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
 };
 use oci::Digest;
+use store::ResolveError;
 
 use crate::engine::Engine;
 use crate::error;
@@ -109,7 +110,23 @@ impl ImageEngine for Engine {
     }
 
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {
-        self.0.lease_layers(text).await
+        self.0.check_running()?;
+        let (store, text) = (self.0.store.clone(), text.to_owned());
+        let lease = move || {
+            let lease = store.lease();
+            let stack = match store.stack(&lease, &text) {
+                Ok(stack) => stack,
+                // What cannot be a name may still be a layer, and is none.
+                Err(ResolveError::Store(error)) => return Err(error::from_store(store.root(), &error)),
+                Err(error) => return Err(error::from_resolve(store.root(), &error)),
+            };
+            let stack = stack.ok_or_else(|| Error::new(Kind::NotFound, format!("no such image or layer: {text}")))?;
+            let stack = serde_json::to_value(stack)
+                .map_err(|error| Error::new(Kind::Internal, format!("describe the layers of {text}: {error}")))?;
+            Ok((stack, lease))
+        };
+        let (stack, lease) = self.0.background.run(lease).await?;
+        Ok(LayerLease::new(self.0.store.root().to_owned(), stack, self.0.background.hold(lease)))
     }
 
     async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
@@ -141,7 +158,7 @@ fn remove_all(shared: &Shared, images: &[ImageSpec]) -> Vec<Result<()>> {
     for ((place, record), removed) in places.into_iter().zip(&records).zip(store.remove_images(&ids)) {
         match removed {
             Ok(removed) => {
-                tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed");
+                tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed image");
                 shared.known.forget(record);
             }
             Err(error) => results[place] = Err(error::from_store(store.root(), &error)),

@@ -18,7 +18,7 @@ use crate::hashing::{Chore, Hashing, Tee};
 /// How many bytes of a layer wait to be unpacked at most.
 pub(crate) const WINDOW: u32 = 1024 * 1024;
 
-enum Item {
+enum FeedItem {
     Data(Chunk),
     End,
 }
@@ -34,7 +34,7 @@ impl AsRef<[u8]> for Chunk {
 
 /// The feeding side. Dropping it without [`Feed::end`] tells the reader that the layer was given up.
 pub(crate) struct Feed {
-    chunks: UnboundedSender<Item>,
+    chunks: UnboundedSender<FeedItem>,
     room: Arc<Semaphore>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct ReaderGone;
 
 /// The reading side.
 pub(crate) struct Intake {
-    chunks: UnboundedReceiver<Item>,
+    chunks: UnboundedReceiver<FeedItem>,
     digest: Digest,
     size: u64,
     seen: u64,
@@ -62,6 +62,45 @@ pub(crate) enum IntakeError {
     /// The feeding side went away before the end.
     #[error("the layer was given up")]
     GivenUp,
+}
+
+/// Why a blob cannot be verified or inflated, as the first thread of [`crate::unpack`] finds it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InflateError {
+    /// The blob is not what was promised.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// The stream is damaged, or nobody can read it here.
+    #[error(transparent)]
+    Stream(inflate::Error),
+    /// Far more comes out than goes in.
+    #[error(
+        "the limit of uncompressed bytes of a layer with {compressed} bytes is {limit}, and there are {seen} up to here"
+    )]
+    Bomb {
+        /// Bytes of the blob.
+        compressed: u64,
+        /// Most bytes that may come of them.
+        limit: u64,
+        /// Bytes that came, at least.
+        seen: u64,
+    },
+    /// The second side stopped; its own result says why.
+    #[error("the layer was given up")]
+    UnpackStopped,
+}
+
+impl From<inflate::Error> for InflateError {
+    fn from(error: inflate::Error) -> Self {
+        match error {
+            inflate::Error::Source(source) => match from_io(&source) {
+                Some(error) => Self::Intake(error),
+                None => Self::Stream(inflate::Error::Source(source)),
+            },
+            inflate::Error::Stopped(_) => Self::UnpackStopped,
+            other => Self::Stream(other),
+        }
+    }
 }
 
 /// Both sides for a blob of this digest and size. `tee` is handed all bytes as well, before the verdict.
@@ -83,7 +122,7 @@ impl Feed {
             () = self.chunks.closed() => Err(ReaderGone),
             permit = Arc::clone(&self.room).acquire_many_owned(bytes) => {
                 let permit = permit.expect("the semaphore is never closed");
-                self.chunks.send(Item::Data(Chunk(chunk, permit))).map_err(|_| ReaderGone)
+                self.chunks.send(FeedItem::Data(Chunk(chunk, permit))).map_err(|_| ReaderGone)
             }
         }
     }
@@ -91,7 +130,7 @@ impl Feed {
     /// Says that this was all.
     pub(crate) fn end(self) {
         // A reader that is gone has its own result.
-        let _ = self.chunks.send(Item::End);
+        let _ = self.chunks.send(FeedItem::End);
     }
 }
 
@@ -124,7 +163,7 @@ impl Intake {
     fn step(&mut self) -> Result<Option<Bytes>, IntakeError> {
         while !self.ended {
             match self.receive() {
-                Some(Item::Data(chunk)) => {
+                Some(FeedItem::Data(chunk)) => {
                     self.seen += chunk.0.len() as u64;
                     if self.seen > self.size {
                         let (digest, expected) = (self.digest.clone(), self.size);
@@ -137,14 +176,14 @@ impl Intake {
                     self.hash.push(chunk);
                     return Ok(Some(bytes));
                 }
-                Some(Item::End) => self.ended = true,
+                Some(FeedItem::End) => self.ended = true,
                 None => return Err(IntakeError::GivenUp),
             }
         }
         Ok(None)
     }
 
-    fn receive(&mut self) -> Option<Item> {
+    fn receive(&mut self) -> Option<FeedItem> {
         loop {
             match self.chunks.try_recv() {
                 Ok(item) => return Some(item),

@@ -1,4 +1,4 @@
-//! Kept blobs, on both ways: [`Keep`] writes a blob into the store beside the hashing of its bytes, [`Kept`] reads one that
+//! KeptBlob blobs, on both ways: [`Keep`] writes a blob into the store beside the hashing of its bytes, [`KeptBlob`] reads one that
 //! the store has in the place of the registry's. What is written is finished only after the verdict over the bytes; what is
 //! read is verified by who reads it, and dropped where it is not what it was. Called by layer jobs and their sources.
 
@@ -90,7 +90,7 @@ fn outliving(mut blob: NewBlob, origin: &str) -> NewBlob {
     if blob.size() >= resume::LEAST
         && let Err(error) = blob.note_whole(origin)
     {
-        tracing::debug!(%error, blob = %blob.digest(), "an interruption of the pull will lose it");
+        tracing::debug!(%error, blob = %blob.digest(), "cannot keep it for a later pull");
     }
     blob
 }
@@ -107,7 +107,7 @@ impl Drop for Keep {
 }
 
 /// A blob out of the store, and the registry for where it cannot be read to its end.
-pub(crate) struct Kept {
+pub(crate) struct KeptBlob {
     background: Background,
     descriptor: Descriptor,
     file: Arc<File>,
@@ -117,7 +117,7 @@ pub(crate) struct Kept {
     instead: Option<Box<dyn Chunks>>,
 }
 
-impl Kept {
+impl KeptBlob {
     /// The blob, if the store has it, whoever asks may use it, and it is what it was: it is read once for that, so that one
     /// that is damaged is dropped, and kept again as it comes from the registry.
     pub(crate) async fn find(shared: &Arc<Shared>, descriptor: &Descriptor, beyond: &Arc<dyn Source>) -> Option<Self> {
@@ -133,11 +133,11 @@ impl Kept {
             Ok(file) => file?,
             // The registry has it as well.
             Err(error) => {
-                tracing::warn!(%error, blob = %descriptor.digest, "a kept blob cannot be used");
+                tracing::warn!(%error, blob = %descriptor.digest, "cannot use the kept blob");
                 return None;
             }
         };
-        tracing::info!(blob = %descriptor.digest, "unpacked again from the blob that was kept");
+        tracing::info!(blob = %descriptor.digest, "unpack the kept blob");
         Some(Self {
             background: shared.background.clone(),
             descriptor: descriptor.clone(),
@@ -179,7 +179,7 @@ pub(crate) fn good_blob(
     match verdict {
         Ok(()) => Ok(Some(file)),
         Err(error) => {
-            tracing::warn!(error, blob = %digest, "a kept blob is not what it was: it is dropped");
+            tracing::warn!(error, blob = %digest, "kept blob is damaged: drop it");
             store.drop_blob(digest)?;
             Ok(None)
         }
@@ -187,7 +187,7 @@ pub(crate) fn good_blob(
 }
 
 #[async_trait]
-impl Chunks for Kept {
+impl Chunks for KeptBlob {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         if self.failed && self.instead.is_none() {
             self.instead = Some(self.beyond.blob(&self.descriptor).await?);

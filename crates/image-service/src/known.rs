@@ -1,4 +1,4 @@
-//! [`Known`]: hints about what the store has, by digests that the store has no index for, and who brought it. A hint is never
+//! [`ContentHints`]: hints about what the store has, by digests that the store has no index for, and who brought it. A hint is never
 //! believed: it only says where to look first. Who may use what was brought by others is believed, and errs on the side of
 //! fetching. Filled at the opening and by every commit.
 
@@ -12,7 +12,7 @@ use crate::origin::{Access, Origin, Provenance};
 
 /// The hints.
 #[derive(Default)]
-pub(crate) struct Known(Mutex<Maps>);
+pub(crate) struct ContentHints(Mutex<Maps>);
 
 #[derive(Default)]
 struct Maps {
@@ -26,7 +26,7 @@ struct Maps {
     images_with: HashMap<Digest, BTreeSet<Digest>>,
 }
 
-impl Known {
+impl ContentHints {
     /// Starts again from these images.
     pub(crate) fn replace(&self, images: &[ImageRecord]) {
         let mut maps = Maps::default();

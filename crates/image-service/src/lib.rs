@@ -22,7 +22,6 @@ mod flight;
 pub mod fuzz;
 mod hashing;
 mod image_engine;
-mod inflate_error;
 mod intake;
 mod kept;
 mod known;
@@ -39,7 +38,6 @@ mod signatures;
 mod source;
 mod transfer;
 mod unpack;
-mod view;
 
 pub use engine::Engine;
 pub use error::OpenError;

@@ -60,16 +60,16 @@ impl PullProgress {
 impl Hub {
     /// Subscribes a sink, which gets the present state at once.
     pub(crate) fn join(&self, sink: ProgressSink) -> Subscription<PullProgress> {
-        self.0.subscribe(move |event| sink.tell(event))
+        self.0.subscribe(move |event| sink.report(event))
     }
 
     /// Reports to all subscribers, and remembers.
-    pub(crate) fn tell(&self, event: PullEvent) {
+    pub(crate) fn report(&self, event: PullEvent) {
         self.0.send(&event, PullProgress::update);
     }
 
     pub(crate) fn layer(&self, digest: &Digest, state: LayerState) {
-        self.tell(PullEvent::Layer { digest: digest.clone(), state });
+        self.report(PullEvent::Layer { digest: digest.clone(), state });
     }
 }
 
@@ -94,14 +94,14 @@ mod tests {
         let resolved = PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: vec![(digest.clone(), 9)] };
         let (early, early_seen) = recorder();
         let _early = hub.join(early);
-        hub.tell(PullEvent::Resolving);
+        hub.report(PullEvent::Resolving);
         let (asking, asking_seen) = recorder();
         drop(hub.join(asking));
         assert_eq!(*asking_seen.lock(), [PullEvent::Resolving]);
-        hub.tell(resolved.clone());
+        hub.report(resolved.clone());
         hub.layer(&digest, LayerState::Waiting);
         hub.layer(&digest, LayerState::Fetching);
-        hub.tell(PullEvent::Bytes { digest: digest.clone(), done: 5 });
+        hub.report(PullEvent::Bytes { digest: digest.clone(), done: 5 });
         let (late, late_seen) = recorder();
         let _late = hub.join(late);
         let want = vec![
@@ -120,7 +120,7 @@ mod tests {
         let hub = Hub::default();
         let (sink, seen) = recorder();
         drop(hub.join(sink));
-        hub.tell(PullEvent::Committing);
+        hub.report(PullEvent::Committing);
         assert!(seen.lock().is_empty());
     }
 }

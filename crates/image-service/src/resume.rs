@@ -16,7 +16,7 @@ use store::{Spool, StoreError};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::background::Held;
+use crate::background::BlockingDrop;
 use crate::error;
 use crate::options::Resume;
 use crate::origin::{Access, Origin, SharedContent};
@@ -41,13 +41,13 @@ const WINDOW: Duration = Duration::from_secs(1);
 const PIECE: usize = 256 << 10;
 
 /// Judges whether a line is slow: little comes, and it is the line that is waited for.
-struct Line {
+struct LineSpeed {
     since: Instant,
     waited: Duration,
     bytes: u64,
 }
 
-impl Line {
+impl LineSpeed {
     fn new(now: Instant) -> Self {
         Self { since: now, waited: Duration::ZERO, bytes: 0 }
     }
@@ -68,7 +68,7 @@ impl Line {
 }
 
 /// A spool in the hands of whichever thread writes.
-type Writing = Arc<Held<Mutex<Option<Spool>>>>;
+type Writing = Arc<BlockingDrop<Mutex<Option<Spool>>>>;
 
 impl Shared {
     /// The origins, as they were written down, of what is left of a blob and a pull from this source may go on with.
@@ -104,7 +104,7 @@ pub(crate) struct Resuming {
     pending: Vec<Bytes>,
     pending_bytes: usize,
     task: Option<JoinHandle<std::result::Result<(), StoreError>>>,
-    line: Line,
+    line: LineSpeed,
     /// Some of what was handed out was left by an earlier pull.
     was_left: bool,
     /// Nothing more is written down.
@@ -131,7 +131,7 @@ impl Resuming {
             pending: Vec::new(),
             pending_bytes: 0,
             task: None,
-            line: Line::new(Instant::now()),
+            line: LineSpeed::new(Instant::now()),
             was_left: false,
             given_up: shared.options.resume == Resume::Off || descriptor.size < LEAST,
         }
@@ -149,7 +149,7 @@ impl Resuming {
         // What lies on this machine anyway is not written down once more.
         let is_remote = remote.is_remote();
         self.remote = Some(remote);
-        self.line = Line::new(Instant::now());
+        self.line = LineSpeed::new(Instant::now());
         if !is_remote {
             self.given_up = true;
             self.forget().await;
@@ -167,12 +167,12 @@ impl Resuming {
         let taken = self.shared.background.start(take).await;
         match taken {
             Ok(Ok(Some(spool))) => {
-                tracing::info!(blob = %self.descriptor.digest, from = spool.begin(), "goes on with what an earlier pull left");
+                tracing::info!(blob = %self.descriptor.digest, from = spool.begin(), "resume the blob of an interrupted pull");
                 self.back_from = Some(spool.begin());
                 self.spool = Some(self.hold(spool));
             }
             Ok(Ok(None)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "what an earlier pull left cannot be used"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot resume the blob of an interrupted pull"),
             Err(_) => self.given_up = true,
         }
     }
@@ -193,7 +193,7 @@ impl Resuming {
         });
         match made.await {
             Ok(Ok(Some(spool))) => {
-                tracing::debug!(blob = %self.descriptor.digest, at, "written down as it comes, since the line is slow");
+                tracing::debug!(blob = %self.descriptor.digest, at, "connection is slow: keep the blob for a later pull");
                 self.spool = Some(self.hold(spool));
             }
             Ok(Ok(None)) => self.given_up = true,
@@ -203,7 +203,7 @@ impl Resuming {
     }
 
     fn stop_writing(&mut self, error: &StoreError) {
-        tracing::debug!(blob = %self.descriptor.digest, %error, "not written down any further");
+        tracing::debug!(blob = %self.descriptor.digest, %error, "cannot keep the blob for a later pull");
         self.spool = None;
         self.given_up = true;
     }
@@ -317,7 +317,7 @@ impl Chunks for Resuming {
                 return Ok(Some(piece));
             }
             self.back_from = None;
-            self.line = Line::new(Instant::now());
+            self.line = LineSpeed::new(Instant::now());
         }
         if self.at >= self.descriptor.size && self.remote.is_none() {
             return Ok(None);
@@ -385,7 +385,7 @@ mod tests {
         ];
         for (what, past, waited, bytes, slow) in cases {
             let begin = Instant::now();
-            let mut line = Line::new(begin);
+            let mut line = LineSpeed::new(begin);
             let half = Duration::from_millis(waited / 2);
             assert!(!line.came(begin, half, bytes / 2), "{what}: not before it was looked at");
             let now = begin + Duration::from_millis(past);
@@ -393,7 +393,7 @@ mod tests {
         }
         // One that was fast and is slow now.
         let begin = Instant::now();
-        let mut line = Line::new(begin);
+        let mut line = LineSpeed::new(begin);
         let after = |seconds| begin + Duration::from_secs(seconds);
         assert!(!line.came(after(1), Duration::from_secs(1), 100 << 20));
         assert!(line.came(after(2), Duration::from_secs(1), 1 << 20));

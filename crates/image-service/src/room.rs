@@ -122,7 +122,7 @@ impl Claim {
     /// fit beside everything that was promised; what another pull is bringing already always fits.
     ///
     /// # Errors
-    /// It does not fit. The claim is then for nothing.
+    /// The blobs do not fit. The claim is then for nothing.
     pub(crate) fn set(&mut self, blobs: BTreeMap<Digest, u64>, free: u64) -> Result<(), Short> {
         self.free.get_or_insert(free);
         let times = if self.room.keeps { 2 } else { 1 };

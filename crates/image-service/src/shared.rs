@@ -2,6 +2,7 @@
 //! text stands for, and whether new work may begin. It starts nothing; [`crate::engine`] makes it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use cri_api::{Error, Kind, Reason, Result};
@@ -16,7 +17,7 @@ use crate::background::Background;
 use crate::budget::Budget;
 use crate::error;
 use crate::flight::Flights;
-use crate::known::Known;
+use crate::known::ContentHints;
 use crate::options::EngineOptions;
 use crate::origin::Origin;
 use crate::pull::coming::Coming;
@@ -30,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) client: Client,
     pub(crate) options: EngineOptions,
-    pub(crate) known: Known,
+    pub(crate) known: ContentHints,
     /// `None`: every image is accepted.
     pub(crate) policy: Option<PolicyFile>,
     pub(crate) background: Background,
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) coming: Coming,
     /// Layers that jobs made and no commit has taken yet.
     pub(crate) ready: ReadyLayers,
+    /// Number of commits since the start: where it has not changed, the store has no new layers.
+    pub(crate) commits: AtomicU64,
     /// The memory of layers in flight.
     pub(crate) budget: Budget,
     /// Space that layers in flight still need on the disk.
@@ -109,7 +112,7 @@ impl Shared {
             .run(move || match shared.objection_to_use(&image, &text)? {
                 None => Ok(Some(image)),
                 Some(why) => {
-                    tracing::debug!(image = text, %why, "it is here, and may not be used");
+                    tracing::debug!(image = text, %why, "signature policy refuses a present image");
                     Ok(None)
                 }
             })

@@ -20,8 +20,7 @@ use crate::background::Background;
 use crate::budget::Budget;
 use crate::error::{self, cancelled};
 use crate::hashing::Chore;
-use crate::inflate_error::InflateError;
-use crate::intake::{self, Intake, IntakeError};
+use crate::intake::{self, InflateError, Intake, IntakeError};
 use crate::options::Limits;
 use crate::ring::{LEAST, Progress, RingReader, RingWriter, TarHash, ring};
 
@@ -42,7 +41,7 @@ pub(crate) struct Hands {
     pub(crate) background: Background,
     pub(crate) budget: Budget,
     pub(crate) store: Store,
-    pub(crate) lease: Arc<background::Held<Lease>>,
+    pub(crate) lease: Arc<background::BlockingDrop<Lease>>,
     pub(crate) limits: Limits,
     /// Ends the work soon.
     pub(crate) token: CancellationToken,
@@ -107,7 +106,7 @@ impl Task {
         // The stream of a plain blob is the blob, whose digest is verified when the stream ends: it is not hashed again.
         let plain = (blob.algorithm() == algorithm).then_some(blob);
         let same = plain.is_some();
-        let found = Found::default();
+        let found = DetectedCompression::default();
         let untar =
             Untar { hands: hands.clone(), size, reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
         // Whoever comes first takes it out: the writer when the ring is full, or the end of this function.
@@ -150,7 +149,7 @@ impl Start {
 }
 
 /// The compression, which the first side finds before the first buffer and the second one needs.
-type Found = Arc<OnceLock<Compression>>;
+type DetectedCompression = Arc<OnceLock<Compression>>;
 
 fn inflate(
     mut intake: Intake,
@@ -158,7 +157,7 @@ fn inflate(
     size: u64,
     hands: &Hands,
     hash: (&TarHash, bool),
-    found: &Found,
+    found: &DetectedCompression,
 ) -> std::result::Result<(), InflateError> {
     let limit = hands.limits.inflated(size);
     let reserve = |bytes| hands.reserve_window(bytes);
@@ -193,7 +192,7 @@ fn pump(
     writer: &mut Bounded<'_>,
     options: &inflate::Options<'_>,
     (hash, plain): (&TarHash, bool),
-    found: &Found,
+    found: &DetectedCompression,
 ) -> std::result::Result<(), InflateError> {
     let mut told = |compression| {
         found.get_or_init(|| compression);
@@ -236,7 +235,7 @@ struct Untar {
     hash: Arc<TarHash>,
     /// The blob's digest, where it would be that of a plain stream.
     plain: Option<Digest>,
-    found: Found,
+    found: DetectedCompression,
 }
 
 impl Untar {

@@ -326,8 +326,8 @@ mod tests {
         let multi = MultiProgress::with_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
         let progress = Progress::Bars(multi);
         let sink = progress.sink("demo/\u{9b}31m\u{202e}x\u{7f}");
-        sink.tell(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: Vec::new() });
-        sink.tell(PullEvent::Committing);
+        sink.report(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: Vec::new() });
+        sink.report(PullEvent::Committing);
         progress.finish();
         let drawn = terminal.drawn();
         assert!(drawn.contains("demo/?31m?x?"), "{drawn:?}");

@@ -126,7 +126,7 @@ impl ImageEngine for AgentEngine {
     async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<CheckReport> {
         let sink = progress.clone();
         let tell = move |step| match step {
-            Progress::Check(step) => sink.tell(step),
+            Progress::Check(step) => sink.report(step),
             Progress::Pull(_) => {}
         };
         self.call(Call::CheckImages { request: *request }, &tell).await
@@ -158,7 +158,7 @@ impl ImageEngine for AgentEngine {
     async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
         let ImportOptions { name, progress } = options;
         let tell = move |step| match step {
-            Progress::Pull(event) => progress.tell(event),
+            Progress::Pull(event) => progress.report(event),
             Progress::Check(_) => {}
         };
         let call = Call::ImportImages { path: elsewhere(path), name: name.map(|name| name.to_string()) };

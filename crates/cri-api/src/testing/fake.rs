@@ -159,7 +159,7 @@ impl FakeImageService {
     }
 
     /// The image that a name resolves to, without a call.
-    pub(super) fn look(&self, name: &str) -> Option<Image> {
+    pub(super) fn find(&self, name: &str) -> Option<Image> {
         let store = self.0.store.lock();
         store.view(&store.resolve(name).ok()??)
     }
@@ -328,8 +328,8 @@ impl ImageService for FakeImageService {
         }
         let (image, digest) = self.0.registry.lock().resolve(&name, request.auth.as_ref())?;
         let layers = image.layers().iter().map(|l| (l.diff_id.clone(), l.size)).collect();
-        request.progress.tell(PullEvent::Resolved { digest: digest.clone(), layers });
-        request.progress.tell(PullEvent::Committing);
+        request.progress.report(PullEvent::Resolved { digest: digest.clone(), layers });
+        request.progress.report(PullEvent::Committing);
         request.before_visible.done().await?;
         Ok(self.0.store.lock().commit(&name, &image, &digest, &request.image))
     }

@@ -47,7 +47,7 @@ pub(super) struct Sandbox {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct FakeContainer {
     pub(super) listed: Container,
     pub(super) config: ContainerConfig,
     pub(super) log_path: String,
@@ -76,7 +76,7 @@ pub(super) struct Pods {
     pub(super) clock: Option<Clock>,
     made: u64,
     pub(super) sandboxes: BTreeMap<String, Sandbox>,
-    pub(super) containers: BTreeMap<String, Entry>,
+    pub(super) containers: BTreeMap<String, FakeContainer>,
     /// By container name.
     pub(super) processes: BTreeMap<String, FakeProcess>,
     /// Beside the default one.
@@ -136,12 +136,12 @@ impl Pods {
         self.sandboxes.get_mut(id).ok_or_else(|| absent("sandbox", id))
     }
 
-    pub(super) fn container(&mut self, id: &str) -> Result<&mut Entry> {
+    pub(super) fn container(&mut self, id: &str) -> Result<&mut FakeContainer> {
         self.containers.get_mut(id).ok_or_else(|| absent("container", id))
     }
 
     /// A container that runs.
-    pub(super) fn running(&mut self, id: &str) -> Result<&mut Entry> {
+    pub(super) fn running(&mut self, id: &str) -> Result<&mut FakeContainer> {
         let entry = self.container(id)?;
         if entry.listed.state == ContainerState::Running {
             return Ok(entry);
@@ -179,8 +179,8 @@ impl Pods {
         let host = config.linux.security.namespaces.network == crate::NamespaceMode::Node;
         let ip = if host { String::new() } else { format!("10.99.{}.{}", self.made / 250, self.made % 250 + 2) };
         self.sandboxes.insert(id.clone(), Sandbox { listed, config: config.clone(), ip });
-        self.tell(&id, &id, ContainerEventKind::Created);
-        self.tell(&id, &id, ContainerEventKind::Started);
+        self.report(&id, &id, ContainerEventKind::Created);
+        self.report(&id, &id, ContainerEventKind::Started);
         Ok(id)
     }
 
@@ -194,7 +194,7 @@ impl Pods {
         {
             sandbox.listed.ready = false;
             sandbox.ip.clear();
-            self.tell(id, id, ContainerEventKind::Stopped);
+            self.report(id, id, ContainerEventKind::Stopped);
         }
     }
 
@@ -204,13 +204,13 @@ impl Pods {
             self.remove(&container);
         }
         if self.sandboxes.contains_key(id) {
-            self.tell(id, id, ContainerEventKind::Deleted);
+            self.report(id, id, ContainerEventKind::Deleted);
             self.sandboxes.remove(id);
         }
     }
 
     fn containers_of(&self, sandbox: &str) -> Vec<String> {
-        let of = |entry: &&Entry| entry.listed.pod_sandbox_id == sandbox;
+        let of = |entry: &&FakeContainer| entry.listed.pod_sandbox_id == sandbox;
         self.containers.values().filter(of).map(|entry| entry.listed.id.clone()).collect()
     }
 
@@ -228,7 +228,8 @@ impl Pods {
         if config.metadata.name.is_empty() {
             return Err(Error::new(Kind::InvalidArgument, "a container needs a name"));
         }
-        let same = |entry: &&Entry| entry.listed.pod_sandbox_id == sandbox && entry.listed.metadata == config.metadata;
+        let same =
+            |entry: &&FakeContainer| entry.listed.pod_sandbox_id == sandbox && entry.listed.metadata == config.metadata;
         if let Some(other) = self.containers.values().find(same) {
             let text = format!("the name of the container is reserved for {:?}", other.listed.id);
             return Err(Error::new(Kind::FailedPrecondition, text));
@@ -246,8 +247,9 @@ impl Pods {
             labels: config.labels.clone(),
             annotations: config.annotations.clone(),
         };
-        self.containers.insert(id.clone(), Entry { listed, config: config.clone(), log_path, ..Entry::default() });
-        self.tell(sandbox, &id, ContainerEventKind::Created);
+        self.containers
+            .insert(id.clone(), FakeContainer { listed, config: config.clone(), log_path, ..FakeContainer::default() });
+        self.report(sandbox, &id, ContainerEventKind::Created);
         Ok(id)
     }
 
@@ -265,7 +267,7 @@ impl Pods {
         let entry = self.container(id)?;
         entry.started_at = now;
         entry.listed.state = ContainerState::Running;
-        self.tell(&sandbox, id, ContainerEventKind::Started);
+        self.report(&sandbox, id, ContainerEventKind::Started);
         if let Some(code) = self.process(id).ends {
             self.end(id, code);
         }
@@ -275,14 +277,16 @@ impl Pods {
     /// Ends the process of a container, if it runs, or may run.
     pub(super) fn end(&mut self, id: &str, code: i32) {
         let now = self.now();
-        let runs = |entry: &&mut Entry| matches!(entry.listed.state, ContainerState::Running | ContainerState::Unknown);
+        let runs = |entry: &&mut FakeContainer| {
+            matches!(entry.listed.state, ContainerState::Running | ContainerState::Unknown)
+        };
         let Some(entry) = self.containers.get_mut(id).filter(runs) else { return };
         entry.listed.state = ContainerState::Exited;
         entry.finished_at = now;
         entry.exit_code = code;
         entry.reason = if code == 0 { "Completed" } else { "Error" }.into();
         let sandbox = entry.listed.pod_sandbox_id.clone();
-        self.tell(&sandbox, id, ContainerEventKind::Stopped);
+        self.report(&sandbox, id, ContainerEventKind::Stopped);
     }
 
     pub(super) fn remove(&mut self, id: &str) {
@@ -292,7 +296,7 @@ impl Pods {
                 self.end(id, KILLED);
             }
             self.containers.remove(id);
-            self.tell(&sandbox, id, ContainerEventKind::Deleted);
+            self.report(&sandbox, id, ContainerEventKind::Deleted);
         }
     }
 
@@ -340,7 +344,8 @@ impl Pods {
         let mut entry = self.container(id)?.clone();
         let passes_over = self.passes_images_over;
         entry.config.mounts.retain(|mount| mount.image.is_none() || !passes_over);
-        let Entry { listed, config, log_path, started_at, finished_at, exit_code, reason, log_reopened: _ } = entry;
+        let FakeContainer { listed, config, log_path, started_at, finished_at, exit_code, reason, log_reopened: _ } =
+            entry;
         Ok(ContainerStatus {
             id: listed.id,
             metadata: listed.metadata,
@@ -363,7 +368,7 @@ impl Pods {
         })
     }
 
-    fn tell(&mut self, sandbox: &str, id: &str, kind: ContainerEventKind) {
+    fn report(&mut self, sandbox: &str, id: &str, kind: ContainerEventKind) {
         if self.listeners.is_empty() || self.is_silent {
             return;
         }

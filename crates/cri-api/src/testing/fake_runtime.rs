@@ -13,7 +13,7 @@ use futures_core::Stream;
 use tokio::sync::mpsc;
 
 use super::fake::FakeImageService;
-use super::fake_pods::{Clock, Entry, FakeExec, FakeProcess, KILLED, Pods, Sandbox, TERMINATED};
+use super::fake_pods::{Clock, FakeContainer, FakeExec, FakeProcess, KILLED, Pods, Sandbox, TERMINATED};
 use super::faults::{CallKind, Faults};
 use crate::{
     AttachRequest, CgroupDriver, Condition, Container, ContainerAttributes, ContainerConfig, ContainerEvent,
@@ -129,7 +129,7 @@ impl FakeRuntimeService {
             annotations: container.annotations.clone(),
             ..ContainerConfig::default()
         };
-        let entry = Entry { listed: container, config, ..Entry::default() };
+        let entry = FakeContainer { listed: container, config, ..FakeContainer::default() };
         self.0.pods.lock().containers.insert(entry.listed.id.clone(), entry);
     }
 
@@ -288,7 +288,7 @@ impl RuntimeService for FakeRuntimeService {
         let wanted = &config.image.image;
         let image_id = match &*self.0.images.lock() {
             None => wanted.clone(),
-            Some(images) => match images.look(wanted) {
+            Some(images) => match images.find(wanted) {
                 Some(image) => image.id,
                 None => return Err(Error::new(Kind::NotFound, format!("image {wanted:?} does not exist"))),
             },

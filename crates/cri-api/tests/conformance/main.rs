@@ -63,6 +63,9 @@ async fn a_wrong_implementation_fails_the_cases_about_it() {
         (Sabotage::ListIsCut, &["three_images_are_listed_with_one_tag_each", "empty_filter_lists_everything"]),
         (Sabotage::ListLacksUser, &["list_and_status_agree"]),
         (Sabotage::RemovesEverything, &["removal_leaves_images_with_shared_layers"]),
+        (Sabotage::StepComesLate, &["image_is_absent_while_the_step_before_it_runs"]),
+        (Sabotage::FailedStepIsIgnored, &["image_stays_absent_if_the_step_before_it_fails"]),
+        (Sabotage::ProgressIsForgotten, &["pull_reports_its_progress"]),
         (Sabotage::TimeGoesBack, &["fs_info_time_does_not_go_back"]),
         (Sabotage::AnyHandler, &["pull_for_an_unknown_runtime_handler_is_refused"]),
     ];

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use async_trait::async_trait;
 use cri_api::testing::{FakeImage, FakeImageService, fixtures};
 use cri_api::{
-    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
+    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, ProgressSink, PullImageRequest,
+    Result,
 };
 use tokio_util::task::TaskTracker;
 
@@ -72,6 +73,12 @@ pub(crate) enum Sabotage {
     RecordsShortNames,
     /// Keeps a name locked when the caller of its pull went away.
     LockSurvivesCaller,
+    /// Does the step of a request when its image is visible already.
+    StepComesLate,
+    /// Goes on when the step of a request fails.
+    FailedStepIsIgnored,
+    /// Loses the events of a pull.
+    ProgressIsForgotten,
     /// Takes any tag of the repository for the one that was asked for.
     AnyTagWillDo,
     /// Lists two images at most.
@@ -281,6 +288,21 @@ impl ImageService for Saboteur {
                 let result = self.fake.pull_image(request).await;
                 self.locked.lock().remove(&name);
                 result
+            }
+            Sabotage::StepComesLate => {
+                let step = std::mem::take(&mut request.before_visible);
+                let id = self.fake.pull_image(request).await?;
+                step.done().await?;
+                Ok(id)
+            }
+            Sabotage::FailedStepIsIgnored => {
+                let step = std::mem::take(&mut request.before_visible);
+                let _ = step.done().await;
+                self.fake.pull_image(request).await
+            }
+            Sabotage::ProgressIsForgotten => {
+                request.progress = ProgressSink::default();
+                self.fake.pull_image(request).await
             }
             Sabotage::AnyHandler => {
                 request.image.runtime_handler.clear();

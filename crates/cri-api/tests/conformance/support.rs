@@ -90,6 +90,10 @@ impl Harness for FakeHarness {
         Some(vec!["kata".into()])
     }
 
+    fn reports_progress(&self) -> bool {
+        true
+    }
+
     fn deviations(&self) -> &[Deviation] {
         &self.deviations
     }

@@ -33,7 +33,7 @@ impl Hub {
 
     /// Subscribes a sink, which gets the present state at once.
     pub(super) fn subscribe(&self, sink: ProgressSink) -> Subscription<Progress> {
-        self.hub.subscribe(move |event| sink.tell(event))
+        self.hub.subscribe(move |event| sink.report(event))
     }
 
     /// Begins anew: another attempt.

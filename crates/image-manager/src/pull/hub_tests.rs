@@ -27,13 +27,13 @@ fn early_and_late_are_told_the_same_from_then_on() {
     let hub = hub();
     let (early, early_seen) = recorder();
     let _early = hub.subscribe(early);
-    hub.sink().tell(layer(LayerState::Waiting));
-    hub.sink().tell(layer(LayerState::Fetching));
+    hub.sink().report(layer(LayerState::Waiting));
+    hub.sink().report(layer(LayerState::Fetching));
     let (late, late_seen) = recorder();
     let seat = hub.subscribe(late);
-    hub.sink().tell(PullEvent::Committing);
+    hub.sink().report(PullEvent::Committing);
     drop(seat);
-    hub.sink().tell(layer(LayerState::Done));
+    hub.sink().report(layer(LayerState::Done));
     assert_eq!(early_seen.lock().len(), 4);
     assert_eq!(*late_seen.lock(), [layer(LayerState::Fetching), PullEvent::Committing], "none after it left");
 }
@@ -41,7 +41,7 @@ fn early_and_late_are_told_the_same_from_then_on() {
 #[test]
 fn another_attempt_begins_with_nothing() {
     let hub = hub();
-    hub.sink().tell(PullEvent::Committing);
+    hub.sink().report(PullEvent::Committing);
     hub.reset();
     let (sink, seen) = recorder();
     let _seat = hub.subscribe(sink);
@@ -54,10 +54,10 @@ fn a_sink_that_panics_harms_nobody() {
     let _bad = hub.subscribe(ProgressSink::new(|_| panic!("a sink that fails")));
     let (good, seen) = recorder();
     let _good = hub.subscribe(good);
-    hub.sink().tell(PullEvent::Committing);
-    hub.sink().tell(layer(LayerState::Done));
+    hub.sink().report(PullEvent::Committing);
+    hub.sink().report(layer(LayerState::Done));
     assert_eq!(seen.lock().len(), 2);
     let _late = hub.subscribe(ProgressSink::new(|_| panic!("a sink that fails on what it missed")));
-    hub.sink().tell(PullEvent::Committing);
+    hub.sink().report(PullEvent::Committing);
     assert_eq!(seen.lock().len(), 3);
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cri_api::{Error, LayerState, Result};
@@ -19,8 +20,7 @@ use super::choose::{check_layers, check_platform, parse_config};
 use super::join::is_another;
 use super::key::LayerKey;
 use super::layer::find_present;
-use super::part::{Assembled, Part};
-use super::ready::ReadyLayer;
+use super::ready::{Assembled, Part, ReadyLayer};
 use super::wanted::{Blob, WEIGHT, biggest_first, weight};
 use crate::error::{self, cancelled, damaged};
 use crate::resume;
@@ -135,12 +135,12 @@ impl Assembly<'_> {
                             self.check_size(plan.as_ref(), blobs)?;
                         }
                         Came::Refused => {
-                            tracing::debug!(layer = %blobs[n].descriptor.digest, "the registry does not vouch for it");
+                            tracing::debug!(layer = %blobs[n].descriptor.digest, "registry does not confirm the shared layer: fetch it");
                             blobs[n].own_only = true;
                             pending.push_front(n);
                         }
                         Came::Answer(Ok(ready)) if is_another(&blobs[n], &ready) => {
-                            tracing::debug!(layer = %blobs[n].descriptor.digest, "another blob did not bring this layer");
+                            tracing::debug!(layer = %blobs[n].descriptor.digest, "another blob has another layer: fetch the own blob");
                             blobs[n].own_only = true;
                             pending.push_front(n);
                         }
@@ -193,7 +193,7 @@ impl Assembly<'_> {
             self.shared.background.run(move || {
                 if drop_first {
                     let freed = store.drop_unfinished(None);
-                    tracing::info!(bytes = freed.freed_bytes, "what pulls left goes, since there is too little room");
+                    tracing::info!(bytes = freed.freed_bytes, "not enough space: deleted what interrupted pulls left");
                 }
                 store.room().map_err(|e| error::from_store(store.root(), &e))
             })
@@ -251,9 +251,10 @@ impl Assembly<'_> {
         let diff_ids = config.rootfs.diff_ids;
         let chain_ids = chain_ids(&diff_ids);
         let stacked = diff_ids.iter().cloned().zip(chain_ids.iter().cloned()).collect();
+        let commits = self.shared.commits.load(Ordering::Acquire);
         let mut present = find_present(self.shared, self.lease, stacked).await?;
         self.leave_what_is_not_ours(&diff_ids, &mut present).await;
-        Ok(Plan { bytes, diff_ids, chain_ids, present })
+        Ok(Plan { bytes, diff_ids, chain_ids, present, commits })
     }
 
     /// Brings what was started before the config was known in line with what the config says.

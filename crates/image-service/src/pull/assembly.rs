@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::choose::Chosen;
 use super::ready::ReadyLayer;
-use crate::background::Held;
+use crate::background::BlockingDrop;
 use crate::budget::Pull;
 use crate::progress::Hub;
 use crate::shared::Shared;
@@ -22,7 +22,7 @@ use crate::source::Source;
 pub(crate) struct Assembly<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) source: &'a Arc<dyn Source>,
-    pub(crate) lease: &'a Arc<Held<Lease>>,
+    pub(crate) lease: &'a Arc<BlockingDrop<Lease>>,
     pub(crate) chosen: &'a Chosen,
     pub(crate) name: &'a str,
     pub(crate) hub: &'a Hub,
@@ -39,6 +39,8 @@ pub(super) struct Plan {
     pub(super) diff_ids: Vec<Digest>,
     pub(super) chain_ids: Vec<Digest>,
     pub(super) present: Vec<Option<Layer>>,
+    /// [`Shared::commits`] before the store was asked for `present`.
+    pub(super) commits: u64,
 }
 
 impl Plan {

@@ -71,7 +71,7 @@ impl Assembly<'_> {
             lease: Arc::clone(self.lease),
             source: Arc::clone(self.source),
             descriptor: blob.descriptor.clone(),
-            stacked: plan.map_or_else(Vec::new, |plan| plan.ids_of(&blob.places)),
+            planned: plan.map(|plan| (plan.commits, plan.ids_of(&blob.places))),
             pull: self.pull,
         };
         if !blob.own_only
@@ -160,11 +160,7 @@ impl Shared {
 
     /// Returns true if a pull from `source` may use the layer of the store; the registry is asked where that decides.
     pub(super) async fn may_use_present(&self, source: &dyn Source, blob: &Descriptor, diff_id: &Digest) -> bool {
-        match self.access_to_present(source, blob, diff_id) {
-            Access::Granted => true,
-            Access::Ask => source.has(blob).await,
-            Access::Denied => false,
-        }
+        self.may_use(source, self.access_to_present(source, blob, diff_id), blob).await
     }
 }
 
@@ -229,9 +225,9 @@ fn forward(hub: Hub, led: bool, as_own: Option<(Digest, Digest)>) -> ProgressSin
         match event {
             PullEvent::Bytes { .. } if as_own.is_some() => {}
             PullEvent::Layer { digest, state: LayerState::Done } => hub.layer(&own(digest), LayerState::Done),
-            PullEvent::Unpacked { digest, done } => hub.tell(PullEvent::Unpacked { digest: own(digest), done }),
-            event @ PullEvent::Bytes { .. } => hub.tell(event),
-            event if led => hub.tell(event),
+            PullEvent::Unpacked { digest, done } => hub.report(PullEvent::Unpacked { digest: own(digest), done }),
+            event @ PullEvent::Bytes { .. } => hub.report(event),
+            event if led => hub.report(event),
             _ => {}
         }
     })

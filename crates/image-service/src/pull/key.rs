@@ -1,5 +1,5 @@
-//! [`PullKey`] and [`LayerKey`]: the keys by which jobs in flight are joined. Plain values; a credential is in them only as a digest. Used by
-//! the pull, its layer jobs and the tables of both.
+//! [`PullKey`] and [`LayerKey`]: the keys by which jobs in flight are joined, and [`Names`], under which an image is recorded. Plain values;
+//! a credential is in them only as a digest. Used by the pull, its layer jobs and the tables of both.
 
 use oci::{Algorithm, Digest, Platform, Reference, RegistryAuth};
 
@@ -19,6 +19,13 @@ impl PullKey {
     pub(crate) fn new(reference: Reference, auth: Option<&RegistryAuth>, platform: Platform) -> Self {
         Self { reference, identity: identity(auth), platform }
     }
+}
+
+/// Names to record of an image, in normal form; `None` adds none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) tag: Option<String>,
+    pub(crate) repo_digest: Option<String>,
 }
 
 /// The identity of a layer job.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cri_api::{Kind, LayerState, PullEvent, Result};
@@ -13,12 +14,11 @@ use tokio::time::Instant;
 
 use super::key::LayerKey;
 use super::ready::{Made, ReadyLayer};
-use crate::background::Held;
+use crate::background::BlockingDrop;
 use crate::budget::Pull;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
-use crate::inflate_error::InflateError;
-use crate::intake::{Feed, intake};
+use crate::intake::{Feed, InflateError, intake};
 use crate::kept::Keep;
 use crate::origin::Origin;
 use crate::progress::Hub;
@@ -39,11 +39,12 @@ pub(super) const SMALL: u64 = 256 * 1024;
 pub(crate) struct LayerJob {
     pub(crate) key: LayerKey,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) lease: Arc<Held<Lease>>,
+    pub(crate) lease: Arc<BlockingDrop<Lease>>,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) descriptor: Descriptor,
-    /// Diff id and chain id of every place that the layer is for; empty while the config is not known.
-    pub(crate) stacked: Vec<(Digest, Digest)>,
+    /// Number of commits at the plan, and diff id and chain id of every place that the layer is for; `None` while the config is
+    /// not known.
+    pub(crate) planned: Option<(u64, Vec<(Digest, Digest)>)>,
     /// The pull that started it.
     pub(crate) pull: Pull,
 }
@@ -65,16 +66,20 @@ impl LayerJob {
     }
 
     /// Returns true if the store has the layer for every place, and this pull may use it. Asked once the job is in the table: from
-    /// then on, nobody else brings the layer.
+    /// then on, nobody else brings the layer. The store is asked only if something was committed since the plan.
     async fn is_committed(&self) -> bool {
-        let Some((diff_id, _)) = self.stacked.first() else { return false };
-        let present = find_present(&self.shared, &self.lease, self.stacked.clone()).await;
+        let Some((commits, stacked)) = &self.planned else { return false };
+        let Some((diff_id, _)) = stacked.first() else { return false };
+        if self.shared.commits.load(Ordering::Acquire) == *commits {
+            return false;
+        }
+        let present = find_present(&self.shared, &self.lease, stacked.clone()).await;
         present.is_ok_and(|layers| layers.iter().all(Option::is_some))
             && self.shared.may_use_present(self.source.as_ref(), &self.descriptor, diff_id).await
     }
 
     async fn work(self, context: &Context) -> Result<ReadyLayer> {
-        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor, stacked: _, pull } = self;
+        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor, planned: _, pull } = self;
         let Context { token, hub } = context;
         let Descriptor { digest, size, .. } = &descriptor;
         let _share = tokio::select! {
@@ -110,7 +115,7 @@ impl LayerJob {
 /// The layers of the store with these diff ids and chain ids, held by the lease.
 pub(super) async fn find_present(
     shared: &Arc<Shared>,
-    lease: &Arc<Held<Lease>>,
+    lease: &Arc<BlockingDrop<Lease>>,
     stacked: Vec<(Digest, Digest)>,
 ) -> Result<Vec<Option<Layer>>> {
     let (store, lease) = (shared.store.clone(), Arc::clone(lease));
@@ -149,7 +154,7 @@ async fn left_whole(
     let found = match shared.background.run(verify).await {
         Ok(found) => found,
         Err(error) => {
-            tracing::warn!(%error, layer = %descriptor.digest, "a layer that a pull left cannot be used");
+            tracing::warn!(%error, layer = %descriptor.digest, "cannot use the layer of an interrupted pull");
             None
         }
     };
@@ -160,7 +165,7 @@ async fn left_whole(
         return Err(cancelled());
     }
     if found.is_some() {
-        tracing::info!(layer = %descriptor.digest, "an earlier pull left it whole: nothing is fetched");
+        tracing::info!(layer = %descriptor.digest, "use the layer of an interrupted pull");
         shared.room.done(&descriptor.digest, descriptor.size);
     }
     Ok(found)
@@ -180,7 +185,7 @@ async fn forget_part(shared: &Arc<Shared>, descriptor: &Descriptor, usable: BTre
 /// Makes the layer of what comes.
 async fn make(
     shared: &Arc<Shared>,
-    lease: Arc<Held<Lease>>,
+    lease: Arc<BlockingDrop<Lease>>,
     descriptor: &Descriptor,
     algorithm: Algorithm,
     origin: &Origin,
@@ -243,7 +248,7 @@ async fn make(
             // A mirror may have it wrong where the registry has it right.
             Err(error) if error.kind() == Kind::DataLoss && !token.is_cancelled() => {
                 chunks.start_over(&error)?;
-                tracing::warn!(layer = %digest, %error, "a damaged blob; another host is asked");
+                tracing::warn!(layer = %digest, %error, "blob is damaged: try another host");
                 shared.room.done(digest, 0);
                 hub.layer(digest, LayerState::Fetching);
             }
@@ -255,7 +260,7 @@ async fn make(
 /// From now on, the layer outlives the process.
 async fn note_whole(
     shared: &Arc<Shared>,
-    made: &Held<Made>,
+    made: &BlockingDrop<Made>,
     descriptor: &Descriptor,
     diff_id: &Digest,
     origin: &Origin,
@@ -264,7 +269,7 @@ async fn note_whole(
     let origin = origin.to_string();
     let noted = shared.background.start(move || layer.note_whole(&blob.digest, blob.size, &diff_id, &origin)).await;
     if let Ok(Err(error)) = noted {
-        tracing::debug!(%error, layer = %descriptor.digest, "an interruption of the pull will lose it");
+        tracing::debug!(%error, layer = %descriptor.digest, "cannot keep it for a later pull");
     }
 }
 
@@ -273,7 +278,7 @@ fn progress(shared: &Arc<Shared>, hub: &Hub, digest: &Digest) -> Box<dyn Fn(u64)
     let (room, hub, digest) = (shared.room.clone(), hub.clone(), digest.clone());
     Box::new(move |done| {
         room.unpacked(&digest, done);
-        hub.tell(PullEvent::Unpacked { digest: digest.clone(), done });
+        hub.report(PullEvent::Unpacked { digest: digest.clone(), done });
     })
 }
 
@@ -292,7 +297,7 @@ async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub, r
     let (mut done, mut told, mut last) = (0_u64, 0_u64, Instant::now());
     let tell = |done| {
         room.done(digest, done);
-        hub.tell(PullEvent::Bytes { digest: digest.clone(), done });
+        hub.report(PullEvent::Bytes { digest: digest.clone(), done });
     };
     while let Some(chunk) = chunks.next().await? {
         done += chunk.len() as u64;

@@ -9,14 +9,13 @@ pub(crate) mod coming;
 mod join;
 pub(crate) mod key;
 pub(crate) mod layer;
-mod names;
-pub(crate) mod part;
 mod present;
 pub(crate) mod ready;
 mod wanted;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cri_api::{BeforeVisible, Error, LayerState, PullEvent, Result};
 use oci::{Digest, Reference, RegistryAuth};
@@ -25,7 +24,7 @@ use signature::Signature;
 use store::{CommitError, ImageCommit, ImageRecord, Lease};
 use tokio_util::sync::CancellationToken;
 
-use crate::background::Held;
+use crate::background::BlockingDrop;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
 use crate::origin::{Origin, Provenance};
@@ -36,12 +35,9 @@ use crate::signatures::evidence;
 use crate::source::{RawDocument, Remote, Source};
 use assembly::Assembly;
 use choose::{Chosen, choose};
-use key::PullKey;
-use part::{Assembled, Part};
+use key::{Names, PullKey};
 use present::Present;
-use ready::ReadyLayer;
-
-pub(crate) use names::Names;
+use ready::{Assembled, Part, ReadyLayer};
 
 /// How often a commit is tried, beside once for each layer, when layers are taken by other images meanwhile.
 const COMMIT_ATTEMPTS: usize = 4;
@@ -82,7 +78,7 @@ impl PullJob {
         {
             return Ok(image);
         }
-        context.hub.tell(PullEvent::Resolving);
+        context.hub.report(PullEvent::Resolving);
         let found = async {
             let repository = repository(&shared, &reference, auth.clone()).await?;
             let root = repository.resolve().await.map_err(|e| error::from_registry(&e))?;
@@ -154,7 +150,7 @@ impl Incoming<'_> {
     pub(crate) async fn bring(self, resolved: Digest) -> Result<ImageRecord> {
         let Self { shared, chosen, name, hub, token, .. } = &self;
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
-        hub.tell(PullEvent::Resolved { digest: resolved, layers });
+        hub.report(PullEvent::Resolved { digest: resolved, layers });
         if let Some(image) = present::unchanged(shared, chosen, &self.names, &self.signatures).await? {
             self.verify().await?;
             present::tell_all(chosen, hub);
@@ -170,14 +166,14 @@ impl Incoming<'_> {
             let assembly =
                 Assembly { shared, source: &self.source, lease: &lease, chosen, name, hub, token, alone: &alone, pull };
             let (assembled, ()) = futures::try_join!(assembly.run(), self.before_visible.done())?;
-            hub.tell(PullEvent::Committing);
+            hub.report(PullEvent::Committing);
             let takes = assembled.layers.iter().map(Part::new_bytes).sum();
             match self.commit(&lease, assembled).await? {
                 Ok(image) => return Ok(image),
                 Err(CommitError::LayerTaken { diff_id, chain_id })
                     if attempt < COMMIT_ATTEMPTS + chosen.manifest.layers.len() =>
                 {
-                    tracing::info!(image = %name, %diff_id, "a layer was taken by another image; it is unpacked again");
+                    tracing::info!(image = %name, %diff_id, "another image has taken a layer: unpack it again");
                     alone.insert(chain_id);
                 }
                 Err(error) => {
@@ -201,7 +197,7 @@ impl Incoming<'_> {
     }
 
     /// Commits on a blocking thread. Layers that do not become part of the image are gone when it answers.
-    async fn commit(&self, lease: &Arc<Held<Lease>>, image: Assembled) -> Result<Committed> {
+    async fn commit(&self, lease: &Arc<BlockingDrop<Lease>>, image: Assembled) -> Result<Committed> {
         let Chosen { raw, indexes, .. } = self.chosen;
         let mut commit = ImageCommit {
             config: image.config.to_vec(),
@@ -232,6 +228,8 @@ impl Incoming<'_> {
                 let result = allowed.map(|()| shared.store.commit_image(&lease, commit));
                 if let Ok(Ok(image)) = &result {
                     shared.known.add(image);
+                    // Before the layers leave the table of those that wait for their commit.
+                    shared.commits.fetch_add(1, Ordering::Release);
                 }
                 let ready = image.layers.into_iter().filter_map(|part| match part {
                     Part::New(ready) => Some(ready),

@@ -11,8 +11,8 @@ use signature::Signature;
 use store::ImageRecord;
 
 use super::choose::Chosen;
-use super::names::Names;
-use crate::kept::Kept;
+use super::key::Names;
+use crate::kept::KeptBlob;
 use crate::origin::{Access, Origin, SharedContent};
 use crate::progress::Hub;
 use crate::shared::Shared;
@@ -84,7 +84,7 @@ impl Source for Present {
     }
 
     async fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Chunks>> {
-        match Kept::find(&self.shared, descriptor, &self.inner).await {
+        match KeptBlob::find(&self.shared, descriptor, &self.inner).await {
             Some(kept) => Ok(Box::new(kept)),
             None => self.inner.blob(descriptor).await,
         }

@@ -1,16 +1,17 @@
 //! [`ReadyLayer`]: a layer that a job made and no commit has taken yet; and [`ReadyLayers`], the index of those that some pull still has.
-//! Made by [`super::layer`], taken by assemblies and their commits.
+//! Made by [`super::layer`], taken by assemblies, which hand the [`Part`]s of an image to its commit.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use oci::Digest;
-use store::{NewBlob, UnpackedLayer};
+use store::{Layer, LayerSource, NewBlob, UnpackedLayer};
 
 use super::key::LayerKey;
-use crate::background::Held;
+use crate::background::BlockingDrop;
 
 /// A layer that a job made, and its blob, to be dropped where that may block.
 pub(crate) struct Made {
@@ -25,7 +26,7 @@ pub(crate) struct Made {
 /// A layer that is unpacked and whose blob is verified.
 #[derive(Clone)]
 pub(crate) struct ReadyLayer {
-    pub(super) kept: Arc<Held<Made>>,
+    pub(super) kept: Arc<BlockingDrop<Made>>,
     /// Digest of the blob that went in.
     pub(crate) blob_digest: Digest,
     /// Digest of the tar stream that came out.
@@ -49,7 +50,7 @@ impl ReadyLayer {
 
     /// The layer, if nobody else has it, to be dropped where that may block.
     pub(crate) fn into_last(self) -> Option<Made> {
-        Arc::into_inner(self.kept).map(Held::into_inner)
+        Arc::into_inner(self.kept).map(BlockingDrop::into_inner)
     }
 }
 
@@ -84,7 +85,7 @@ impl Drop for Made {
 pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, Waiting>>);
 
 /// A layer as long as some pull has it, and its diff id.
-type Waiting = (Weak<Held<Made>>, Digest);
+type Waiting = (Weak<BlockingDrop<Made>>, Digest);
 
 impl ReadyLayers {
     /// The layer that this job made, if somebody still has it.
@@ -105,5 +106,52 @@ impl ReadyLayers {
         let mut layers = self.0.lock();
         layers.retain(|_, (kept, _)| kept.strong_count() > 0);
         layers.insert(key, (Arc::downgrade(&layer.kept), layer.diff_id.clone()));
+    }
+}
+
+/// A whole image that is not yet visible.
+pub(crate) struct Assembled {
+    pub(crate) config: Bytes,
+    /// Lowest first.
+    pub(crate) layers: Vec<Part>,
+}
+
+/// A layer of an image, present or new.
+#[derive(Clone)]
+pub(crate) enum Part {
+    Present(Layer),
+    New(ReadyLayer),
+}
+
+impl Part {
+    /// Bytes that it takes on the disk and that were not taken before.
+    pub(crate) fn new_bytes(&self) -> u64 {
+        match self {
+            Self::Present(_) => 0,
+            Self::New(ready) => ready.layer().stats().disk_bytes + ready.blob().map_or(0, |blob| blob.disk_bytes()),
+        }
+    }
+
+    /// Digest of its tar stream.
+    pub(crate) fn diff_id(&self) -> &Digest {
+        match self {
+            Self::Present(layer) => &layer.diff_id,
+            Self::New(ready) => &ready.diff_id,
+        }
+    }
+
+    /// The blob that is to be kept with it.
+    pub(crate) fn blob(&self) -> Option<Arc<NewBlob>> {
+        match self {
+            Self::Present(_) => None,
+            Self::New(ready) => ready.blob(),
+        }
+    }
+
+    pub(crate) fn source(&self) -> LayerSource {
+        match self {
+            Self::Present(layer) => LayerSource::Present(layer.clone()),
+            Self::New(ready) => LayerSource::New { layer: ready.layer(), diff_id: ready.diff_id.clone() },
+        }
     }
 }

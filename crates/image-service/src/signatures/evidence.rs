@@ -18,7 +18,7 @@ const KEY: &str = "signatures";
 const MAX_KEPT: usize = 16;
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct KeptSignature {
     payload: String,
     signature: String,
 }
@@ -30,9 +30,10 @@ pub(crate) fn of(image: &ImageRecord) -> Vec<Signature> {
 
 fn read(annotations: &BTreeMap<String, String>) -> Vec<Signature> {
     let Some(text) = annotations.get(KEY) else { return Vec::new() };
-    let kept: Vec<Kept> = serde_json::from_str(text).unwrap_or_default();
-    let signature =
-        |kept: Kept| Some(Signature { payload: BASE64_STANDARD.decode(kept.payload).ok()?, signature: kept.signature });
+    let kept: Vec<KeptSignature> = serde_json::from_str(text).unwrap_or_default();
+    let signature = |kept: KeptSignature| {
+        Some(Signature { payload: BASE64_STANDARD.decode(kept.payload).ok()?, signature: kept.signature })
+    };
     kept.into_iter().take(MAX_KEPT).filter_map(signature).collect()
 }
 
@@ -57,11 +58,11 @@ pub(crate) fn merged(before: Option<&ImageRecord>, signatures: &[Signature]) -> 
         }
     }
     kept.truncate(MAX_KEPT);
-    let write = |signature: Signature| Kept {
+    let write = |signature: Signature| KeptSignature {
         payload: BASE64_STANDARD.encode(signature.payload),
         signature: signature.signature,
     };
-    let kept: Vec<Kept> = kept.into_iter().map(write).collect();
+    let kept: Vec<KeptSignature> = kept.into_iter().map(write).collect();
     annotations.insert(KEY.to_owned(), serde_json::to_string(&kept).expect("texts serialise"));
     annotations
 }

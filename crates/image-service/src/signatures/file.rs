@@ -44,7 +44,7 @@ impl PolicyFile {
     /// Reads a policy.
     ///
     /// # Errors
-    /// What is wrong with it, with the file's name.
+    /// The fault of the file, with its name.
     pub(crate) fn open(path: &Path) -> std::result::Result<Self, String> {
         let contents = read(path).map_err(|why| format!("{}: {why}", path.display()))?;
         Ok(Self { path: path.to_owned(), read: Mutex::new(contents) })
@@ -61,7 +61,7 @@ impl PolicyFile {
         if !contents.files.iter().all(is_same) {
             *contents = read(&self.path)
                 .map_err(|why| error::signature(format!("signature policy {}: {why}", self.path.display())))?;
-            tracing::info!(policy = %self.path.display(), "the signature policy has changed and was read again");
+            tracing::info!(policy = %self.path.display(), "signature policy has changed: read it again");
         }
         Ok(Arc::clone(&contents.policy))
     }

@@ -156,7 +156,7 @@ impl Guard {
             notes.extend(search.notes.iter().cloned());
             trial.look_at(shared, &repository, search).await?;
             if trial.check.is_met() {
-                tracing::debug!(image = %reference, signatures = trial.used.len(), "its signatures are as demanded");
+                tracing::debug!(image = %reference, signatures = trial.used.len(), "signatures satisfy the policy");
                 return Ok(trial.used);
             }
         }

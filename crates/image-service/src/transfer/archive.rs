@@ -2,7 +2,7 @@
 //! by name and reads them in pieces; what they mean is told by [`super::layout`] and [`super::docker`]. A directory may be of
 //! foreign making as a tar file is: no link in it leads to a file outside of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cri_api::{Error, Result};
-use oci::{Descriptor, Digest};
+use oci::{Descriptor, Digest, Reference};
 
 use super::tar::{self, Member};
 use super::within::{leads_out, open_within};
@@ -36,7 +36,20 @@ pub(crate) struct Extent {
     pub(crate) size: u64,
 }
 
-enum Form {
+/// An image that an archive lists, and the parts of it that are not found by their digests.
+#[derive(Clone, Debug)]
+pub(crate) struct ArchivedImage {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) names: BTreeSet<Reference>,
+    /// Layers under names of their own, by digest.
+    pub(crate) layers: HashMap<Digest, Extent>,
+    /// Documents that the archive lacks, by digest.
+    pub(crate) documents: HashMap<Digest, Bytes>,
+    /// The manifest is the archive's own, so that its digest is worth recording.
+    pub(crate) has_manifest: bool,
+}
+
+enum ArchiveForm {
     Directory(File),
     Tar { file: Arc<File>, members: HashMap<String, Member> },
 }
@@ -44,7 +57,7 @@ enum Form {
 /// A place with members. Its calls block, but for those of [`Source`].
 pub(crate) struct Archive {
     path: PathBuf,
-    form: Form,
+    form: ArchiveForm,
 }
 
 impl Archive {
@@ -54,10 +67,10 @@ impl Archive {
         let file = File::open(path).map_err(|e| failed(&e))?;
         let metadata = file.metadata().map_err(|e| failed(&e))?;
         let form = if metadata.is_dir() {
-            Form::Directory(file)
+            ArchiveForm::Directory(file)
         } else if metadata.is_file() {
             let members = tar::index(&file).map_err(|e| failed(&e))?;
-            Form::Tar { file: Arc::new(file), members }
+            ArchiveForm::Tar { file: Arc::new(file), members }
         } else {
             return Err(error::invalid(format!("{} is neither a file nor a directory", path.display())));
         };
@@ -71,7 +84,7 @@ impl Archive {
     /// A member by name, if there is one.
     pub(crate) fn find(&self, name: &str) -> Result<Option<Extent>> {
         match &self.form {
-            Form::Directory(directory) => {
+            ArchiveForm::Directory(directory) => {
                 let Some(name) = tar::normal(name) else { return Ok(None) };
                 let path = self.path.join(&name);
                 match open_within(directory, &name) {
@@ -87,7 +100,7 @@ impl Archive {
                     Err(error) => Err(error::from_file("read", &path, &error)),
                 }
             }
-            Form::Tar { file, members } => {
+            ArchiveForm::Tar { file, members } => {
                 let Some(mut name) = tar::normal(name) else { return Ok(None) };
                 for _ in 0..MAX_LINKS {
                     match members.get(&name) {

@@ -10,7 +10,7 @@ use inflate::{Compression, MAGIC, detect};
 use oci::{Descriptor, Digest, ImageConfig, Reference, media_type};
 use serde::Deserialize;
 
-use super::archive::{Archive, Extent};
+use super::archive::{Archive, ArchivedImage, Extent};
 use crate::error::{self, damaged, invalid};
 
 /// The file with the images.
@@ -18,7 +18,7 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Item {
+struct ManifestItem {
     config: String,
     #[serde(default)]
     repo_tags: Option<Vec<String>>,
@@ -26,24 +26,16 @@ struct Item {
     layers: Option<Vec<String>>,
 }
 
-/// An image of a docker archive, with what the pipeline needs to read it.
-pub(crate) struct Entry {
-    pub(crate) descriptor: Descriptor,
-    pub(crate) names: BTreeSet<Reference>,
-    pub(crate) layers: HashMap<Digest, Extent>,
-    pub(crate) documents: HashMap<Digest, Bytes>,
-}
-
 /// The images of the archive; `None` when it is no docker archive.
-pub(crate) fn entries(archive: &Archive) -> Result<Option<Vec<Entry>>> {
+pub(crate) fn entries(archive: &Archive) -> Result<Option<Vec<ArchivedImage>>> {
     let Some(extent) = archive.find(MANIFEST)? else { return Ok(None) };
     let place = archive.path().display();
-    let items: Vec<Item> = serde_json::from_slice(&archive.read(&extent, MANIFEST)?)
+    let items: Vec<ManifestItem> = serde_json::from_slice(&archive.read(&extent, MANIFEST)?)
         .map_err(|e| damaged(format!("{place}: {MANIFEST}: {e}")))?;
     items.into_iter().map(|item| entry(archive, item)).collect::<Result<Vec<_>>>().map(Some)
 }
 
-fn entry(archive: &Archive, item: Item) -> Result<Entry> {
+fn entry(archive: &Archive, item: ManifestItem) -> Result<ArchivedImage> {
     let place = archive.path().display();
     let config = archive.read(&archive.get(&item.config)?, &item.config)?;
     let parsed = ImageConfig::parse(&config).map_err(|e| damaged(format!("{place}: {}: {e}", item.config)))?;
@@ -85,7 +77,7 @@ fn entry(archive: &Archive, item: Item) -> Result<Entry> {
         (config_descriptor.digest, Bytes::from(config)),
         (descriptor.digest.clone(), Bytes::from(manifest)),
     ]);
-    Ok(Entry { descriptor, names, layers, documents })
+    Ok(ArchivedImage { descriptor, names, layers, documents, has_manifest: false })
 }
 
 /// The descriptor of a layer. Whatever digest it gets here, the pipeline checks it against the bytes.

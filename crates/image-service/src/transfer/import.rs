@@ -1,39 +1,29 @@
 //! Import: what an archive holds, each image of it through the pipeline of the pulls. All images are chosen before the
 //! first is brought in, so that an archive with an image that cannot run here changes nothing.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use cri_api::{BeforeVisible, Result};
 use engine_api::{ImportOptions, ImportedImage};
-use oci::{Descriptor, Digest, Reference};
+use oci::{Digest, Reference};
 use signature::Signature;
 
-use super::archive::{Archive, ArchiveSource, Extent};
+use super::archive::{Archive, ArchiveSource, ArchivedImage};
 use super::{docker, layout};
 use crate::engine::Engine;
 use crate::error::{self, invalid};
 use crate::progress::Hub;
 use crate::pull::choose::{Chosen, choose};
-use crate::pull::{Incoming, Names, digests};
+use crate::pull::key::Names;
+use crate::pull::{Incoming, digests};
 use crate::shared::Shared;
 use crate::signatures::evidence;
 use crate::source::Source;
 
-/// An image of any kind of archive.
-struct Found {
-    descriptor: Descriptor,
-    names: BTreeSet<Reference>,
-    layers: HashMap<Digest, Extent>,
-    documents: HashMap<Digest, Bytes>,
-    /// The manifest is the archive's own, so that its digest is worth recording.
-    has_manifest: bool,
-}
-
-/// An image that was chosen.
-struct Ready {
+/// An image of an archive whose manifest is chosen.
+struct ChosenImage {
     source: Arc<dyn Source>,
     manifest: Chosen,
     /// For messages.
@@ -42,11 +32,11 @@ struct Ready {
     resolved: Digest,
     has_manifest: bool,
     /// How it is recorded, by each of its names, and the signatures which the policy demanded for that.
-    records: Vec<Record>,
+    records: Vec<NameRecord>,
 }
 
-/// A name of an image.
-struct Record {
+/// A name under which an image is recorded.
+struct NameRecord {
     /// `None`: it gets none.
     reference: Option<Reference>,
     names: Names,
@@ -112,16 +102,16 @@ impl Shared {
             let manifest = choose(source.as_ref(), root, &self.options, &name).await?;
             let (names, resolved, has_manifest) = (image.names, image.descriptor.digest, image.has_manifest);
             check_digests(&names, &manifest)?;
-            chosen.push(Ready { source, manifest, name, names, resolved, has_manifest, records: Vec::new() });
+            chosen.push(ChosenImage { source, manifest, name, names, resolved, has_manifest, records: Vec::new() });
         }
         for image in &mut chosen {
             image.records = self.records(image, &signatures).await?;
         }
         let mut imported = Vec::with_capacity(chosen.len());
-        for Ready { source, manifest, name, names, resolved, records, .. } in chosen {
+        for ChosenImage { source, manifest, name, names, resolved, records, .. } in chosen {
             let mut id = String::new();
             // Every name after the first finds all layers here.
-            for Record { reference, names, signatures } in records {
+            for NameRecord { reference, names, signatures } in records {
                 let (source, token, hub) = (Arc::clone(&source), self.token.child_token(), Hub::default());
                 let _seat = hub.join(options.progress.clone());
                 let (shared, name) = (self, name.as_str());
@@ -144,11 +134,9 @@ impl Shared {
         }
         Ok(imported)
     }
-}
 
-impl Shared {
     /// How an image is recorded, by each of its names, if the policy has nothing against one of them.
-    async fn records(self: &Arc<Self>, image: &Ready, brought: &[Signature]) -> Result<Vec<Record>> {
+    async fn records(self: &Arc<Self>, image: &ChosenImage, brought: &[Signature]) -> Result<Vec<NameRecord>> {
         let digest = image.has_manifest.then_some(&image.resolved);
         let mut names: Vec<Option<&Reference>> = image.names.iter().map(Some).collect();
         if names.is_empty() {
@@ -159,7 +147,7 @@ impl Shared {
             let signatures = self.demanded(image, name, brought).await;
             let signatures = signatures.map_err(|error| error.context(format_args!("image {}", image.name)))?;
             let names = name.map(|name| record(name, digest)).unwrap_or_default();
-            records.push(Record { reference: name.cloned(), names, signatures });
+            records.push(NameRecord { reference: name.cloned(), names, signatures });
         }
         Ok(records)
     }
@@ -168,7 +156,7 @@ impl Shared {
     /// are here.
     async fn demanded(
         self: &Arc<Self>,
-        image: &Ready,
+        image: &ChosenImage,
         name: Option<&Reference>,
         brought: &[Signature],
     ) -> Result<Vec<Signature>> {
@@ -181,7 +169,7 @@ impl Shared {
     }
 }
 
-fn digest_name(image: &Found) -> Option<&Reference> {
+fn digest_name(image: &ArchivedImage) -> Option<&Reference> {
     image.names.iter().find(|name| name.digest().is_some())
 }
 
@@ -211,34 +199,11 @@ fn record(name: &Reference, manifest: Option<&Digest>) -> Names {
 }
 
 /// The images of an archive, whatever it is. An OCI layout that names nothing gives way to a docker archive's tags.
-fn find(archive: &Archive, platform: &oci::Platform) -> Result<Vec<Found>> {
-    let of_layout = |entry: layout::Entry| Found {
-        descriptor: entry.descriptor,
-        names: entry.names,
-        layers: HashMap::new(),
-        documents: HashMap::new(),
-        has_manifest: true,
-    };
-    let of_docker = |entry: docker::Entry| Found {
-        descriptor: entry.descriptor,
-        names: entry.names,
-        layers: entry.layers,
-        documents: entry.documents,
-        has_manifest: false,
-    };
+fn find(archive: &Archive, platform: &oci::Platform) -> Result<Vec<ArchivedImage>> {
     let layout = layout::entries(archive, platform)?;
-    if let Some(entries) = layout.as_ref()
-        && entries.iter().any(|entry| !entry.names.is_empty())
-    {
-        return Ok(layout.into_iter().flatten().map(of_layout).collect());
-    }
-    if let Some(entries) = docker::entries(archive)? {
-        return Ok(entries.into_iter().map(of_docker).collect());
-    }
-    match layout {
-        Some(entries) => Ok(entries.into_iter().map(of_layout).collect()),
-        None => {
-            Err(invalid("it is neither an OCI layout (oci-layout, index.json) nor a docker archive (manifest.json)"))
-        }
-    }
+    let has_names = layout.iter().flatten().any(|image| !image.names.is_empty());
+    let images = if has_names { layout } else { docker::entries(archive)?.or(layout) };
+    images.ok_or_else(|| {
+        invalid("it is neither an OCI layout (oci-layout, index.json) nor a docker archive (manifest.json)")
+    })
 }

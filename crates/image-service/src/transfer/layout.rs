@@ -1,13 +1,13 @@
 //! Contents of an OCI image layout: the entries of its `index.json`, by name. Which of several entries of one name is
 //! meant is decided by platform. Pure but for reading two small files. Called by the import.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 
 use cri_api::Result;
 use oci::{Descriptor, Document, Index, Platform, Reference};
 use signature::Signature;
 
-use super::archive::Archive;
+use super::archive::{Archive, ArchivedImage};
 use crate::error::{damaged, invalid};
 use crate::pull::choose::no_match;
 use crate::signatures::{MAX_SIGNATURES, with_payloads};
@@ -21,15 +21,8 @@ pub(crate) const OCI_LAYOUT: &str = "oci-layout";
 /// The file with the entries.
 pub(crate) const INDEX: &str = "index.json";
 
-/// An image of a layout.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) descriptor: Descriptor,
-    pub(crate) names: BTreeSet<Reference>,
-}
-
 /// The images of the layout; `None` when the archive is no layout. Signatures are no images.
-pub(crate) fn entries(archive: &Archive, platform: &Platform) -> Result<Option<Vec<Entry>>> {
+pub(crate) fn entries(archive: &Archive, platform: &Platform) -> Result<Option<Vec<ArchivedImage>>> {
     index_of(archive)?.map(|index| select(index, platform, &archive.path().display().to_string())).transpose()
 }
 
@@ -84,12 +77,12 @@ fn index_of(archive: &Archive) -> Result<Option<Index>> {
 }
 
 /// Entries of one name that all say their platform are one image of many platforms; others are images of their own.
-fn select(index: Index, platform: &Platform, place: &str) -> Result<Vec<Entry>> {
+fn select(index: Index, platform: &Platform, place: &str) -> Result<Vec<ArchivedImage>> {
     let mut by_name: BTreeMap<Option<Reference>, Vec<Descriptor>> = BTreeMap::new();
     for descriptor in index.manifests.into_iter().filter(|descriptor| !is_signature(descriptor)) {
         by_name.entry(name_of(&descriptor)).or_default().push(descriptor);
     }
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<ArchivedImage> = Vec::new();
     for (name, descriptors) in by_name {
         let chosen: Vec<Descriptor> = if descriptors.len() > 1 && descriptors.iter().all(|d| d.platform.is_some()) {
             let best = platform.select(&descriptors).first().map(|d| (*d).clone());
@@ -101,7 +94,13 @@ fn select(index: Index, platform: &Platform, place: &str) -> Result<Vec<Entry>> 
         for descriptor in chosen {
             match entries.iter_mut().find(|e| e.descriptor.digest == descriptor.digest) {
                 Some(entry) => entry.names.extend(name.clone()),
-                None => entries.push(Entry { descriptor, names: name.iter().cloned().collect() }),
+                None => entries.push(ArchivedImage {
+                    descriptor,
+                    names: name.iter().cloned().collect(),
+                    layers: HashMap::new(),
+                    documents: HashMap::new(),
+                    has_manifest: true,
+                }),
             }
         }
     }
@@ -132,7 +131,8 @@ mod tests {
     fn chosen(manifests: Vec<Descriptor>) -> Result<Vec<(String, Vec<String>)>> {
         let text = serde_json::json!({ "schemaVersion": 2, "manifests": manifests }).to_string();
         let Ok(Document::Index(index)) = Document::parse(text.as_bytes(), None) else { panic!("an index") };
-        let names = |e: Entry| (e.descriptor.digest.to_string(), e.names.iter().map(ToString::to_string).collect());
+        let names =
+            |e: ArchivedImage| (e.descriptor.digest.to_string(), e.names.iter().map(ToString::to_string).collect());
         Ok(select(index, &"linux/amd64".parse().unwrap(), "x")?.into_iter().map(names).collect())
     }
 

@@ -16,17 +16,17 @@ use crate::error;
 pub(crate) struct Output {
     /// The name as a person wrote it.
     target: PathBuf,
-    place: Place,
-    form: Option<Form>,
+    place: OutputPath,
+    form: Option<OutputForm>,
 }
 
-enum Form {
+enum OutputForm {
     Directory(PathBuf),
     Tar(TarWriter),
 }
 
 /// The path of the output while it is written and afterwards.
-enum Place {
+enum OutputPath {
     /// A file with the first name until it is whole, and then with the second one.
     Renamed(PathBuf, PathBuf),
     /// A stream, which is written in place.
@@ -56,8 +56,8 @@ impl Output {
         };
         let temporary = beside(&path)?;
         std::fs::create_dir(&temporary).map_err(|e| error::from_file("create", target, &e))?;
-        let place = Place::Renamed(temporary.clone(), path);
-        Ok(Self { target: target.to_owned(), place, form: Some(Form::Directory(temporary)) })
+        let place = OutputPath::Renamed(temporary.clone(), path);
+        Ok(Self { target: target.to_owned(), place, form: Some(OutputForm::Directory(temporary)) })
     }
 
     /// A tar file. A regular file is replaced at the end, and a symbolic link leads to it; anything else is written to as it is,
@@ -72,9 +72,9 @@ impl Output {
             Ok(Destination::File(path)) => {
                 let temporary = beside(&path)?;
                 let file = File::create_new(&temporary).map_err(|e| error::from_file("create", target, &e))?;
-                (Place::Renamed(temporary, path), TarWriter::new(file))
+                (OutputPath::Renamed(temporary, path), TarWriter::new(file))
             }
-            Ok(Destination::Stream(stream)) => (Place::Stream, TarWriter::through(spool()?, stream)),
+            Ok(Destination::Stream(stream)) => (OutputPath::Stream, TarWriter::through(spool()?, stream)),
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
                 let message = format!("{} is a directory", target.display());
                 return Err(Error::new(Kind::FailedPrecondition, message));
@@ -82,7 +82,7 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error::cancelled()),
             Err(error) => return Err(failed(&error)),
         };
-        Ok(Self { target: target.to_owned(), place, form: Some(Form::Tar(tar)) })
+        Ok(Self { target: target.to_owned(), place, form: Some(OutputForm::Tar(tar)) })
     }
 
     /// A member whose bytes are at hand.
@@ -98,7 +98,7 @@ impl Output {
     ) -> Result<(Digest, u64)> {
         let failed = |error: &io::Error| error::from_file("write", &self.target, error);
         match self.form.as_mut() {
-            Some(Form::Directory(directory)) => {
+            Some(OutputForm::Directory(directory)) => {
                 let part = directory.join("part");
                 let file = File::create_new(&part).map_err(|e| failed(&e))?;
                 let mut out = Counted::new(io::BufWriter::with_capacity(256 * 1024, file));
@@ -112,7 +112,7 @@ impl Output {
                 std::fs::rename(&part, &path).map_err(|e| failed(&e))?;
                 Ok((digest, size))
             }
-            Some(Form::Tar(tar)) => {
+            Some(OutputForm::Tar(tar)) => {
                 let start = tar.begin().map_err(|e| failed(&e))?;
                 let mut out = Counted::new(&mut *tar);
                 fill(&mut out)?;
@@ -127,24 +127,24 @@ impl Output {
     /// Puts it in its place.
     pub(crate) fn finish(mut self) -> Result<()> {
         let failed = |error: &io::Error| error::from_file("write", &self.target, error);
-        if let Some(Form::Tar(tar)) = self.form.take() {
+        if let Some(OutputForm::Tar(tar)) = self.form.take() {
             let file = tar.finish().map_err(|e| failed(&e))?;
             match self.place {
-                Place::Renamed(..) => file.sync_all(),
-                Place::Stream => destination::flushed(&file),
+                OutputPath::Renamed(..) => file.sync_all(),
+                OutputPath::Stream => destination::flushed(&file),
             }
             .map_err(|e| failed(&e))?;
         }
         match &self.place {
-            Place::Renamed(temporary, path) => std::fs::rename(temporary, path).map_err(|e| failed(&e)),
-            Place::Stream => Ok(()),
+            OutputPath::Renamed(temporary, path) => std::fs::rename(temporary, path).map_err(|e| failed(&e)),
+            OutputPath::Stream => Ok(()),
         }
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        let Place::Renamed(temporary, _) = &self.place else { return };
+        let OutputPath::Renamed(temporary, _) = &self.place else { return };
         // After the rename there is nothing under this name.
         let removed = match temporary.symlink_metadata() {
             Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(temporary),
@@ -152,7 +152,7 @@ impl Drop for Output {
             Err(_) => Ok(()),
         };
         if let Err(error) = removed {
-            tracing::warn!(%error, path = %temporary.display(), "an unfinished export stays");
+            tracing::warn!(%error, path = %temporary.display(), "cannot remove an unfinished export");
         }
     }
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 /// writes into it.
 ///
 /// # Errors
-/// It cannot be opened, or a link leads out of the directory.
+/// The file cannot be opened, or a link leads out of the directory.
 pub fn open_within(directory: &File, name: &str) -> io::Result<File> {
     open_at_once(directory.as_fd(), name).map_err(|errno| match errno {
         Errno::XDEV | Errno::LOOP => io::Error::new(errno.kind(), LeadsOut),

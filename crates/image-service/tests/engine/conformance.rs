@@ -98,6 +98,10 @@ impl Harness for EngineHarness {
         Some(hold.with_given_up(async move { engine.settled().await }))
     }
 
+    fn reports_progress(&self) -> bool {
+        true
+    }
+
     fn runtime_handlers(&self) -> Option<Vec<String>> {
         Some(Vec::new())
     }

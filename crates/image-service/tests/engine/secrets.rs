@@ -35,7 +35,7 @@ impl io::Write for Traced {
 }
 
 #[track_caller]
-fn look(what: &str, bytes: &[u8]) {
+fn search(what: &str, bytes: &[u8]) {
     // `ada:pass-word-of-ada`
     for secret in [PASSWORD, IDENTITY, SIGNATURE, TOKEN, "YWRhOnBhc3Mtd29yZC1vZi1hZGE="] {
         let at = bytes.windows(secret.len()).position(|window| window == secret.as_bytes());
@@ -47,13 +47,13 @@ fn look_below(directory: &Path) -> usize {
     let mut files = 0;
     for entry in std::fs::read_dir(directory).expect("readable") {
         let path = entry.expect("an entry").path();
-        look("a name", path.as_os_str().as_encoded_bytes());
+        search("a name", path.as_os_str().as_encoded_bytes());
         if path.is_symlink() {
             continue;
         }
         files += if path.is_dir() { look_below(&path) } else { 1 };
         if path.is_file() {
-            look(&path.display().to_string(), &std::fs::read(&path).expect("readable"));
+            search(&path.display().to_string(), &std::fs::read(&path).expect("readable"));
         }
     }
     files
@@ -103,12 +103,12 @@ async fn nothing_that_an_engine_says_or_writes_is_a_secret() {
             let pulled = engine.pull_image(PullImageRequest { progress: watch.sink(), ..pull() }).await;
             if let Err(error) = &pulled {
                 told += 1;
-                look("an error", format!("{error} {error:?}").as_bytes());
+                search("an error", format!("{error} {error:?}").as_bytes());
             }
-            look("progress", format!("{:?}", watch.events()).as_bytes());
+            search("progress", format!("{:?}", watch.events()).as_bytes());
         }
         if let Ok(status) = engine.image_status(&ImageSpec::new(name.clone()), true).await {
-            look("a status", format!("{status:?}").as_bytes());
+            search("a status", format!("{status:?}").as_bytes());
         }
         engine.settled().await;
         store.faults().clear();
@@ -119,5 +119,5 @@ async fn nothing_that_an_engine_says_or_writes_is_a_secret() {
     engine.shutdown().await;
     let traced = traced.0.lock();
     assert!(!is_first || traced.windows(7).any(|window| window == b" TRACE "), "tracing was on");
-    look("a trace", &traced);
+    search("a trace", &traced);
 }

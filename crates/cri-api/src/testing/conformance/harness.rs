@@ -54,6 +54,11 @@ pub trait Harness: Send + Sync {
         None
     }
 
+    /// Returns true if pulls report progress. A service behind a CRI socket reports none.
+    fn reports_progress(&self) -> bool {
+        false
+    }
+
     /// Known ways in which this peer differs.
     fn deviations(&self) -> &[Deviation] {
         &[]

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::bench::{Bench, Checked, Outcome, Stop, check, check_eq, fails_with, needs};
 use super::harness::Deviation;
 use crate::testing::fixtures;
-use crate::{ImageSpec, Kind, PodSandboxConfig, PullImageRequest};
+use crate::{BeforeVisible, Error, ImageSpec, Kind, PodSandboxConfig, ProgressSink, PullEvent, PullImageRequest};
 
 /// critest "public image with tag should be pulled and removed".
 pub(super) async fn pull_by_tag_records_tag_and_digest(bench: &Bench<'_>) -> Outcome {
@@ -170,6 +172,69 @@ pub(super) async fn pull_works_with_annotations_and_sandbox(bench: &Bench<'_>) -
     let request = PullImageRequest { image, sandbox: Some(sandbox), ..PullImageRequest::default() };
     let id = bench.try_pull(request).await.map_err(|e| Stop::Failed(format!("pull: {e}")))?;
     check_eq!(bench.present(&name).await?.id, id, "image id");
+    Ok(())
+}
+
+/// imagelet: the step that a request wants before its image is visible ends before anybody sees the image.
+pub(super) async fn image_is_absent_while_the_step_before_it_runs(bench: &Bench<'_>) -> Outcome {
+    let (name, id) = (bench.name(&fixtures::TAGGED), bench.identity(&fixtures::TAGGED)?.id.to_string());
+    let other = bench.name(fixtures::LISTED[0]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let step = {
+        let (service, seen, name) = (bench.service(), Arc::clone(&seen), name.clone());
+        move || {
+            let (service, seen, name) = (Arc::clone(&service), Arc::clone(&seen), name.clone());
+            let (id, other) = (id.clone(), other.clone());
+            async move {
+                // As long as another pull takes, so that this one could be at its end.
+                service.pull_image(PullImageRequest::new(other)).await?;
+                let shown = service.image_status(&ImageSpec::new(name), false).await?.image.is_some();
+                let listed = service.list_images(None).await?.iter().any(|image| image.id == id);
+                seen.lock().push(shown || listed);
+                Ok(())
+            }
+        }
+    };
+    let request = PullImageRequest { before_visible: BeforeVisible::new(step), ..PullImageRequest::new(&name) };
+    bench.try_pull(request).await.map_err(|e| Stop::Failed(format!("pull {name}: {e}")))?;
+    let seen = seen.lock().clone();
+    check!(!seen.is_empty(), "the step was not done");
+    check!(!seen.contains(&true), "the image was there while the step ran");
+    bench.present(&name).await.map(drop)
+}
+
+/// imagelet: a pull whose step fails, fails with its error, and its image does not appear.
+pub(super) async fn image_stays_absent_if_the_step_before_it_fails(bench: &Bench<'_>) -> Outcome {
+    let (name, id) = (bench.name(&fixtures::TAGGED), bench.identity(&fixtures::TAGGED)?.id.to_string());
+    let step = || std::future::ready(Err(Error::new(Kind::FailedPrecondition, "the step failed")));
+    let request = PullImageRequest { before_visible: BeforeVisible::new(step), ..PullImageRequest::new(&name) };
+    let result = bench.try_pull(request).await;
+    fails_with(&format!("pull {name} whose step fails"), result, &[Kind::FailedPrecondition])?;
+    bench.absent(&name).await?;
+    check_eq!(bench.listed(&id).await?, None, "the list after the step failed");
+    bench.pulled(&fixtures::TAGGED).await.map(drop)
+}
+
+/// imagelet: progress names the digest that the reference stands for, and ends with the commit. What CRI cannot say, a remote
+/// runtime does not report.
+pub(super) async fn pull_reports_its_progress(bench: &Bench<'_>) -> Outcome {
+    let (name, digest) = (bench.name(&fixtures::INDEXED), bench.identity(&fixtures::INDEXED)?.digest);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::clone(&events);
+    let progress = ProgressSink::new(move |event| reported.lock().push(event));
+    let request = PullImageRequest { progress, ..PullImageRequest::new(&name) };
+    bench.try_pull(request).await.map_err(|e| Stop::Failed(format!("pull {name}: {e}")))?;
+    let events = events.lock().clone();
+    if !bench.harness().reports_progress() {
+        check_eq!(events, [], "events of a service that reports none");
+        return Ok(());
+    }
+    let resolved = events.iter().find_map(|event| match event {
+        PullEvent::Resolved { digest, layers } => Some((digest, layers.len())),
+        _ => None,
+    });
+    check_eq!(resolved, Some((&digest, 2)), "digest and number of layers in {events:?}");
+    check_eq!(events.last(), Some(&PullEvent::Committing), "the last event");
     Ok(())
 }
 

@@ -68,9 +68,9 @@ async fn bytes_are_counted_once_for_all_who_wait() {
     let hub = Hub::new(rig.puller.context.time.clone(), Arc::clone(&rig.puller.context.metrics));
     let _seats = [hub.subscribe(ProgressSink::default()), hub.subscribe(ProgressSink::default())];
     let digest = Digest::sha256(b"layer");
-    hub.sink().tell(PullEvent::Layer { digest: digest.clone(), state: LayerState::Fetching });
+    hub.sink().report(PullEvent::Layer { digest: digest.clone(), state: LayerState::Fetching });
     for done in [100, 100, 250] {
-        hub.sink().tell(PullEvent::Bytes { digest: digest.clone(), done });
+        hub.sink().report(PullEvent::Bytes { digest: digest.clone(), done });
     }
     assert_eq!(counted(&rig.puller.context.metrics), samples(&[("imagelet_pulled_bytes_total", 250.0)]));
 }

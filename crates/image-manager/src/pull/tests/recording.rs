@@ -156,7 +156,7 @@ impl ImageService for Sly {
 
     async fn pull_image(&self, request: PullImageRequest) -> Result<String, Error> {
         let _ended = Ended(self);
-        self.tells.iter().for_each(|event| request.progress.tell(event.clone()));
+        self.tells.iter().for_each(|event| request.progress.report(event.clone()));
         self.pulling.notify_one();
         match self.answer {
             Some(kind) => Err(Error::new(kind, "it broke")),

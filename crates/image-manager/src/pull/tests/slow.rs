@@ -22,7 +22,7 @@ impl ImageService for Script {
     async fn pull_image(&self, request: PullImageRequest) -> cri_api::Result<String> {
         for second in &self.0 {
             for event in second {
-                request.progress.tell(event.clone());
+                request.progress.report(event.clone());
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }

@@ -118,7 +118,7 @@ pub(crate) fn some(record: &Record, number: usize) -> Vec<Cut> {
 }
 
 /// The moments at which something was told, with nothing of what was not yet made sure.
-pub(crate) fn told(record: &Record) -> Vec<Cut> {
+pub(crate) fn at_notes(record: &Record) -> Vec<Cut> {
     let events = &record.events;
     let flushes = flushes(events);
     let notes = events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Note(_)));

@@ -123,7 +123,7 @@ fn doing(record: &Record, step: u16) -> (usize, String) {
 /// The first cut from this event on that finds something wrong: of those when something was told, and of so many losses after
 /// each flush.
 fn seen(record: &Record, from: usize, promise: Promise, losses: usize) -> Option<String> {
-    let mut cuts: Vec<Cut> = cuts::told(record);
+    let mut cuts: Vec<Cut> = cuts::at_notes(record);
     if losses > 0 {
         cuts.extend(cuts::all(record, losses));
     }
@@ -140,7 +140,7 @@ fn seen(record: &Record, from: usize, promise: Promise, losses: usize) -> Option
 
 /// Results of the syncs of one place.
 #[derive(Default)]
-struct Place {
+struct SyncResults {
     left_out: usize,
     seen: usize,
     by: String,
@@ -164,7 +164,7 @@ fn each_is_missed(setting: &Setting) {
         chosen.retain(|at| !is_unseen(&names[*at]) && !names[at + 1..].contains(&names[*at]));
     }
     let number = chosen.len();
-    let mut places: BTreeMap<String, Place> = BTreeMap::new();
+    let mut places: BTreeMap<String, SyncResults> = BTreeMap::new();
     for at in chosen {
         let (record, syncs) = record_without(setting, Some(at + 1));
         let (from, name) = name_of(&record, &syncs[at]);
@@ -177,7 +177,7 @@ fn each_is_missed(setting: &Setting) {
     }
     println!("{setting:?}: {} syncs, of which {number} were left out, each by itself", syncs.len());
     let mut missing = Vec::new();
-    for (name, Place { left_out, seen, by }) in &places {
+    for (name, SyncResults { left_out, seen, by }) in &places {
         println!("  {name}: {seen} of {left_out} seen, {}", by.chars().take(160).collect::<String>());
         if *seen == 0 && !is_unseen(name) {
             missing.push(name);
