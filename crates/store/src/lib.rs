@@ -41,6 +41,6 @@ pub use mount::{ImageMount, MountError};
 pub use options::{Durability, LayerFormat, OpenOptions, Sharing};
 pub use records::accounting::LayersOfImages;
 pub use records::entries::{ImageRecord, Layer, LayerStats, Removed, Totals};
+pub use store::Store;
 pub use store::choice::NewLayers;
-pub use store::parts::Store;
 pub use unpack::{Limits, UnpackError};

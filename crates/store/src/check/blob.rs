@@ -13,7 +13,7 @@ use crate::io_error::is_of_the_medium;
 impl Checker<'_> {
     pub(super) fn inspect_blob(&self, target: &BlobTarget, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {
         let BlobTarget { digest, entry, depth } = target;
-        let mut file = match self.images.content.open_blob(entry.number) {
+        let mut file = match self.store.content.open_blob(entry.number) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return bad("its file is gone", true),
             Err(error) => return bad(format!("it cannot be opened: {error}"), is_of_the_medium(&error)),

@@ -18,10 +18,10 @@ impl Checker<'_> {
             let detail = "its directory is gone".to_owned();
             Verdict::Fault(Fault { kind: ProblemKind::MissingLayer, detail, certain: true })
         };
-        if !Shape::is_there(&self.images.catalog.disk.layout.layers, target.id) {
+        if !Shape::is_there(&self.store.catalog.disk.layout.layers, target.id) {
             return missing();
         }
-        let directory = match self.images.catalog.disk.layout.open_layer(target.id) {
+        let directory = match self.store.catalog.disk.layout.open_layer(target.id) {
             Ok(directory) => directory,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return missing(),
             Err(error) => return bad(format!("its directory cannot be opened: {error}"), is_of_the_medium(&error)),
@@ -30,7 +30,7 @@ impl Checker<'_> {
         let verified = match target.depth {
             Depth::Sizes => shape.examine(directory.as_fd()).map(drop).map_err(|error| of_recipe(&error)),
             Depth::Digest => verify_digest(&directory, diff_id, shape, read, cancelled),
-            Depth::Files => self.images.ingests.hollow_copy(&directory, diff_id, shape, read, cancelled).map(drop),
+            Depth::Files => self.store.ingests.hollow_copy(&directory, diff_id, shape, read, cancelled).map(drop),
         };
         match verified {
             Ok(()) => Verdict::Good,

@@ -6,7 +6,6 @@ use std::ffi::CString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 
 use oci::{Digest, Document, Manifest};
 use redb::WriteTransaction;
@@ -22,16 +21,20 @@ use crate::error::{DbError, StoreError};
 use crate::records::entries::{BlobEntry, ImageEntry};
 use crate::records::release::drop_record;
 use crate::records::tables::{Records, RecordsMut};
+use crate::store::Store;
 
-impl Content {
+impl Store {
     /// A private file for a blob that is on its way, or nothing where the store has that blob. The file vanishes with the
     /// value, unless a commit took it.
-    pub(crate) fn new_blob(self: &Arc<Self>, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
+    ///
+    /// # Errors
+    /// The file could not be made, or the database could not be read.
+    pub fn new_blob(&self, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
         let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
-        if recorded.is_some_and(|entry| entry.size == size && self.has_blob(&entry)) {
+        if recorded.is_some_and(|entry| entry.size == size && self.content.has_blob(&entry)) {
             return Ok(None);
         }
-        let private = self.private();
+        let private = self.content.private();
         let path = self.catalog.disk.layout.ingest_path(private.number);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::openat(
@@ -45,10 +48,13 @@ impl Content {
     }
 
     /// A kept blob, for reading, and its size. What is read must be verified: files get damaged.
-    pub(crate) fn open_kept_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
+    ///
+    /// # Errors
+    /// The database could not be read, or the file could not be opened. A file that is gone is no error.
+    pub fn open_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
         let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
         let Some(entry) = recorded else { return Ok(None) };
-        match self.open_blob(entry.number) {
+        match self.content.open_blob(entry.number) {
             Ok(file) => Ok(Some((file, entry.size))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StoreError::io("open", self.catalog.disk.layout.blob_path(entry.number), error)),
@@ -56,10 +62,13 @@ impl Content {
     }
 
     /// Drops a kept blob that was found damaged. The images that have it keep everything else.
-    pub(crate) fn drop_blob(self: &Arc<Self>, digest: &Digest) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// The database could not be written, or the file not be deleted.
+    pub fn drop_blob(&self, digest: &Digest) -> Result<(), StoreError> {
         let _deleting = self.catalog.disk.deleting.read();
         let dropped = self.catalog.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
-        self.delete_blobs(dropped.iter().map(|entry| entry.number))
+        self.content.delete_blobs(dropped.iter().map(|entry| entry.number))
     }
 }
 

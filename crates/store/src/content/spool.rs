@@ -7,17 +7,16 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::sync::Arc;
 
 use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 
 use crate::content::left::{LeftKind, NEW, SPOOL, beside_name};
-use crate::content::part::Content;
 use crate::content::private::Private;
 use crate::content::spool_head::{self, SpoolHead};
 use crate::disk::layout;
 use crate::error::StoreError;
+use crate::store::Store;
 
 /// No piece is longer, and none that was written by another program is believed to be.
 const LONGEST: usize = 4 << 20;
@@ -46,16 +45,13 @@ pub(crate) struct SpoolReader<L> {
     whole: bool,
 }
 
-impl Content {
+impl Store {
     /// Begins a spool with byte `begin` of a blob that comes from `origin`.
-    pub(crate) fn new_spool(
-        self: &Arc<Self>,
-        blob: &Digest,
-        size: u64,
-        begin: u64,
-        origin: &str,
-    ) -> Result<Spool, StoreError> {
-        let mut private = self.private();
+    ///
+    /// # Errors
+    /// Its files could not be made.
+    pub fn new_spool(&self, blob: &Digest, size: u64, begin: u64, origin: &str) -> Result<Spool, StoreError> {
+        let mut private = self.content.private();
         let ingest = &self.catalog.disk.layout.ingest;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let create = |name: &str| rustix::fs::openat(ingest, name, flags, Mode::RUSR | Mode::WUSR).map(File::from);
@@ -70,8 +66,11 @@ impl Content {
 
     /// The part of this blob that was left, if one was, and `may` says yes to its origin. What can be read back of it is to
     /// be seen.
-    pub(crate) fn take_spool(
-        self: &Arc<Self>,
+    ///
+    /// # Errors
+    /// The files cannot be opened. They are gone then.
+    pub fn take_spool(
+        &self,
         blob: &Digest,
         size: u64,
         may: &dyn Fn(&str) -> bool,
@@ -80,7 +79,7 @@ impl Content {
             LeftKind::Spool { blob: of, size: long, origin } if of == blob && *long == size && may(origin) => Some(()),
             _ => None,
         };
-        let Some((private, ())) = self.take_left(fits) else { return Ok(None) };
+        let Some((private, ())) = self.content.take_left(fits) else { return Ok(None) };
         Spool::again(private).map(Some)
     }
 }

@@ -13,7 +13,6 @@ use crate::disk::layer::LayerId;
 use crate::error::{CommitError, DbError, StoreError};
 use crate::images::image_commit::{ImageCommit, LayerSource};
 use crate::images::joins::Joins;
-use crate::images::part::Images;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::images::verify_digests;
 use crate::maintenance::lease::Lease;
@@ -23,15 +22,15 @@ use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
 use crate::records::release::{release_blobs, release_layers};
 use crate::records::tables::{DocumentKind, Records, RecordsMut};
 use crate::records::{digests, images, shares};
+use crate::store::Store;
 
-impl Images {
+impl Store {
     /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have
     /// been found through `lease`.
-    pub(crate) fn commit_image(
-        self: &Arc<Self>,
-        lease: &Lease,
-        commit: ImageCommit,
-    ) -> Result<ImageRecord, CommitError> {
+    ///
+    /// # Errors
+    /// See [`CommitError`]. The store is then as it was before.
+    pub fn commit_image(&self, lease: &Lease, commit: ImageCommit) -> Result<ImageRecord, CommitError> {
         let id = Digest::sha256(&commit.config);
         check_config(&id, &commit)?;
         let tag = commit.tag.as_deref().map(images::tag_name).transpose()?;
@@ -105,12 +104,12 @@ fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
 
 /// Step 2: renames, which are taken back unless the transaction comes about.
 pub(crate) struct Moved<'a> {
-    images: &'a Images,
+    images: &'a Store,
     done: Vec<&'a Move>,
 }
 
 impl<'a> Moved<'a> {
-    pub(crate) fn new(images: &'a Images) -> Self {
+    pub(crate) fn new(images: &'a Store) -> Self {
         Self { images, done: Vec::new() }
     }
 

@@ -12,7 +12,6 @@ use oci::Digest;
 use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
 use crate::images::commit::{Moved, put_new_layers};
-use crate::images::part::Images;
 use crate::images::step::{Move, Step};
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
@@ -20,6 +19,7 @@ use crate::maintenance::lease::Lease;
 use crate::options::{Durability, LayerFormat};
 use crate::records::entries::{ImageEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
+use crate::store::Store;
 use crate::unpack::UnpackError;
 
 /// The result of converting an image's layers.
@@ -71,11 +71,14 @@ struct ConvertedLayer {
     layer: Arc<UnpackedLayer>,
 }
 
-impl Images {
+impl Store {
     /// Converts the layers of an image to `to`, for all images that have them; `Auto` is what new layers are made into. The
     /// space for both shapes of the image's layers must be there.
-    pub(crate) fn convert_image(
-        self: &Arc<Self>,
+    ///
+    /// # Errors
+    /// See [`ConvertError`]. The image is whole and as it was then.
+    pub fn convert_image(
+        &self,
         image: &Digest,
         to: LayerFormat,
         cancelled: &(dyn Fn() -> bool + Sync),
@@ -124,7 +127,7 @@ fn is_mounted(target: &std::path::Path) -> String {
     format!("it is mounted on {}: convert it when it is unmounted", target.display())
 }
 
-impl Images {
+impl Store {
     /// The layers that a mount shows, and where.
     fn mounted_layers(&self) -> Result<BTreeMap<LayerId, PathBuf>, StoreError> {
         let _mounting = self.mounts.mounting.lock();
@@ -151,7 +154,7 @@ impl Images {
 
     /// The layer in its new shape, if its stream can be built again.
     fn convert_layer(
-        self: &Arc<Self>,
+        &self,
         old: &OldLayer,
         to: Shape,
         cancelled: &(dyn Fn() -> bool + Sync),
@@ -172,7 +175,7 @@ impl Images {
 
     /// Makes the new layers those of every image that has the old ones, and deletes these.
     fn put_in_place(
-        self: &Arc<Self>,
+        &self,
         image: &Digest,
         lease: &Lease,
         new: Vec<ConvertedLayer>,

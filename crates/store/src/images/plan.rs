@@ -13,13 +13,13 @@ use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout;
 use crate::error::{CommitError, StoreError};
 use crate::images::image_commit::LayerSource;
-use crate::images::part::Images;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
 use crate::maintenance::lease::Lease;
 use crate::records::entries::LayerEntry;
 use crate::records::tables::Records;
+use crate::store::Store;
 use crate::unpack::{Attributes, PathLookup};
 use crate::view::Deferred;
 
@@ -39,10 +39,10 @@ impl WantedLayer<'_> {
     }
 }
 
-impl Images {
+impl Store {
     /// Decides for each layer, lowest first.
     pub(crate) fn plan(
-        self: &Arc<Self>,
+        &self,
         lease: &Lease,
         sources: &[LayerSource],
         next_layer: &mut u64,
@@ -64,12 +64,7 @@ impl Images {
 
     /// A layer that the caller found: it must still be there and be this one. If it does not fit the stack, a copy is
     /// made that does.
-    fn plan_present(
-        self: &Arc<Self>,
-        wanted: &WantedLayer<'_>,
-        id: LayerId,
-        next_layer: &mut u64,
-    ) -> Result<Step, CommitError> {
+    fn plan_present(&self, wanted: &WantedLayer<'_>, id: LayerId, next_layer: &mut u64) -> Result<Step, CommitError> {
         let entry = {
             let mut leases = self.maintenance.lease_table();
             let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
@@ -89,7 +84,7 @@ impl Images {
     }
 
     fn plan_new(
-        self: &Arc<Self>,
+        &self,
         wanted: &WantedLayer<'_>,
         layer: &Arc<UnpackedLayer>,
         next_layer: &mut u64,
@@ -146,7 +141,7 @@ impl Images {
     }
 
     fn copy_layer(
-        self: &Arc<Self>,
+        &self,
         wanted: &WantedLayer<'_>,
         directory: std::io::Result<OwnedFd>,
         shape: Shape,
@@ -276,7 +271,7 @@ impl Images {
 
 /// The layers of a stack, opened when they are first looked into, and not too many at a time.
 struct OpenedSteps<'a> {
-    images: &'a Images,
+    images: &'a Store,
     steps: &'a [Step],
     directories: BTreeMap<usize, (OwnedFd, Option<Deferred>)>,
 }

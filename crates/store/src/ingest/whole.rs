@@ -16,6 +16,7 @@ use crate::error::StoreError;
 use crate::ingest::layer::UnpackedLayer;
 use crate::ingest::part::Ingests;
 use crate::records::entries::LayerStats;
+use crate::store::Store;
 use crate::unpack::PathLookup;
 
 /// A layer that was left, which nobody else has now. It is deleted with the value.
@@ -25,11 +26,12 @@ pub struct WholeLayer {
     record: LayerNote,
 }
 
-impl Ingests {
+impl Store {
     /// The layer that was made from this blob, if one was left with a diff id of this algorithm, and `may` says yes to
     /// its origin.
-    pub(crate) fn take_left_layer(
-        self: &Arc<Self>,
+    #[must_use]
+    pub fn take_left_layer(
+        &self,
         blob: &Digest,
         size: u64,
         algorithm: oci::Algorithm,
@@ -47,7 +49,7 @@ impl Ingests {
             _ => None,
         };
         let (private, record) = self.content.take_left(fits)?;
-        Some(WholeLayer { ingests: Arc::clone(self), private, record })
+        Some(WholeLayer { ingests: Arc::clone(&self.ingests), private, record })
     }
 }
 

@@ -4,14 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use oci::Digest;
 use parking_lot::Mutex;
 
 use crate::disk::layer::LayerId;
-use crate::error::StoreError;
 use crate::maintenance::lease_table::LeaseTable;
 use crate::maintenance::part::Maintenance;
-use crate::records::entries::Layer;
 
 /// Protects the layers that were found through it, until it is dropped. Dropping it can delete files, when an image was
 /// removed meanwhile: let it go on a thread that may block.
@@ -57,22 +54,5 @@ impl Drop for Lease {
         if let Err(error) = self.maintenance.sweep_layers(&free) {
             tracing::warn!(%error, "layers that nobody has could not be swept; the next start does it");
         }
-    }
-}
-
-impl Maintenance {
-    /// The layer with this diff id, as it is on top of the stack `chain_id` (which ends with it); leased when found. A
-    /// layer whose directory is gone counts as absent: the next commit replaces it.
-    pub(crate) fn find_layer(
-        &self,
-        lease: &Lease,
-        diff_id: &Digest,
-        chain_id: &Digest,
-    ) -> Result<Option<Layer>, StoreError> {
-        let mut leases = self.lease_table();
-        let found = self.catalog.db.read(|records| self.layers.usable_layer(records, diff_id, chain_id))?;
-        let Some((id, entry)) = found else { return Ok(None) };
-        lease.hold(&mut leases, id);
-        Ok(Some(entry.layer(id)))
     }
 }

@@ -8,26 +8,36 @@ use crate::error::{DbError, StoreError};
 use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageEntry, ImageRecord};
 use crate::records::tables::{DocumentKind, Records, RecordsMut};
+use crate::store::Store;
 
-impl Catalog {
+impl Store {
     /// All images, ordered by id.
-    pub(crate) fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
-        self.db.read(|records| {
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
+        self.catalog.db.read(|records| {
             let images = records.images()?;
             images.into_iter().map(|(id, entry)| Ok(assemble(records, id, entry)?)).collect()
         })
     }
 
     /// The image with this id.
-    pub(crate) fn image(&self, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
-        self.db.read(|records| Ok(load(records, id)?))
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn image(&self, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
+        self.catalog.db.read(|records| Ok(load(records, id)?))
     }
 
     /// Gives an image one more name, which another image loses if it had it. `name` is taken in any spelling, and gets
     /// the default tag where it has none.
-    pub(crate) fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or a name that is none or has a digest.
+    pub fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
         let tag = tag_name(name)?;
-        self.db.write(|transaction| {
+        self.catalog.db.write(|transaction| {
             let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
             take_name(transaction, id, &tag)?;
             entry.tags.insert(tag);
@@ -36,8 +46,11 @@ impl Catalog {
     }
 
     /// Says whether an image must be kept.
-    pub(crate) fn set_pinned(&self, id: &Digest, pinned: bool) -> Result<(), StoreError> {
-        self.db.write(|transaction| {
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or a database error.
+    pub fn set_pinned(&self, id: &Digest, pinned: bool) -> Result<(), StoreError> {
+        self.catalog.db.write(|transaction| {
             let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
             entry.pinned = pinned;
             Ok(transaction.put_image(id, &entry)?)

@@ -4,23 +4,26 @@
 use oci::{Digest, Reference};
 
 use crate::error::{DbError, ResolveError};
-use crate::records::catalog::Catalog;
 use crate::records::entries::ImageRecord;
 use crate::records::images;
 use crate::records::tables::Records;
+use crate::store::Store;
 
 /// Fewer digits than this are no id.
 const SHORTEST_PREFIX: usize = 3;
 const ID_DIGITS: usize = 64;
 
-impl Catalog {
+impl Store {
     /// The image that `text` means: an id with or without `sha256:`, `name`, `name:tag`, `name@digest`,
     /// `name:tag@digest` (the digest decides), or the beginning of an id, of three digits or more.
-    pub(crate) fn resolve(&self, text: &str) -> Result<Option<ImageRecord>, ResolveError> {
+    ///
+    /// # Errors
+    /// [`ResolveError::Empty`], [`ResolveError::Ambiguous`], or the database could not be read.
+    pub fn resolve(&self, text: &str) -> Result<Option<ImageRecord>, ResolveError> {
         if text.is_empty() {
             return Err(ResolveError::Empty);
         }
-        self.db.read(|records| {
+        self.catalog.db.read(|records| {
             let Some(id) = find(records, text)? else { return Ok(None) };
             let image = images::load(records, &id)?;
             Ok(Some(image.ok_or_else(|| DbError::Corrupt(format!("{text:?} names image {id}, which has no record")))?))

@@ -66,12 +66,11 @@ mod tests {
     use super::*;
     use crate::images::image_commit::ImageCommit;
     use crate::options::OpenOptions;
-    use crate::store::parts::Store;
+    use crate::store::Store;
 
     /// Records a name as it is written, as an earlier version did.
     fn name_as_before(store: &Store, id: &Digest, name: &str) {
-        let written =
-            store.parts.catalog.db.write(|transaction| Ok::<_, StoreError>(write_name(transaction, id, name)?));
+        let written = store.catalog.db.write(|transaction| Ok::<_, StoreError>(write_name(transaction, id, name)?));
         written.expect("writes");
     }
 
