@@ -191,22 +191,11 @@ pub enum StoreError {
     },
 }
 
-/// An error of reading or writing the database.
-#[derive(Debug)]
-pub(crate) enum DbError {
-    Redb(Box<redb::Error>),
-    /// A change failed at its very end, and whether it was made cannot be found out.
-    Unsure(Box<redb::Error>),
-    Corrupt(String),
-    /// The store is not where it was.
-    Displaced(String),
-}
-
 macro_rules! from_redb {
     ($($kind:ty),*) => {$(
-        impl From<$kind> for DbError {
+        impl From<$kind> for StoreError {
             fn from(error: $kind) -> Self {
-                Self::Redb(Box::new(error.into()))
+                Self::Database(Box::new(error.into()))
             }
         }
     )*};
@@ -219,40 +208,17 @@ impl OpenError {
     }
 
     /// Why the database cannot be opened.
-    pub(crate) fn of_database(path: &Path, error: DbError) -> Self {
+    pub(crate) fn of_database(path: &Path, error: StoreError) -> Self {
         match error {
-            DbError::Redb(error) => match *error {
+            StoreError::Database(error) => match *error {
                 redb::Error::Io(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
                     Self::io("open the database", path, source)
                 }
                 error => Self::Damaged { path: path.to_owned(), source: error.into() },
             },
-            DbError::Corrupt(what) => Self::Damaged { path: path.to_owned(), source: what.into() },
-            error => StoreError::from(error).into(),
+            StoreError::Corrupt(what) => Self::Damaged { path: path.to_owned(), source: what.into() },
+            error => error.into(),
         }
-    }
-}
-
-impl From<DbError> for StoreError {
-    fn from(error: DbError) -> Self {
-        match error {
-            DbError::Redb(source) => Self::Database(source),
-            DbError::Unsure(source) => Self::Unsure(source),
-            DbError::Corrupt(what) => Self::Corrupt(what),
-            DbError::Displaced(what) => Self::Displaced(what),
-        }
-    }
-}
-
-impl From<DbError> for CommitError {
-    fn from(error: DbError) -> Self {
-        Self::Store(error.into())
-    }
-}
-
-impl From<DbError> for ResolveError {
-    fn from(error: DbError) -> Self {
-        Self::Store(error.into())
     }
 }
 

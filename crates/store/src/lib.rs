@@ -36,7 +36,7 @@ pub use images::convert::{Conversion, ConvertError, LeftLayer};
 pub use images::image_commit::{ImageCommit, LayerSource};
 pub use ingest::layer::{LayerIngest, UnpackedLayer};
 pub use ingest::whole::WholeLayer;
-pub use maintenance::lease::Lease;
+pub use maintenance::Lease;
 pub use mount::{ImageMount, MountError};
 pub use options::{Durability, LayerFormat, OpenOptions, Sharing};
 pub use records::accounting::LayersOfImages;

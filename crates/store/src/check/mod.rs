@@ -5,21 +5,19 @@
 //! A layer that is damaged loses its files and keeps its record: the images that have it are absent until a pull brings
 //! this one layer back, and keep their names and pins. A kept blob that is damaged only goes: its images have all they need.
 
-mod blob;
 mod fix;
+mod inspect;
 mod kept;
-mod layer;
 mod names;
 mod problem;
 mod records;
 mod settle;
-mod verdict;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use oci::Digest;
 use parking_lot::Mutex;
-use verdict::{Faults, Verdict};
+use problem::{Faults, Verdict};
 
 pub use problem::{Problem, ProblemKind};
 
@@ -156,7 +154,7 @@ impl Checker<'_> {
         let unclean = self.store.catalog.lock.unclean_since();
         let since = match (options.recent_only, unclean) {
             (true, None) => return Ok(CheckReport::default()),
-            (true, Some(since)) => since.unwrap_or(0),
+            (true, Some(since)) => since,
             (false, _) => 0,
         };
         let next = *self.store.maintenance.commit.lock();

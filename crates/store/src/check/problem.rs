@@ -1,7 +1,11 @@
-//! [`Problem`]: a thing that is wrong in the store, as a check reports it.
+//! [`Problem`]: a thing that is wrong in the store, as a check reports it; [`Verdict`]: the result of looking at a layer or a kept
+//! blob, and the [`Faults`] of all, by which the records are judged.
+
+use std::collections::BTreeMap;
 
 use oci::Digest;
 
+use crate::disk::layer::LayerId;
 use crate::maintenance::strays::Stray;
 
 /// A thing that is wrong.
@@ -55,4 +59,27 @@ impl Problem {
     pub(super) fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind, subject: subject.into(), detail: detail.into(), images: Vec::new(), repaired: false }
     }
+}
+
+/// The result of looking at a layer or a blob.
+pub(super) enum Verdict {
+    Good,
+    Fault(Fault),
+    Cancelled,
+}
+
+/// A fault of a layer or a blob.
+pub(super) struct Fault {
+    pub(super) kind: ProblemKind,
+    pub(super) detail: String,
+    /// True if it is that, and not the looking at it, that failed.
+    pub(super) certain: bool,
+}
+
+/// Faults by layer and by blob.
+#[derive(Default)]
+pub(super) struct Faults {
+    pub(super) layers: BTreeMap<LayerId, Fault>,
+    /// By number.
+    pub(super) blobs: BTreeMap<u64, Fault>,
 }

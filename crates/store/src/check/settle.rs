@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::CheckReport;
+use super::problem::Faults;
 use super::problem::Problem;
 use super::records::{Examination, examine};
-use super::verdict::Faults;
 use crate::check::Checker;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
@@ -34,7 +34,7 @@ impl Checker<'_> {
                     Ok::<_, StoreError>(found)
                 })?
             } else {
-                self.store.catalog.db.read(|records| Ok::<_, StoreError>(examine(records, &is_leased, bad)?))?
+                self.store.catalog.db.read(|records| examine(records, &is_leased, bad))?
             }
         };
         if repair {

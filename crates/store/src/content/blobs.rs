@@ -12,12 +12,12 @@ use redb::WriteTransaction;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::content::part::Content;
+use crate::content::Content;
 use crate::content::private::Private;
 use crate::content::spool;
 use crate::disk::layout::BLOBS;
 use crate::disk::usage::bytes_on_disk;
-use crate::error::{DbError, StoreError};
+use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry};
 use crate::records::release::drop_record;
 use crate::records::tables::{Records, RecordsMut};
@@ -30,7 +30,7 @@ impl Store {
     /// # Errors
     /// The file could not be made, or the database could not be read.
     pub fn new_blob(&self, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
-        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
+        let recorded = self.catalog.db.read(|records| records.blob(digest))?;
         if recorded.is_some_and(|entry| entry.size == size && self.content.has_blob(&entry)) {
             return Ok(None);
         }
@@ -52,7 +52,7 @@ impl Store {
     /// # Errors
     /// The database could not be read, or the file could not be opened. A file that is gone is no error.
     pub fn open_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
-        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
+        let recorded = self.catalog.db.read(|records| records.blob(digest))?;
         let Some(entry) = recorded else { return Ok(None) };
         match self.content.open_blob(entry.number) {
             Ok(file) => Ok(Some((file, entry.size))),
@@ -67,7 +67,7 @@ impl Store {
     /// The database could not be written, or the file not be deleted.
     pub fn drop_blob(&self, digest: &Digest) -> Result<(), StoreError> {
         let _deleting = self.catalog.disk.deleting.read();
-        let dropped = self.catalog.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
+        let dropped = self.catalog.db.write(|transaction| drop_record(transaction, digest))?;
         self.content.delete_blobs(dropped.iter().map(|entry| entry.number))
     }
 }
@@ -249,7 +249,7 @@ impl<'a> Linked<'a> {
         transaction: &WriteTransaction,
         image: &mut ImageEntry,
         named: &[Digest],
-    ) -> Result<(), DbError> {
+    ) -> Result<(), StoreError> {
         let mut totals = transaction.totals()?;
         for digest in named {
             let before = transaction.blob(digest)?;
@@ -311,7 +311,7 @@ impl Drop for Linked<'_> {
 }
 
 /// Changes the sizes of the images that have a blob whose file is another one now.
-fn resize_images(transaction: &WriteTransaction, digest: &Digest, before: u64, after: u64) -> Result<(), DbError> {
+fn resize_images(transaction: &WriteTransaction, digest: &Digest, before: u64, after: u64) -> Result<(), StoreError> {
     for (id, mut image) in transaction.images()? {
         if image.blobs.contains(digest) {
             image.size = (image.size + after).saturating_sub(before);

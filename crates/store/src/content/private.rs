@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
+use crate::content::Content;
 use crate::content::left::beside_name;
-use crate::content::part::Content;
 use crate::disk::remove_tree;
 use crate::error::StoreError;
 

@@ -15,9 +15,9 @@ use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
 use crate::content::left::{self, LAYER, LeftKind, LeftWork, SPOOL, beside_name};
-use crate::content::part::{Content, LeftTable};
 use crate::content::private::Private;
 use crate::content::spool_head;
+use crate::content::{Content, LeftTable};
 use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;
 use crate::store::Store;

@@ -10,12 +10,12 @@ use redb::WriteTransaction;
 
 use crate::content::blobs::{Linked, NewBlob, named_by};
 use crate::disk::layer::LayerId;
-use crate::error::{CommitError, DbError, StoreError};
+use crate::error::{CommitError, StoreError};
 use crate::images::image_commit::{ImageCommit, LayerSource};
 use crate::images::joins::Joins;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::images::verify_digests;
-use crate::maintenance::lease::Lease;
+use crate::maintenance::Lease;
 use crate::options::Durability;
 use crate::records::catalog::Catalog;
 use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
@@ -239,7 +239,7 @@ pub(crate) fn put_new_layers(
     catalog: &Catalog,
     steps: &[Step],
     joins: &Joins,
-) -> Result<(), DbError> {
+) -> Result<(), StoreError> {
     for step in steps.iter().filter_map(Step::as_move) {
         new_layer(transaction, catalog, step)?;
         shares::join(transaction, step.id, joins.get(&step.id).map_or(&[], Vec::as_slice))?;
@@ -250,7 +250,7 @@ pub(crate) fn put_new_layers(
     Ok(())
 }
 
-fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> Result<(), DbError> {
+fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> Result<(), StoreError> {
     let mut entry = LayerEntry {
         diff_id: step.diff_id.clone(),
         chain_id: step.chain_id.clone(),
@@ -287,7 +287,7 @@ fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> 
 }
 
 /// Sums the images up that have this layer.
-fn resize_images(transaction: &WriteTransaction, layer: LayerId) -> Result<(), DbError> {
+fn resize_images(transaction: &WriteTransaction, layer: LayerId) -> Result<(), StoreError> {
     for (image, mut entry) in transaction.images()? {
         if entry.layers.contains(&layer) {
             entry.size = shares::size_of(transaction, &entry)?;

@@ -15,7 +15,7 @@ use crate::images::commit::{Moved, put_new_layers};
 use crate::images::step::{Move, Step};
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
-use crate::maintenance::lease::Lease;
+use crate::maintenance::Lease;
 use crate::options::{Durability, LayerFormat};
 use crate::records::entries::{ImageEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
@@ -274,7 +274,7 @@ impl Store {
                 steps.push(Step::Twin { id: *id, number: *number, shape: *shape });
                 continue;
             }
-            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer_of_image(*id)?))?;
+            let entry = self.catalog.db.read(|records| records.layer_of_image(*id))?;
             match new.remove(id) {
                 Some(ConvertedLayer { layer, .. }) if entry.damaged => {
                     let why = "it was found damaged meanwhile".to_owned();

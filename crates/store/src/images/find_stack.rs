@@ -4,7 +4,7 @@ use oci::{Digest, Document};
 
 use crate::disk::layer::LayerId;
 use crate::error::{ResolveError, StoreError};
-use crate::maintenance::lease::Lease;
+use crate::maintenance::Lease;
 use crate::records::entries::{ImageRecord, Layer};
 use crate::records::tables::Records;
 use crate::store::Store;
@@ -38,7 +38,7 @@ impl Store {
 
     fn one_layer(&self, text: &str) -> Result<Option<Layer>, StoreError> {
         let Ok(digest) = text.parse::<Digest>() else { return Ok(None) };
-        let layers = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
+        let layers = self.catalog.db.read(|records| records.layers())?;
         if let Some((id, entry)) = layers.iter().find(|(_, entry)| entry.diff_id == digest && !entry.damaged) {
             return Ok(Some(entry.layer(*id)));
         }

@@ -9,7 +9,7 @@ use crate::disk::layout;
 use crate::error::StoreError;
 use crate::images::step::{Move, Step};
 use crate::layers::file_list::{FileOrigin, read_list};
-use crate::records::share::{LayerSet, Share};
+use crate::records::entries::{LayerSet, Share};
 use crate::records::tables::Records;
 use crate::store::Store;
 

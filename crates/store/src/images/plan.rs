@@ -16,7 +16,7 @@ use crate::images::image_commit::LayerSource;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
-use crate::maintenance::lease::Lease;
+use crate::maintenance::Lease;
 use crate::records::entries::LayerEntry;
 use crate::records::tables::Records;
 use crate::store::Store;
@@ -67,7 +67,7 @@ impl Store {
     fn plan_present(&self, wanted: &WantedLayer<'_>, id: LayerId, next_layer: &mut u64) -> Result<Step, CommitError> {
         let entry = {
             let mut leases = self.maintenance.lease_table();
-            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            let entry = self.catalog.db.read(|records| records.layer(id))?;
             let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.layers.has_layer(id);
             let entry = entry.filter(there).ok_or_else(|| wanted.taken())?;
             wanted.lease.hold(&mut leases, id);

@@ -10,8 +10,8 @@ use oci::{Digest, Hasher};
 
 use crate::disk::layer::Shape;
 use crate::error::StoreError;
+use crate::ingest::Ingests;
 use crate::ingest::layer::UnpackedLayer;
-use crate::ingest::part::Ingests;
 use crate::recipe::{self, RecipeError};
 use crate::unpack::UnpackError;
 

@@ -9,8 +9,8 @@ use oci::{Digest, Hasher};
 
 use crate::disk::layer::Shape;
 use crate::disk::layout;
+use crate::ingest::Ingests;
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
-use crate::ingest::part::Ingests;
 use crate::io_error::is_of_the_medium;
 use crate::layers::compare::NotCompared;
 use crate::recipe::{self, RecipeError};

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use oci::Digest;
 
 use crate::disk::layer::LayerId;
-use crate::error::{DbError, StoreError};
-use crate::layers::part::Layers;
+use crate::error::StoreError;
+use crate::layers::Layers;
 use crate::layers::shape::Lower;
-use crate::maintenance::lease::Lease;
+use crate::maintenance::Lease;
 use crate::records::entries::{ImageRecord, Layer, LayerEntry};
 use crate::records::tables::Records;
 use crate::store::Store;
@@ -56,7 +56,7 @@ impl Store {
     /// # Errors
     /// The database could not be read.
     pub fn layers_by_shape(&self) -> Result<(u64, u64), StoreError> {
-        let layers = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
+        let layers = self.catalog.db.read(|records| records.layers())?;
         let directories = layers.iter().filter(|(_, entry)| entry.shape.is_dir()).count();
         Ok((directories as u64, (layers.len() - directories) as u64))
     }
@@ -97,10 +97,10 @@ impl Layers {
         records: &impl Records,
         diff_id: &Digest,
         chain_id: &Digest,
-    ) -> Result<Option<(LayerId, LayerEntry)>, DbError> {
+    ) -> Result<Option<(LayerId, LayerEntry)>, StoreError> {
         // What was made for this very stack comes first.
         for id in [records.layer_by_chain_id(chain_id)?, records.layer_by_diff_id(diff_id)?].into_iter().flatten() {
-            let entry = records.layer(id)?.ok_or_else(|| DbError::Corrupt(format!("layer {id} has no record")))?;
+            let entry = records.layer(id)?.ok_or_else(|| StoreError::Corrupt(format!("layer {id} has no record")))?;
             if entry.diff_id == *diff_id {
                 return Ok(Some((id, entry)));
             }

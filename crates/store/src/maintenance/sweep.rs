@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
-use crate::maintenance::part::Maintenance;
+use crate::maintenance::Maintenance;
 use crate::records::entries::{LayerEntry, Removed};
 use crate::records::release::freed;
 use crate::records::shares;
@@ -55,7 +55,7 @@ impl Maintenance {
                 let unused = {
                     let leases = self.lease_table();
                     let is_unused = |id: &LayerId| {
-                        let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(*id)?))?;
+                        let entry = self.catalog.db.read(|records| records.layer(*id))?;
                         Ok::<_, StoreError>(!leases.holds(*id) && entry.is_some_and(|entry| entry.references == 0))
                     };
                     let mut unused = Vec::new();

@@ -6,7 +6,7 @@ use oci::Digest;
 
 use crate::disk::layer::LayerId;
 use crate::disk::reserve::RECORDS_ROOM;
-use crate::error::{DbError, StoreError};
+use crate::error::StoreError;
 use crate::records::entries::Totals;
 use crate::records::tables::Records;
 use crate::store::Store;
@@ -73,8 +73,9 @@ impl Store {
         self.catalog.db.read(|records| {
             let mut found = LayersOfImages::default();
             let mut numbers: HashMap<LayerId, u32> = HashMap::new();
-            let next =
-                |known: &Vec<u64>| u32::try_from(known.len()).map_err(|_| DbError::Corrupt("too many layers".into()));
+            let next = |known: &Vec<u64>| {
+                u32::try_from(known.len()).map_err(|_| StoreError::Corrupt("too many layers".into()))
+            };
             for (id, entry) in records.layers()? {
                 numbers.insert(id, next(&found.layers)?);
                 found.layers.push(entry.stats.disk_bytes);
@@ -108,6 +109,6 @@ impl Store {
     /// # Errors
     /// The database could not be read.
     pub fn totals(&self) -> Result<Totals, StoreError> {
-        self.catalog.db.read(|records| Ok(records.totals()?))
+        self.catalog.db.read(Records::totals)
     }
 }

@@ -23,13 +23,13 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::content::part::Content;
+use crate::content::Content;
 use crate::error::StoreError;
+use crate::ingest::Ingests;
 use crate::ingest::layer::LayerIngest;
-use crate::ingest::part::Ingests;
-use crate::layers::part::Layers;
-use crate::maintenance::lease::Lease;
-use crate::maintenance::part::Maintenance;
+use crate::layers::Layers;
+use crate::maintenance::Lease;
+use crate::maintenance::Maintenance;
 use crate::mount::mounts::Mounts;
 use crate::mount::{ImageMount, MountError};
 use crate::records::catalog::Catalog;

@@ -20,7 +20,7 @@ use super::clone_range::clone_range;
 use super::{MOST, NewFile, Saved};
 use crate::disk::layer::LayerId;
 use crate::disk::usage::bytes_on_disk;
-use crate::ingest::part::Ingests;
+use crate::ingest::Ingests;
 use crate::layers::file_list::{self, FileKey, FileOrigin, LIST, ListedFile};
 use crate::options::Sharing;
 use crate::recipe;

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{FS, INGEST};
 use crate::disk::usage::bytes_on_disk;
-use crate::ingest::part::Ingests;
+use crate::ingest::Ingests;
 use crate::layers::file_list::{self, FileKey, FileOrigin, LIST, ListedFile, read_list};
 use crate::options::Sharing;
 use crate::unpack::{Beneath, UnpackError};
