@@ -3,7 +3,6 @@
 //! a blob that is lost or damaged is dropped, and the image stays. Verifying is the business of whoever writes and reads.
 
 use std::ffi::CString;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
 
@@ -73,6 +72,7 @@ impl Store {
 }
 
 /// A blob that is being written.
+#[derive(Debug)]
 pub struct BlobIngest {
     private: Private,
     file: File,
@@ -111,17 +111,9 @@ impl BlobIngest {
     pub fn abort(self) {}
 }
 
-impl fmt::Debug for BlobIngest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlobIngest")
-            .field("digest", &self.digest)
-            .field("written", &self.written)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A blob that is written and verified, and that no image has yet. Pulls that want the same one share it: a commit gives it
 /// a second name, and the first one goes with this value. Let it go on a thread that may block.
+#[derive(Debug)]
 pub struct NewBlob {
     private: Private,
     digest: Digest,
@@ -164,12 +156,6 @@ impl NewBlob {
         if self.private.beside().is_some() {
             spool::leave_whole(self.private);
         }
-    }
-}
-
-impl fmt::Debug for NewBlob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewBlob").field("digest", &self.digest).field("size", &self.size).finish_non_exhaustive()
     }
 }
 

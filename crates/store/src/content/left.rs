@@ -1,7 +1,8 @@
 //! Content that an interrupted pull left under `ingest/`, as the small file beside it describes it. Plain values and their reading; nothing here is
 //! believed before it was verified.
 
-use std::io;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -50,18 +51,8 @@ impl LeftKind {
 }
 
 /// When a file was last written, in nanoseconds since 1970.
-pub(crate) fn written(file: &std::fs::Metadata) -> i64 {
+pub(crate) fn written(file: &Metadata) -> i64 {
     file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec())
-}
-
-/// Reads a small file under `ingest/`, and when it was written.
-pub(crate) fn read_small(directory: &Path, name: &str, most: u64) -> std::io::Result<(Vec<u8>, i64)> {
-    use std::io::Read as _;
-    let file = std::fs::File::open(directory.join(name))?;
-    let at = written(&file.metadata()?);
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok((bytes, at))
 }
 
 /// A record has no more bytes.
@@ -89,7 +80,10 @@ pub(crate) fn parse_layer(bytes: &[u8]) -> io::Result<LayerNote> {
 
 /// Reads the record of a directory under `ingest/`.
 pub(crate) fn find_layer(directory: &Path, number: u64) -> io::Result<LeftWork> {
-    let (bytes, at) = read_small(directory, &beside_name(number, LAYER), MOST_BYTES)?;
+    let file = File::open(directory.join(beside_name(number, LAYER)))?;
+    let at = written(&file.metadata()?);
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
     let record = parse_layer(&bytes)?;
     let (bytes, inodes) = (record.stats.disk_bytes, record.stats.inodes.saturating_add(1));
     Ok(LeftWork { what: LeftKind::Layer(record), bytes, inodes, at })

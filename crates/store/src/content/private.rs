@@ -1,6 +1,7 @@
 //! [`Private`]: a name under `ingest/` that one owner has, for a directory or a file that is deleted with the value.
 
 use std::ffi::CString;
+use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -87,6 +88,12 @@ impl Private {
     /// An error of something that was done with it.
     pub(crate) fn failed(&self, operation: &'static str, source: io::Error) -> StoreError {
         StoreError::io(operation, self.content.catalog.disk.layout.ingest_path(self.number), source)
+    }
+}
+
+impl fmt::Debug for Private {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Private").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

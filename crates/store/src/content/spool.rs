@@ -3,7 +3,6 @@
 //! it is worth its while is for the image service to say. A blob that is to be kept and is whole ([`crate::NewBlob`]) is left as one
 //! as well, without the digests of its pieces: whoever reads it back has the digest of all of it to go by.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -24,6 +23,7 @@ const LONGEST: usize = 4 << 20;
 const PIECE: u64 = 256 << 10;
 
 /// A part of a blob, which nobody else has now. It is deleted with the value, unless it is left.
+#[derive(Debug)]
 pub struct Spool {
     private: Private,
     data: File,
@@ -37,6 +37,7 @@ pub struct Spool {
 }
 
 /// Lines that were there before.
+#[derive(Debug)]
 pub(crate) struct SpoolReader<L> {
     lines: L,
     /// Where the good ones end.
@@ -236,15 +237,5 @@ impl<L: BufRead> SpoolReader<L> {
         }
         self.good += line.len() as u64 + 1;
         Ok(Some(piece))
-    }
-}
-
-impl fmt::Debug for Spool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spool")
-            .field("blob", &self.blob)
-            .field("begin", &self.begin)
-            .field("end", &self.end)
-            .finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use crate::images::image_commit::{ImageCommit, LayerSource};
 use crate::images::joins::Joins;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::images::verify_digests;
-use crate::maintenance::Lease;
+use crate::maintenance::{Lease, LeaseTable};
 use crate::options::Durability;
 use crate::records::catalog::Catalog;
 use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
@@ -56,11 +56,7 @@ impl Store {
             moved.rename(step)?;
         }
         if self.catalog.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
-            // The names are there already, so that this makes them durable as well.
-            self.catalog.disk.sync_layers()?;
-            // Everything is on the disk, so that this costs the least here.
-            let youth = self.catalog.db.youth();
-            youth.end().map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))?;
+            self.sync_moved()?;
         }
         self.measure(&moves)?;
         // From here to the leases below, a removal must not take what has just become visible.
@@ -78,15 +74,28 @@ impl Store {
         for id in &record.layers {
             leases.orphans.remove(id);
         }
-        for step in moved.done() {
-            let own = Lease::new(Arc::clone(&self.maintenance));
-            own.hold(&mut leases, step.id);
-            lease.hold(&mut leases, step.id);
-            step.layer.note_committed(step.id, own);
-        }
+        self.lease_moved(moved, lease, &mut leases);
         drop(leases);
         linked.settle(&released);
         Ok(record)
+    }
+
+    /// Makes layers durable that were moved. Their names are there already, so that this makes them durable as well; and a young
+    /// store grows up, which costs the least when everything is on the disk.
+    pub(crate) fn sync_moved(&self) -> Result<(), StoreError> {
+        self.catalog.disk.sync_layers()?;
+        let youth = self.catalog.db.youth();
+        youth.end().map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))
+    }
+
+    /// After the transaction: the moved layers are the store's, and leased by those who unpacked them.
+    pub(crate) fn lease_moved(&self, mut moved: Moved<'_>, lease: &Lease, leases: &mut LeaseTable) {
+        for step in std::mem::take(&mut moved.done) {
+            let own = Lease::new(Arc::clone(&self.maintenance));
+            own.hold(leases, step.id);
+            lease.hold(leases, step.id);
+            step.layer.note_committed(step.id, own);
+        }
     }
 }
 
@@ -104,49 +113,43 @@ fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
 
 /// Step 2: renames, which are taken back unless the transaction comes about.
 pub(crate) struct Moved<'a> {
-    images: &'a Store,
+    store: &'a Store,
+    /// Those that were made, which are taken back at the end.
     done: Vec<&'a Move>,
 }
 
 impl<'a> Moved<'a> {
-    pub(crate) fn new(images: &'a Store) -> Self {
-        Self { images, done: Vec::new() }
-    }
-
-    /// Those that were made, which are not taken back any more.
-    pub(crate) fn done(&mut self) -> Vec<&'a Move> {
-        std::mem::take(&mut self.done)
+    pub(crate) fn new(store: &'a Store) -> Self {
+        Self { store, done: Vec::new() }
     }
 
     pub(crate) fn rename(&mut self, step: &'a Move) -> Result<(), StoreError> {
-        let layout = &self.images.catalog.disk.layout;
+        let layout = &self.store.catalog.disk.layout;
         let (from, to) = (step.number.to_string(), step.id.to_string());
         rustix::fs::renameat(&layout.ingest, from.as_str(), &layout.layers, to.as_str())
             .map_err(|source| StoreError::io("move a layer to", layout.layer_path(step.id), source))?;
         self.done.push(step);
         Ok(())
     }
-}
 
-impl Moved<'_> {
     /// Has everything stay where it is, for the records may say so. Nobody can use it before they do.
     pub(crate) fn leave(&mut self) {
         for step in self.done.drain(..) {
             step.layer.note_lost();
         }
-        self.images.catalog.disk.note_untidy();
+        self.store.catalog.disk.note_untidy();
     }
 }
 
 impl Drop for Moved<'_> {
     fn drop(&mut self) {
-        let layout = &self.images.catalog.disk.layout;
+        let layout = &self.store.catalog.disk.layout;
         for step in &self.done {
             let (from, to) = (step.id.to_string(), step.number.to_string());
             if let Err(error) = rustix::fs::renameat(&layout.layers, from.as_str(), &layout.ingest, to.as_str()) {
                 tracing::warn!(%error, layer = %step.id, "a layer could not be moved back; it is deleted later");
                 step.layer.note_lost();
-                self.images.catalog.disk.note_untidy();
+                self.store.catalog.disk.note_untidy();
             }
         }
     }

@@ -197,13 +197,7 @@ impl Store {
             moved.rename(step)?;
         }
         if self.catalog.durability == Durability::Full {
-            // The names are there already, so that this makes them durable as well.
-            self.catalog.disk.sync_layers()?;
-            self.catalog
-                .db
-                .youth()
-                .end()
-                .map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))?;
+            self.sync_moved()?;
         }
         self.measure(&moves)?;
         // A check looks for directories without records, which the old ones are until they are deleted.
@@ -234,12 +228,7 @@ impl Store {
             moved.leave();
         }
         let (before, after) = written?;
-        for step in moved.done() {
-            let own = Lease::new(Arc::clone(&self.maintenance));
-            own.hold(&mut leases, step.id);
-            lease.hold(&mut leases, step.id);
-            step.layer.note_committed(step.id, own);
-        }
+        self.lease_moved(moved, lease, &mut leases);
         drop((leases, mounting, next_layer));
         let gone: Vec<LayerId> = before.iter().map(|(id, _)| *id).collect();
         done.layers += gone.len() as u64;

@@ -220,7 +220,7 @@ impl Store {
 
     /// Step 1. Lower layers first, since an upper one may take from them what they have just got.
     pub(crate) fn patch_implicit(&self, steps: &[Step]) -> Result<(), StoreError> {
-        let mut open = OpenedSteps { images: self, steps, directories: BTreeMap::new() };
+        let mut open = OpenedSteps { store: self, steps, directories: BTreeMap::new() };
         for (at, step) in steps.iter().enumerate() {
             let Step::Move(Move { layer, chain_id: Some(chain_id), .. }) = step else { continue };
             let own = self.open_step(step)?;
@@ -271,7 +271,7 @@ impl Store {
 
 /// The layers of a stack, opened when they are first looked into, and not too many at a time.
 struct OpenedSteps<'a> {
-    images: &'a Store,
+    store: &'a Store,
     steps: &'a [Step],
     directories: BTreeMap<usize, (OwnedFd, Option<Deferred>)>,
 }
@@ -286,8 +286,8 @@ impl OpenedSteps<'_> {
                 if self.directories.len() >= Self::MOST {
                     self.directories.clear();
                 }
-                let directory = self.images.open_step(step).map_err(|error| error.as_io())?;
-                let deferred = step.shape().deferred(directory.as_fd(), self.images.layers.privileged)?;
+                let directory = self.store.open_step(step).map_err(|error| error.as_io())?;
+                let deferred = step.shape().deferred(directory.as_fd(), self.store.layers.privileged)?;
                 self.directories.insert(lower, (directory, deferred));
             }
             let (directory, deferred) = &self.directories[&lower];

@@ -12,9 +12,8 @@ use crate::disk::layer::LayerId;
 use crate::disk::layout::Layout;
 use crate::error::StoreError;
 use crate::records::entries::{MountEntry, Removed};
-use crate::records::release::{Released, layers_of_it_alone, unrecord_image};
-use crate::records::shares;
-use crate::records::tables::{Records, RecordsMut};
+use crate::records::release::{Released, layers_of_it_alone, unrecord_image, unrecord_layer};
+use crate::records::tables::Records;
 use crate::store::Store;
 
 /// How many images one transaction takes. It bounds the time for which nobody else can write.
@@ -122,21 +121,14 @@ impl Store {
                     continue;
                 }
                 let Released { layers: unused, blobs } = unrecord_image(transaction, id, &entry)?;
-                let mut totals = transaction.totals()?;
                 let mut gone = Released { layers: Vec::new(), blobs };
                 for (layer, _) in unused {
                     if leases.holds(layer) {
                         kept.push(layer);
                         continue;
                     }
-                    // What it shared with one other layer is that one's from now on.
-                    shares::leave(transaction, layer)?;
-                    let layer_entry = transaction.layer_of_image(layer)?;
-                    transaction.delete_layer(layer, &layer_entry)?;
-                    totals.drop_layer(&layer_entry.stats);
-                    gone.layers.push((layer, layer_entry));
+                    gone.layers.push((layer, unrecord_layer(transaction, layer)?));
                 }
-                transaction.put_totals(&totals)?;
                 removals.push(Ok(gone));
             }
             Ok::<_, StoreError>((removals, kept))

@@ -15,9 +15,8 @@ use crate::disk::remove_tree;
 use crate::error::StoreError;
 use crate::maintenance::Maintenance;
 use crate::records::entries::LayerEntry;
-use crate::records::release::{drop_record, unrecord_image};
-use crate::records::shares;
-use crate::records::tables::{Records, RecordsMut};
+use crate::records::release::{drop_record, unrecord_image, unrecord_layer};
+use crate::records::tables::Records;
 
 /// The records of a store at its opening, sorted by what becomes of their files.
 #[derive(Default)]
@@ -138,17 +137,11 @@ fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<OpenRecord
     for digest in sort_records(transaction, boot)?.torn_blobs {
         drop_record(transaction, &digest)?;
     }
-    let mut totals = transaction.totals()?;
     for (id, entry) in transaction.layer_rows()? {
         if entry.is_ok_and(|entry| entry.references == 0) {
-            // What it shared with one other layer is that one's from now on, and it may itself have come by some.
-            shares::leave(transaction, id)?;
-            let entry = transaction.layer_of_image(id)?;
-            transaction.delete_layer(id, &entry)?;
-            totals.drop_layer(&entry.stats);
+            unrecord_layer(transaction, id)?;
         }
     }
-    transaction.put_totals(&totals)?;
     sort_records(transaction, boot)
 }
 

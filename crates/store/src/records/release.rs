@@ -7,6 +7,7 @@ use redb::WriteTransaction;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Removed};
+use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};
 
 /// Layers and blobs that end with one image.
@@ -107,6 +108,18 @@ pub(crate) fn release_layers(
         }
     }
     Ok(unused)
+}
+
+/// Takes a layer that nobody has out of the records. What it shared with one other layer is that one's from now on, and it may
+/// itself have come by some. Answers the record as it was at the end.
+pub(crate) fn unrecord_layer(transaction: &WriteTransaction, id: LayerId) -> Result<LayerEntry, StoreError> {
+    shares::leave(transaction, id)?;
+    let entry = transaction.layer_of_image(id)?;
+    transaction.delete_layer(id, &entry)?;
+    let mut totals = transaction.totals()?;
+    totals.drop_layer(&entry.stats);
+    transaction.put_totals(&totals)?;
+    Ok(entry)
 }
 
 /// The layers that nobody has when this image goes.

@@ -309,21 +309,20 @@ impl Records for WriteTransaction {
     }
 }
 
+/// The table and the key by which a layer is found.
+fn way_to(entry: &LayerEntry) -> (TableDefinition<'static, &'static str, u64>, String) {
+    match &entry.chain_id {
+        Some(chain_id) => (BY_CHAIN_ID, chain_id.to_string()),
+        None => (BY_DIFF_ID, entry.diff_id.to_string()),
+    }
+}
+
 /// Typed writes.
 pub(crate) trait RecordsMut: Records {
-    fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), StoreError>;
-    fn put_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), StoreError>;
-    fn delete_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), StoreError>;
-    fn put_share(&self, set: &LayerSet, share: Share) -> Result<(), StoreError>;
-    fn put_blob(&self, digest: &Digest, entry: &BlobEntry) -> Result<(), StoreError>;
-    fn delete_blob(&self, digest: &Digest) -> Result<(), StoreError>;
-    fn put_image(&self, id: &Digest, entry: &ImageEntry) -> Result<(), StoreError>;
-    fn delete_image(&self, id: &Digest) -> Result<(), StoreError>;
-    fn put_document(&self, id: &Digest, kind: DocumentKind, bytes: Option<&[u8]>) -> Result<(), StoreError>;
-    fn put_name(&self, name: &str, id: &Digest) -> Result<(), StoreError>;
-    fn delete_name(&self, name: &str) -> Result<(), StoreError>;
-    fn put_mount(&self, target: &Path, entry: &MountEntry) -> Result<(), StoreError>;
-    fn delete_mount(&self, target: &Path) -> Result<(), StoreError>;
+    fn table_mut<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        definition: TableDefinition<'_, K, V>,
+    ) -> Result<redb::Table<'_, K, V>, StoreError>;
 
     fn put_totals(&self, totals: &Totals) -> Result<(), StoreError> {
         self.put_meta("totals", &encode(totals))
@@ -336,34 +335,24 @@ pub(crate) trait RecordsMut: Records {
     fn put_next_layer(&self, number: u64) -> Result<(), StoreError> {
         self.put_meta("next_layer", &encode(&number))
     }
-}
 
-/// The table and the key by which a layer is found.
-fn way_to(entry: &LayerEntry) -> (TableDefinition<'static, &'static str, u64>, String) {
-    match &entry.chain_id {
-        Some(chain_id) => (BY_CHAIN_ID, chain_id.to_string()),
-        None => (BY_DIFF_ID, entry.diff_id.to_string()),
-    }
-}
-
-impl RecordsMut for WriteTransaction {
     fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
-        self.open_table(META)?.insert(key, value)?;
+        self.table_mut(META)?.insert(key, value)?;
         Ok(())
     }
 
     /// The record, and the way to it: by chain id where it has one, by diff id otherwise.
     fn put_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), StoreError> {
-        self.open_table(LAYERS)?.insert(id.0, encode(entry).as_slice())?;
+        self.table_mut(LAYERS)?.insert(id.0, encode(entry).as_slice())?;
         let (table, key) = way_to(entry);
-        self.open_table(table)?.insert(key.as_str(), id.0)?;
+        self.table_mut(table)?.insert(key.as_str(), id.0)?;
         Ok(())
     }
 
     fn delete_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), StoreError> {
-        self.open_table(LAYERS)?.remove(id.0)?;
+        self.table_mut(LAYERS)?.remove(id.0)?;
         let (table, key) = way_to(entry);
-        let mut table = self.open_table(table)?;
+        let mut table = self.table_mut(table)?;
         // A newer generation of the same layer may have taken the key over.
         if table.get(key.as_str())?.is_some_and(|value| value.value() == id.0) {
             table.remove(key.as_str())?;
@@ -373,7 +362,7 @@ impl RecordsMut for WriteTransaction {
 
     /// Writes the share of a set, or removes the row of an empty one.
     fn put_share(&self, set: &LayerSet, share: Share) -> Result<(), StoreError> {
-        let (mut table, key) = (self.open_table(SHARES)?, key_of(set));
+        let (mut table, key) = (self.table_mut(SHARES)?, key_of(set));
         if share == Share::default() {
             table.remove(key.as_str())?;
         } else {
@@ -383,22 +372,22 @@ impl RecordsMut for WriteTransaction {
     }
 
     fn put_blob(&self, digest: &Digest, entry: &BlobEntry) -> Result<(), StoreError> {
-        self.open_table(BLOBS)?.insert(digest.to_string().as_str(), encode(entry).as_slice())?;
+        self.table_mut(BLOBS)?.insert(digest.to_string().as_str(), encode(entry).as_slice())?;
         Ok(())
     }
 
     fn delete_blob(&self, digest: &Digest) -> Result<(), StoreError> {
-        self.open_table(BLOBS)?.remove(digest.to_string().as_str())?;
+        self.table_mut(BLOBS)?.remove(digest.to_string().as_str())?;
         Ok(())
     }
 
     fn put_image(&self, id: &Digest, entry: &ImageEntry) -> Result<(), StoreError> {
-        self.open_table(IMAGES)?.insert(id.to_string().as_str(), encode(entry).as_slice())?;
+        self.table_mut(IMAGES)?.insert(id.to_string().as_str(), encode(entry).as_slice())?;
         Ok(())
     }
 
     fn delete_image(&self, id: &Digest) -> Result<(), StoreError> {
-        self.open_table(IMAGES)?.remove(id.to_string().as_str())?;
+        self.table_mut(IMAGES)?.remove(id.to_string().as_str())?;
         for kind in [DocumentKind::Config, DocumentKind::Manifest, DocumentKind::Index] {
             self.put_document(id, kind, None)?;
         }
@@ -407,7 +396,7 @@ impl RecordsMut for WriteTransaction {
 
     fn put_document(&self, id: &Digest, kind: DocumentKind, bytes: Option<&[u8]>) -> Result<(), StoreError> {
         let id = id.to_string();
-        let mut table = self.open_table(DOCUMENTS)?;
+        let mut table = self.table_mut(DOCUMENTS)?;
         let key = (id.as_str(), kind as u8);
         match bytes {
             Some(bytes) => table.insert(key, bytes)?,
@@ -417,24 +406,33 @@ impl RecordsMut for WriteTransaction {
     }
 
     fn put_name(&self, name: &str, id: &Digest) -> Result<(), StoreError> {
-        self.open_table(NAMES)?.insert(name, id.to_string().as_str())?;
+        self.table_mut(NAMES)?.insert(name, id.to_string().as_str())?;
         Ok(())
     }
 
     fn delete_name(&self, name: &str) -> Result<(), StoreError> {
-        self.open_table(NAMES)?.remove(name)?;
+        self.table_mut(NAMES)?.remove(name)?;
         Ok(())
     }
 
     fn put_mount(&self, target: &Path, entry: &MountEntry) -> Result<(), StoreError> {
         use std::os::unix::ffi::OsStrExt;
-        self.open_table(MOUNTS)?.insert(target.as_os_str().as_bytes(), encode(entry).as_slice())?;
+        self.table_mut(MOUNTS)?.insert(target.as_os_str().as_bytes(), encode(entry).as_slice())?;
         Ok(())
     }
 
     fn delete_mount(&self, target: &Path) -> Result<(), StoreError> {
         use std::os::unix::ffi::OsStrExt;
-        self.open_table(MOUNTS)?.remove(target.as_os_str().as_bytes())?;
+        self.table_mut(MOUNTS)?.remove(target.as_os_str().as_bytes())?;
         Ok(())
+    }
+}
+
+impl RecordsMut for WriteTransaction {
+    fn table_mut<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        definition: TableDefinition<'_, K, V>,
+    ) -> Result<redb::Table<'_, K, V>, StoreError> {
+        Ok(self.open_table(definition)?)
     }
 }
