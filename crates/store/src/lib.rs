@@ -38,7 +38,7 @@ pub use ingest::layer::{LayerIngest, UnpackedLayer};
 pub use ingest::whole::WholeLayer;
 pub use maintenance::Lease;
 pub use mount::{ImageMount, MountError};
-pub use options::{Durability, LayerFormat, OpenOptions, Sharing};
+pub use options::{Cancelled, Durability, LayerFormat, OpenOptions, Sharing};
 pub use records::accounting::LayersOfImages;
 pub use records::entries::{ImageRecord, Layer, LayerStats, Removed, Totals};
 pub use store::Store;

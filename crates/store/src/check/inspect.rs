@@ -7,8 +7,9 @@ use std::os::fd::AsFd;
 use super::problem::{Fault, ProblemKind, Verdict};
 use super::{BlobTarget, Checker, Depth, LayerTarget};
 use crate::disk::layer::Shape;
-use crate::ingest::verify::{Cancelled, Progress, STEP, Unverified, of_recipe, verify_digest};
+use crate::ingest::verify::{Progress, STEP, Unverified, of_recipe, verify_digest};
 use crate::io_error::is_of_the_medium;
+use crate::options::Cancelled;
 
 impl Checker<'_> {
     pub(super) fn inspect_layer(&self, target: &LayerTarget, read: Progress<'_>, cancelled: Cancelled<'_>) -> Verdict {

@@ -23,6 +23,7 @@ pub use problem::{Problem, ProblemKind};
 
 use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
+use crate::options::Cancelled;
 use crate::records::entries::{BlobEntry, LayerEntry};
 use crate::records::tables::Records;
 use crate::store::Store;
@@ -44,22 +45,19 @@ pub enum Depth {
     Files,
 }
 
-/// How to check.
 #[derive(Clone, Copy)]
 pub struct CheckOptions<'a> {
-    /// How closely.
     pub depth: Depth,
     /// True to put right what is wrong.
     pub repair: bool,
     /// Only what was written before an unclean stop; nothing after a clean one.
     pub recent_only: bool,
     /// Asked often. The check ends soon after it says so.
-    pub cancelled: &'a (dyn Fn() -> bool + Sync),
+    pub cancelled: Cancelled<'a>,
     /// Told how far it is, from several threads.
     pub progress: &'a (dyn Fn(CheckProgress) + Sync),
 }
 
-/// How far a check is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckProgress {
     /// Layers and kept blobs that were looked at.
@@ -72,7 +70,6 @@ pub struct CheckProgress {
     pub bytes_total: u64,
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Layers that were looked at.
@@ -83,7 +80,6 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Images whose records and documents were looked at.
     pub images: u64,
-    /// The problems that were found.
     pub problems: Vec<Problem>,
     /// Images that lack a layer, and are absent until they are pulled again.
     pub incomplete: Vec<Digest>,
@@ -134,7 +130,6 @@ impl Targets {
     }
 }
 
-/// A check under way.
 struct Checker<'a> {
     store: &'a Store,
 }

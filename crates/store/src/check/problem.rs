@@ -11,9 +11,7 @@ use crate::maintenance::strays::Stray;
 /// A thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The kind.
     pub kind: ProblemKind,
-    /// The subject.
     pub subject: String,
     /// A line for people.
     pub detail: String,
@@ -23,7 +21,6 @@ pub struct Problem {
     pub repaired: bool,
 }
 
-/// Kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProblemKind {
     /// A layer's directory is not there.
@@ -76,7 +73,6 @@ pub(super) struct Fault {
     pub(super) certain: bool,
 }
 
-/// Faults by layer and by blob.
 #[derive(Default)]
 pub(super) struct Faults {
     pub(super) layers: BTreeMap<LayerId, Fault>,

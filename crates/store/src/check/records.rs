@@ -16,7 +16,6 @@ use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};
 use crate::records::entries::{LayerSet, Share};
 use crate::records::tables::{DOCUMENTS, DocumentKind, IMAGES, Records};
 
-/// The result of an examination.
 #[derive(Default)]
 pub(super) struct Examination {
     pub(super) problems: Vec<Problem>,
@@ -34,7 +33,6 @@ pub(super) struct Examination {
     pub(super) leased: Vec<LayerId>,
 }
 
-/// The examination under way.
 pub(super) struct Examiner<'a, R> {
     pub(super) records: &'a R,
     pub(super) is_leased: &'a dyn Fn(LayerId) -> bool,

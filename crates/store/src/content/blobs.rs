@@ -122,7 +122,6 @@ pub struct NewBlob {
 }
 
 impl NewBlob {
-    /// Which blob it is.
     #[must_use]
     pub fn digest(&self) -> &Digest {
         &self.digest
@@ -134,7 +133,6 @@ impl NewBlob {
         self.size
     }
 
-    /// Bytes on the disk.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.disk_bytes
@@ -154,7 +152,7 @@ impl NewBlob {
     /// Leaves it for a later pull, if it was noted as whole. It is deleted otherwise.
     pub fn leave(self) {
         if self.private.beside().is_some() {
-            spool::leave_whole(self.private);
+            spool::leave_spool(self.private);
         }
     }
 }
@@ -279,9 +277,7 @@ impl<'a> Linked<'a> {
             tracing::warn!(%error, "blobs that no image has any more stay for a while");
         }
     }
-}
 
-impl Linked<'_> {
     /// Has all of them stay, for the records may name them.
     pub(crate) fn leave(&mut self) {
         self.blobs.clear();

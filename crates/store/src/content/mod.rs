@@ -4,7 +4,6 @@ pub(crate) mod blobs;
 pub(crate) mod left;
 pub(crate) mod private;
 pub(crate) mod spool;
-pub(crate) mod spool_head;
 pub(crate) mod unfinished;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,9 +10,8 @@ use std::os::unix::fs::FileExt as _;
 use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 
-use crate::content::left::{LeftKind, NEW, SPOOL, beside_name};
+use crate::content::left::{self, LeftKind, NEW, SPOOL, SpoolHead, beside_name};
 use crate::content::private::Private;
-use crate::content::spool_head::{self, SpoolHead};
 use crate::disk::layout;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -178,11 +177,7 @@ impl Spool {
         if end == begin && back.is_none() {
             return;
         }
-        let content = private.content();
-        match spool_head::find(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
-            Ok(left) => content.leave(private, left),
-            Err(error) => tracing::debug!(%error, "a part of a blob could not be left"),
-        }
+        leave_spool(private);
     }
 }
 
@@ -197,10 +192,10 @@ pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin
     Ok(())
 }
 
-/// Leaves what was noted as whole for a later pull.
-pub(crate) fn leave_whole(private: Private) {
+/// Leaves a blob, or the part of it that came, for a later pull.
+pub(crate) fn leave_spool(private: Private) {
     let content = private.content();
-    match spool_head::find(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
+    match left::find_spool(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
         Ok(left) => content.leave(private, left),
         Err(error) => tracing::debug!(%error, "a blob could not be left"),
     }
@@ -209,7 +204,7 @@ pub(crate) fn leave_whole(private: Private) {
 impl<L: BufRead> SpoolReader<L> {
     /// Reads the first line.
     pub(crate) fn begin(mut lines: L) -> io::Result<(SpoolHead, Self)> {
-        let (head, good) = spool_head::head(&mut lines)?;
+        let (head, good) = left::spool_head(&mut lines)?;
         let whole = head.whole;
         Ok((head, Self { lines, good, whole }))
     }
@@ -222,7 +217,7 @@ impl<L: BufRead> SpoolReader<L> {
             data.read_exact_at(&mut piece, at)?;
             return Ok((!piece.is_empty()).then_some(piece));
         }
-        let line = spool_head::line(&mut self.lines)?;
+        let line = left::line(&mut self.lines)?;
         let Some(line) = line else { return Ok(None) };
         let bad = || io::Error::new(io::ErrorKind::InvalidData, "a line of digests that is none");
         let (length, digest) = line.split_once(' ').ok_or_else(bad)?;

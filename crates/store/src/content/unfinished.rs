@@ -16,7 +16,6 @@ use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
 use crate::content::left::{self, LAYER, LeftKind, LeftWork, SPOOL, beside_name};
 use crate::content::private::Private;
-use crate::content::spool_head;
 use crate::content::{Content, LeftTable};
 use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;
@@ -37,7 +36,6 @@ pub struct Unfinished {
     pub blobs: u64,
     /// Bytes on the disk.
     pub bytes: u64,
-    /// How many inodes.
     pub inodes: u64,
 }
 
@@ -148,7 +146,7 @@ impl Content {
             };
             let found = match beside {
                 LAYER => left::find_layer(&directory, number),
-                SPOOL => spool_head::find(&directory, number),
+                SPOOL => left::find_spool(&directory, number),
                 _ => continue,
             };
             match found {

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the file, unless a path is longer.
 const LENGTH: usize = 1024;
 
-/// The content of the lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub(crate) pid: u32,

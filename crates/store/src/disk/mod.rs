@@ -6,7 +6,6 @@ pub(crate) mod ground;
 pub(crate) mod layer;
 pub(crate) mod layout;
 pub(crate) mod lock;
-pub(crate) mod privilege;
 pub(crate) mod remove_tree;
 pub(crate) mod reserve;
 pub(crate) mod usage;
@@ -79,4 +78,13 @@ impl Disk {
     pub(crate) fn has_failed_to_write(&self) -> bool {
         self.failed_syncs.load(Ordering::Acquire) != NO_SYNC_FAILED || self.flusher.has_failed()
     }
+}
+
+/// User 0 of the machine, not of a user namespace that maps few users and may make no devices.
+pub(crate) fn is_privileged() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return false;
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map");
+    map.is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
 }

@@ -16,7 +16,7 @@ use crate::images::step::{Move, Step};
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
 use crate::maintenance::Lease;
-use crate::options::{Durability, LayerFormat};
+use crate::options::{Cancelled, Durability, LayerFormat};
 use crate::records::entries::{ImageEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
 use crate::store::Store;
@@ -44,7 +44,6 @@ pub struct Conversion {
 pub struct LeftLayer {
     /// Digest of its tar stream.
     pub diff_id: Digest,
-    /// Why, in words.
     pub why: String,
 }
 
@@ -81,7 +80,7 @@ impl Store {
         &self,
         image: &Digest,
         to: LayerFormat,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        cancelled: Cancelled<'_>,
     ) -> Result<Conversion, ConvertError> {
         let to = match to {
             LayerFormat::Auto => self.ingests.shape,
@@ -157,7 +156,7 @@ impl Store {
         &self,
         old: &OldLayer,
         to: Shape,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        cancelled: Cancelled<'_>,
     ) -> Result<Option<Arc<UnpackedLayer>>, ConvertError> {
         if !self.layers.has_layer(old.id) {
             return Ok(None);

@@ -136,9 +136,7 @@ impl Store {
         leases.orphans.extend(kept);
         Ok(removals)
     }
-}
 
-impl Store {
     /// The layers and blobs that nobody has when all of these images go. From now on nobody uses the layers: the images
     /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
     fn distrust_layers_of(&self, ids: &[Digest]) -> Result<FilesToDelete, StoreError> {

@@ -15,6 +15,7 @@ use crate::disk::layout;
 use crate::error::StoreError;
 use crate::ingest::Ingests;
 use crate::ingest::layer::UnpackedLayer;
+use crate::options::Cancelled;
 use crate::records::entries::LayerStats;
 use crate::store::Store;
 use crate::unpack::PathLookup;
@@ -54,7 +55,6 @@ impl Store {
 }
 
 impl WholeLayer {
-    /// The diff id that was found.
     #[must_use]
     pub fn diff_id(&self) -> &Digest {
         &self.record.diff_id
@@ -65,7 +65,7 @@ impl WholeLayer {
     ///
     /// # Errors
     /// The disk refused something.
-    pub fn verify(self, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
+    pub fn verify(self, cancelled: Cancelled<'_>) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
         let Self { ingests, private, record } = self;
         let LayerNote { diff_id, shape, stats, .. } = &record;
         // What reads well may only be in memory.

@@ -19,7 +19,6 @@ use crate::disk::remove_tree;
 use crate::error::StoreError;
 use crate::records::catalog::Catalog;
 
-/// Committed layers.
 #[derive(Debug)]
 pub(crate) struct Layers {
     pub(crate) catalog: Arc<Catalog>,

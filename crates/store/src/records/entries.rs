@@ -36,28 +36,23 @@ pub struct LayerStats {
     pub root_opaque: bool,
 }
 
-/// A layer in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// The number.
     pub id: LayerId,
     /// Digest of its tar stream.
     pub diff_id: Digest,
     /// The stack for which it was made, where its directories depend on the layers below.
     pub chain_id: Option<Digest>,
-    /// Counts of the content.
     pub stats: LayerStats,
     pub(crate) shape: Shape,
 }
 
-/// The record of a layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerEntry {
     pub(crate) diff_id: Digest,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chain_id: Option<Digest>,
     pub(crate) stats: LayerStats,
-    /// The shape on the disk.
     #[serde(default, skip_serializing_if = "Shape::is_dir")]
     pub(crate) shape: Shape,
     /// The root has no entry. Without a chain id it fits only where the root below is a plain one.
@@ -135,16 +130,13 @@ impl ImageEntry {
     }
 }
 
-/// An image in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRecord {
     /// Digest of the config.
     pub id: Digest,
-    /// The config's bytes.
     pub config: Vec<u8>,
     /// The manifest's bytes; of the latest pull where several manifests have this config.
     pub manifest: Vec<u8>,
-    /// Digest of the manifest.
     pub manifest_digest: Digest,
     /// Media type under which the manifest came.
     pub manifest_media_type: String,
@@ -166,22 +158,17 @@ pub struct ImageRecord {
     pub created_at_unix_nanos: i64,
     /// True if it must be kept.
     pub pinned: bool,
-    /// Annotations of the caller.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Totals of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Bytes on disk of all layers, kept blobs and documents.
     pub bytes: u64,
     /// Inodes of all layers and kept blobs.
     pub inodes: u64,
-    /// Number of images.
     pub images: u64,
-    /// Number of layers.
     pub layers: u64,
-    /// Number of kept blobs.
     #[serde(default)]
     pub blobs: u64,
 }
@@ -217,11 +204,9 @@ impl Totals {
 pub struct Removed {
     /// Bytes on disk. The image's documents are not among them: the database's file keeps its size.
     pub freed_bytes: u64,
-    /// Inodes.
     pub freed_inodes: u64,
 }
 
-/// The record of a mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountEntry {
     pub(crate) image: Digest,
