@@ -12,7 +12,6 @@ pub enum OpenError {
     /// Another process, or another handle of this one, has it open.
     #[error("store {} is in use{}", root.display(), holder(*pid, socket.as_deref()))]
     Held {
-        /// The store's root.
         root: PathBuf,
         /// The process that holds it; absent while that process has not yet written it down.
         pid: Option<u32>,
@@ -25,7 +24,6 @@ pub enum OpenError {
         root.display()
     )]
     NewerVersion {
-        /// The store's root.
         root: PathBuf,
         /// Version on disk.
         found: u32,
@@ -34,14 +32,10 @@ pub enum OpenError {
     },
     /// The root is a file.
     #[error("store root {} is not a directory", root.display())]
-    NotADirectory {
-        /// The store's root.
-        root: PathBuf,
-    },
+    NotADirectory { root: PathBuf },
     /// The root is a directory with other things in it, which a new store would hide or delete.
     #[error("{} is neither empty nor a store: it has {found:?} in it", root.display())]
     NotAStore {
-        /// The directory.
         root: PathBuf,
         /// The first foreign entry.
         found: String,
@@ -49,9 +43,7 @@ pub enum OpenError {
     /// The root belongs to another user, who could change what is in it.
     #[error("store root {} belongs to user {owner}, not to user {user} who runs this program", root.display())]
     NotOwned {
-        /// The store's root.
         root: PathBuf,
-        /// Owner of the root.
         owner: u32,
         /// Effective user of this process.
         user: u32,
@@ -59,7 +51,6 @@ pub enum OpenError {
     /// The file system lacks something that a store needs.
     #[error("no store can be in {} on the file system {kind}: {what}", root.display())]
     Lacks {
-        /// The store's root.
         root: PathBuf,
         /// Name of the file system.
         kind: String,
@@ -72,42 +63,25 @@ pub enum OpenError {
          anew and pull all images again",
         root.display(), root.display()
     )]
-    NoRecords {
-        /// The store's root.
-        root: PathBuf,
-    },
+    NoRecords { root: PathBuf },
     /// The database is not what was written.
     #[error(
         "the database {} is damaged: put a good one in its place, or remove all that is in the store's root, to begin anew and \
          pull all images again",
         path.display()
     )]
-    Damaged {
-        /// The database's file.
-        path: PathBuf,
-        /// The fault.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Damaged { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     /// Files are to be shared in a way that the file system does not have.
     #[error("files cannot be shared by {way} in store {}: its file system cannot do that", root.display())]
     NoSharing {
-        /// The store's root.
         root: PathBuf,
         /// `reflink` or `hardlink`.
         way: &'static str,
-        /// The error of the system.
         source: io::Error,
     },
     /// The disk refused something.
     #[error("{operation} {}", path.display())]
-    Io {
-        /// The operation.
-        operation: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Io { operation: &'static str, path: PathBuf, source: io::Error },
     /// The database could not be opened or read, or its records do not make sense.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -126,14 +100,7 @@ fn holder(pid: Option<u32>, socket: Option<&Path>) -> String {
 pub enum StoreError {
     /// The disk refused something.
     #[error("{operation} {}", path.display())]
-    Io {
-        /// The operation.
-        operation: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Io { operation: &'static str, path: PathBuf, source: io::Error },
     /// The database refused something.
     #[error("use the store's database")]
     Database(#[source] Box<redb::Error>),
@@ -151,62 +118,30 @@ pub enum StoreError {
     NotFound(Digest),
     /// The image, or a layer that only it has, is mounted.
     #[error("image {id} is mounted on {}: unmount it first", target.display())]
-    InUse {
-        /// The image.
-        id: Digest,
-        /// Where it is mounted.
-        target: PathBuf,
-    },
+    InUse { id: Digest, target: PathBuf },
     /// A name that is none.
     #[error("invalid image name {name:?}")]
-    InvalidName {
-        /// The text.
-        name: String,
-        /// The fault.
-        source: ReferenceError,
-    },
+    InvalidName { name: String, source: ReferenceError },
     /// A name of a kind that does not fit here.
     #[error("image name {name:?} {why}")]
     UnsuitableName {
-        /// The text.
         name: String,
         /// The kind of name that fits.
         why: &'static str,
     },
     /// A layer could not be unpacked once more from what the store has of it.
     #[error("copy layer {diff_id}")]
-    Copy {
-        /// The layer.
-        diff_id: Digest,
-        /// The fault.
-        source: crate::unpack::UnpackError,
-    },
+    Copy { diff_id: Digest, source: crate::unpack::UnpackError },
     /// The tar stream of a layer could not be built again.
     #[error("write the tar stream of layer {diff_id}")]
-    Export {
-        /// The layer.
-        diff_id: Digest,
-        /// The fault.
-        source: crate::recipe::RecipeError,
-    },
-}
-
-/// An error of reading or writing the database.
-#[derive(Debug)]
-pub(crate) enum DbError {
-    Redb(Box<redb::Error>),
-    /// A change failed at its very end, and whether it was made cannot be found out.
-    Unsure(Box<redb::Error>),
-    Corrupt(String),
-    /// The store is not where it was.
-    Displaced(String),
+    Export { diff_id: Digest, source: crate::recipe::RecipeError },
 }
 
 macro_rules! from_redb {
     ($($kind:ty),*) => {$(
-        impl From<$kind> for DbError {
+        impl From<$kind> for StoreError {
             fn from(error: $kind) -> Self {
-                Self::Redb(Box::new(error.into()))
+                Self::Database(Box::new(error.into()))
             }
         }
     )*};
@@ -219,40 +154,17 @@ impl OpenError {
     }
 
     /// Why the database cannot be opened.
-    pub(crate) fn of_database(path: &Path, error: DbError) -> Self {
+    pub(crate) fn of_database(path: &Path, error: StoreError) -> Self {
         match error {
-            DbError::Redb(error) => match *error {
+            StoreError::Database(error) => match *error {
                 redb::Error::Io(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
                     Self::io("open the database", path, source)
                 }
                 error => Self::Damaged { path: path.to_owned(), source: error.into() },
             },
-            DbError::Corrupt(what) => Self::Damaged { path: path.to_owned(), source: what.into() },
-            error => StoreError::from(error).into(),
+            StoreError::Corrupt(what) => Self::Damaged { path: path.to_owned(), source: what.into() },
+            error => error.into(),
         }
-    }
-}
-
-impl From<DbError> for StoreError {
-    fn from(error: DbError) -> Self {
-        match error {
-            DbError::Redb(source) => Self::Database(source),
-            DbError::Unsure(source) => Self::Unsure(source),
-            DbError::Corrupt(what) => Self::Corrupt(what),
-            DbError::Displaced(what) => Self::Displaced(what),
-        }
-    }
-}
-
-impl From<DbError> for CommitError {
-    fn from(error: DbError) -> Self {
-        Self::Store(error.into())
-    }
-}
-
-impl From<DbError> for ResolveError {
-    fn from(error: DbError) -> Self {
-        Self::Store(error.into())
     }
 }
 
@@ -300,7 +212,6 @@ pub enum CommitError {
     /// gone again: unpack it once more and try again.
     #[error("layer {diff_id} was taken by another image: it must be unpacked again")]
     LayerTaken {
-        /// The layer.
         diff_id: Digest,
         /// The stack for which it is needed.
         chain_id: Digest,
@@ -308,7 +219,6 @@ pub enum CommitError {
     /// The layers that were handed in are not those of the config.
     #[error("the config of image {id} has {expected} layers, and does not fit the {got} that were unpacked")]
     LayersMismatch {
-        /// The image.
         id: Digest,
         /// Number of layers in the config.
         expected: usize,
@@ -320,13 +230,11 @@ pub enum CommitError {
     Config {
         /// Digest of the bytes.
         id: Digest,
-        /// The fault.
         source: oci::ConfigError,
     },
     /// A name with a digest that is none of the image's.
     #[error("image name {name:?} has another digest than the image, which has {}", all(digests))]
     ForeignDigest {
-        /// The name.
         name: String,
         /// The digests of the image's manifest and of the indexes that lead to it.
         digests: Vec<Digest>,
@@ -370,7 +278,6 @@ pub enum ResolveError {
     /// The beginning of several ids.
     #[error("image id {prefix:?} is ambiguous: {}", join(ids))]
     Ambiguous {
-        /// The given text.
         prefix: String,
         /// The ids that begin so.
         ids: Vec<Digest>,

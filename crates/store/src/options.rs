@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use crate::unpack::Limits;
 
+/// Asked often by long work, which ends soon after it answers true.
+pub type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// How sure a committed image is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -40,7 +43,6 @@ pub enum LayerFormat {
     Dir,
 }
 
-/// How to open a store.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Where this process answers; written into the lock file for others to find.

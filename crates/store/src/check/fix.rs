@@ -1,13 +1,12 @@
-//! The last step of a check, with everything else held up: the records are examined, changed where that is asked for, and
-//! held against the directories; then what is to go is deleted.
+//! [`Fix`]: a change of the records that puts something right. The examination collects fixes, and a repair makes them.
 
 use oci::Digest;
 use redb::WriteTransaction;
 
 use crate::disk::layer::LayerId;
-use crate::error::DbError;
+use crate::error::StoreError;
+use crate::records::entries::Share;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals, encode};
-use crate::records::share::Share;
 use crate::records::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, RecordsMut, SHARES};
 
 /// A change that puts something right.
@@ -34,7 +33,7 @@ pub(super) enum Fix {
 }
 
 impl Fix {
-    pub(super) fn make(&self, transaction: &WriteTransaction) -> Result<(), DbError> {
+    pub(super) fn make(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
         match self {
             Self::DropLayerRow(id) => drop(transaction.open_table(LAYERS)?.remove(id.0)?),
             Self::DropImageRow(id) => {

@@ -9,14 +9,14 @@ use super::fix::Fix;
 use super::problem::ProblemKind;
 use super::records::{Examiner, RecordChange, text};
 use crate::disk::layer::LayerId;
-use crate::error::DbError;
+use crate::error::StoreError;
 use crate::records::entries::LayerEntry;
-use crate::records::share::{LayerSet, key_of};
+use crate::records::entries::{LayerSet, key_of};
 use crate::records::tables::Records;
 
 impl<R: Records> Examiner<'_, R> {
     /// Gives what layers that are to go shared with one other to that one. After this, the sets are as they are to be.
-    pub(super) fn shares(&mut self) -> Result<(), DbError> {
+    pub(super) fn shares(&mut self) -> Result<(), StoreError> {
         for (key, row) in self.records.share_rows()? {
             match row {
                 Ok((set, share)) => drop(self.shares.before.insert(set, share)),
@@ -69,7 +69,7 @@ impl<R: Records> Examiner<'_, R> {
     }
 
     /// After this, images have the blobs that they are to have.
-    pub(super) fn blobs(&mut self) -> Result<(), DbError> {
+    pub(super) fn blobs(&mut self) -> Result<(), StoreError> {
         for (key, row) in self.records.blob_rows()? {
             match row {
                 Ok((digest, entry)) => drop(self.blobs.insert(digest, RecordChange::new(entry))),

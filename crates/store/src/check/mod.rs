@@ -5,29 +5,28 @@
 //! A layer that is damaged loses its files and keeps its record: the images that have it are absent until a pull brings
 //! this one layer back, and keep their names and pins. A kept blob that is damaged only goes: its images have all they need.
 
-mod blob;
 mod fix;
+mod inspect;
 mod kept;
-mod layer;
 mod names;
 mod problem;
 mod records;
 mod settle;
-mod verdict;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use oci::Digest;
 use parking_lot::Mutex;
-use verdict::{Faults, Verdict};
+use problem::{Faults, Verdict};
 
 pub use problem::{Problem, ProblemKind};
 
 use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
-use crate::images::part::Images;
+use crate::options::Cancelled;
 use crate::records::entries::{BlobEntry, LayerEntry};
 use crate::records::tables::Records;
+use crate::store::Store;
 
 /// After an unclean stop, so much of what was written last is read, in a second or so; the rest is looked at without
 /// being read, which finds files that are not there or too short.
@@ -46,22 +45,19 @@ pub enum Depth {
     Files,
 }
 
-/// How to check.
 #[derive(Clone, Copy)]
 pub struct CheckOptions<'a> {
-    /// How closely.
     pub depth: Depth,
     /// True to put right what is wrong.
     pub repair: bool,
     /// Only what was written before an unclean stop; nothing after a clean one.
     pub recent_only: bool,
     /// Asked often. The check ends soon after it says so.
-    pub cancelled: &'a (dyn Fn() -> bool + Sync),
+    pub cancelled: Cancelled<'a>,
     /// Told how far it is, from several threads.
     pub progress: &'a (dyn Fn(CheckProgress) + Sync),
 }
 
-/// How far a check is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckProgress {
     /// Layers and kept blobs that were looked at.
@@ -74,7 +70,6 @@ pub struct CheckProgress {
     pub bytes_total: u64,
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Layers that were looked at.
@@ -85,7 +80,6 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Images whose records and documents were looked at.
     pub images: u64,
-    /// The problems that were found.
     pub problems: Vec<Problem>,
     /// Images that lack a layer, and are absent until they are pulled again.
     pub incomplete: Vec<Digest>,
@@ -136,27 +130,29 @@ impl Targets {
     }
 }
 
-/// A check under way.
-pub(crate) struct Checker<'a> {
-    images: &'a Images,
+struct Checker<'a> {
+    store: &'a Store,
 }
 
-impl<'a> Checker<'a> {
-    pub(crate) fn new(images: &'a Images) -> Self {
-        Self { images }
+impl Store {
+    /// Checks the store, and repairs it where `options` say so.
+    ///
+    /// # Errors
+    /// See [`CheckError`]. What is wrong with the store is no error but a part of the answer.
+    pub fn check(&self, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
+        Checker { store: self }.check(options)
     }
 }
 
 impl Checker<'_> {
-    /// Checks the store, and repairs it where `options` say so.
-    pub(crate) fn check(&self, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
-        let unclean = self.images.catalog.lock.unclean_since();
+    fn check(&self, options: &CheckOptions<'_>) -> Result<CheckReport, CheckError> {
+        let unclean = self.store.catalog.lock.unclean_since();
         let since = match (options.recent_only, unclean) {
             (true, None) => return Ok(CheckReport::default()),
-            (true, Some(since)) => since.unwrap_or(0),
+            (true, Some(since)) => since,
             (false, _) => 0,
         };
-        let next = *self.images.maintenance.commit.lock();
+        let next = *self.store.maintenance.commit.lock();
         let targets = self.targets(options, since)?;
         let (bad, bytes) = self.inspect(&targets, options)?;
         if (options.cancelled)() {
@@ -167,19 +163,16 @@ impl Checker<'_> {
         report.bytes = bytes;
         let is_settled = options.repair || report.problems.is_empty();
         if is_settled && unclean.is_some() && options.depth >= Depth::Digest {
-            let path = || self.images.catalog.disk.layout.path.join(crate::disk::layout::LOCK);
-            self.images.catalog.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
+            let path = || self.store.catalog.disk.layout.path.join(crate::disk::layout::LOCK);
+            self.store.catalog.good_up_to(next).map_err(|source| StoreError::io("write", path(), source))?;
         }
         Ok(report)
     }
 
     /// Collects the targets: layers, those written last first, and then kept blobs.
     fn targets(&self, options: &CheckOptions<'_>, since: u64) -> Result<Targets, StoreError> {
-        let (mut rows, blobs) = self
-            .images
-            .catalog
-            .db
-            .read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
+        let (mut rows, blobs) =
+            self.store.catalog.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
         rows.reverse();
         let mut budget = if options.recent_only { RECENT_BYTES } else { u64::MAX };
         let mut targets = Vec::new();
@@ -187,7 +180,7 @@ impl Checker<'_> {
             // One that cannot be read is told of with the records.
             let Ok(entry) = entry else { continue };
             // On a disk without space, files of older layers may have gone before their records.
-            let is_recent = id.0 >= since || !Shape::is_there(&self.images.catalog.disk.layout.layers, id);
+            let is_recent = id.0 >= since || !Shape::is_there(&self.store.catalog.disk.layout.layers, id);
             if entry.damaged || !is_recent {
                 continue;
             }

@@ -9,12 +9,12 @@ use super::fix::Fix;
 use super::problem::ProblemKind;
 use super::records::Examiner;
 use crate::disk::layer::LayerId;
-use crate::error::DbError;
+use crate::error::StoreError;
 use crate::records::entries::{ImageEntry, LayerEntry};
 use crate::records::tables::{BY_CHAIN_ID, BY_DIFF_ID, NAMES, Records};
 
 impl<R: Records> Examiner<'_, R> {
-    pub(super) fn names(&mut self) -> Result<(), DbError> {
+    pub(super) fn names(&mut self) -> Result<(), StoreError> {
         let mut names = BTreeMap::new();
         for row in self.records.table(NAMES)?.iter()? {
             let (name, id) = row?;
@@ -67,7 +67,7 @@ impl<R: Records> Examiner<'_, R> {
     }
 
     /// The ways to layers: by chain id or by diff id.
-    pub(super) fn ways(&mut self) -> Result<(), DbError> {
+    pub(super) fn ways(&mut self) -> Result<(), StoreError> {
         let mut ways: BTreeMap<(bool, String), LayerId> = BTreeMap::new();
         for (by_chain, table) in [(false, BY_DIFF_ID), (true, BY_CHAIN_ID)] {
             for row in self.records.table(table)?.iter()? {

@@ -1,15 +1,17 @@
-//! [`Problem`]: a thing that is wrong in the store, as a check reports it.
+//! [`Problem`]: a thing that is wrong in the store, as a check reports it; [`Verdict`]: the result of looking at a layer or a kept
+//! blob, and the [`Faults`] of all, by which the records are judged.
+
+use std::collections::BTreeMap;
 
 use oci::Digest;
 
+use crate::disk::layer::LayerId;
 use crate::maintenance::strays::Stray;
 
 /// A thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The kind.
     pub kind: ProblemKind,
-    /// The subject.
     pub subject: String,
     /// A line for people.
     pub detail: String,
@@ -19,7 +21,6 @@ pub struct Problem {
     pub repaired: bool,
 }
 
-/// Kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProblemKind {
     /// A layer's directory is not there.
@@ -55,4 +56,26 @@ impl Problem {
     pub(super) fn new(kind: ProblemKind, subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind, subject: subject.into(), detail: detail.into(), images: Vec::new(), repaired: false }
     }
+}
+
+/// The result of looking at a layer or a blob.
+pub(super) enum Verdict {
+    Good,
+    Fault(Fault),
+    Cancelled,
+}
+
+/// A fault of a layer or a blob.
+pub(super) struct Fault {
+    pub(super) kind: ProblemKind,
+    pub(super) detail: String,
+    /// True if it is that, and not the looking at it, that failed.
+    pub(super) certain: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Faults {
+    pub(super) layers: BTreeMap<LayerId, Fault>,
+    /// By number.
+    pub(super) blobs: BTreeMap<u64, Fault>,
 }

@@ -8,15 +8,14 @@ use oci::{Digest, ImageConfig};
 use redb::ReadableTable;
 
 use super::fix::Fix;
+use super::problem::Faults;
 use super::problem::{Problem, ProblemKind};
-use super::verdict::Faults;
 use crate::disk::layer::LayerId;
-use crate::error::DbError;
+use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};
-use crate::records::share::{LayerSet, Share};
+use crate::records::entries::{LayerSet, Share};
 use crate::records::tables::{DOCUMENTS, DocumentKind, IMAGES, Records};
 
-/// The result of an examination.
 #[derive(Default)]
 pub(super) struct Examination {
     pub(super) problems: Vec<Problem>,
@@ -34,7 +33,6 @@ pub(super) struct Examination {
     pub(super) leased: Vec<LayerId>,
 }
 
-/// The examination under way.
 pub(super) struct Examiner<'a, R> {
     pub(super) records: &'a R,
     pub(super) is_leased: &'a dyn Fn(LayerId) -> bool,
@@ -73,7 +71,7 @@ pub(super) fn examine<R: Records>(
     records: &R,
     is_leased: &dyn Fn(LayerId) -> bool,
     bad: &Faults,
-) -> Result<Examination, DbError> {
+) -> Result<Examination, StoreError> {
     let mut examiner = Examiner {
         records,
         is_leased,
@@ -111,7 +109,7 @@ impl<R: Records> Examiner<'_, R> {
         self.out.problems.last_mut().expect("it was just put there")
     }
 
-    fn layers(&mut self) -> Result<(), DbError> {
+    fn layers(&mut self) -> Result<(), StoreError> {
         for (id, entry) in self.records.layer_rows()? {
             match entry {
                 Ok(entry) => drop(self.layers.insert(id, RecordChange::new(entry))),
@@ -126,7 +124,7 @@ impl<R: Records> Examiner<'_, R> {
         Ok(())
     }
 
-    fn images(&mut self) -> Result<(), DbError> {
+    fn images(&mut self) -> Result<(), StoreError> {
         for (key, entry) in self.records.image_rows()? {
             self.out.images += 1;
             let subject = format!("image {key}");
@@ -160,7 +158,7 @@ impl<R: Records> Examiner<'_, R> {
     }
 
     /// Why an image's documents or layers cannot be trusted, if so, and how many bytes the documents have.
-    fn documents(&self, id: &Digest, entry: &ImageEntry) -> Result<(Option<(ProblemKind, String)>, u64), DbError> {
+    fn documents(&self, id: &Digest, entry: &ImageEntry) -> Result<(Option<(ProblemKind, String)>, u64), StoreError> {
         let document = |kind| self.records.document(id, kind);
         let (config, manifest, index) =
             (document(DocumentKind::Config)?, document(DocumentKind::Manifest)?, document(DocumentKind::Index)?);
@@ -191,7 +189,7 @@ impl<R: Records> Examiner<'_, R> {
         Ok((Some((ProblemKind::DamagedRecord, detail)), bytes))
     }
 
-    fn documents_of_nobody(&mut self) -> Result<(), DbError> {
+    fn documents_of_nobody(&mut self) -> Result<(), StoreError> {
         let mut left = BTreeSet::new();
         for row in self.records.table(DOCUMENTS)?.iter()? {
             let (key, _) = row?;
@@ -299,7 +297,7 @@ impl<R: Records> Examiner<'_, R> {
         }
     }
 
-    fn totals(&mut self) -> Result<(), DbError> {
+    fn totals(&mut self) -> Result<(), StoreError> {
         let (mut before, mut after) = (Totals::default(), Totals::default());
         for (id, row) in &self.layers {
             before.add_layer(&row.before.stats);
@@ -383,9 +381,10 @@ impl<R: Records> Examiner<'_, R> {
     }
 }
 
-pub(super) fn text(error: &DbError) -> String {
+pub(super) fn text(error: &StoreError) -> String {
     match error {
-        DbError::Redb(error) | DbError::Unsure(error) => error.to_string(),
-        DbError::Corrupt(what) | DbError::Displaced(what) => what.clone(),
+        StoreError::Database(error) | StoreError::Unsure(error) => error.to_string(),
+        StoreError::Corrupt(what) | StoreError::Displaced(what) => what.clone(),
+        error => error.to_string(),
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::CheckReport;
+use super::problem::Faults;
 use super::problem::Problem;
 use super::records::{Examination, examine};
-use super::verdict::Faults;
 use crate::check::Checker;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
@@ -17,16 +17,16 @@ impl Checker<'_> {
     /// layers and blobs were found damaged.
     pub(super) fn check_records(&self, bad: &Faults, repair: bool) -> Result<CheckReport, StoreError> {
         // Nobody commits, removes or mounts until the directories have been looked at.
-        let _commit = self.images.maintenance.commit.lock();
-        let _deleting = self.images.catalog.disk.deleting.write();
-        let _mounting = self.images.mounts.mounting.lock();
-        let mounts = self.images.mounts.live_mounts()?;
+        let _commit = self.store.maintenance.commit.lock();
+        let _deleting = self.store.catalog.disk.deleting.write();
+        let _mounting = self.store.mounts.mounting.lock();
+        let mounts = self.store.mounts.live_mounts()?;
         let mounted: BTreeSet<LayerId> = mounts.into_iter().flat_map(|(_, mount)| mount.layers).collect();
-        let mut leases = self.images.maintenance.lease_table();
+        let mut leases = self.store.maintenance.lease_table();
         let mut found = {
             let is_leased = |id| leases.holds(id);
             if repair {
-                self.images.catalog.db.write(|transaction| {
+                self.store.catalog.db.write(|transaction| {
                     let found = examine(transaction, &is_leased, bad)?;
                     for fix in &found.fixes {
                         fix.make(transaction)?;
@@ -34,11 +34,11 @@ impl Checker<'_> {
                     Ok::<_, StoreError>(found)
                 })?
             } else {
-                self.images.catalog.db.read(|records| Ok::<_, StoreError>(examine(records, &is_leased, bad)?))?
+                self.store.catalog.db.read(|records| examine(records, &is_leased, bad))?
             }
         };
         if repair {
-            self.images.layers.distrust(found.doomed.iter().copied());
+            self.store.layers.distrust(found.doomed.iter().copied());
             leases.orphans.extend(found.leased.iter().copied());
             for (at, problem) in found.problems.iter_mut().enumerate() {
                 problem.repaired = !found.left.contains(&at);
@@ -49,20 +49,17 @@ impl Checker<'_> {
         if repair {
             // What a mount still shows goes when it is unmounted.
             let doomed: Vec<LayerId> = doomed.into_iter().filter(|id| !mounted.contains(id)).collect();
-            self.images.layers.delete_directories(&doomed)?;
-            self.images.content.delete_blobs(doomed_blobs)?;
-            self.images.catalog.refill_reserve();
+            self.store.layers.delete_directories(&doomed)?;
+            self.store.content.delete_blobs(doomed_blobs)?;
+            self.store.catalog.refill_reserve();
         }
-        let (rows, blobs) = self
-            .images
-            .catalog
-            .db
-            .read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
+        let (rows, blobs) =
+            self.store.catalog.db.read(|records| Ok::<_, StoreError>((records.layer_rows()?, records.blob_rows()?)))?;
         let known = rows.into_iter().filter(|(_, entry)| entry.as_ref().map_or(true, |entry| !entry.damaged));
         let mut keep: BTreeSet<LayerId> = known.map(|(id, _)| id).collect();
         keep.extend(mounted);
         let blobs: BTreeSet<u64> = blobs.into_iter().filter_map(|(_, row)| Some(row.ok()?.1.number)).collect();
-        problems.extend(self.images.maintenance.find_strays(&keep, &blobs, repair)?.into_iter().map(Problem::of_stray));
+        problems.extend(self.store.maintenance.find_strays(&keep, &blobs, repair)?.into_iter().map(Problem::of_stray));
         for problem in &problems {
             tracing::warn!(
                 kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, "{}", problem.detail

@@ -3,35 +3,37 @@
 //! a blob that is lost or damaged is dropped, and the image stays. Verifying is the business of whoever writes and reads.
 
 use std::ffi::CString;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 
 use oci::{Digest, Document, Manifest};
 use redb::WriteTransaction;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::content::part::Content;
+use crate::content::Content;
 use crate::content::private::Private;
 use crate::content::spool;
 use crate::disk::layout::BLOBS;
 use crate::disk::usage::bytes_on_disk;
-use crate::error::{DbError, StoreError};
+use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry};
 use crate::records::release::drop_record;
 use crate::records::tables::{Records, RecordsMut};
+use crate::store::Store;
 
-impl Content {
+impl Store {
     /// A private file for a blob that is on its way, or nothing where the store has that blob. The file vanishes with the
     /// value, unless a commit took it.
-    pub(crate) fn new_blob(self: &Arc<Self>, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
-        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
-        if recorded.is_some_and(|entry| entry.size == size && self.has_blob(&entry)) {
+    ///
+    /// # Errors
+    /// The file could not be made, or the database could not be read.
+    pub fn new_blob(&self, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
+        let recorded = self.catalog.db.read(|records| records.blob(digest))?;
+        if recorded.is_some_and(|entry| entry.size == size && self.content.has_blob(&entry)) {
             return Ok(None);
         }
-        let private = self.private();
+        let private = self.content.private();
         let path = self.catalog.disk.layout.ingest_path(private.number);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::openat(
@@ -45,10 +47,13 @@ impl Content {
     }
 
     /// A kept blob, for reading, and its size. What is read must be verified: files get damaged.
-    pub(crate) fn open_kept_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
-        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.blob(digest)?))?;
+    ///
+    /// # Errors
+    /// The database could not be read, or the file could not be opened. A file that is gone is no error.
+    pub fn open_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
+        let recorded = self.catalog.db.read(|records| records.blob(digest))?;
         let Some(entry) = recorded else { return Ok(None) };
-        match self.open_blob(entry.number) {
+        match self.content.open_blob(entry.number) {
             Ok(file) => Ok(Some((file, entry.size))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StoreError::io("open", self.catalog.disk.layout.blob_path(entry.number), error)),
@@ -56,14 +61,18 @@ impl Content {
     }
 
     /// Drops a kept blob that was found damaged. The images that have it keep everything else.
-    pub(crate) fn drop_blob(self: &Arc<Self>, digest: &Digest) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// The database could not be written, or the file not be deleted.
+    pub fn drop_blob(&self, digest: &Digest) -> Result<(), StoreError> {
         let _deleting = self.catalog.disk.deleting.read();
-        let dropped = self.catalog.db.write(|transaction| Ok::<_, StoreError>(drop_record(transaction, digest)?))?;
-        self.delete_blobs(dropped.iter().map(|entry| entry.number))
+        let dropped = self.catalog.db.write(|transaction| drop_record(transaction, digest))?;
+        self.content.delete_blobs(dropped.iter().map(|entry| entry.number))
     }
 }
 
 /// A blob that is being written.
+#[derive(Debug)]
 pub struct BlobIngest {
     private: Private,
     file: File,
@@ -102,17 +111,9 @@ impl BlobIngest {
     pub fn abort(self) {}
 }
 
-impl fmt::Debug for BlobIngest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlobIngest")
-            .field("digest", &self.digest)
-            .field("written", &self.written)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A blob that is written and verified, and that no image has yet. Pulls that want the same one share it: a commit gives it
 /// a second name, and the first one goes with this value. Let it go on a thread that may block.
+#[derive(Debug)]
 pub struct NewBlob {
     private: Private,
     digest: Digest,
@@ -121,7 +122,6 @@ pub struct NewBlob {
 }
 
 impl NewBlob {
-    /// Which blob it is.
     #[must_use]
     pub fn digest(&self) -> &Digest {
         &self.digest
@@ -133,7 +133,6 @@ impl NewBlob {
         self.size
     }
 
-    /// Bytes on the disk.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.disk_bytes
@@ -153,14 +152,8 @@ impl NewBlob {
     /// Leaves it for a later pull, if it was noted as whole. It is deleted otherwise.
     pub fn leave(self) {
         if self.private.beside().is_some() {
-            spool::leave_whole(self.private);
+            spool::leave_spool(self.private);
         }
-    }
-}
-
-impl fmt::Debug for NewBlob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewBlob").field("digest", &self.digest).field("size", &self.size).finish_non_exhaustive()
     }
 }
 
@@ -240,7 +233,7 @@ impl<'a> Linked<'a> {
         transaction: &WriteTransaction,
         image: &mut ImageEntry,
         named: &[Digest],
-    ) -> Result<(), DbError> {
+    ) -> Result<(), StoreError> {
         let mut totals = transaction.totals()?;
         for digest in named {
             let before = transaction.blob(digest)?;
@@ -284,9 +277,7 @@ impl<'a> Linked<'a> {
             tracing::warn!(%error, "blobs that no image has any more stay for a while");
         }
     }
-}
 
-impl Linked<'_> {
     /// Has all of them stay, for the records may name them.
     pub(crate) fn leave(&mut self) {
         self.blobs.clear();
@@ -302,7 +293,7 @@ impl Drop for Linked<'_> {
 }
 
 /// Changes the sizes of the images that have a blob whose file is another one now.
-fn resize_images(transaction: &WriteTransaction, digest: &Digest, before: u64, after: u64) -> Result<(), DbError> {
+fn resize_images(transaction: &WriteTransaction, digest: &Digest, before: u64, after: u64) -> Result<(), StoreError> {
     for (id, mut image) in transaction.images()? {
         if image.blobs.contains(digest) {
             image.size = (image.size + after).saturating_sub(before);

@@ -2,8 +2,44 @@
 
 pub(crate) mod blobs;
 pub(crate) mod left;
-pub(crate) mod part;
 pub(crate) mod private;
 pub(crate) mod spool;
-pub(crate) mod spool_head;
 pub(crate) mod unfinished;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+
+use crate::content::left::LeftWork;
+use crate::records::catalog::Catalog;
+
+/// By the number under `ingest/`. Their names are busy ones, so that nobody takes them for left-overs.
+pub(crate) type LeftTable = BTreeMap<u64, LeftWork>;
+
+/// Private files and directories, kept blobs, and what interrupted pulls left.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) catalog: Arc<Catalog>,
+    /// The next number under `ingest/`.
+    pub(crate) next_ingest: AtomicU64,
+    /// Guards the names under `ingest/` that somebody works with. What else is there was left over.
+    pub(crate) busy: Mutex<BTreeSet<String>>,
+    /// Since when (nanoseconds since 1970) left work is kept. `None`: nothing is.
+    pub(crate) unfinished_since: Option<i64>,
+    /// Guards the table of what interrupted pulls left.
+    pub(crate) left: Mutex<LeftTable>,
+}
+
+impl Content {
+    pub(crate) fn new(catalog: &Arc<Catalog>, unfinished_since: Option<i64>) -> Self {
+        Self {
+            catalog: Arc::clone(catalog),
+            next_ingest: AtomicU64::new(1),
+            busy: Mutex::default(),
+            unfinished_since,
+            left: Mutex::default(),
+        }
+    }
+}

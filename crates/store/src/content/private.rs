@@ -1,32 +1,21 @@
 //! [`Private`]: a name under `ingest/` that one owner has, for a directory or a file that is deleted with the value.
 
 use std::ffi::CString;
-use std::fs::File;
+use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
+use crate::content::Content;
 use crate::content::left::beside_name;
-use crate::content::part::Content;
 use crate::disk::remove_tree;
 use crate::error::StoreError;
 
 impl Content {
-    /// An empty file in the store that has no name: it is gone when it is closed.
-    pub(crate) fn unnamed_file(self: &Arc<Self>) -> Result<File, StoreError> {
-        let (private, layout) = (self.private(), &self.catalog.disk.layout);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&layout.ingest, private.name(), flags, Mode::RUSR | Mode::WUSR);
-        // With the private place its name goes.
-        file.map(File::from).map_err(|error| {
-            StoreError::io("create a file", layout.ingest_path(private.number), io::Error::from(error))
-        })
-    }
-
     /// A name under `ingest/` that nobody else has. There is nothing yet.
     pub(crate) fn private(self: &Arc<Self>) -> Private {
         let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
@@ -99,6 +88,12 @@ impl Private {
     /// An error of something that was done with it.
     pub(crate) fn failed(&self, operation: &'static str, source: io::Error) -> StoreError {
         StoreError::io(operation, self.content.catalog.disk.layout.ingest_path(self.number), source)
+    }
+}
+
+impl fmt::Debug for Private {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Private").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

@@ -3,21 +3,18 @@
 //! it is worth its while is for the image service to say. A blob that is to be kept and is whole ([`crate::NewBlob`]) is left as one
 //! as well, without the digests of its pieces: whoever reads it back has the digest of all of it to go by.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::sync::Arc;
 
 use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 
-use crate::content::left::{LeftKind, NEW, SPOOL, beside_name};
-use crate::content::part::Content;
+use crate::content::left::{self, LeftKind, NEW, SPOOL, SpoolHead, beside_name};
 use crate::content::private::Private;
-use crate::content::spool_head::{self, SpoolHead};
 use crate::disk::layout;
 use crate::error::StoreError;
+use crate::store::Store;
 
 /// No piece is longer, and none that was written by another program is believed to be.
 const LONGEST: usize = 4 << 20;
@@ -25,6 +22,7 @@ const LONGEST: usize = 4 << 20;
 const PIECE: u64 = 256 << 10;
 
 /// A part of a blob, which nobody else has now. It is deleted with the value, unless it is left.
+#[derive(Debug)]
 pub struct Spool {
     private: Private,
     data: File,
@@ -38,6 +36,7 @@ pub struct Spool {
 }
 
 /// Lines that were there before.
+#[derive(Debug)]
 pub(crate) struct SpoolReader<L> {
     lines: L,
     /// Where the good ones end.
@@ -46,16 +45,13 @@ pub(crate) struct SpoolReader<L> {
     whole: bool,
 }
 
-impl Content {
+impl Store {
     /// Begins a spool with byte `begin` of a blob that comes from `origin`.
-    pub(crate) fn new_spool(
-        self: &Arc<Self>,
-        blob: &Digest,
-        size: u64,
-        begin: u64,
-        origin: &str,
-    ) -> Result<Spool, StoreError> {
-        let mut private = self.private();
+    ///
+    /// # Errors
+    /// Its files could not be made.
+    pub fn new_spool(&self, blob: &Digest, size: u64, begin: u64, origin: &str) -> Result<Spool, StoreError> {
+        let mut private = self.content.private();
         let ingest = &self.catalog.disk.layout.ingest;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let create = |name: &str| rustix::fs::openat(ingest, name, flags, Mode::RUSR | Mode::WUSR).map(File::from);
@@ -70,8 +66,11 @@ impl Content {
 
     /// The part of this blob that was left, if one was, and `may` says yes to its origin. What can be read back of it is to
     /// be seen.
-    pub(crate) fn take_spool(
-        self: &Arc<Self>,
+    ///
+    /// # Errors
+    /// The files cannot be opened. They are gone then.
+    pub fn take_spool(
+        &self,
         blob: &Digest,
         size: u64,
         may: &dyn Fn(&str) -> bool,
@@ -80,7 +79,7 @@ impl Content {
             LeftKind::Spool { blob: of, size: long, origin } if of == blob && *long == size && may(origin) => Some(()),
             _ => None,
         };
-        let Some((private, ())) = self.take_left(fits) else { return Ok(None) };
+        let Some((private, ())) = self.content.take_left(fits) else { return Ok(None) };
         Spool::again(private).map(Some)
     }
 }
@@ -178,11 +177,7 @@ impl Spool {
         if end == begin && back.is_none() {
             return;
         }
-        let content = private.content();
-        match spool_head::find(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
-            Ok(left) => content.leave(private, left),
-            Err(error) => tracing::debug!(%error, "a part of a blob could not be left"),
-        }
+        leave_spool(private);
     }
 }
 
@@ -197,10 +192,10 @@ pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin
     Ok(())
 }
 
-/// Leaves what was noted as whole for a later pull.
-pub(crate) fn leave_whole(private: Private) {
+/// Leaves a blob, or the part of it that came, for a later pull.
+pub(crate) fn leave_spool(private: Private) {
     let content = private.content();
-    match spool_head::find(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
+    match left::find_spool(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {
         Ok(left) => content.leave(private, left),
         Err(error) => tracing::debug!(%error, "a blob could not be left"),
     }
@@ -209,7 +204,7 @@ pub(crate) fn leave_whole(private: Private) {
 impl<L: BufRead> SpoolReader<L> {
     /// Reads the first line.
     pub(crate) fn begin(mut lines: L) -> io::Result<(SpoolHead, Self)> {
-        let (head, good) = spool_head::head(&mut lines)?;
+        let (head, good) = left::spool_head(&mut lines)?;
         let whole = head.whole;
         Ok((head, Self { lines, good, whole }))
     }
@@ -222,7 +217,7 @@ impl<L: BufRead> SpoolReader<L> {
             data.read_exact_at(&mut piece, at)?;
             return Ok((!piece.is_empty()).then_some(piece));
         }
-        let line = spool_head::line(&mut self.lines)?;
+        let line = left::line(&mut self.lines)?;
         let Some(line) = line else { return Ok(None) };
         let bad = || io::Error::new(io::ErrorKind::InvalidData, "a line of digests that is none");
         let (length, digest) = line.split_once(' ').ok_or_else(bad)?;
@@ -237,15 +232,5 @@ impl<L: BufRead> SpoolReader<L> {
         }
         self.good += line.len() as u64 + 1;
         Ok(Some(piece))
-    }
-}
-
-impl fmt::Debug for Spool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spool")
-            .field("blob", &self.blob)
-            .field("begin", &self.begin)
-            .field("end", &self.end)
-            .finish_non_exhaustive()
     }
 }

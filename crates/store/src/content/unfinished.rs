@@ -15,11 +15,11 @@ use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
 use crate::content::left::{self, LAYER, LeftKind, LeftWork, SPOOL, beside_name};
-use crate::content::part::{Content, LeftTable};
 use crate::content::private::Private;
-use crate::content::spool_head;
+use crate::content::{Content, LeftTable};
 use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;
+use crate::store::Store;
 
 /// Nanoseconds from 1970 to 2020: no clock that somebody has set shows an earlier time.
 const UNSET: i64 = 1_577_836_800_000_000_000;
@@ -36,14 +36,14 @@ pub struct Unfinished {
     pub blobs: u64,
     /// Bytes on the disk.
     pub bytes: u64,
-    /// How many inodes.
     pub inodes: u64,
 }
 
-impl Content {
+impl Store {
     /// Counts what there is. Nothing is measured here.
-    pub(crate) fn unfinished(&self) -> Unfinished {
-        self.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
+    #[must_use]
+    pub fn unfinished(&self) -> Unfinished {
+        self.content.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
             layers: sum.layers + u64::from(matches!(left.what, LeftKind::Layer(_))),
             blobs: sum.blobs + u64::from(matches!(left.what, LeftKind::Spool { .. })),
             // A record says what it likes.
@@ -54,8 +54,8 @@ impl Content {
 
     /// Takes the time, in nanoseconds since 1970, for what was left while the clock showed another one: with what is of the future,
     /// and with what is of a time before any clock was set, it begins to grow old now.
-    pub(crate) fn note_clock(&self, now: i64) {
-        let mut table = self.left();
+    pub fn note_clock(&self, now: i64) {
+        let mut table = self.content.left();
         for (number, left) in table.iter_mut().filter(|(_, left)| left.at > now || (left.at < UNSET && now >= UNSET)) {
             left.at = now;
             let time = Timespec { tv_sec: now.div_euclid(1_000_000_000), tv_nsec: now.rem_euclid(1_000_000_000) };
@@ -68,8 +68,9 @@ impl Content {
     }
 
     /// The origins of everything that is left of this blob, as its pulls named them.
-    pub(crate) fn origins_of_unfinished(&self, blob: &Digest) -> BTreeSet<String> {
-        let table = self.left();
+    #[must_use]
+    pub fn origins_of_unfinished(&self, blob: &Digest) -> BTreeSet<String> {
+        let table = self.content.left();
         let of_blob = table.values().filter_map(|left| match &left.what {
             LeftKind::Layer(record) => (record.blob == *blob).then(|| record.origin.clone()),
             LeftKind::Spool { blob: of, origin, .. } => (of == blob).then(|| origin.clone()),
@@ -79,14 +80,14 @@ impl Content {
 
     /// Deletes what was left before this time (nanoseconds since 1970), or all of it. What a pull has taken up is not among it.
     /// Needs no free space.
-    pub(crate) fn drop_unfinished(self: &Arc<Self>, before: Option<i64>) -> Removed {
+    pub fn drop_unfinished(&self, before: Option<i64>) -> Removed {
         let goes = |left: &LeftWork| before.is_none_or(|before| left.at < before);
         let gone: LeftTable = {
-            let mut table = self.left();
+            let mut table = self.content.left();
             let numbers: Vec<u64> = table.iter().filter(|(_, left)| goes(left)).map(|(number, _)| *number).collect();
             numbers.into_iter().filter_map(|number| table.remove_entry(&number)).collect()
         };
-        self.delete_left(gone)
+        self.content.delete_left(gone)
     }
 }
 
@@ -145,7 +146,7 @@ impl Content {
             };
             let found = match beside {
                 LAYER => left::find_layer(&directory, number),
-                SPOOL => spool_head::find(&directory, number),
+                SPOOL => left::find_spool(&directory, number),
                 _ => continue,
             };
             match found {

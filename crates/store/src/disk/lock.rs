@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the file, unless a path is longer.
 const LENGTH: usize = 1024;
 
-/// The content of the lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub(crate) pid: u32,
@@ -90,9 +89,10 @@ impl StoreLock {
         Ok(lock)
     }
 
-    /// Returns `Some` if the holder before had no clean end, with the first layer that it may have written, where it said so.
-    pub(crate) fn unclean_since(&self) -> Option<Option<u64>> {
-        self.unclean.load(Ordering::Acquire).then_some(self.holder.since)
+    /// The first layer that a holder without a clean end may have written; 0 where that holder did not say. `None` after a
+    /// clean end.
+    pub(crate) fn unclean_since(&self) -> Option<u64> {
+        self.unclean.load(Ordering::Acquire).then_some(self.holder.since.unwrap_or(0))
     }
 
     /// Makes what was written when the lock was taken outlive a stop of the machine.

@@ -2,14 +2,14 @@
 //! transaction of a removal. Deleting must never need free space. Knows nothing of the database; [`crate::records::backend`]
 //! calls [`Reserve::give_up`] when a write finds no space, commits call [`Reserve::ensure`] first.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use base::is_disk_full;
 use parking_lot::Mutex;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 /// Bytes that the records of an image need beside its documents: the pages that redb copies.
 pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
@@ -137,14 +137,8 @@ impl Reserve {
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(rustix_nofollow())
-        .open(path)
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 fn fill(file: &File, bytes: u64) -> io::Result<()> {
@@ -160,9 +154,4 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
         at += wanted as u64;
     }
     Ok(())
-}
-
-fn rustix_nofollow() -> i32 {
-    // The flag is a small bit mask: it fits.
-    i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).expect("an open flag fits an int")
 }

@@ -30,7 +30,6 @@ pub(crate) enum Age {
     Torn,
 }
 
-/// The youth of a store.
 #[derive(Debug)]
 pub(crate) struct Youth {
     /// `None` where there is no store around the database.

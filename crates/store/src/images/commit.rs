@@ -10,28 +10,27 @@ use redb::WriteTransaction;
 
 use crate::content::blobs::{Linked, NewBlob, named_by};
 use crate::disk::layer::LayerId;
-use crate::error::{CommitError, DbError, StoreError};
+use crate::error::{CommitError, StoreError};
 use crate::images::image_commit::{ImageCommit, LayerSource};
 use crate::images::joins::Joins;
-use crate::images::part::Images;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::images::verify_digests;
-use crate::maintenance::lease::Lease;
+use crate::maintenance::{Lease, LeaseTable};
 use crate::options::Durability;
 use crate::records::catalog::Catalog;
 use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
 use crate::records::release::{release_blobs, release_layers};
 use crate::records::tables::{DocumentKind, Records, RecordsMut};
 use crate::records::{digests, images, shares};
+use crate::store::Store;
 
-impl Images {
+impl Store {
     /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have
     /// been found through `lease`.
-    pub(crate) fn commit_image(
-        self: &Arc<Self>,
-        lease: &Lease,
-        commit: ImageCommit,
-    ) -> Result<ImageRecord, CommitError> {
+    ///
+    /// # Errors
+    /// See [`CommitError`]. The store is then as it was before.
+    pub fn commit_image(&self, lease: &Lease, commit: ImageCommit) -> Result<ImageRecord, CommitError> {
         let id = Digest::sha256(&commit.config);
         check_config(&id, &commit)?;
         let tag = commit.tag.as_deref().map(images::tag_name).transpose()?;
@@ -57,11 +56,7 @@ impl Images {
             moved.rename(step)?;
         }
         if self.catalog.durability == Durability::Full && !(moves.is_empty() && linked.is_empty()) {
-            // The names are there already, so that this makes them durable as well.
-            self.catalog.disk.sync_layers()?;
-            // Everything is on the disk, so that this costs the least here.
-            let youth = self.catalog.db.youth();
-            youth.end().map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))?;
+            self.sync_moved()?;
         }
         self.measure(&moves)?;
         // From here to the leases below, a removal must not take what has just become visible.
@@ -79,15 +74,28 @@ impl Images {
         for id in &record.layers {
             leases.orphans.remove(id);
         }
-        for step in moved.done() {
-            let own = Lease::new(Arc::clone(&self.maintenance));
-            own.hold(&mut leases, step.id);
-            lease.hold(&mut leases, step.id);
-            step.layer.note_committed(step.id, own);
-        }
+        self.lease_moved(moved, lease, &mut leases);
         drop(leases);
         linked.settle(&released);
         Ok(record)
+    }
+
+    /// Makes layers durable that were moved. Their names are there already, so that this makes them durable as well; and a young
+    /// store grows up, which costs the least when everything is on the disk.
+    pub(crate) fn sync_moved(&self) -> Result<(), StoreError> {
+        self.catalog.disk.sync_layers()?;
+        let youth = self.catalog.db.youth();
+        youth.end().map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))
+    }
+
+    /// After the transaction: the moved layers are the store's, and leased by those who unpacked them.
+    pub(crate) fn lease_moved(&self, mut moved: Moved<'_>, lease: &Lease, leases: &mut LeaseTable) {
+        for step in std::mem::take(&mut moved.done) {
+            let own = Lease::new(Arc::clone(&self.maintenance));
+            own.hold(leases, step.id);
+            lease.hold(leases, step.id);
+            step.layer.note_committed(step.id, own);
+        }
     }
 }
 
@@ -105,49 +113,43 @@ fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
 
 /// Step 2: renames, which are taken back unless the transaction comes about.
 pub(crate) struct Moved<'a> {
-    images: &'a Images,
+    store: &'a Store,
+    /// Those that were made, which are taken back at the end.
     done: Vec<&'a Move>,
 }
 
 impl<'a> Moved<'a> {
-    pub(crate) fn new(images: &'a Images) -> Self {
-        Self { images, done: Vec::new() }
-    }
-
-    /// Those that were made, which are not taken back any more.
-    pub(crate) fn done(&mut self) -> Vec<&'a Move> {
-        std::mem::take(&mut self.done)
+    pub(crate) fn new(store: &'a Store) -> Self {
+        Self { store, done: Vec::new() }
     }
 
     pub(crate) fn rename(&mut self, step: &'a Move) -> Result<(), StoreError> {
-        let layout = &self.images.catalog.disk.layout;
+        let layout = &self.store.catalog.disk.layout;
         let (from, to) = (step.number.to_string(), step.id.to_string());
         rustix::fs::renameat(&layout.ingest, from.as_str(), &layout.layers, to.as_str())
             .map_err(|source| StoreError::io("move a layer to", layout.layer_path(step.id), source))?;
         self.done.push(step);
         Ok(())
     }
-}
 
-impl Moved<'_> {
     /// Has everything stay where it is, for the records may say so. Nobody can use it before they do.
     pub(crate) fn leave(&mut self) {
         for step in self.done.drain(..) {
             step.layer.note_lost();
         }
-        self.images.catalog.disk.note_untidy();
+        self.store.catalog.disk.note_untidy();
     }
 }
 
 impl Drop for Moved<'_> {
     fn drop(&mut self) {
-        let layout = &self.images.catalog.disk.layout;
+        let layout = &self.store.catalog.disk.layout;
         for step in &self.done {
             let (from, to) = (step.id.to_string(), step.number.to_string());
             if let Err(error) = rustix::fs::renameat(&layout.layers, from.as_str(), &layout.ingest, to.as_str()) {
                 tracing::warn!(%error, layer = %step.id, "a layer could not be moved back; it is deleted later");
                 step.layer.note_lost();
-                self.images.catalog.disk.note_untidy();
+                self.store.catalog.disk.note_untidy();
             }
         }
     }
@@ -240,7 +242,7 @@ pub(crate) fn put_new_layers(
     catalog: &Catalog,
     steps: &[Step],
     joins: &Joins,
-) -> Result<(), DbError> {
+) -> Result<(), StoreError> {
     for step in steps.iter().filter_map(Step::as_move) {
         new_layer(transaction, catalog, step)?;
         shares::join(transaction, step.id, joins.get(&step.id).map_or(&[], Vec::as_slice))?;
@@ -251,7 +253,7 @@ pub(crate) fn put_new_layers(
     Ok(())
 }
 
-fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> Result<(), DbError> {
+fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> Result<(), StoreError> {
     let mut entry = LayerEntry {
         diff_id: step.diff_id.clone(),
         chain_id: step.chain_id.clone(),
@@ -288,7 +290,7 @@ fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> 
 }
 
 /// Sums the images up that have this layer.
-fn resize_images(transaction: &WriteTransaction, layer: LayerId) -> Result<(), DbError> {
+fn resize_images(transaction: &WriteTransaction, layer: LayerId) -> Result<(), StoreError> {
     for (image, mut entry) in transaction.images()? {
         if entry.layers.contains(&layer) {
             entry.size = shares::size_of(transaction, &entry)?;

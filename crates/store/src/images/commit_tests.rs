@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::options::OpenOptions;
-use crate::store::parts::Store;
+use crate::store::Store;
 use crate::tar::build::Tar;
 
 fn sources(store: &Store, lease: &Lease, tars: &[Tar]) -> (Vec<u8>, Vec<LayerSource>) {
@@ -31,7 +31,7 @@ fn a_transaction_that_fails_leaves_the_store_as_before() {
     let top = tempfile::tempdir().expect("tempdir");
     let options = OpenOptions { reserve_bytes: 1 << 20, ..OpenOptions::default() };
     let store = Store::open(&top.path().join("store"), options).expect("opens");
-    let fail = |on| store.parts.catalog.db.reserve().fail.store(on, Ordering::Relaxed);
+    let fail = |on| store.catalog.db.reserve().fail.store(on, Ordering::Relaxed);
     let lease = store.lease();
     let lower = Tar::new().dir("d/").file("d/a", "aaa");
     let (config, layers) = sources(&store, &lease, std::slice::from_ref(&lower));

@@ -12,14 +12,14 @@ use oci::Digest;
 use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
 use crate::images::commit::{Moved, put_new_layers};
-use crate::images::part::Images;
 use crate::images::step::{Move, Step};
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
-use crate::maintenance::lease::Lease;
-use crate::options::{Durability, LayerFormat};
+use crate::maintenance::Lease;
+use crate::options::{Cancelled, Durability, LayerFormat};
 use crate::records::entries::{ImageEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
+use crate::store::Store;
 use crate::unpack::UnpackError;
 
 /// The result of converting an image's layers.
@@ -44,7 +44,6 @@ pub struct Conversion {
 pub struct LeftLayer {
     /// Digest of its tar stream.
     pub diff_id: Digest,
-    /// Why, in words.
     pub why: String,
 }
 
@@ -71,14 +70,17 @@ struct ConvertedLayer {
     layer: Arc<UnpackedLayer>,
 }
 
-impl Images {
+impl Store {
     /// Converts the layers of an image to `to`, for all images that have them; `Auto` is what new layers are made into. The
     /// space for both shapes of the image's layers must be there.
-    pub(crate) fn convert_image(
-        self: &Arc<Self>,
+    ///
+    /// # Errors
+    /// See [`ConvertError`]. The image is whole and as it was then.
+    pub fn convert_image(
+        &self,
         image: &Digest,
         to: LayerFormat,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        cancelled: Cancelled<'_>,
     ) -> Result<Conversion, ConvertError> {
         let to = match to {
             LayerFormat::Auto => self.ingests.shape,
@@ -124,7 +126,7 @@ fn is_mounted(target: &std::path::Path) -> String {
     format!("it is mounted on {}: convert it when it is unmounted", target.display())
 }
 
-impl Images {
+impl Store {
     /// The layers that a mount shows, and where.
     fn mounted_layers(&self) -> Result<BTreeMap<LayerId, PathBuf>, StoreError> {
         let _mounting = self.mounts.mounting.lock();
@@ -151,10 +153,10 @@ impl Images {
 
     /// The layer in its new shape, if its stream can be built again.
     fn convert_layer(
-        self: &Arc<Self>,
+        &self,
         old: &OldLayer,
         to: Shape,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        cancelled: Cancelled<'_>,
     ) -> Result<Option<Arc<UnpackedLayer>>, ConvertError> {
         if !self.layers.has_layer(old.id) {
             return Ok(None);
@@ -172,7 +174,7 @@ impl Images {
 
     /// Makes the new layers those of every image that has the old ones, and deletes these.
     fn put_in_place(
-        self: &Arc<Self>,
+        &self,
         image: &Digest,
         lease: &Lease,
         new: Vec<ConvertedLayer>,
@@ -194,13 +196,7 @@ impl Images {
             moved.rename(step)?;
         }
         if self.catalog.durability == Durability::Full {
-            // The names are there already, so that this makes them durable as well.
-            self.catalog.disk.sync_layers()?;
-            self.catalog
-                .db
-                .youth()
-                .end()
-                .map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))?;
+            self.sync_moved()?;
         }
         self.measure(&moves)?;
         // A check looks for directories without records, which the old ones are until they are deleted.
@@ -231,12 +227,7 @@ impl Images {
             moved.leave();
         }
         let (before, after) = written?;
-        for step in moved.done() {
-            let own = Lease::new(Arc::clone(&self.maintenance));
-            own.hold(&mut leases, step.id);
-            lease.hold(&mut leases, step.id);
-            step.layer.note_committed(step.id, own);
-        }
+        self.lease_moved(moved, lease, &mut leases);
         drop((leases, mounting, next_layer));
         let gone: Vec<LayerId> = before.iter().map(|(id, _)| *id).collect();
         done.layers += gone.len() as u64;
@@ -271,7 +262,7 @@ impl Images {
                 steps.push(Step::Twin { id: *id, number: *number, shape: *shape });
                 continue;
             }
-            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer_of_image(*id)?))?;
+            let entry = self.catalog.db.read(|records| records.layer_of_image(*id))?;
             match new.remove(id) {
                 Some(ConvertedLayer { layer, .. }) if entry.damaged => {
                     let why = "it was found damaged meanwhile".to_owned();

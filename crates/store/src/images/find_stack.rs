@@ -4,19 +4,22 @@ use oci::{Digest, Document};
 
 use crate::disk::layer::LayerId;
 use crate::error::{ResolveError, StoreError};
-use crate::images::part::Images;
-use crate::maintenance::lease::Lease;
+use crate::maintenance::Lease;
 use crate::records::entries::{ImageRecord, Layer};
 use crate::records::tables::Records;
+use crate::store::Store;
 use crate::view::Stack;
 use crate::view::stack::{StackLayer, stack};
 
-impl Images {
+impl Store {
     /// The layers of what `text` means: an image by name or id, or one layer by its diff id or by the digest under which a
     /// manifest names it. Leased, so that they stay until `lease` goes. `None`: there is no such thing, or not whole.
-    pub(crate) fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
+    ///
+    /// # Errors
+    /// As for [`Store::resolve`].
+    pub fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
         let mut leases = self.maintenance.lease_table();
-        let found = match self.catalog.resolve(text)? {
+        let found = match self.resolve(text)? {
             Some(image) => Some((Some(image.id.clone()), self.layers.image_layers(&image)?)),
             None => self.one_layer(text)?.map(|layer| (None, vec![layer])),
         };
@@ -35,11 +38,11 @@ impl Images {
 
     fn one_layer(&self, text: &str) -> Result<Option<Layer>, StoreError> {
         let Ok(digest) = text.parse::<Digest>() else { return Ok(None) };
-        let layers = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layers()?))?;
+        let layers = self.catalog.db.read(|records| records.layers())?;
         if let Some((id, entry)) = layers.iter().find(|(_, entry)| entry.diff_id == digest && !entry.damaged) {
             return Ok(Some(entry.layer(*id)));
         }
-        let id = self.catalog.images()?.iter().find_map(|image| named_in(image, &digest));
+        let id = self.images()?.iter().find_map(|image| named_in(image, &digest));
         Ok(id.and_then(|id| layers.iter().find(|(known, _)| *known == id)).map(|(id, entry)| entry.layer(*id)))
     }
 }

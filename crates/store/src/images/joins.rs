@@ -7,11 +7,11 @@ use std::os::fd::AsFd as _;
 use crate::disk::layer::LayerId;
 use crate::disk::layout;
 use crate::error::StoreError;
-use crate::images::part::Images;
 use crate::images::step::{Move, Step};
 use crate::layers::file_list::{FileOrigin, read_list};
-use crate::records::share::{LayerSet, Share};
+use crate::records::entries::{LayerSet, Share};
 use crate::records::tables::Records;
+use crate::store::Store;
 
 /// For each new layer of a commit, its shares with sets of layers that were here before it.
 pub(crate) type Joins = BTreeMap<LayerId, Vec<(LayerSet, Share)>>;
@@ -19,7 +19,7 @@ pub(crate) type Joins = BTreeMap<LayerId, Vec<(LayerSet, Share)>>;
 /// Files of others in a new layer, and the layers that have them.
 type SharedFiles = BTreeMap<FileOrigin, (Share, LayerSet)>;
 
-impl Images {
+impl Store {
     /// With whom the new layers of a commit share what. Reads the lists of all layers, if one of them shares anything.
     pub(crate) fn find_shares(&self, steps: &[Step]) -> Result<Joins, StoreError> {
         let mut wanted: Vec<(LayerId, SharedFiles)> = Vec::new();

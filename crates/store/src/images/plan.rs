@@ -13,13 +13,13 @@ use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout;
 use crate::error::{CommitError, StoreError};
 use crate::images::image_commit::LayerSource;
-use crate::images::part::Images;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::io_error::is_of_the_medium;
-use crate::maintenance::lease::Lease;
+use crate::maintenance::Lease;
 use crate::records::entries::LayerEntry;
 use crate::records::tables::Records;
+use crate::store::Store;
 use crate::unpack::{Attributes, PathLookup};
 use crate::view::Deferred;
 
@@ -39,10 +39,10 @@ impl WantedLayer<'_> {
     }
 }
 
-impl Images {
+impl Store {
     /// Decides for each layer, lowest first.
     pub(crate) fn plan(
-        self: &Arc<Self>,
+        &self,
         lease: &Lease,
         sources: &[LayerSource],
         next_layer: &mut u64,
@@ -64,15 +64,10 @@ impl Images {
 
     /// A layer that the caller found: it must still be there and be this one. If it does not fit the stack, a copy is
     /// made that does.
-    fn plan_present(
-        self: &Arc<Self>,
-        wanted: &WantedLayer<'_>,
-        id: LayerId,
-        next_layer: &mut u64,
-    ) -> Result<Step, CommitError> {
+    fn plan_present(&self, wanted: &WantedLayer<'_>, id: LayerId, next_layer: &mut u64) -> Result<Step, CommitError> {
         let entry = {
             let mut leases = self.maintenance.lease_table();
-            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            let entry = self.catalog.db.read(|records| records.layer(id))?;
             let there = |entry: &LayerEntry| entry.diff_id == *wanted.diff_id && self.layers.has_layer(id);
             let entry = entry.filter(there).ok_or_else(|| wanted.taken())?;
             wanted.lease.hold(&mut leases, id);
@@ -89,7 +84,7 @@ impl Images {
     }
 
     fn plan_new(
-        self: &Arc<Self>,
+        &self,
         wanted: &WantedLayer<'_>,
         layer: &Arc<UnpackedLayer>,
         next_layer: &mut u64,
@@ -146,7 +141,7 @@ impl Images {
     }
 
     fn copy_layer(
-        self: &Arc<Self>,
+        &self,
         wanted: &WantedLayer<'_>,
         directory: std::io::Result<OwnedFd>,
         shape: Shape,
@@ -225,7 +220,7 @@ impl Images {
 
     /// Step 1. Lower layers first, since an upper one may take from them what they have just got.
     pub(crate) fn patch_implicit(&self, steps: &[Step]) -> Result<(), StoreError> {
-        let mut open = OpenedSteps { images: self, steps, directories: BTreeMap::new() };
+        let mut open = OpenedSteps { store: self, steps, directories: BTreeMap::new() };
         for (at, step) in steps.iter().enumerate() {
             let Step::Move(Move { layer, chain_id: Some(chain_id), .. }) = step else { continue };
             let own = self.open_step(step)?;
@@ -276,7 +271,7 @@ impl Images {
 
 /// The layers of a stack, opened when they are first looked into, and not too many at a time.
 struct OpenedSteps<'a> {
-    images: &'a Images,
+    store: &'a Store,
     steps: &'a [Step],
     directories: BTreeMap<usize, (OwnedFd, Option<Deferred>)>,
 }
@@ -291,8 +286,8 @@ impl OpenedSteps<'_> {
                 if self.directories.len() >= Self::MOST {
                     self.directories.clear();
                 }
-                let directory = self.images.open_step(step).map_err(|error| error.as_io())?;
-                let deferred = step.shape().deferred(directory.as_fd(), self.images.layers.privileged)?;
+                let directory = self.store.open_step(step).map_err(|error| error.as_io())?;
+                let deferred = step.shape().deferred(directory.as_fd(), self.store.layers.privileged)?;
                 self.directories.insert(lower, (directory, deferred));
             }
             let (directory, deferred) = &self.directories[&lower];

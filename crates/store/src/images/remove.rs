@@ -11,11 +11,10 @@ use oci::Digest;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::Layout;
 use crate::error::StoreError;
-use crate::images::part::Images;
 use crate::records::entries::{MountEntry, Removed};
-use crate::records::release::{Released, layers_of_it_alone, unrecord_image};
-use crate::records::shares;
-use crate::records::tables::{Records, RecordsMut};
+use crate::records::release::{Released, layers_of_it_alone, unrecord_image, unrecord_layer};
+use crate::records::tables::Records;
+use crate::store::Store;
 
 /// How many images one transaction takes. It bounds the time for which nobody else can write.
 const BATCH: usize = 64;
@@ -23,16 +22,20 @@ const BATCH: usize = 64;
 /// Numbers of layers and of blobs whose files are to go.
 type FilesToDelete = (Vec<LayerId>, Vec<u64>);
 
-impl Images {
+impl Store {
     /// Removes an image with all its names. What it alone had is deleted when this returns. An image that is not there
     /// frees nothing.
-    pub(crate) fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is gone
+    /// all the same, and what remained is deleted later: by the next operation that finds nothing in its way, at the latest by the next open.
+    pub fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
         self.remove_images(std::slice::from_ref(id)).swap_remove(0)
     }
 
-    /// Removes images as [`Self::remove_image`] does each, many in one transaction. One that cannot be removed does not
+    /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
     /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
-    pub(crate) fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
+    pub fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
         self.maintenance.tidy_up();
         let _deleting = self.catalog.disk.deleting.read();
         let mut removals = Vec::with_capacity(ids.len());
@@ -118,21 +121,14 @@ impl Images {
                     continue;
                 }
                 let Released { layers: unused, blobs } = unrecord_image(transaction, id, &entry)?;
-                let mut totals = transaction.totals()?;
                 let mut gone = Released { layers: Vec::new(), blobs };
                 for (layer, _) in unused {
                     if leases.holds(layer) {
                         kept.push(layer);
                         continue;
                     }
-                    // What it shared with one other layer is that one's from now on.
-                    shares::leave(transaction, layer)?;
-                    let layer_entry = transaction.layer_of_image(layer)?;
-                    transaction.delete_layer(layer, &layer_entry)?;
-                    totals.drop_layer(&layer_entry.stats);
-                    gone.layers.push((layer, layer_entry));
+                    gone.layers.push((layer, unrecord_layer(transaction, layer)?));
                 }
-                transaction.put_totals(&totals)?;
                 removals.push(Ok(gone));
             }
             Ok::<_, StoreError>((removals, kept))
@@ -140,9 +136,7 @@ impl Images {
         leases.orphans.extend(kept);
         Ok(removals)
     }
-}
 
-impl Images {
     /// The layers and blobs that nobody has when all of these images go. From now on nobody uses the layers: the images
     /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
     fn distrust_layers_of(&self, ids: &[Digest]) -> Result<FilesToDelete, StoreError> {

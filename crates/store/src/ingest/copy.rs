@@ -10,8 +10,9 @@ use oci::{Digest, Hasher};
 
 use crate::disk::layer::Shape;
 use crate::error::StoreError;
+use crate::ingest::Ingests;
 use crate::ingest::layer::UnpackedLayer;
-use crate::ingest::part::Ingests;
+use crate::options::Cancelled;
 use crate::recipe::{self, RecipeError};
 use crate::unpack::UnpackError;
 
@@ -24,7 +25,7 @@ impl Ingests {
         from: Shape,
         to: Shape,
         diff_id: &Digest,
-        cancelled: &(dyn Fn() -> bool + Sync),
+        cancelled: Cancelled<'_>,
     ) -> Result<Option<Arc<UnpackedLayer>>, StoreError> {
         let ingest = self.new_layer(to)?;
         let (reader, mut writer) =

@@ -17,9 +17,9 @@ use crate::disk::flush::NO_SYNC_FAILED;
 use crate::disk::layer::{LayerId, Shape};
 use crate::disk::layout;
 use crate::error::StoreError;
-use crate::ingest::part::Ingests;
-use crate::maintenance::lease::Lease;
-use crate::options::{Durability, Sharing};
+use crate::ingest::Ingests;
+use crate::maintenance::Lease;
+use crate::options::{Cancelled, Durability, Sharing};
 use crate::records::entries::LayerStats;
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
 
@@ -70,24 +70,16 @@ impl LayerIngest {
     pub fn unpack(
         self,
         tar: &mut (dyn BufRead + Send),
-        cancelled: &(dyn Fn() -> bool + Sync),
+        cancelled: Cancelled<'_>,
     ) -> Result<UnpackedLayer, UnpackError> {
         self.unpack_with(tar, cancelled, false)
     }
 
-    /// The same tree with files that have no content: to compare with, not to commit.
-    pub(crate) fn unpack_hollow(
+    /// With `hollow`, files have no content: such a tree is to compare with, not to commit.
+    pub(crate) fn unpack_with(
         self,
         tar: &mut (dyn BufRead + Send),
-        cancelled: &(dyn Fn() -> bool + Sync),
-    ) -> Result<UnpackedLayer, UnpackError> {
-        self.unpack_with(tar, cancelled, true)
-    }
-
-    fn unpack_with(
-        self,
-        tar: &mut (dyn BufRead + Send),
-        cancelled: &(dyn Fn() -> bool + Sync),
+        cancelled: Cancelled<'_>,
         hollow: bool,
     ) -> Result<UnpackedLayer, UnpackError> {
         let ingests = self.ingests;
@@ -214,7 +206,6 @@ impl UnpackedLayer {
         }
     }
 
-    /// Counts of the content.
     #[must_use]
     pub fn stats(&self) -> LayerStats {
         *self.stats.lock()

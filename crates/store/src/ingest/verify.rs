@@ -9,10 +9,11 @@ use oci::{Digest, Hasher};
 
 use crate::disk::layer::Shape;
 use crate::disk::layout;
+use crate::ingest::Ingests;
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
-use crate::ingest::part::Ingests;
 use crate::io_error::is_of_the_medium;
 use crate::layers::compare::NotCompared;
+use crate::options::Cancelled;
 use crate::recipe::{self, RecipeError};
 use crate::unpack::UnpackError;
 
@@ -21,7 +22,6 @@ pub(crate) const STEP: u64 = 4 << 20;
 
 /// Told that so many more bytes were read.
 pub(crate) type Progress<'a> = &'a (dyn Fn(u64) + Sync);
-pub(crate) type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Why a layer was not found to be what its diff id says.
 pub(crate) enum Unverified {
@@ -108,7 +108,7 @@ impl Ingests {
             };
             let rebuilding = std::thread::Builder::new().spawn_scoped(scope, rebuild)?;
             let mut reader = BufReader::with_capacity(recipe::BUFFER, reader);
-            let unpacked = ingest.unpack_hollow(&mut reader, &|| cancelled());
+            let unpacked = ingest.unpack_with(&mut reader, cancelled, true);
             if unpacked.is_err() {
                 // The digest of the whole stream tells more than the place where the unpacking stopped.
                 let mut rest = [0; 64 << 10];

@@ -13,9 +13,11 @@ use crate::content::left::{self, LAYER, LayerNote, LeftKind, NEW, beside_name};
 use crate::content::private::Private;
 use crate::disk::layout;
 use crate::error::StoreError;
+use crate::ingest::Ingests;
 use crate::ingest::layer::UnpackedLayer;
-use crate::ingest::part::Ingests;
+use crate::options::Cancelled;
 use crate::records::entries::LayerStats;
+use crate::store::Store;
 use crate::unpack::PathLookup;
 
 /// A layer that was left, which nobody else has now. It is deleted with the value.
@@ -25,11 +27,12 @@ pub struct WholeLayer {
     record: LayerNote,
 }
 
-impl Ingests {
+impl Store {
     /// The layer that was made from this blob, if one was left with a diff id of this algorithm, and `may` says yes to
     /// its origin.
-    pub(crate) fn take_left_layer(
-        self: &Arc<Self>,
+    #[must_use]
+    pub fn take_left_layer(
+        &self,
         blob: &Digest,
         size: u64,
         algorithm: oci::Algorithm,
@@ -47,12 +50,11 @@ impl Ingests {
             _ => None,
         };
         let (private, record) = self.content.take_left(fits)?;
-        Some(WholeLayer { ingests: Arc::clone(self), private, record })
+        Some(WholeLayer { ingests: Arc::clone(&self.ingests), private, record })
     }
 }
 
 impl WholeLayer {
-    /// The diff id that was found.
     #[must_use]
     pub fn diff_id(&self) -> &Digest {
         &self.record.diff_id
@@ -63,7 +65,7 @@ impl WholeLayer {
     ///
     /// # Errors
     /// The disk refused something.
-    pub fn verify(self, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
+    pub fn verify(self, cancelled: Cancelled<'_>) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
         let Self { ingests, private, record } = self;
         let LayerNote { diff_id, shape, stats, .. } = &record;
         // What reads well may only be in memory.

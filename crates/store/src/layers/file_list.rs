@@ -41,7 +41,6 @@ pub(crate) struct FileOrigin {
     pub(crate) ino: u64,
 }
 
-/// A file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedFile {
     pub(crate) key: FileKey,

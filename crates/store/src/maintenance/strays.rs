@@ -9,7 +9,7 @@ use crate::disk::layer::LayerId;
 use crate::disk::layout::{self, c_name, number};
 use crate::disk::remove_tree;
 use crate::error::StoreError;
-use crate::maintenance::part::Maintenance;
+use crate::maintenance::Maintenance;
 
 /// A file or a directory that is there for nobody.
 pub(crate) struct Stray {

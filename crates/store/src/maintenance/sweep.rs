@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
-use crate::maintenance::part::Maintenance;
+use crate::maintenance::Maintenance;
 use crate::records::entries::{LayerEntry, Removed};
-use crate::records::release::freed;
-use crate::records::shares;
-use crate::records::tables::{Records, RecordsMut};
+use crate::records::release::{freed, unrecord_layer};
+use crate::records::tables::Records;
 
 impl Maintenance {
     /// Deletes what an earlier failure has left over, if there was one. What still cannot be deleted waits for the next time.
@@ -55,7 +54,7 @@ impl Maintenance {
                 let unused = {
                     let leases = self.lease_table();
                     let is_unused = |id: &LayerId| {
-                        let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(*id)?))?;
+                        let entry = self.catalog.db.read(|records| records.layer(*id))?;
                         Ok::<_, StoreError>(!leases.holds(*id) && entry.is_some_and(|entry| entry.references == 0))
                     };
                     let mut unused = Vec::new();
@@ -79,22 +78,15 @@ impl Maintenance {
     fn unrecord_unused(&self, candidates: &[LayerId]) -> Result<Vec<(LayerId, LayerEntry)>, StoreError> {
         let mut leases = self.lease_table();
         let gone = self.catalog.db.write(|transaction| {
-            let mut totals = transaction.totals()?;
             let mut gone = Vec::new();
             for &id in candidates {
                 if leases.holds(id) {
                     continue;
                 }
-                if let Some(entry) = transaction.layer(id)?
-                    && entry.references == 0
-                {
-                    shares::leave(transaction, id)?;
-                    transaction.delete_layer(id, &entry)?;
-                    totals.drop_layer(&entry.stats);
-                    gone.push((id, entry));
+                if transaction.layer(id)?.is_some_and(|entry| entry.references == 0) {
+                    gone.push((id, unrecord_layer(transaction, id)?));
                 }
             }
-            transaction.put_totals(&totals)?;
             Ok::<_, StoreError>(gone)
         })?;
         for (id, _) in &gone {

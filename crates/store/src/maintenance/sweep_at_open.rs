@@ -12,12 +12,11 @@ use redb::WriteTransaction;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{self, c_name, number};
 use crate::disk::remove_tree;
-use crate::error::{DbError, StoreError};
-use crate::maintenance::part::Maintenance;
+use crate::error::StoreError;
+use crate::maintenance::Maintenance;
 use crate::records::entries::LayerEntry;
-use crate::records::release::{drop_record, unrecord_image};
-use crate::records::shares;
-use crate::records::tables::{Records, RecordsMut};
+use crate::records::release::{drop_record, unrecord_image, unrecord_layer};
+use crate::records::tables::Records;
 
 /// The records of a store at its opening, sorted by what becomes of their files.
 #[derive(Default)]
@@ -57,8 +56,7 @@ impl Maintenance {
         self.content.next_ingest.store(greatest + 1, Ordering::Relaxed);
 
         // Records before directories: a directory is only deleted when no record names it.
-        let mut found =
-            self.catalog.db.read(|records| Ok::<_, StoreError>(sort_records(records, &self.catalog.boot)?))?;
+        let mut found = self.catalog.db.read(|records| sort_records(records, &self.catalog.boot))?;
         self.layers.distrust(found.torn.iter().chain(&found.damaged).copied());
         let mut tidy = found.unused.is_empty() && found.torn.is_empty() && found.torn_blobs.is_empty();
         if !tidy {
@@ -97,7 +95,7 @@ impl Maintenance {
     }
 }
 
-fn sort_records(records: &impl Records, boot: &str) -> Result<OpenRecords, DbError> {
+fn sort_records(records: &impl Records, boot: &str) -> Result<OpenRecords, StoreError> {
     let mut found = OpenRecords { next: records.next_layer()?, ..OpenRecords::default() };
     for (id, entry) in records.layer_rows()? {
         match entry {
@@ -139,23 +137,17 @@ fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<OpenRecord
     for digest in sort_records(transaction, boot)?.torn_blobs {
         drop_record(transaction, &digest)?;
     }
-    let mut totals = transaction.totals()?;
     for (id, entry) in transaction.layer_rows()? {
         if entry.is_ok_and(|entry| entry.references == 0) {
-            // What it shared with one other layer is that one's from now on, and it may itself have come by some.
-            shares::leave(transaction, id)?;
-            let entry = transaction.layer_of_image(id)?;
-            transaction.delete_layer(id, &entry)?;
-            totals.drop_layer(&entry.stats);
+            unrecord_layer(transaction, id)?;
         }
     }
-    transaction.put_totals(&totals)?;
-    Ok(sort_records(transaction, boot)?)
+    sort_records(transaction, boot)
 }
 
 /// Layers that were written without a sync, and that a crash of the machine may have torn: they go, and the images that
 /// have them.
-fn drop_untrusted(transaction: &WriteTransaction, boot: &str) -> Result<(), DbError> {
+fn drop_untrusted(transaction: &WriteTransaction, boot: &str) -> Result<(), StoreError> {
     let torn: BTreeMap<LayerId, LayerEntry> = transaction
         .layer_rows()?
         .into_iter()

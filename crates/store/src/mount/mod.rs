@@ -31,8 +31,8 @@ use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::disk::is_privileged;
 use crate::disk::layout::EMPTY;
-use crate::disk::privilege::is_privileged;
 use crate::error::StoreError;
 use crate::layers::shape::Lower;
 use crate::view::Stack;

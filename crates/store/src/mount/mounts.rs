@@ -16,7 +16,7 @@ use super::{Assembly, MountError, absolute, read_mounts, unmount};
 use crate::disk::layer::LayerId;
 use crate::disk::layout::EMPTY;
 use crate::error::StoreError;
-use crate::layers::part::Layers;
+use crate::layers::Layers;
 use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageRecord, MountEntry};
 use crate::records::tables::{Records, RecordsMut};
@@ -70,7 +70,7 @@ impl Mounts {
         self.catalog.db.write(|transaction| {
             let entry = transaction.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
             let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
-            Ok::<_, StoreError>(transaction.put_mount(&target, &entry)?)
+            transaction.put_mount(&target, &entry)
         })?;
         let compose = Some((self.catalog.disk.layout.path.as_path(), &stack));
         let userxattr = !self.layers.privileged;
@@ -88,7 +88,7 @@ impl Mounts {
         let _mounting = self.mounting.lock();
         self.sweep_points();
         unmount(&target)?;
-        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        let recorded = self.catalog.db.read(|records| records.mounts())?;
         self.forget_mount(&target)?;
         let layers = recorded.into_iter().filter(|(known, _)| *known == target).flat_map(|(_, entry)| entry.layers);
         Ok(self.sweep_unmounted(layers.collect())?)
@@ -99,7 +99,7 @@ impl Mounts {
         let _mounting = self.mounting.lock();
         self.sweep_points();
         let live = self.live_mounts()?;
-        let recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        let recorded = self.catalog.db.read(|records| records.mounts())?;
         for (target, _) in &recorded {
             if !live.iter().any(|(known, _)| known == target) {
                 self.forget_mount(target)?;
@@ -122,7 +122,7 @@ impl Mounts {
 
     /// Returns the mounts that are recorded and still there.
     pub(crate) fn live_mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, StoreError> {
-        let mut recorded = self.catalog.db.read(|records| Ok::<_, StoreError>(records.mounts()?))?;
+        let mut recorded = self.catalog.db.read(|records| records.mounts())?;
         if recorded.is_empty() {
             return Ok(recorded);
         }
@@ -138,7 +138,7 @@ impl Mounts {
         let mounts = self.live_mounts()?;
         let mut left = Vec::new();
         for id in layers.into_iter().filter(|id| !mounts.iter().any(|(_, mount)| mount.layers.contains(id))) {
-            let entry = self.catalog.db.read(|records| Ok::<_, StoreError>(records.layer(id)?))?;
+            let entry = self.catalog.db.read(|records| records.layer(id))?;
             if entry.is_none_or(|entry| entry.damaged) {
                 left.push(id);
             } else if let Err(error) =
@@ -152,6 +152,6 @@ impl Mounts {
     }
 
     fn forget_mount(&self, target: &Path) -> Result<(), StoreError> {
-        self.catalog.db.write(|transaction| Ok(transaction.delete_mount(target)?))
+        self.catalog.db.write(|transaction| transaction.delete_mount(target))
     }
 }

@@ -6,10 +6,10 @@ use oci::Digest;
 
 use crate::disk::layer::LayerId;
 use crate::disk::reserve::RECORDS_ROOM;
-use crate::error::{DbError, StoreError};
-use crate::records::catalog::Catalog;
+use crate::error::StoreError;
 use crate::records::entries::Totals;
 use crate::records::tables::Records;
+use crate::store::Store;
 
 /// Answer of [`crate::Store::layers_of_images`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,10 +22,13 @@ pub struct LayersOfImages {
     pub images: Vec<(Digest, u64, Vec<u32>)>,
 }
 
-impl Catalog {
+impl Store {
     /// Bytes that only this image has, and bytes that it shares with other images. Their sum is the image's size.
-    pub(crate) fn usage(&self, id: &Digest) -> Result<Option<(u64, u64)>, StoreError> {
-        self.db.read(|records| {
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn usage(&self, id: &Digest) -> Result<Option<(u64, u64)>, StoreError> {
+        self.catalog.db.read(|records| {
             let Some(entry) = records.image(id)? else { return Ok(None) };
             let (mut unique, mut shared) = (entry.document_bytes, 0);
             for layer in entry.distinct_layers() {
@@ -52,20 +55,27 @@ impl Catalog {
 
     /// How many bytes of layers can still be written: what the file system has free, less what the store keeps for its
     /// records and for removals. `None`: the file system does not say.
-    pub(crate) fn room(&self) -> Result<Option<u64>, StoreError> {
-        let room = self.db.reserve().room();
+    ///
+    /// # Errors
+    /// The file system could not be asked.
+    pub fn room(&self) -> Result<Option<u64>, StoreError> {
+        let room = self.catalog.db.reserve().room();
         let room =
-            room.map_err(|source| StoreError::io("ask for the free space of", &self.disk.layout.path, source))?;
+            room.map_err(|source| StoreError::io("ask for the free space of", &self.catalog.disk.layout.path, source))?;
         Ok(room.map(|bytes| bytes.saturating_sub(RECORDS_ROOM)))
     }
 
     /// Lists the layers of each image by number, and the bytes of each layer on the disk.
-    pub(crate) fn layers_of_images(&self) -> Result<LayersOfImages, StoreError> {
-        self.db.read(|records| {
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn layers_of_images(&self) -> Result<LayersOfImages, StoreError> {
+        self.catalog.db.read(|records| {
             let mut found = LayersOfImages::default();
             let mut numbers: HashMap<LayerId, u32> = HashMap::new();
-            let next =
-                |known: &Vec<u64>| u32::try_from(known.len()).map_err(|_| DbError::Corrupt("too many layers".into()));
+            let next = |known: &Vec<u64>| {
+                u32::try_from(known.len()).map_err(|_| StoreError::Corrupt("too many layers".into()))
+            };
             for (id, entry) in records.layers()? {
                 numbers.insert(id, next(&found.layers)?);
                 found.layers.push(entry.stats.disk_bytes);
@@ -95,7 +105,10 @@ impl Catalog {
     }
 
     /// Returns what all images take together. One record is read, however many images there are.
-    pub(crate) fn totals(&self) -> Result<Totals, StoreError> {
-        self.db.read(|records| Ok(records.totals()?))
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn totals(&self) -> Result<Totals, StoreError> {
+        self.catalog.db.read(Records::totals)
     }
 }

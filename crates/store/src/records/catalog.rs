@@ -5,12 +5,12 @@ use std::io;
 
 use oci::Digest;
 
+use crate::disk::Disk;
 use crate::disk::layer::LayerId;
 use crate::disk::layout;
 use crate::disk::lock::StoreLock;
-use crate::disk::part::Disk;
 use crate::disk::reserve::RECORDS_ROOM;
-use crate::error::{DbError, StoreError};
+use crate::error::StoreError;
 use crate::options::Durability;
 use crate::records::db::Db;
 use crate::records::entries::{BlobEntry, LayerEntry};
@@ -81,7 +81,7 @@ impl Catalog {
     /// Writes what relaxed durability left to the page cache, which is trusted from now on; a young store grows up.
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
         let rows = self.db.read(Records::layer_rows)?;
-        let unsynced = |(id, entry): (LayerId, Result<LayerEntry, DbError>)| {
+        let unsynced = |(id, entry): (LayerId, Result<LayerEntry, StoreError>)| {
             entry.ok().filter(|entry| entry.unsynced_boot.is_some()).map(|entry| (id, entry))
         };
         let waiting: Vec<(LayerId, LayerEntry)> = rows.into_iter().filter_map(unsynced).collect();

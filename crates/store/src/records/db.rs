@@ -12,7 +12,7 @@ use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 use crate::disk::ground::Ground;
 use crate::disk::reserve::Reserve;
 use crate::disk::young::Youth;
-use crate::error::DbError;
+use crate::error::StoreError;
 use crate::records::backend::ReservedFile;
 use crate::records::tables;
 
@@ -21,8 +21,8 @@ pub(crate) use crate::records::tables::{Records, RecordsMut};
 /// The records are small and few: what redb keeps in memory by default would be more than the agent itself.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
 
-fn io_error(error: std::io::Error) -> DbError {
-    DbError::Redb(Box::new(redb::Error::Io(error)))
+fn io_error(error: std::io::Error) -> StoreError {
+    StoreError::Database(Box::new(redb::Error::Io(error)))
 }
 
 /// The open database. After a failed read or write redb's handle refuses everything; it is then opened again at the
@@ -48,11 +48,11 @@ struct Handle {
 }
 
 /// redb takes its pages at their word, and panics where something has damaged them below it. That is an error like others here.
-fn guarded<T, E: From<DbError>>(act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+fn guarded<T, E: From<StoreError>>(act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied();
         let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Err(DbError::Corrupt(format!("its file cannot be read: {}", said.unwrap_or("nobody says why"))).into())
+        Err(StoreError::Corrupt(format!("its file cannot be read: {}", said.unwrap_or("nobody says why"))).into())
     })
 }
 
@@ -62,11 +62,11 @@ impl Handle {
         reserve: &Arc<Reserve>,
         youth: &Arc<Youth>,
         doubtful: &Arc<AtomicBool>,
-    ) -> Result<Self, DbError> {
+    ) -> Result<Self, StoreError> {
         let file = ReservedFile::open(path, Arc::clone(reserve), Arc::clone(youth), Arc::clone(doubtful));
         let file = file.map_err(io_error)?;
         let open = || Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(file.clone())?);
-        Ok(Self { db: Some(guarded::<_, DbError>(open)?), file })
+        Ok(Self { db: Some(guarded::<_, StoreError>(open)?), file })
     }
 
     fn db(&self) -> &Database {
@@ -74,7 +74,7 @@ impl Handle {
     }
 
     /// Does something with the database. A handle that it panicked with is not used again.
-    fn act<T, E: From<DbError>>(&self, act: impl FnOnce(&Self) -> Result<T, E>) -> Result<T, E> {
+    fn act<T, E: From<StoreError>>(&self, act: impl FnOnce(&Self) -> Result<T, E>) -> Result<T, E> {
         let mut ended = false;
         let done = guarded(|| {
             let done = act(self);
@@ -92,7 +92,7 @@ impl Handle {
     }
 
     /// A transaction that leaves a file which need not be closed.
-    fn begin_write(&self) -> Result<WriteTransaction, DbError> {
+    fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
         self.file.begin().map_err(io_error)?;
         let mut transaction = self.db().begin_write()?;
         transaction.set_quick_repair(true);
@@ -111,7 +111,7 @@ impl Drop for Handle {
 
 impl Db {
     /// Opens or creates it, with all tables.
-    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> Result<Self, DbError> {
+    pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> Result<Self, StoreError> {
         let doubtful = Arc::default();
         let handle = Handle::open(path, &reserve, &youth, &doubtful)?;
         // A store that is there is opened without a write: there may be no space for one.
@@ -121,7 +121,7 @@ impl Db {
                 tables::make(&transaction)?;
                 transaction.commit()?;
             }
-            Ok::<_, DbError>(())
+            Ok::<_, StoreError>(())
         })?;
         let handle = RwLock::new(Some(handle));
         Ok(Self { path: path.to_owned(), reserve, youth, doubtful, ground: OnceLock::new(), handle })
@@ -134,9 +134,9 @@ impl Db {
     }
 
     /// Refuses a store that is not where it was opened.
-    pub(crate) fn check_ground(&self) -> Result<(), DbError> {
+    pub(crate) fn check_ground(&self) -> Result<(), StoreError> {
         let Some(ground) = self.ground.get() else { return Ok(()) };
-        ground.displaced().map_err(io_error)?.map_or(Ok(()), |what| Err(DbError::Displaced(what)))
+        ground.displaced().map_err(io_error)?.map_or(Ok(()), |what| Err(StoreError::Displaced(what)))
     }
 
     pub(crate) fn reserve(&self) -> &Reserve {
@@ -148,16 +148,19 @@ impl Db {
     }
 
     /// A consistent look at the records.
-    pub(crate) fn read<T, E: From<DbError>>(&self, act: impl FnOnce(&ReadTransaction) -> Result<T, E>) -> Result<T, E> {
+    pub(crate) fn read<T, E: From<StoreError>>(
+        &self,
+        act: impl FnOnce(&ReadTransaction) -> Result<T, E>,
+    ) -> Result<T, E> {
         self.with_handle(|handle| {
-            let transaction = handle.db().begin_read().map_err(DbError::from)?;
+            let transaction = handle.db().begin_read().map_err(StoreError::from)?;
             act(&transaction)
         })
     }
 
     /// A change of the records: durable when it returns (unless the store is young, and of relaxed durability), or
-    /// nothing when it fails; but for [`DbError::Unsure`], which says that it may be either.
-    pub(crate) fn write<T, E: From<DbError>>(
+    /// nothing when it fails; but for [`StoreError::Unsure`], which says that it may be either.
+    pub(crate) fn write<T, E: From<StoreError>>(
         &self,
         act: impl FnOnce(&WriteTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -182,7 +185,7 @@ impl Db {
         }
         let is_certain = found.is_ok() && !made;
         let error = Box::new(error);
-        Err(if is_certain { DbError::Redb(error) } else { DbError::Unsure(error) }.into())
+        Err(if is_certain { StoreError::Database(error) } else { StoreError::Unsure(error) }.into())
     }
 
     /// The file system may be writable again: who wants to write has the file opened anew.
@@ -194,7 +197,7 @@ impl Db {
     }
 
     /// Runs `act` on a usable handle.
-    fn with_handle<T, E: From<DbError>>(&self, act: impl FnOnce(&Handle) -> Result<T, E>) -> Result<T, E> {
+    fn with_handle<T, E: From<StoreError>>(&self, act: impl FnOnce(&Handle) -> Result<T, E>) -> Result<T, E> {
         loop {
             let guard = self.handle.read();
             if let Some(handle) = guard.as_ref().filter(|handle| handle.is_usable()) {

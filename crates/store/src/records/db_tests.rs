@@ -24,7 +24,7 @@ impl SmallDisk {
         Self { path, _top: top }
     }
 
-    fn db(&self, reserve_bytes: u64) -> Result<Db, DbError> {
+    fn db(&self, reserve_bytes: u64) -> Result<Db, StoreError> {
         let reserve = Reserve::open(&self.path.join("reserve"), reserve_bytes).expect("opens");
         Db::open(&self.path.join("db"), Arc::new(reserve), Arc::new(crate::disk::young::Youth::over()))
     }
@@ -37,7 +37,7 @@ impl Drop for SmallDisk {
 }
 
 fn put(db: &Db, key: &str, bytes: usize) -> Result<(), StoreError> {
-    db.write(|transaction| Ok(transaction.put_meta(key, &vec![7; bytes])?))
+    db.write(|transaction| transaction.put_meta(key, &vec![7; bytes]))
 }
 
 fn get(db: &Db, key: &str) -> Option<usize> {
@@ -91,7 +91,7 @@ fn a_damaged_file_is_an_error_and_no_panic() {
     let path = top.path().join("db");
     let open = || {
         let reserve = Reserve::open(&top.path().join("reserve"), 0).expect("opens");
-        Db::open(&path, Arc::new(reserve), Arc::new(crate::disk::young::Youth::over())).map_err(StoreError::from)
+        Db::open(&path, Arc::new(reserve), Arc::new(crate::disk::young::Youth::over()))
     };
     let db = open().expect("opens");
     for number in 0..40 {
@@ -114,9 +114,9 @@ fn a_damaged_file_is_an_error_and_no_panic() {
         std::fs::write(&path, damaged).expect("writes");
         let used = open().and_then(|db| {
             for number in 0..40 {
-                db.read(|records| Ok::<_, StoreError>(records.meta(&format!("key {number}"))?))?;
+                db.read(|records| records.meta(&format!("key {number}")))?;
             }
-            db.read(|records| Ok::<_, StoreError>(records.layer_rows()?))?;
+            db.read(|records| records.layer_rows())?;
             put(&db, "one more", 1000)
         });
         refused += u32::from(used.is_err());
@@ -141,7 +141,7 @@ fn an_act_that_refuses_changes_nothing() {
 fn a_record_of_an_unknown_format_is_named() {
     let error = decode::<LayerEntry>("layer 7", &[9, b'{', b'}']).expect_err("unknown");
     assert!(
-        matches!(&error, DbError::Corrupt(what) if what == "record of layer 7 has the unknown format 9"),
+        matches!(&error, StoreError::Corrupt(what) if what == "record of layer 7 has the unknown format 9"),
         "{error:?}"
     );
     assert!(decode::<LayerEntry>("layer 7", &[]).is_err());

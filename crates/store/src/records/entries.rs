@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::layer::{LayerId, Shape};
-use crate::error::DbError;
+use crate::error::StoreError;
 
 /// The format of the records, their first byte.
 const FORMAT: u8 = 1;
@@ -36,28 +36,23 @@ pub struct LayerStats {
     pub root_opaque: bool,
 }
 
-/// A layer in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// The number.
     pub id: LayerId,
     /// Digest of its tar stream.
     pub diff_id: Digest,
     /// The stack for which it was made, where its directories depend on the layers below.
     pub chain_id: Option<Digest>,
-    /// Counts of the content.
     pub stats: LayerStats,
     pub(crate) shape: Shape,
 }
 
-/// The record of a layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerEntry {
     pub(crate) diff_id: Digest,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chain_id: Option<Digest>,
     pub(crate) stats: LayerStats,
-    /// The shape on the disk.
     #[serde(default, skip_serializing_if = "Shape::is_dir")]
     pub(crate) shape: Shape,
     /// The root has no entry. Without a chain id it fits only where the root below is a plain one.
@@ -135,16 +130,13 @@ impl ImageEntry {
     }
 }
 
-/// An image in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRecord {
     /// Digest of the config.
     pub id: Digest,
-    /// The config's bytes.
     pub config: Vec<u8>,
     /// The manifest's bytes; of the latest pull where several manifests have this config.
     pub manifest: Vec<u8>,
-    /// Digest of the manifest.
     pub manifest_digest: Digest,
     /// Media type under which the manifest came.
     pub manifest_media_type: String,
@@ -166,22 +158,17 @@ pub struct ImageRecord {
     pub created_at_unix_nanos: i64,
     /// True if it must be kept.
     pub pinned: bool,
-    /// Annotations of the caller.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Totals of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Bytes on disk of all layers, kept blobs and documents.
     pub bytes: u64,
     /// Inodes of all layers and kept blobs.
     pub inodes: u64,
-    /// Number of images.
     pub images: u64,
-    /// Number of layers.
     pub layers: u64,
-    /// Number of kept blobs.
     #[serde(default)]
     pub blobs: u64,
 }
@@ -217,16 +204,60 @@ impl Totals {
 pub struct Removed {
     /// Bytes on disk. The image's documents are not among them: the database's file keeps its size.
     pub freed_bytes: u64,
-    /// Inodes.
     pub freed_inodes: u64,
 }
 
-/// The record of a mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MountEntry {
     pub(crate) image: Digest,
     pub(crate) layers: Vec<LayerId>,
     pub(crate) writable: bool,
+}
+
+/// The record of what a set of layers has in common. [`crate::records::shares`] has the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Share {
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+}
+
+/// Layers that share something.
+pub(crate) type LayerSet = BTreeSet<LayerId>;
+
+impl Share {
+    pub(crate) fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, inodes: self.inodes + other.inodes }
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(other.bytes), inodes: self.inodes.saturating_sub(other.inodes) }
+    }
+}
+
+impl LayerStats {
+    pub(crate) fn give(&mut self, share: Share) {
+        self.disk_bytes += share.bytes;
+        self.inodes += share.inodes;
+    }
+
+    pub(crate) fn take(&mut self, share: Share) {
+        self.disk_bytes = self.disk_bytes.saturating_sub(share.bytes);
+        self.inodes = self.inodes.saturating_sub(share.inodes);
+    }
+}
+
+/// The key of a set's row.
+pub(crate) fn key_of(set: &LayerSet) -> String {
+    set.iter().map(LayerId::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The set of a row, if its key is one.
+pub(crate) fn set_of(key: &str) -> Option<LayerSet> {
+    key.split(',').map(|number| number.parse().ok().map(LayerId)).collect()
 }
 
 pub(crate) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
@@ -235,12 +266,12 @@ pub(crate) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn decode<T: DeserializeOwned>(what: impl fmt::Display, bytes: &[u8]) -> Result<T, DbError> {
+pub(crate) fn decode<T: DeserializeOwned>(what: impl fmt::Display, bytes: &[u8]) -> Result<T, StoreError> {
     match bytes.split_first() {
         Some((&FORMAT, json)) => {
-            serde_json::from_slice(json).map_err(|error| DbError::Corrupt(format!("record of {what}: {error}")))
+            serde_json::from_slice(json).map_err(|error| StoreError::Corrupt(format!("record of {what}: {error}")))
         }
-        Some((format, _)) => Err(DbError::Corrupt(format!("record of {what} has the unknown format {format}"))),
-        None => Err(DbError::Corrupt(format!("record of {what} is empty"))),
+        Some((format, _)) => Err(StoreError::Corrupt(format!("record of {what} has the unknown format {format}"))),
+        None => Err(StoreError::Corrupt(format!("record of {what} is empty"))),
     }
 }

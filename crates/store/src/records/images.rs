@@ -1,46 +1,82 @@
-//! Images as records: listing, tags, pins. The record of an image and its documents are put together here.
+//! Images as records: listing, tags, pins, and from a text to an image: ids, beginnings of ids, and names in any spelling. A name
+//! that exists wins over the beginning of an id, as in containerd.
 
 use std::collections::BTreeSet;
 
 use oci::{Digest, Reference};
 
-use crate::error::{DbError, StoreError};
+use crate::error::{ResolveError, StoreError};
 use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageEntry, ImageRecord};
 use crate::records::tables::{DocumentKind, Records, RecordsMut};
+use crate::store::Store;
 
-impl Catalog {
+/// Fewer digits than this are no id.
+const SHORTEST_PREFIX: usize = 3;
+const ID_DIGITS: usize = 64;
+
+impl Store {
     /// All images, ordered by id.
-    pub(crate) fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
-        self.db.read(|records| {
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
+        self.catalog.db.read(|records| {
             let images = records.images()?;
-            images.into_iter().map(|(id, entry)| Ok(assemble(records, id, entry)?)).collect()
+            images.into_iter().map(|(id, entry)| assemble(records, id, entry)).collect()
         })
     }
 
     /// The image with this id.
-    pub(crate) fn image(&self, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
-        self.db.read(|records| Ok(load(records, id)?))
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn image(&self, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
+        self.catalog.db.read(|records| load(records, id))
     }
 
     /// Gives an image one more name, which another image loses if it had it. `name` is taken in any spelling, and gets
     /// the default tag where it has none.
-    pub(crate) fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or a name that is none or has a digest.
+    pub fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
         let tag = tag_name(name)?;
-        self.db.write(|transaction| {
+        self.catalog.db.write(|transaction| {
             let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
             take_name(transaction, id, &tag)?;
             entry.tags.insert(tag);
-            Ok(transaction.put_image(id, &entry)?)
+            transaction.put_image(id, &entry)
         })
     }
 
     /// Says whether an image must be kept.
-    pub(crate) fn set_pinned(&self, id: &Digest, pinned: bool) -> Result<(), StoreError> {
-        self.db.write(|transaction| {
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or a database error.
+    pub fn set_pinned(&self, id: &Digest, pinned: bool) -> Result<(), StoreError> {
+        self.catalog.db.write(|transaction| {
             let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
             entry.pinned = pinned;
-            Ok(transaction.put_image(id, &entry)?)
+            transaction.put_image(id, &entry)
+        })
+    }
+
+    /// The image that `text` means: an id with or without `sha256:`, `name`, `name:tag`, `name@digest`,
+    /// `name:tag@digest` (the digest decides), or the beginning of an id, of three digits or more.
+    ///
+    /// # Errors
+    /// [`ResolveError::Empty`], [`ResolveError::Ambiguous`], or the database could not be read.
+    pub fn resolve(&self, text: &str) -> Result<Option<ImageRecord>, ResolveError> {
+        if text.is_empty() {
+            return Err(ResolveError::Empty);
+        }
+        self.catalog.db.read(|records| {
+            let Some(id) = find_id(records, text)? else { return Ok(None) };
+            let image = load(records, &id)?;
+            Ok(Some(
+                image.ok_or_else(|| StoreError::Corrupt(format!("{text:?} names image {id}, which has no record")))?,
+            ))
         })
     }
 }
@@ -49,7 +85,7 @@ impl Catalog {
     /// Reports names with a digest that their image was never verified to have, as earlier versions recorded them. What cannot
     /// be read is left to the check.
     pub(crate) fn report_unverified_names(&self) -> Result<(), StoreError> {
-        let rows = self.db.read(|records| Ok::<_, StoreError>(records.image_rows()?))?;
+        let rows = self.db.read(|records| records.image_rows())?;
         for (image, entry) in rows {
             let Ok(entry) = entry else { continue };
             let names: Vec<&str> = entry.unverified_names().map(String::as_str).collect();
@@ -66,13 +102,13 @@ impl Catalog {
 }
 
 /// The image with this id, documents included.
-pub(crate) fn load(records: &impl Records, id: &Digest) -> Result<Option<ImageRecord>, DbError> {
+pub(crate) fn load(records: &impl Records, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
     records.image(id)?.map(|entry| assemble(records, id.clone(), entry)).transpose()
 }
 
-pub(crate) fn assemble(records: &impl Records, id: Digest, entry: ImageEntry) -> Result<ImageRecord, DbError> {
+pub(crate) fn assemble(records: &impl Records, id: Digest, entry: ImageEntry) -> Result<ImageRecord, StoreError> {
     let document = |kind| {
-        records.document(&id, kind)?.ok_or_else(|| DbError::Corrupt(format!("image {id} has no {kind:?} document")))
+        records.document(&id, kind)?.ok_or_else(|| StoreError::Corrupt(format!("image {id} has no {kind:?} document")))
     };
     let (config, manifest) = (document(DocumentKind::Config)?, document(DocumentKind::Manifest)?);
     let index = records.document(&id, DocumentKind::Index)?;
@@ -99,7 +135,7 @@ pub(crate) fn assemble(records: &impl Records, id: Digest, entry: ImageEntry) ->
 
 /// Points a name at an image, and takes it from the record of the one that had it. That image stays, with its other
 /// names or with none. The caller adds the name to the new image's record.
-pub(crate) fn take_name(transaction: &impl RecordsMut, id: &Digest, name: &str) -> Result<(), DbError> {
+pub(crate) fn take_name(transaction: &impl RecordsMut, id: &Digest, name: &str) -> Result<(), StoreError> {
     if let Some(before) = transaction.name(name)?
         && before != *id
         && let Some(mut entry) = transaction.image(&before)?
@@ -131,4 +167,33 @@ pub(crate) fn digest_name(name: &str) -> Result<String, StoreError> {
 
 fn parse(name: &str) -> Result<Reference, StoreError> {
     Reference::parse(name).map_err(|source| StoreError::InvalidName { name: name.to_owned(), source })
+}
+
+fn find_id(records: &impl Records, text: &str) -> Result<Option<Digest>, ResolveError> {
+    // A whole id is never taken for anything else.
+    let whole = if is_hex(text) && text.len() == ID_DIGITS { format!("sha256:{text}") } else { text.to_owned() };
+    if let Ok(id) = whole.parse::<Digest>() {
+        return Ok(records.image(&id)?.map(|_| id));
+    }
+    if let Ok(reference) = Reference::parse(text) {
+        let name = reference.canonical().to_string();
+        if let Some(id) = records.name(&name)? {
+            // A digest that the image was never verified to have leads nowhere, and not on to an id.
+            let is_foreign = records.image(&id)?.is_some_and(|image| !image.may_use(&name));
+            return Ok((!is_foreign).then_some(id));
+        }
+    }
+    let prefix = text.strip_prefix("sha256:").unwrap_or(text);
+    if prefix.len() < SHORTEST_PREFIX || !is_hex(prefix) {
+        return Ok(None);
+    }
+    let mut ids = records.image_ids_from(&format!("sha256:{prefix}"))?;
+    match ids.len() {
+        0 | 1 => Ok(ids.pop()),
+        _ => Err(ResolveError::Ambiguous { prefix: text.to_owned(), ids }),
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -8,8 +8,6 @@ pub(crate) mod digests;
 pub(crate) mod entries;
 pub(crate) mod images;
 pub(crate) mod release;
-pub(crate) mod resolve;
 pub(crate) mod respell;
-pub(crate) mod share;
 pub(crate) mod shares;
 pub(crate) mod tables;

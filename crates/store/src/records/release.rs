@@ -5,8 +5,9 @@ use oci::Digest;
 use redb::WriteTransaction;
 
 use crate::disk::layer::LayerId;
-use crate::error::DbError;
+use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Removed};
+use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};
 
 /// Layers and blobs that end with one image.
@@ -35,7 +36,7 @@ pub(crate) fn freed(gone: &[(LayerId, LayerEntry)]) -> Removed {
 }
 
 /// Takes a blob out of the records, and from the images that have it.
-pub(crate) fn drop_record(transaction: &WriteTransaction, digest: &Digest) -> Result<Option<BlobEntry>, DbError> {
+pub(crate) fn drop_record(transaction: &WriteTransaction, digest: &Digest) -> Result<Option<BlobEntry>, StoreError> {
     let Some(entry) = transaction.blob(digest)? else { return Ok(None) };
     for (id, mut image) in transaction.images()? {
         if image.blobs.remove(digest) {
@@ -51,7 +52,7 @@ pub(crate) fn drop_record(transaction: &WriteTransaction, digest: &Digest) -> Re
 }
 
 /// Takes one reference from each blob of an image. Those that now have none lose their records, and are answered.
-pub(crate) fn release_blobs(transaction: &WriteTransaction, image: &ImageEntry) -> Result<Vec<BlobEntry>, DbError> {
+pub(crate) fn release_blobs(transaction: &WriteTransaction, image: &ImageEntry) -> Result<Vec<BlobEntry>, StoreError> {
     let mut gone = Vec::new();
     for digest in &image.blobs {
         // One whose record is lost has nothing to release.
@@ -76,7 +77,7 @@ pub(crate) fn unrecord_image(
     transaction: &WriteTransaction,
     id: &Digest,
     entry: &ImageEntry,
-) -> Result<Released, DbError> {
+) -> Result<Released, StoreError> {
     for name in entry.tags.iter().chain(&entry.repo_digests) {
         if transaction.name(name)?.as_ref() == Some(id) {
             transaction.delete_name(name)?;
@@ -96,7 +97,7 @@ pub(crate) fn unrecord_image(
 pub(crate) fn release_layers(
     transaction: &WriteTransaction,
     entry: &ImageEntry,
-) -> Result<Vec<(LayerId, LayerEntry)>, DbError> {
+) -> Result<Vec<(LayerId, LayerEntry)>, StoreError> {
     let mut unused = Vec::new();
     for layer in entry.distinct_layers() {
         let mut layer_entry = transaction.layer_of_image(layer)?;
@@ -109,8 +110,23 @@ pub(crate) fn release_layers(
     Ok(unused)
 }
 
+/// Takes a layer that nobody has out of the records. What it shared with one other layer is that one's from now on, and it may
+/// itself have come by some. Answers the record as it was at the end.
+pub(crate) fn unrecord_layer(transaction: &WriteTransaction, id: LayerId) -> Result<LayerEntry, StoreError> {
+    shares::leave(transaction, id)?;
+    let entry = transaction.layer_of_image(id)?;
+    transaction.delete_layer(id, &entry)?;
+    let mut totals = transaction.totals()?;
+    totals.drop_layer(&entry.stats);
+    transaction.put_totals(&totals)?;
+    Ok(entry)
+}
+
 /// The layers that nobody has when this image goes.
-pub(crate) fn layers_of_it_alone(transaction: &WriteTransaction, entry: &ImageEntry) -> Result<Vec<LayerId>, DbError> {
+pub(crate) fn layers_of_it_alone(
+    transaction: &WriteTransaction,
+    entry: &ImageEntry,
+) -> Result<Vec<LayerId>, StoreError> {
     let mut alone = Vec::new();
     for layer in entry.distinct_layers() {
         if transaction.layer_of_image(layer)?.references <= 1 {

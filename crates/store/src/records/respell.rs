@@ -5,7 +5,7 @@
 
 use oci::{Digest, Reference};
 
-use crate::error::{DbError, StoreError};
+use crate::error::StoreError;
 use crate::records::catalog::Catalog;
 use crate::records::tables::{Records, RecordsMut};
 
@@ -16,7 +16,7 @@ impl Catalog {
         if !self.db.read(|records| Ok::<_, StoreError>(records.names()?.iter().any(is_other)))? {
             return Ok(());
         }
-        match self.db.write(|transaction| Ok::<_, StoreError>(respell(transaction)?)) {
+        match self.db.write(respell) {
             Ok(count) => tracing::info!(count, "names are recorded by the normal form of their hosts"),
             Err(error) if error.is_disk_full() => {
                 tracing::warn!(%error, "names whose hosts are in other spellings are not found until there is space");
@@ -35,7 +35,7 @@ fn normal(name: &str) -> Option<String> {
 
 /// A name that was recorded in its normal form stays with the image that has it; of several spellings the latest image gets
 /// the name. Answers how many names were in another spelling.
-fn respell(transaction: &impl RecordsMut) -> Result<usize, DbError> {
+fn respell(transaction: &impl RecordsMut) -> Result<usize, StoreError> {
     let mut images = transaction.images()?;
     images.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.created_at_unix_nanos));
     let mut count = 0;
@@ -66,16 +66,15 @@ mod tests {
     use super::*;
     use crate::images::image_commit::ImageCommit;
     use crate::options::OpenOptions;
-    use crate::store::parts::Store;
+    use crate::store::Store;
 
     /// Records a name as it is written, as an earlier version did.
     fn name_as_before(store: &Store, id: &Digest, name: &str) {
-        let written =
-            store.parts.catalog.db.write(|transaction| Ok::<_, StoreError>(write_name(transaction, id, name)?));
+        let written = store.catalog.db.write(|transaction| write_name(transaction, id, name));
         written.expect("writes");
     }
 
-    fn write_name(transaction: &impl RecordsMut, id: &Digest, name: &str) -> Result<(), DbError> {
+    fn write_name(transaction: &impl RecordsMut, id: &Digest, name: &str) -> Result<(), StoreError> {
         let mut entry = transaction.image(id)?.expect("an image");
         let names = if name.contains('@') { &mut entry.repo_digests } else { &mut entry.tags };
         names.insert(name.to_owned());

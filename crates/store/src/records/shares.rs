@@ -5,13 +5,13 @@
 use redb::WriteTransaction;
 
 use crate::disk::layer::LayerId;
-use crate::error::DbError;
+use crate::error::StoreError;
 use crate::records::entries::ImageEntry;
-use crate::records::share::{LayerSet, Share};
+use crate::records::entries::{LayerSet, Share};
 use crate::records::tables::{Records, RecordsMut};
 
 /// Bytes on disk of an image: documents, layers, kept blobs, and what its layers share with others.
-pub(crate) fn size_of(records: &impl Records, image: &ImageEntry) -> Result<u64, DbError> {
+pub(crate) fn size_of(records: &impl Records, image: &ImageEntry) -> Result<u64, StoreError> {
     let layers = image.distinct_layers();
     let mut size = image.document_bytes;
     for layer in &layers {
@@ -25,7 +25,11 @@ pub(crate) fn size_of(records: &impl Records, image: &ImageEntry) -> Result<u64,
 }
 
 /// Lets a new layer, whose record is there, share with layers of which some may have gone.
-pub(crate) fn join(transaction: &WriteTransaction, new: LayerId, joins: &[(LayerSet, Share)]) -> Result<(), DbError> {
+pub(crate) fn join(
+    transaction: &WriteTransaction,
+    new: LayerId,
+    joins: &[(LayerSet, Share)],
+) -> Result<(), StoreError> {
     for (set, share) in joins {
         let mut there = LayerSet::new();
         for id in set {
@@ -62,7 +66,7 @@ pub(crate) fn join(transaction: &WriteTransaction, new: LayerId, joins: &[(Layer
 
 /// Takes a layer out of everything that it shares, before its record goes: what only one other layer has then is that one's
 /// own.
-pub(crate) fn leave(transaction: &WriteTransaction, id: LayerId) -> Result<(), DbError> {
+pub(crate) fn leave(transaction: &WriteTransaction, id: LayerId) -> Result<(), StoreError> {
     for (mut set, share) in transaction.shares()? {
         if !set.contains(&id) {
             continue;
@@ -81,7 +85,7 @@ pub(crate) fn leave(transaction: &WriteTransaction, id: LayerId) -> Result<(), D
     Ok(())
 }
 
-fn give(transaction: &WriteTransaction, id: LayerId, share: Share) -> Result<(), DbError> {
+fn give(transaction: &WriteTransaction, id: LayerId, share: Share) -> Result<(), StoreError> {
     if let Some(mut entry) = transaction.layer(id)?
         && !share.is_nothing()
     {

@@ -7,9 +7,9 @@ use oci::Digest;
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use crate::disk::layer::LayerId;
-use crate::error::DbError;
+use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, MountEntry, Totals, decode, encode};
-use crate::records::share::{LayerSet, Share, key_of, set_of};
+use crate::records::entries::{LayerSet, Share, key_of, set_of};
 
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(crate) const LAYERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("layers");
@@ -35,26 +35,27 @@ pub(crate) enum DocumentKind {
 }
 
 /// A share by its key, if its record can be read.
-pub(crate) type ShareRow = (String, Result<(LayerSet, Share), DbError>);
+pub(crate) type ShareRow = (String, Result<(LayerSet, Share), StoreError>);
 
 /// A kept blob by the text of its digest, if its record can be read.
-pub(crate) type BlobRow = (String, Result<(Digest, BlobEntry), DbError>);
+pub(crate) type BlobRow = (String, Result<(Digest, BlobEntry), StoreError>);
 
 /// An image by the text of its id, if its record can be read.
-pub(crate) type ImageRow = (String, Result<ImageEntry, DbError>);
+pub(crate) type ImageRow = (String, Result<ImageEntry, StoreError>);
 
 /// A layer, if its record can be read.
-pub(crate) type LayerRow = (LayerId, Result<LayerEntry, DbError>);
+pub(crate) type LayerRow = (LayerId, Result<LayerEntry, StoreError>);
+
+fn is_there<T>(opened: Result<T, TableError>) -> Result<bool, StoreError> {
+    match opened {
+        Ok(_) => Ok(true),
+        Err(TableError::TableDoesNotExist(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// Returns true if all tables have been made.
-pub(crate) fn are_there(transaction: &ReadTransaction) -> Result<bool, DbError> {
-    fn is_there<T>(opened: Result<T, TableError>) -> Result<bool, DbError> {
-        match opened {
-            Ok(_) => Ok(true),
-            Err(TableError::TableDoesNotExist(_)) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
+pub(crate) fn are_there(transaction: &ReadTransaction) -> Result<bool, StoreError> {
     Ok(is_there(transaction.open_table(META))?
         && is_there(transaction.open_table(LAYERS))?
         && is_there(transaction.open_table(BY_DIFF_ID))?
@@ -66,7 +67,7 @@ pub(crate) fn are_there(transaction: &ReadTransaction) -> Result<bool, DbError> 
 }
 
 /// Makes those that are missing.
-pub(crate) fn make(transaction: &WriteTransaction) -> Result<(), DbError> {
+pub(crate) fn make(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(META)?;
     transaction.open_table(LAYERS)?;
     transaction.open_table(BY_DIFF_ID)?;
@@ -83,42 +84,42 @@ pub(crate) trait Records {
     fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
         &self,
         definition: TableDefinition<'_, K, V>,
-    ) -> Result<impl ReadableTable<K, V>, DbError>;
+    ) -> Result<impl ReadableTable<K, V>, StoreError>;
 
-    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>, DbError> {
+    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.table(META)?.get(key)?.map(|value| value.value().to_vec()))
     }
 
-    fn totals(&self) -> Result<Totals, DbError> {
+    fn totals(&self) -> Result<Totals, StoreError> {
         self.meta("totals")?.map_or_else(|| Ok(Totals::default()), |bytes| decode("totals", &bytes))
     }
 
     /// A number that every change of the records makes another one.
-    fn stamp(&self) -> Result<u64, DbError> {
+    fn stamp(&self) -> Result<u64, StoreError> {
         self.meta("stamp")?.map_or_else(|| Ok(0), |bytes| decode("the stamp", &bytes))
     }
 
-    fn next_layer(&self) -> Result<u64, DbError> {
+    fn next_layer(&self) -> Result<u64, StoreError> {
         self.meta("next_layer")?.map_or_else(|| Ok(1), |bytes| decode("the next layer's number", &bytes))
     }
 
-    fn layer(&self, id: LayerId) -> Result<Option<LayerEntry>, DbError> {
+    fn layer(&self, id: LayerId) -> Result<Option<LayerEntry>, StoreError> {
         let table = self.table(LAYERS)?;
         let value = table.get(id.0)?;
         value.map(|value| decode(format_args!("layer {id}"), value.value())).transpose()
     }
 
     /// A layer that an image refers to.
-    fn layer_of_image(&self, id: LayerId) -> Result<LayerEntry, DbError> {
-        self.layer(id)?.ok_or_else(|| DbError::Corrupt(format!("layer {id} of an image has no record")))
+    fn layer_of_image(&self, id: LayerId) -> Result<LayerEntry, StoreError> {
+        self.layer(id)?.ok_or_else(|| StoreError::Corrupt(format!("layer {id} of an image has no record")))
     }
 
-    fn layers(&self) -> Result<Vec<(LayerId, LayerEntry)>, DbError> {
+    fn layers(&self) -> Result<Vec<(LayerId, LayerEntry)>, StoreError> {
         self.layer_rows()?.into_iter().map(|(id, entry)| Ok((id, entry?))).collect()
     }
 
     /// All layers, also where a record cannot be read.
-    fn layer_rows(&self) -> Result<Vec<LayerRow>, DbError> {
+    fn layer_rows(&self) -> Result<Vec<LayerRow>, StoreError> {
         let mut found = Vec::new();
         for row in self.table(LAYERS)?.iter()? {
             let (key, value) = row?;
@@ -128,18 +129,18 @@ pub(crate) trait Records {
         Ok(found)
     }
 
-    fn layer_by_diff_id(&self, diff_id: &Digest) -> Result<Option<LayerId>, DbError> {
+    fn layer_by_diff_id(&self, diff_id: &Digest) -> Result<Option<LayerId>, StoreError> {
         Ok(self.table(BY_DIFF_ID)?.get(diff_id.to_string().as_str())?.map(|value| LayerId(value.value())))
     }
 
-    fn layer_by_chain_id(&self, chain_id: &Digest) -> Result<Option<LayerId>, DbError> {
+    fn layer_by_chain_id(&self, chain_id: &Digest) -> Result<Option<LayerId>, StoreError> {
         Ok(self.table(BY_CHAIN_ID)?.get(chain_id.to_string().as_str())?.map(|value| LayerId(value.value())))
     }
 
     /// Returns true if any blob was ever kept.
-    fn has_blobs(&self) -> Result<bool, DbError>;
+    fn has_blobs(&self) -> Result<bool, StoreError>;
 
-    fn blob(&self, digest: &Digest) -> Result<Option<BlobEntry>, DbError> {
+    fn blob(&self, digest: &Digest) -> Result<Option<BlobEntry>, StoreError> {
         if !self.has_blobs()? {
             return Ok(None);
         }
@@ -149,7 +150,7 @@ pub(crate) trait Records {
     }
 
     /// All kept blobs, also where a record cannot be read.
-    fn blob_rows(&self) -> Result<Vec<BlobRow>, DbError> {
+    fn blob_rows(&self) -> Result<Vec<BlobRow>, StoreError> {
         let mut found = Vec::new();
         if !self.has_blobs()? {
             return Ok(found);
@@ -157,7 +158,7 @@ pub(crate) trait Records {
         for row in self.table(BLOBS)?.iter()? {
             let (key, value) = row?;
             let key = key.value().to_owned();
-            let wrong = |error| DbError::Corrupt(format!("blob {key:?}: {error}"));
+            let wrong = |error| StoreError::Corrupt(format!("blob {key:?}: {error}"));
             let entry = key.parse::<Digest>().map_err(wrong).and_then(|digest| {
                 let entry = decode(format_args!("blob {digest}"), value.value())?;
                 Ok((digest, entry))
@@ -168,10 +169,10 @@ pub(crate) trait Records {
     }
 
     /// Returns true if layers ever shared anything.
-    fn has_shares(&self) -> Result<bool, DbError>;
+    fn has_shares(&self) -> Result<bool, StoreError>;
 
     /// The share of this set of layers; nothing where it has no row.
-    fn share(&self, set: &LayerSet) -> Result<Share, DbError> {
+    fn share(&self, set: &LayerSet) -> Result<Share, StoreError> {
         if !self.has_shares()? {
             return Ok(Share::default());
         }
@@ -181,12 +182,12 @@ pub(crate) trait Records {
     }
 
     /// The shares of all sets of layers.
-    fn shares(&self) -> Result<Vec<(LayerSet, Share)>, DbError> {
+    fn shares(&self) -> Result<Vec<(LayerSet, Share)>, StoreError> {
         self.share_rows()?.into_iter().map(|(_, row)| row).collect()
     }
 
     /// The same, also where a record cannot be read.
-    fn share_rows(&self) -> Result<Vec<ShareRow>, DbError> {
+    fn share_rows(&self) -> Result<Vec<ShareRow>, StoreError> {
         let mut found = Vec::new();
         if !self.has_shares()? {
             return Ok(found);
@@ -196,25 +197,25 @@ pub(crate) trait Records {
             let key = key.value().to_owned();
             let row = match set_of(&key) {
                 Some(set) => decode(format_args!("the share of {key}"), value.value()).map(|share| (set, share)),
-                None => Err(DbError::Corrupt(format!("{key:?} is no set of layers"))),
+                None => Err(StoreError::Corrupt(format!("{key:?} is no set of layers"))),
             };
             found.push((key, row));
         }
         Ok(found)
     }
 
-    fn image(&self, id: &Digest) -> Result<Option<ImageEntry>, DbError> {
+    fn image(&self, id: &Digest) -> Result<Option<ImageEntry>, StoreError> {
         let table = self.table(IMAGES)?;
         let value = table.get(id.to_string().as_str())?;
         value.map(|value| decode(format_args!("image {id}"), value.value())).transpose()
     }
 
-    fn images(&self) -> Result<Vec<(Digest, ImageEntry)>, DbError> {
+    fn images(&self) -> Result<Vec<(Digest, ImageEntry)>, StoreError> {
         self.image_rows()?.into_iter().map(|(key, entry)| Ok((image_id(&key)?, entry?))).collect()
     }
 
     /// The same, also where a record cannot be read.
-    fn image_rows(&self) -> Result<Vec<ImageRow>, DbError> {
+    fn image_rows(&self) -> Result<Vec<ImageRow>, StoreError> {
         let mut found = Vec::new();
         for row in self.table(IMAGES)?.iter()? {
             let (key, value) = row?;
@@ -226,7 +227,7 @@ pub(crate) trait Records {
     }
 
     /// The ids that begin with this text.
-    fn image_ids_from(&self, prefix: &str) -> Result<Vec<Digest>, DbError> {
+    fn image_ids_from(&self, prefix: &str) -> Result<Vec<Digest>, StoreError> {
         let mut found = Vec::new();
         for row in self.table(IMAGES)?.range(prefix..)? {
             let (key, _) = row?;
@@ -238,16 +239,16 @@ pub(crate) trait Records {
         Ok(found)
     }
 
-    fn document(&self, id: &Digest, kind: DocumentKind) -> Result<Option<Vec<u8>>, DbError> {
+    fn document(&self, id: &Digest, kind: DocumentKind) -> Result<Option<Vec<u8>>, StoreError> {
         let id = id.to_string();
         Ok(self.table(DOCUMENTS)?.get((id.as_str(), kind as u8))?.map(|value| value.value().to_vec()))
     }
 
-    fn name(&self, name: &str) -> Result<Option<Digest>, DbError> {
+    fn name(&self, name: &str) -> Result<Option<Digest>, StoreError> {
         self.table(NAMES)?.get(name)?.map(|value| image_id(value.value())).transpose()
     }
 
-    fn names(&self) -> Result<Vec<(String, Digest)>, DbError> {
+    fn names(&self) -> Result<Vec<(String, Digest)>, StoreError> {
         let mut found = Vec::new();
         for row in self.table(NAMES)?.iter()? {
             let (name, id) = row?;
@@ -256,7 +257,7 @@ pub(crate) trait Records {
         Ok(found)
     }
 
-    fn mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, DbError> {
+    fn mounts(&self) -> Result<Vec<(PathBuf, MountEntry)>, StoreError> {
         use std::os::unix::ffi::OsStringExt;
         let mut found = Vec::new();
         for row in self.table(MOUNTS)?.iter()? {
@@ -269,32 +270,24 @@ pub(crate) trait Records {
     }
 }
 
-fn image_id(text: &str) -> Result<Digest, DbError> {
-    text.parse().map_err(|error| DbError::Corrupt(format!("image id {text:?}: {error}")))
-}
-
-fn has_table(transaction: &ReadTransaction, table: TableDefinition<'_, &str, &[u8]>) -> Result<bool, DbError> {
-    match transaction.open_table(table) {
-        Ok(_) => Ok(true),
-        Err(TableError::TableDoesNotExist(_)) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+fn image_id(text: &str) -> Result<Digest, StoreError> {
+    text.parse().map_err(|error| StoreError::Corrupt(format!("image id {text:?}: {error}")))
 }
 
 impl Records for ReadTransaction {
     fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
         &self,
         definition: TableDefinition<'_, K, V>,
-    ) -> Result<impl ReadableTable<K, V>, DbError> {
+    ) -> Result<impl ReadableTable<K, V>, StoreError> {
         Ok(self.open_table(definition)?)
     }
 
-    fn has_blobs(&self) -> Result<bool, DbError> {
-        has_table(self, BLOBS)
+    fn has_blobs(&self) -> Result<bool, StoreError> {
+        is_there(self.open_table(BLOBS))
     }
 
-    fn has_shares(&self) -> Result<bool, DbError> {
-        has_table(self, SHARES)
+    fn has_shares(&self) -> Result<bool, StoreError> {
+        is_there(self.open_table(SHARES))
     }
 }
 
@@ -302,46 +295,17 @@ impl Records for WriteTransaction {
     fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
         &self,
         definition: TableDefinition<'_, K, V>,
-    ) -> Result<impl ReadableTable<K, V>, DbError> {
+    ) -> Result<impl ReadableTable<K, V>, StoreError> {
         Ok(self.open_table(definition)?)
     }
 
-    fn has_blobs(&self) -> Result<bool, DbError> {
+    fn has_blobs(&self) -> Result<bool, StoreError> {
         // To open it is to make it.
         Ok(true)
     }
 
-    fn has_shares(&self) -> Result<bool, DbError> {
+    fn has_shares(&self) -> Result<bool, StoreError> {
         Ok(true)
-    }
-}
-
-/// Typed writes.
-pub(crate) trait RecordsMut: Records {
-    fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), DbError>;
-    fn put_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError>;
-    fn delete_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError>;
-    fn put_share(&self, set: &LayerSet, share: Share) -> Result<(), DbError>;
-    fn put_blob(&self, digest: &Digest, entry: &BlobEntry) -> Result<(), DbError>;
-    fn delete_blob(&self, digest: &Digest) -> Result<(), DbError>;
-    fn put_image(&self, id: &Digest, entry: &ImageEntry) -> Result<(), DbError>;
-    fn delete_image(&self, id: &Digest) -> Result<(), DbError>;
-    fn put_document(&self, id: &Digest, kind: DocumentKind, bytes: Option<&[u8]>) -> Result<(), DbError>;
-    fn put_name(&self, name: &str, id: &Digest) -> Result<(), DbError>;
-    fn delete_name(&self, name: &str) -> Result<(), DbError>;
-    fn put_mount(&self, target: &Path, entry: &MountEntry) -> Result<(), DbError>;
-    fn delete_mount(&self, target: &Path) -> Result<(), DbError>;
-
-    fn put_totals(&self, totals: &Totals) -> Result<(), DbError> {
-        self.put_meta("totals", &encode(totals))
-    }
-
-    fn put_stamp(&self, stamp: u64) -> Result<(), DbError> {
-        self.put_meta("stamp", &encode(&stamp))
-    }
-
-    fn put_next_layer(&self, number: u64) -> Result<(), DbError> {
-        self.put_meta("next_layer", &encode(&number))
     }
 }
 
@@ -353,24 +317,42 @@ fn way_to(entry: &LayerEntry) -> (TableDefinition<'static, &'static str, u64>, S
     }
 }
 
-impl RecordsMut for WriteTransaction {
-    fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), DbError> {
-        self.open_table(META)?.insert(key, value)?;
+/// Typed writes.
+pub(crate) trait RecordsMut: Records {
+    fn table_mut<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        definition: TableDefinition<'_, K, V>,
+    ) -> Result<redb::Table<'_, K, V>, StoreError>;
+
+    fn put_totals(&self, totals: &Totals) -> Result<(), StoreError> {
+        self.put_meta("totals", &encode(totals))
+    }
+
+    fn put_stamp(&self, stamp: u64) -> Result<(), StoreError> {
+        self.put_meta("stamp", &encode(&stamp))
+    }
+
+    fn put_next_layer(&self, number: u64) -> Result<(), StoreError> {
+        self.put_meta("next_layer", &encode(&number))
+    }
+
+    fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.table_mut(META)?.insert(key, value)?;
         Ok(())
     }
 
     /// The record, and the way to it: by chain id where it has one, by diff id otherwise.
-    fn put_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError> {
-        self.open_table(LAYERS)?.insert(id.0, encode(entry).as_slice())?;
+    fn put_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), StoreError> {
+        self.table_mut(LAYERS)?.insert(id.0, encode(entry).as_slice())?;
         let (table, key) = way_to(entry);
-        self.open_table(table)?.insert(key.as_str(), id.0)?;
+        self.table_mut(table)?.insert(key.as_str(), id.0)?;
         Ok(())
     }
 
-    fn delete_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), DbError> {
-        self.open_table(LAYERS)?.remove(id.0)?;
+    fn delete_layer(&self, id: LayerId, entry: &LayerEntry) -> Result<(), StoreError> {
+        self.table_mut(LAYERS)?.remove(id.0)?;
         let (table, key) = way_to(entry);
-        let mut table = self.open_table(table)?;
+        let mut table = self.table_mut(table)?;
         // A newer generation of the same layer may have taken the key over.
         if table.get(key.as_str())?.is_some_and(|value| value.value() == id.0) {
             table.remove(key.as_str())?;
@@ -379,8 +361,8 @@ impl RecordsMut for WriteTransaction {
     }
 
     /// Writes the share of a set, or removes the row of an empty one.
-    fn put_share(&self, set: &LayerSet, share: Share) -> Result<(), DbError> {
-        let (mut table, key) = (self.open_table(SHARES)?, key_of(set));
+    fn put_share(&self, set: &LayerSet, share: Share) -> Result<(), StoreError> {
+        let (mut table, key) = (self.table_mut(SHARES)?, key_of(set));
         if share == Share::default() {
             table.remove(key.as_str())?;
         } else {
@@ -389,32 +371,32 @@ impl RecordsMut for WriteTransaction {
         Ok(())
     }
 
-    fn put_blob(&self, digest: &Digest, entry: &BlobEntry) -> Result<(), DbError> {
-        self.open_table(BLOBS)?.insert(digest.to_string().as_str(), encode(entry).as_slice())?;
+    fn put_blob(&self, digest: &Digest, entry: &BlobEntry) -> Result<(), StoreError> {
+        self.table_mut(BLOBS)?.insert(digest.to_string().as_str(), encode(entry).as_slice())?;
         Ok(())
     }
 
-    fn delete_blob(&self, digest: &Digest) -> Result<(), DbError> {
-        self.open_table(BLOBS)?.remove(digest.to_string().as_str())?;
+    fn delete_blob(&self, digest: &Digest) -> Result<(), StoreError> {
+        self.table_mut(BLOBS)?.remove(digest.to_string().as_str())?;
         Ok(())
     }
 
-    fn put_image(&self, id: &Digest, entry: &ImageEntry) -> Result<(), DbError> {
-        self.open_table(IMAGES)?.insert(id.to_string().as_str(), encode(entry).as_slice())?;
+    fn put_image(&self, id: &Digest, entry: &ImageEntry) -> Result<(), StoreError> {
+        self.table_mut(IMAGES)?.insert(id.to_string().as_str(), encode(entry).as_slice())?;
         Ok(())
     }
 
-    fn delete_image(&self, id: &Digest) -> Result<(), DbError> {
-        self.open_table(IMAGES)?.remove(id.to_string().as_str())?;
+    fn delete_image(&self, id: &Digest) -> Result<(), StoreError> {
+        self.table_mut(IMAGES)?.remove(id.to_string().as_str())?;
         for kind in [DocumentKind::Config, DocumentKind::Manifest, DocumentKind::Index] {
             self.put_document(id, kind, None)?;
         }
         Ok(())
     }
 
-    fn put_document(&self, id: &Digest, kind: DocumentKind, bytes: Option<&[u8]>) -> Result<(), DbError> {
+    fn put_document(&self, id: &Digest, kind: DocumentKind, bytes: Option<&[u8]>) -> Result<(), StoreError> {
         let id = id.to_string();
-        let mut table = self.open_table(DOCUMENTS)?;
+        let mut table = self.table_mut(DOCUMENTS)?;
         let key = (id.as_str(), kind as u8);
         match bytes {
             Some(bytes) => table.insert(key, bytes)?,
@@ -423,25 +405,34 @@ impl RecordsMut for WriteTransaction {
         Ok(())
     }
 
-    fn put_name(&self, name: &str, id: &Digest) -> Result<(), DbError> {
-        self.open_table(NAMES)?.insert(name, id.to_string().as_str())?;
+    fn put_name(&self, name: &str, id: &Digest) -> Result<(), StoreError> {
+        self.table_mut(NAMES)?.insert(name, id.to_string().as_str())?;
         Ok(())
     }
 
-    fn delete_name(&self, name: &str) -> Result<(), DbError> {
-        self.open_table(NAMES)?.remove(name)?;
+    fn delete_name(&self, name: &str) -> Result<(), StoreError> {
+        self.table_mut(NAMES)?.remove(name)?;
         Ok(())
     }
 
-    fn put_mount(&self, target: &Path, entry: &MountEntry) -> Result<(), DbError> {
+    fn put_mount(&self, target: &Path, entry: &MountEntry) -> Result<(), StoreError> {
         use std::os::unix::ffi::OsStrExt;
-        self.open_table(MOUNTS)?.insert(target.as_os_str().as_bytes(), encode(entry).as_slice())?;
+        self.table_mut(MOUNTS)?.insert(target.as_os_str().as_bytes(), encode(entry).as_slice())?;
         Ok(())
     }
 
-    fn delete_mount(&self, target: &Path) -> Result<(), DbError> {
+    fn delete_mount(&self, target: &Path) -> Result<(), StoreError> {
         use std::os::unix::ffi::OsStrExt;
-        self.open_table(MOUNTS)?.remove(target.as_os_str().as_bytes())?;
+        self.table_mut(MOUNTS)?.remove(target.as_os_str().as_bytes())?;
         Ok(())
+    }
+}
+
+impl RecordsMut for WriteTransaction {
+    fn table_mut<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        definition: TableDefinition<'_, K, V>,
+    ) -> Result<redb::Table<'_, K, V>, StoreError> {
+        Ok(self.open_table(definition)?)
     }
 }

@@ -9,26 +9,25 @@ use std::sync::Arc;
 use rustix::fs::Mode;
 
 use super::choice::NewLayers;
-use crate::content::part::Content;
+use crate::content::Content;
+use crate::disk::Disk;
 use crate::disk::ground::{self, Ground};
+use crate::disk::is_privileged;
 use crate::disk::layer::Shape;
 use crate::disk::layout::{self, Layout};
 use crate::disk::lock::{Holder, LockError, StoreLock};
-use crate::disk::part::Disk;
-use crate::disk::privilege::is_privileged;
 use crate::disk::reserve::Reserve;
 use crate::disk::young::{self, Age, Youth};
 use crate::error::{OpenError, StoreError};
-use crate::images::part::Images;
-use crate::ingest::part::Ingests;
-use crate::layers::part::Layers;
-use crate::maintenance::part::Maintenance;
+use crate::ingest::Ingests;
+use crate::layers::Layers;
+use crate::maintenance::Maintenance;
 use crate::mount::mounts::Mounts;
 use crate::mount::{points, probe};
 use crate::options::{Durability, OpenOptions, Sharing};
 use crate::records::catalog::Catalog;
 use crate::records::db::Db;
-use crate::store::parts::{Store, StoreParts};
+use crate::store::Store;
 
 /// The version of the layout and of the records. A greater one is refused, a smaller one is migrated.
 const VERSION: u32 = 1;
@@ -97,40 +96,29 @@ impl Store {
         let mounts = Arc::new(Mounts::new(&layers));
         let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
         let ingests = Arc::new(Ingests::new(&maintenance, options.limits, options.sharing, shape));
-        let images = Arc::new(Images::new(&maintenance, &ingests));
-        let parts = StoreParts {
-            catalog,
-            content,
-            layers,
-            mounts,
-            maintenance,
-            ingests,
-            images,
-            new_layers: NewLayers::of((shape, why_shape)),
-        };
-        let store = Self { parts: Arc::new(parts) };
-        store.parts.maintenance.sweep_at_open()?;
-        store.parts.catalog.respell_names()?;
-        store.parts.catalog.report_unverified_names()?;
-        store.parts.ingests.try_sharing().map_err(|source| OpenError::NoSharing {
+        let new_layers = NewLayers::of((shape, why_shape));
+        let store = Self { catalog, content, layers, mounts, maintenance, ingests, new_layers };
+        store.maintenance.sweep_at_open()?;
+        store.catalog.respell_names()?;
+        store.catalog.report_unverified_names()?;
+        store.ingests.try_sharing().map_err(|source| OpenError::NoSharing {
             root: root.to_owned(),
             way: if options.sharing == Sharing::Reflink { "reflink" } else { "hardlink" },
             source: source.into(),
         })?;
         // A store that was made just now grows up with its first commit.
         if options.durability == Durability::Full && !fresh {
-            store.parts.catalog.settle()?;
+            store.catalog.settle()?;
         }
         store
-            .parts
             .catalog
-            .mark_in_use(*store.parts.maintenance.commit.lock())
+            .mark_in_use(*store.maintenance.commit.lock())
             .map_err(|source| io_error("write the lock file of", root, source))?;
-        if store.parts.catalog.db.reserve().ensure().is_err() {
+        if store.catalog.db.reserve().ensure().is_err() {
             // What can be fetched again has to go before the disk is called full.
             store.drop_unfinished(None);
         }
-        if let Err(error) = store.parts.catalog.db.reserve().ensure() {
+        if let Err(error) = store.catalog.db.reserve().ensure() {
             tracing::warn!(%error, reserve = %reserve_path.display(), "the disk is too full for the store's reserve");
         }
         Ok(store)

@@ -20,13 +20,12 @@ use super::clone_range::clone_range;
 use super::{MOST, NewFile, Saved};
 use crate::disk::layer::LayerId;
 use crate::disk::usage::bytes_on_disk;
-use crate::ingest::part::Ingests;
+use crate::ingest::Ingests;
 use crate::layers::file_list::{self, FileKey, FileOrigin, LIST, ListedFile};
-use crate::options::Sharing;
+use crate::options::{Cancelled, Sharing};
 use crate::recipe;
 use crate::unpack::{EROFS_FILE, UnpackError};
 
-/// Bytes of a block.
 const BLOCK: u64 = erofs::BLOCK;
 /// Of a row, so many bytes are looked at before others are compared with it: its first block.
 const FIRST: usize = 4096;
@@ -71,11 +70,7 @@ struct RowsOfFile {
 
 impl Ingests {
     /// Shares what can be shared of a new layer that is an EROFS file, and writes its list. What cannot be shared stays as it is.
-    pub(crate) fn share_erofs(
-        &self,
-        layer: BorrowedFd<'_>,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Saved, UnpackError> {
+    pub(crate) fn share_erofs(&self, layer: BorrowedFd<'_>, cancelled: Cancelled<'_>) -> Result<Saved, UnpackError> {
         let failed = |path: &str, source: io::Error| UnpackError::Io {
             operation: "sharing files of",
             path: path.to_owned(),
@@ -125,7 +120,7 @@ impl Ingests {
         file: &File,
         own: &[NewFile],
         rows: &[BlockRow],
-        cancelled: &dyn Fn() -> bool,
+        cancelled: Cancelled<'_>,
     ) -> BTreeMap<(u64, u64), RowsOfFile> {
         let mut groups: BTreeMap<(u64, u64), RowsOfFile> = BTreeMap::new();
         let mut origins: BTreeMap<LayerId, Option<Origin>> = BTreeMap::new();
@@ -324,7 +319,7 @@ fn row_of(erofs: &Reader<File>, inode: &InodeInfo) -> io::Result<Option<(Spot, u
 }
 
 /// The rows of a layer that is still private, each inode once.
-fn walk(file: &File, cancelled: &dyn Fn() -> bool) -> io::Result<(Vec<NewFile>, Vec<BlockRow>)> {
+fn walk(file: &File, cancelled: Cancelled<'_>) -> io::Result<(Vec<NewFile>, Vec<BlockRow>)> {
     let erofs = Reader::open(file.try_clone()?)?;
     let (mut own, mut rows) = (Vec::new(), Vec::new());
     let mut linked = std::collections::BTreeSet::new();

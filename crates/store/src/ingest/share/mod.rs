@@ -20,9 +20,9 @@ use rustix::io::Errno;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{FS, INGEST};
 use crate::disk::usage::bytes_on_disk;
-use crate::ingest::part::Ingests;
+use crate::ingest::Ingests;
 use crate::layers::file_list::{self, FileKey, FileOrigin, LIST, ListedFile, read_list};
-use crate::options::Sharing;
+use crate::options::{Cancelled, Sharing};
 use crate::unpack::{Beneath, UnpackError};
 
 /// Files of fewer bytes are left alone. One block: what is smaller takes no less when it is shared, beside its inode.
@@ -65,11 +65,7 @@ struct Candidate {
 
 impl Ingests {
     /// Shares what can be shared of a new layer, and writes its list. What cannot be shared stays as it is.
-    pub(crate) fn share_files(
-        &self,
-        layer: BorrowedFd<'_>,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Saved, UnpackError> {
+    pub(crate) fn share_files(&self, layer: BorrowedFd<'_>, cancelled: Cancelled<'_>) -> Result<Saved, UnpackError> {
         let failed = |path: &str, source: io::Error| UnpackError::Io {
             operation: "sharing files of",
             path: path.to_owned(),
@@ -99,7 +95,7 @@ impl Ingests {
     }
 
     /// Looks through the lists of all layers that may be used.
-    fn find_others(&self, own: &mut [NewFile], cancelled: &dyn Fn() -> bool) {
+    fn find_others(&self, own: &mut [NewFile], cancelled: Cancelled<'_>) {
         if own.is_empty() {
             return;
         }
@@ -164,7 +160,7 @@ impl Ingests {
         beneath: &Beneath,
         layer: BorrowedFd<'_>,
         file: &NewFile,
-        cancelled: &dyn Fn() -> bool,
+        cancelled: Cancelled<'_>,
     ) -> Option<FileOrigin> {
         let path = &file.listed.path;
         for other in &file.others {
@@ -321,7 +317,7 @@ fn key(stat: &Stat) -> FileKey {
 }
 
 /// The files of a layer that are worth it, each inode once.
-fn walk(beneath: &Beneath, layer: BorrowedFd<'_>, cancelled: &dyn Fn() -> bool) -> io::Result<Vec<NewFile>> {
+fn walk(beneath: &Beneath, layer: BorrowedFd<'_>, cancelled: Cancelled<'_>) -> io::Result<Vec<NewFile>> {
     let mut found: Vec<NewFile> = Vec::new();
     let mut linked: BTreeMap<u64, ()> = BTreeMap::new();
     let mut todo = vec![FS.as_bytes().to_vec()];
