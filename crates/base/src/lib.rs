@@ -1,11 +1,13 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
-//! table of [mounts](mount), [loop devices](LoopDevice) and the error of a [full disk](is_disk_full).
+//! table of [mounts](mount), [loop devices](LoopDevice) the error of a [full disk](is_disk_full) and reads that
+//! [fill](fill) a buffer.
 //!
 //! Nothing here knows images, pods or settings.
 
 #[cfg(feature = "tokio")]
 mod blocking;
 mod disk_full;
+mod fill;
 mod go_duration;
 mod loop_device;
 pub mod mount;
@@ -13,5 +15,6 @@ pub mod mount;
 #[cfg(feature = "tokio")]
 pub use blocking::{blocking, joined};
 pub use disk_full::is_disk_full;
+pub use fill::fill;
 pub use go_duration::GoDuration;
 pub use loop_device::{LoopDevice, LoopFlags};
