@@ -1,6 +1,6 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
-//! table of [mounts](mount), [loop devices](LoopDevice), [locks of files](FileLock) and the error of a [full
-//! disk](is_disk_full).
+//! table of [mounts](mount), [loop devices](LoopDevice), [locks of files](FileLock), the error of a [full
+//! disk](is_disk_full) and reads that [fill](fill) a buffer.
 //!
 //! Nothing here knows images, pods or settings.
 
@@ -8,6 +8,7 @@
 mod blocking;
 mod disk_full;
 mod file_lock;
+mod fill;
 mod go_duration;
 mod loop_device;
 pub mod mount;
@@ -16,5 +17,6 @@ pub mod mount;
 pub use blocking::{blocking, joined};
 pub use disk_full::is_disk_full;
 pub use file_lock::FileLock;
+pub use fill::fill;
 pub use go_duration::GoDuration;
 pub use loop_device::{LoopDevice, LoopFlags};

@@ -1,4 +1,4 @@
-//! Spoils images and reads them, for as many rounds as are asked for: `fuzz IMAGE… [--device FILE]… [--rounds N] [--seed N]`. Every
+//! Spoils EROFS files and reads them, for as many rounds as are asked for: `fuzz IMAGE… [--device FILE]… [--rounds N] [--seed N]`. Every
 //! round is its seed alone, which is printed where the reader panics or reads too much. What is done is in the crate's module `testing`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 

@@ -1,5 +1,6 @@
 //! The EROFS format: a tree into one file in one pass ([`Writer`]), attributes of directories that are known later
-//! ([`patch`]), files whose blocks another image has ([`refer`]), and that file read without mounting it. Uncompressed, blocks of 4096 bytes, made for Linux 5.15 and later.
+//! ([`patch`]), files whose blocks another EROFS file has ([`refer`]), and that file read without mounting it. Uncompressed, blocks of
+//! 4096 bytes, made for Linux 5.15 and later.
 //!
 //! It refuses to know where bytes go and come from ([`Sink`], [`Source`]), what a layer is, and the clock. Called by the store.
 
@@ -23,7 +24,7 @@ pub use crate::writer::{Device, DeviceBlock, Dir, Entry, Inode, Options, Special
 /// Bytes of a block.
 pub const BLOCK: u64 = 4096;
 
-/// Where an image is written to: from its beginning to its end, and a few places once more.
+/// Where an EROFS file is written to: from its beginning to its end, and a few places once more.
 pub trait Sink {
     /// Writes at the end. The writer hands over long pieces (some hundred KiB, whole blocks): no buffer is needed below.
     ///
@@ -31,14 +32,14 @@ pub trait Sink {
     /// The error of the sink; the writer is of no use after it.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes where something was appended before, or, when an image is patched, at its very end.
+    /// Writes where something was appended before, or, when an EROFS file is patched, at its very end.
     ///
     /// # Errors
     /// As above.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// The source of an image's bytes.
+/// The source of an EROFS file's bytes.
 pub trait Source {
     /// Reads at a place: fewer bytes than asked for only at the end.
     ///
@@ -133,7 +134,7 @@ impl<S: Source + ?Sized> Source for &S {
     }
 }
 
-/// The number of an inode: its place in the image, in units of 32 bytes. On 64-bit machines it is what `stat` shows.
+/// The number of an inode: its place in the EROFS file, in units of 32 bytes. On 64-bit machines it is what `stat` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nid(pub u64);
 
@@ -179,7 +180,7 @@ impl Attributes {
     }
 }
 
-/// Returns true if an inode of an image can have this extended attribute: the name begins with `user.`, `trusted.` or `security.` and
+/// Returns true if an inode of an EROFS file can have this extended attribute: the name begins with `user.`, `trusted.` or `security.` and
 /// goes on for 1 to 255 bytes, or is one of the two of access control lists, and the value has at most 65,535 bytes.
 #[must_use]
 pub fn can_hold(name: &[u8], value: &[u8]) -> bool {

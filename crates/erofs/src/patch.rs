@@ -1,5 +1,5 @@
 //! [`patch`]: the attributes of an implicit directory, when they are known at last. The writer gave such directories a block of their own,
-//! and the root has the rest of the first one; nothing else in the image moves. The store calls it before a layer is committed.
+//! and the root has the rest of the first one; nothing else in the EROFS file moves. The store calls it before a layer is committed.
 
 use std::io;
 
@@ -12,22 +12,22 @@ use crate::{Attributes, Kind, Nid, Sink, Source, WriteError};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
-/// Why an image could not be patched.
+/// Why an EROFS file could not be patched.
 #[derive(Debug, thiserror::Error)]
 pub enum PatchError {
-    /// The image cannot be read.
+    /// The EROFS file cannot be read.
     #[error("cannot read the image")]
     Read(#[source] io::Error),
     /// The file cannot be written, or the attributes have no place in it.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// No image of this writer, or no directory with room.
+    /// No EROFS file of this writer, or no directory with room.
     #[error("the image cannot be patched: {0}")]
     Unfit(&'static str),
 }
 
-/// Gives an implicit directory of a finished image its attributes, instead of all that it had. Extended attributes that do not
-/// fit beside it are appended to the image; the superblock is right afterwards. What is written is not synced, and an image
+/// Gives an implicit directory of a finished EROFS file its attributes, instead of all that it had. Extended attributes that do not
+/// fit beside it are appended to the EROFS file; the superblock is right afterwards. What is written is not synced, and an EROFS file
 /// whose patch failed half-way is of no use.
 ///
 /// # Errors
@@ -113,7 +113,7 @@ impl Slot {
     }
 }
 
-/// The area of extended attributes for so much room. The longest ones that do not fit are `appended` to an image of `size` bytes.
+/// The area of extended attributes for so much room. The longest ones that do not fit are `appended` to an EROFS file of `size` bytes.
 fn area(xattrs: &[(Vec<u8>, Vec<u8>)], room: usize, size: u64, appended: &mut Vec<u8>) -> Result<Vec<u8>, PatchError> {
     let mut area = Vec::new();
     if xattrs.is_empty() {

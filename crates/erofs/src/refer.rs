@@ -1,6 +1,7 @@
-//! [`refer`]: files of a finished image whose blocks another image has as well are told to take them from there. Nothing moves: an inode
+//! [`refer`]: files of a finished EROFS file whose blocks another EROFS file has as well are told to take them from there. Nothing
+//! moves: an inode
 //! says another place, and the blocks that nobody names any more can be given back to the file system by who called. The table of
-//! devices stands in front of the superblock, where every image has room for some. The store calls it before a layer is committed.
+//! devices stands in front of the superblock, where every EROFS file has room for some. The store calls it before a layer is committed.
 
 use crate::format::inode::{self, RawInode};
 use crate::format::superblock::{self, Superblock};
@@ -9,10 +10,10 @@ use crate::patch::{read_block, superblock_of};
 use crate::{Kind, Nid, PatchError, Sink, Source, WriteError};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
-/// The first entry of the table, which is not where the image begins.
+/// The first entry of the table, which is not where the EROFS file begins.
 const FIRST: u16 = 1;
 
-/// So many devices a finished image can be given.
+/// So many devices a finished EROFS file can be given.
 pub const DEVICES_MOST: usize = superblock::OFFSET / device::LENGTH - FIRST as usize;
 
 /// A file whose blocks are on a further device.
@@ -26,13 +27,13 @@ pub struct Moved {
     pub block: u32,
 }
 
-/// Gives a finished image further devices, each so many blocks long, and lets files have their whole blocks there instead of in the
-/// image. They must have the very same bytes there: nothing is compared. What is written is not synced, and an image for which this
-/// failed half-way is of no use.
+/// Gives a finished EROFS file further devices, each so many blocks long, and lets files have their whole blocks there instead of in the
+/// EROFS file. They must have the very same bytes there: nothing is compared. What is written is not synced, and an EROFS file for
+/// which this failed half-way is of no use.
 ///
 /// # Errors
-/// Reading or writing; an image that has further devices already, or was not made by [`crate::Writer`]; a file without whole blocks in a row,
-/// or with more than the device has; more than [`DEVICES_MOST`] devices.
+/// Reading or writing; an EROFS file that has further devices already, or was not made by [`crate::Writer`]; a file without whole
+/// blocks in a row, or with more than the device has; more than [`DEVICES_MOST`] devices.
 pub fn refer<F: Source + Sink + ?Sized>(image: &mut F, devices: &[u32], files: &[Moved]) -> Result<(), PatchError> {
     let size = image.size().map_err(PatchError::Read)?;
     let mut first = read_block(image, 0)?;

@@ -1,4 +1,4 @@
-//! Images as an enemy makes them: [`mutate`] spoils one, [`exercise`] does everything to it that the reader can, and answers how
+//! EROFS files as an enemy makes them: [`mutate`] spoils one, [`exercise`] does everything to it that the reader can, and answers how
 //! much was read for that. Panics where the reader contradicts itself. For tests and for `examples/fuzz.rs`.
 
 use std::cell::Cell;
@@ -35,7 +35,7 @@ impl Source for Counted<'_> {
 /// The result of an exercise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exercised {
-    /// True if the image was taken for a good one.
+    /// True if the EROFS file was taken for a good one.
     pub good: bool,
     /// Bytes that the check has read.
     pub by_check: u64,
@@ -59,7 +59,7 @@ fn fuzzed(bytes: &[u8]) {
     }
 }
 
-/// Opens an image, checks it, and reads everything in it that can be read, within bounds of its own.
+/// Opens an EROFS file, checks it, and reads everything in it that can be read, within bounds of its own.
 ///
 /// # Panics
 /// Where the reader contradicts itself.
@@ -167,7 +167,7 @@ fn walk<R: Source>(image: &Reader<R>, inodes: &mut u64) -> Result<(), ReadError>
     first
 }
 
-/// Spoils an image, by numbers that `random` gives; mostly with a checksum that fits, so that it is read further.
+/// Spoils an EROFS file, by numbers that `random` gives; mostly with a checksum that fits, so that it is read further.
 pub fn mutate(image: &mut Vec<u8>, random: &mut dyn FnMut() -> u64) {
     let mut below = |most: usize| usize::try_from(random() % most.max(1) as u64).unwrap_or(0);
     for _ in 0..=below(6) {
@@ -207,7 +207,7 @@ pub fn mutate(image: &mut Vec<u8>, random: &mut dyn FnMut() -> u64) {
     }
 }
 
-/// A byte that is likely to mean something: images are mostly zeros and content.
+/// A byte that is likely to mean something: EROFS files are mostly zeros and content.
 fn place(image: &[u8], below: &mut dyn FnMut(usize) -> usize) -> usize {
     let length = image.len();
     match below(8) {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use cri_api::{Error, Kind, Reason};
 use registry::{ErrorKind, RegistryError};
-use store::{CommitError, MountError, ResolveError, StoreError, UnpackError};
+use store::{CommitError, MountError, ResolveError, StoreError, TarError, UnpackError};
 
 use crate::intake::{InflateError, IntakeError};
 use crate::room::{Need, Short};
@@ -141,8 +141,8 @@ pub(crate) fn from_unpack(root: &Path, error: &UnpackError) -> Error {
     }
     let kind = match error {
         UnpackError::Cancelled => Kind::Cancelled,
-        UnpackError::Truncated { .. } | UnpackError::Malformed { .. } => Kind::DataLoss,
-        UnpackError::Limit { .. } | UnpackError::Refused { .. } => Kind::InvalidArgument,
+        UnpackError::Archive(TarError::Truncated { .. } | TarError::Malformed { .. }) => Kind::DataLoss,
+        UnpackError::Archive(TarError::Limit { .. }) | UnpackError::Refused { .. } => Kind::InvalidArgument,
         _ => of_io(error).unwrap_or(Kind::Internal),
     };
     Error::from_source(kind, error)

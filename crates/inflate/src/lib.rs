@@ -6,7 +6,6 @@
 //! frames; nothing else may follow. Anything wrong with the stream is an error, and memory grows neither with what the stream
 //! declares nor with what it holds.
 
-mod crc;
 mod detect;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;

@@ -43,4 +43,4 @@ pub use records::accounting::LayersOfImages;
 pub use records::entries::{ImageRecord, Layer, LayerStats, Removed, Totals};
 pub use store::Store;
 pub use store::choice::NewLayers;
-pub use unpack::{Limits, UnpackError};
+pub use unpack::{Limits, TarError, UnpackError};

@@ -1,5 +1,5 @@
-//! The table of further devices: 128 bytes for each, anywhere in the first megabytes, where the superblock says. The image's own blocks
-//! are device 0; the others are numbered from 1 on, in the order of the table.
+//! The table of further devices: 128 bytes for each, anywhere in the first megabytes, where the superblock says. The EROFS file's own
+//! blocks are device 0; the others are numbered from 1 on, in the order of the table.
 
 use super::{u32_at, u64_at};
 

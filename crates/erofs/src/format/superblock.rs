@@ -19,7 +19,7 @@ pub(crate) const INCOMPAT_CHUNKED: u32 = 0x4;
 /// There is a table of further devices.
 pub(crate) const INCOMPAT_DEVICES: u32 = 0x8;
 
-/// The fields that an uncompressed image uses. Everything else is zero when it is encoded.
+/// The fields that an uncompressed EROFS file uses. Everything else is zero when it is encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) magic: u32,

@@ -12,7 +12,7 @@ impl<R: Source> Reader<R> {
         u16::try_from(self.devices.all.len()).unwrap_or(u16::MAX)
     }
 
-    /// Bytes of a device; the image itself is device 0.
+    /// Bytes of a device; the EROFS file itself is device 0.
     ///
     /// # Errors
     /// There is no such device.
@@ -20,7 +20,7 @@ impl<R: Source> Reader<R> {
         self.size_of(number)
     }
 
-    /// Whose bytes a device has: those of the image, or of a further one.
+    /// Whose bytes a device has: those of the EROFS file, or of a further one.
     pub(super) fn source_of(&self, number: u16) -> Result<&R, ReadError> {
         if number == 0 {
             return Ok(&self.source);

@@ -1,5 +1,5 @@
-//! The check of a whole image: every inode that has a name, and that no two of them lie on each other. That is also why it ends: what a
-//! directory holds is claimed before it is read, so that nothing is read twice, whatever leads to it. The content of files
+//! The check of a whole EROFS file: every inode that has a name, and that no two of them lie on each other. That is also why it ends:
+//! what a directory holds is claimed before it is read, so that nothing is read twice, whatever leads to it. The content of files
 //! is not read. It takes some fifty bytes of memory for an inode.
 
 use std::collections::{HashMap, HashSet};
@@ -35,7 +35,7 @@ struct Check<'a, R> {
 }
 
 impl<R: Source> Reader<R> {
-    /// Checks all of the image but the content of files.
+    /// Checks all of the EROFS file but the content of files.
     ///
     /// # Errors
     /// See [`ReadError`]: the first thing that is wrong.
@@ -170,7 +170,7 @@ impl<R: Source> Check<'_, R> {
         Ok(())
     }
 
-    /// Holds every chunk against the end of the image.
+    /// Holds every chunk against the end of the EROFS file.
     fn chunks(&self, info: &InodeInfo, place: u64) -> Result<(), ReadError> {
         let chunks = self.image.chunks(info, place)?;
         for number in 0..chunks.count {

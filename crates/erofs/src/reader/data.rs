@@ -145,7 +145,7 @@ impl<R: Source> Reader<R> {
         Ok(target)
     }
 
-    /// Holds an inode's data against the end of the image.
+    /// Holds an inode's data against the end of the EROFS file.
     pub(super) fn hold_data(&self, info: &InodeInfo, place: u64) -> Result<(), ReadError> {
         let damaged = |what: &str| ReadError::damaged(format!("inode {}: {what}", info.nid.0));
         if info.size == 0 {

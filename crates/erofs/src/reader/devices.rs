@@ -1,4 +1,4 @@
-//! [`Devices`]: the further devices of an image, its table of them held against what was given. The reader opens them, and finds
+//! [`Devices`]: the further devices of an EROFS file, its table of them held against what was given. The reader opens them, and finds
 //! blocks on them (`addresses`).
 
 use super::ReadError;
@@ -6,13 +6,13 @@ use crate::Source;
 use crate::format::superblock::{self, Superblock};
 use crate::format::{BLOCK_BITS, device};
 
-/// The further devices of an image.
+/// The further devices of an EROFS file.
 #[derive(Debug)]
 pub(super) struct Devices<R> {
     pub(super) all: Vec<KnownDevice<R>>,
     /// Where each begins in addresses that name no device, in their order.
     pub(super) unified: Vec<(u32, u16)>,
-    /// Where the table is in the image.
+    /// Where the table is in the EROFS file.
     pub(super) table: (u64, u64),
 }
 
@@ -25,7 +25,7 @@ pub(super) struct KnownDevice<R> {
 /// Where bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// The device's number; 0 is the image itself.
+    /// The device's number; 0 is the EROFS file itself.
     pub device: u16,
     /// The byte on it.
     pub offset: u64,

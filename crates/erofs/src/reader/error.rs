@@ -1,23 +1,23 @@
-//! [`ReadError`]: why an image could not be read.
+//! [`ReadError`]: why an EROFS file could not be read.
 
 use std::io;
 
-/// Why an image could not be read.
+/// Why an EROFS file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Where the image comes from.
+    /// Where the EROFS file comes from.
     #[error("cannot read the image")]
     Source(#[source] io::Error),
     /// Something else.
     #[error("this is no EROFS image")]
     NotErofs,
-    /// An image of a kind that is not read here.
+    /// An EROFS file of a kind that is not read here.
     #[error("the image uses {feature}, which is not supported")]
     Unsupported {
         /// The feature.
         feature: String,
     },
-    /// The image contradicts itself.
+    /// The EROFS file contradicts itself.
     #[error("the image is damaged: {what}")]
     Damaged {
         /// Where, and what is wrong.

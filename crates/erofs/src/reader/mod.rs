@@ -1,9 +1,9 @@
-//! [`Reader`]: an image read without mounting it: inodes, names, data, extended attributes; and a check of all of it.
+//! [`Reader`]: an EROFS file read without mounting it: inodes, names, data, extended attributes; and a check of all of it.
 //!
 //! Nothing in the file is believed. Every place is held against the file's end before it is read, no number from the file makes
 //! anything larger than a few hundred kilobytes (lists of shared attributes: 16 MiB), and no call reads more than it answers, but for one
 //! directory's blocks. What contradicts itself is an error, compressed data and other features that are not known are
-//! another. It reads what the writer makes and ordinary uncompressed images of `mkfs.erofs`. It follows no symbolic link and
+//! another. It reads what the writer makes and ordinary uncompressed EROFS files of `mkfs.erofs`. It follows no symbolic link and
 //! knows no layers. Called by the store.
 
 mod addresses;
@@ -29,7 +29,7 @@ use crate::{Kind, Nid, Source};
 use devices::Devices;
 use inode::RawInode;
 
-/// Features that matter for compressed files alone, of which `mkfs.erofs` notes this one in every image.
+/// Features that matter for compressed files alone, of which `mkfs.erofs` notes this one in every EROFS file.
 const INCOMPAT_PADDING: u32 = 0x1;
 const KNOWN: u32 = INCOMPAT_PADDING | superblock::INCOMPAT_CHUNKED | superblock::INCOMPAT_DEVICES;
 /// Others by name.
@@ -43,7 +43,7 @@ const FEATURES: [(u32, &str); 6] = [
 ];
 const NANOS: u32 = 1_000_000_000;
 
-/// An image.
+/// An EROFS file.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,
@@ -90,7 +90,7 @@ impl InodeInfo {
 }
 
 impl<R: Source> Reader<R> {
-    /// Looks at the superblock: whether this is an image that can be read here, and whether the superblock is whole.
+    /// Looks at the superblock: whether this is an EROFS file that can be read here, and whether the superblock is whole.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -98,7 +98,7 @@ impl<R: Source> Reader<R> {
         Self::open_with(source, Vec::new())
     }
 
-    /// The same for an image that has data on further devices, which are given in the order of its table.
+    /// The same for an EROFS file that has data on further devices, which are given in the order of its table.
     ///
     /// # Errors
     /// See [`ReadError`]: there are other devices than these.

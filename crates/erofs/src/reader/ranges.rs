@@ -1,4 +1,4 @@
-//! [`Ranges`]: which bytes of an image somebody has claimed already.
+//! [`Ranges`]: which bytes of an EROFS file somebody has claimed already.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Images of `mkfs.erofs` read as the trees that they were made of, damage by name, and spoiled images.
+//! EROFS files of `mkfs.erofs` read as the trees that they were made of, damage by name, and spoiled EROFS files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -132,7 +132,7 @@ fn in_image<R: Source>(image: &Reader<R>, info: &InodeInfo, path: &[u8], compact
     }
 }
 
-/// An image of the tree.
+/// An EROFS file of the tree.
 fn mkfs(top: &Path, options: &[&str]) -> Vec<u8> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().display().to_string();
@@ -233,7 +233,7 @@ fn what_is_not_read_is_named() {
     }
 }
 
-/// A small image with everything that can be damaged, its tree, and where things are in it.
+/// A small EROFS file with everything that can be damaged, its tree, and where things are in it.
 fn small() -> (Vec<u8>, BTreeMap<&'static str, u64>) {
     let top = tempfile::tempdir().unwrap();
     fs::create_dir_all(top.path().join("dir/below")).unwrap();
@@ -321,7 +321,7 @@ fn damage_is_an_error_that_says_what_it_is() {
     }
 }
 
-/// An image of our writer, with everything in it that has a form of its own.
+/// An EROFS file of our writer, with everything in it that has a form of its own.
 fn ours() -> Vec<u8> {
     use crate::{Attributes, Options, Special, Writer};
     let options = Options {
@@ -350,7 +350,7 @@ fn ours() -> Vec<u8> {
         writer.link(dir, format!("f{size}").as_bytes(), file).unwrap();
         if size == 5000 {
             writer.link(implicit, b"again", file).unwrap();
-            // What loses its name stays in the image, and is nothing of the tree.
+            // What loses its name stays in the EROFS file, and is nothing of the tree.
             writer.link(root, b"gone", file).unwrap();
             writer.unlink(root, b"gone").unwrap();
         }
@@ -427,7 +427,7 @@ fn bounded(bytes: &[u8]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
-    /// Each case spoils every image in several ways, the large ones in fewer.
+    /// Each case spoils every EROFS file in several ways, the large ones in fewer.
     #[test]
     #[ignore = "needs erofs-utils: scripts/test.sh"]
     fn spoiled_images_end_in_errors(seed in any::<u64>()) {
@@ -456,7 +456,7 @@ proptest! {
     }
 }
 
-/// Images to spoil: made once.
+/// EROFS files to spoil: made once.
 fn spoilable() -> &'static [Vec<u8>] {
     static IMAGES: std::sync::OnceLock<Vec<Vec<u8>>> = std::sync::OnceLock::new();
     IMAGES.get_or_init(|| {

@@ -8,7 +8,7 @@ use crate::format::inode::RawInode;
 use crate::format::xattr::{self, AREA_HEADER, HEADER, RawXattr};
 use crate::format::{BLOCK_BITS, u32_at};
 
-/// The bit of a prefix's number that says that the image has the prefix itself.
+/// The bit of a prefix's number that says that the EROFS file has the prefix itself.
 const OWN_PREFIX: u8 = 0x80;
 
 /// An extended attribute: its full name, and its value.
@@ -21,7 +21,7 @@ type Tell<'a> = dyn FnMut(&[u8], Vec<u8>, XattrValue) -> Result<(), ReadError> +
 enum XattrValue {
     /// In the area.
     Inline(Range<usize>),
-    /// In the image.
+    /// In the EROFS file.
     Shared(u64, usize),
 }
 

@@ -49,7 +49,7 @@ struct Sparse {
     runs: Vec<DataRun>,
 }
 
-/// Chunks that follow one another, in the file and in the image.
+/// Chunks that follow one another, in the file and in the EROFS file.
 struct DataRun {
     chunk: u64,
     block: u32,

@@ -1,4 +1,4 @@
-//! [`Devices`]: the further devices of an image that is being written, and their table for the superblock. Files whose content is on
+//! [`Devices`]: the further devices of an EROFS file that is being written, and their table for the superblock. Files whose content is on
 //! them (`elsewhere`) are held against it.
 
 use super::error::WriteError;
@@ -6,7 +6,7 @@ use super::output::Output;
 use crate::Sink;
 use crate::format::{device, superblock};
 
-/// A further device of an image.
+/// A further device of an EROFS file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Device(pub(crate) u16);
 
@@ -27,7 +27,7 @@ pub struct DeviceBlock {
     pub block: u32,
 }
 
-/// The devices of an image that is being written.
+/// The devices of an EROFS file that is being written.
 #[derive(Default)]
 pub(super) struct Devices {
     /// Where the table will stand, and how many have room there.

@@ -1,4 +1,4 @@
-//! Files whose content is on further devices: the image says where, and has at most their ends itself. Devices are other images,
+//! Files whose content is on further devices: the EROFS file says where, and has at most their ends itself. Devices are other EROFS files,
 //! or anything else whose blocks stay as they are.
 
 use super::Writer;
@@ -48,7 +48,7 @@ impl<S: Sink> Writer<S> {
                 .filter(|_| !tag.is_empty())
                 .ok_or_else(|| beyond("a tag of a device"))?
                 .copy_from_slice(tag);
-            // From the end of all addresses down, so that the image's own blocks have those before.
+            // From the end of all addresses down, so that the EROFS file's own blocks have those before.
             let unified = writer.parts.output.limit().checked_sub(blocks).filter(|first| *first > 0);
             let unified = unified.ok_or_else(|| beyond("more than 16 TiB"))?;
             writer.parts.output.set_limit(unified)?;
@@ -61,7 +61,7 @@ impl<S: Sink> Writer<S> {
     /// what is beyond the last whole block, or nothing.
     ///
     /// # Errors
-    /// The blocks are not on that device, or no whole ones; an attribute cannot be held; the image is full; the sink's.
+    /// The blocks are not on that device, or no whole ones; an attribute cannot be held; the EROFS file is full; the sink's.
     pub fn file_at(
         &mut self,
         size: u64,
@@ -105,11 +105,11 @@ impl<S: Sink> Writer<S> {
         })
     }
 
-    /// A regular file of another image, whose blocks stay where they are: `devices` are that image and its own further devices, as they
-    /// are called here. What shares a block with other things there is copied. It has no name yet.
+    /// A regular file of another EROFS file, whose blocks stay where they are: `devices` are that EROFS file and its own further
+    /// devices, as they are called here. What shares a block with other things there is copied. It has no name yet.
     ///
     /// # Errors
-    /// As of [`Self::file_at`]; that image cannot be read.
+    /// As of [`Self::file_at`]; that EROFS file cannot be read.
     pub fn file_of<R: Source>(
         &mut self,
         image: &Reader<R>,
@@ -141,7 +141,7 @@ impl<S: Sink> Writer<S> {
         self.file_at(file.size, attributes, first, &tail[..length])
     }
 
-    /// A short file of another image, as it is there.
+    /// A short file of another EROFS file, as it is there.
     fn copy<R: Source>(
         &mut self,
         image: &Reader<R>,
@@ -155,8 +155,8 @@ impl<S: Sink> Writer<S> {
         self.end_file()
     }
 
-    /// A regular file whose bytes are on devices in chunks of 2 to the power of `bits` blocks, each somewhere, or nowhere where it is a hole.
-    /// Without a name so far.
+    /// A regular file whose bytes are on devices in chunks of 2 to the power of `bits` blocks, each somewhere, or nowhere where it is
+    /// a hole. Without a name so far.
     ///
     /// # Errors
     /// As of [`Self::file_at`], and what `place` says, which is asked for each chunk by its number.

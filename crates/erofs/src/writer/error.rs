@@ -1,19 +1,19 @@
-//! [`WriteError`]: why an image could not be written.
+//! [`WriteError`]: why an EROFS file could not be written.
 
 use std::io;
 
 use crate::ReadError;
 
-/// Why an image could not be written.
+/// Why an EROFS file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Where the image goes to.
+    /// Where the EROFS file goes to.
     #[error("cannot write the image")]
     Sink(#[source] io::Error),
     /// Where names go that do not fit into memory.
     #[error("cannot use the temporary file of an image's names")]
     Spill(#[source] io::Error),
-    /// The image that has a file's blocks.
+    /// The EROFS file that has a file's blocks.
     #[error("cannot read the image whose blocks are referred to")]
     Other(#[from] ReadError),
     /// The format has no place for it.

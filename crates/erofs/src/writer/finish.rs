@@ -1,4 +1,4 @@
-//! The end of an image: directories, numbers of names, superblock. Names are gone through twice: the first time tells how long every
+//! The end of an EROFS file: directories, numbers of names, superblock. Names are gone through twice: the first time tells how long every
 //! directory is, and so where its inode will be; the second one writes.
 
 use super::blobs;
@@ -24,7 +24,7 @@ const DOTS: [&[u8]; 2] = [b".", b".."];
 /// Bytes, blocks and inodes of the written file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of the image: a multiple of a block.
+    /// Bytes of the EROFS file: a multiple of a block.
     pub size: u64,
     /// Inodes that have a name, the root among them.
     pub inodes: u64,
@@ -50,7 +50,7 @@ struct Plan {
     blocks: u64,
 }
 
-/// The parts of an image beside its tree.
+/// The parts of an EROFS file beside its tree.
 pub(super) struct About {
     pub(super) uuid: [u8; 16],
     pub(super) chunked: bool,

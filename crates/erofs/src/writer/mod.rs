@@ -1,4 +1,4 @@
-//! [`Writer`]: a tree into one EROFS image, in one pass.
+//! [`Writer`]: a tree into one EROFS file, in one pass.
 //!
 //! Data goes out as it comes, inodes with it, packed with short files and the ends of long ones. Directories are kept (in memory, beyond
 //! a budget in a temporary file) and are written in the end. An inode is never moved: its number is known when it
@@ -12,7 +12,6 @@ mod dirents;
 mod dirs;
 mod elsewhere;
 mod entry;
-mod entry_code;
 mod error;
 mod finish;
 mod layout;
@@ -53,9 +52,9 @@ use crate::{Attributes, Kind, Nid, Sink};
 /// Longest target of a symbolic link.
 const TARGET_MAX: usize = 4095;
 
-/// How an image is written.
+/// How an EROFS file is written.
 pub struct Options {
-    /// The image's own identity.
+    /// The EROFS file's own identity.
     pub uuid: [u8; 16],
     /// The time of compact inodes: those whose time is this one take less space. `None`: the time of the first inode that comes.
     pub time: Option<(i64, u32)>,
@@ -84,7 +83,7 @@ pub enum Special {
     Socket,
 }
 
-/// Writes an image. After an error it is of no use.
+/// Writes an EROFS file. After an error it is of no use.
 pub struct Writer<S: Sink> {
     parts: Parts<S>,
     /// The file that was begun.
@@ -100,7 +99,7 @@ pub struct Writer<S: Sink> {
 }
 
 impl<S: Sink> Writer<S> {
-    /// Begins an image with a root that nobody said anything of.
+    /// Begins an EROFS file with a root that nobody said anything of.
     ///
     /// # Errors
     /// The spill's.
@@ -136,12 +135,12 @@ impl<S: Sink> Writer<S> {
         Dir(0)
     }
 
-    /// Where the image goes to.
+    /// Where the EROFS file goes to.
     pub fn sink(&mut self) -> &mut S {
         self.parts.output.sink()
     }
 
-    /// Bytes of the image so far, data that is not yet in the sink among them.
+    /// Bytes of the EROFS file so far, data that is not yet in the sink among them.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.parts.output.layout().end()
@@ -150,7 +149,7 @@ impl<S: Sink> Writer<S> {
     /// Begins a regular file of `size` bytes, all of which come through [`Self::data`], in order. Answers the inode's number.
     ///
     /// # Errors
-    /// An attribute cannot be held, the image is full, the sink's.
+    /// An attribute cannot be held, the EROFS file is full, the sink's.
     pub fn begin_file(&mut self, size: u64, attributes: &Attributes) -> Result<Nid, WriteError> {
         self.guard(|writer| writer.begin(Kind::File, size, attributes, false))
     }

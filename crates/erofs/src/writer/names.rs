@@ -2,8 +2,7 @@
 //! what is newer stands over what is older. In the end all are read in order, more than once. So many runs of one size are merged
 //! into one that there are few, however many names come: the work for a name grows with the logarithm of their number.
 
-use super::entry::{Dir, Entry};
-use super::entry_code::EntryCode;
+use super::entry::{Dir, Entry, EntryCode};
 use super::error::WriteError;
 use super::run::{Cursor, NameRun, RunWriter};
 use super::spill::Spill;

@@ -1,4 +1,4 @@
-//! [`Output`]: the image's end in memory, whole pieces of it to the sink. What is written behind the end lands in the
+//! [`Output`]: the EROFS file's end in memory, whole pieces of it to the sink. What is written behind the end lands in the
 //! window where it can, in a copy of an open block that has left the window, or in the sink. The first block is held till the last.
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ const DIRECT: usize = 64 << 10;
 const BLOCK_BYTES: u64 = BLOCK as u64;
 static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
-/// The image as it grows.
+/// The EROFS file as it grows.
 pub(super) struct Output<S> {
     sink: S,
     layout: Layout,
@@ -39,7 +39,7 @@ struct Detached {
 }
 
 impl<S: Sink> Output<S> {
-    /// An image with nothing in it but the first block.
+    /// An EROFS file with nothing in it but the first block.
     pub(super) fn new(sink: S) -> Self {
         let mut layout = Layout::default();
         layout.append(1);

@@ -1,5 +1,5 @@
-//! [`Parts`]: the sink of an image and the tables that are kept until its end. [`super::Writer`] holds them; content and the end of
-//! the image are written through them.
+//! [`Parts`]: the sink of an EROFS file and the tables that are kept until its end. [`super::Writer`] holds them; content and the end of
+//! the EROFS file are written through them.
 
 use super::blobs::Blobs;
 use super::dirs::Dirs;
@@ -10,7 +10,7 @@ use super::spill::Spill;
 use super::xattrs::Xattrs;
 use crate::Sink;
 
-/// The sink of an image, and all that is kept until its end.
+/// The sink of an EROFS file, and all that is kept until its end.
 pub(super) struct Parts<S: Sink> {
     pub(super) output: Output<S>,
     pub(super) xattrs: Xattrs,

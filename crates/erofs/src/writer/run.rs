@@ -1,6 +1,6 @@
 //! [`NameRun`]: sorted names in the spill, found through the first name of every page and a Bloom filter; [`Cursor`] reads them in order.
 
-use super::entry_code::EntryCode;
+use super::entry::EntryCode;
 use super::error::WriteError;
 use super::spill::Spill;
 

@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use super::entry_code::EntryCode;
+use super::entry::EntryCode;
 
 /// Names by directory.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! [`KernelFeatures`]: the ways of mounting that the mounter tries.
 
-/// From so many layers on it pays to compose one image of them (docs/layers.md has the figures).
+/// From so many layers on it pays to compose one EROFS file of them (docs/layers.md has the figures).
 const MANY: usize = 60;
 
 /// The features of the kernel that the mounter uses: all of them, but in tests of what other kernels lack.
@@ -12,7 +12,7 @@ pub(super) struct KernelFeatures {
     pub(super) unseen: bool,
     /// The new mount API for overlayfs (Linux 6.7).
     pub(super) new_overlay: bool,
-    /// From so many layers on, which are all images, one image is composed of them.
+    /// From so many layers on, which are all EROFS files, one EROFS file is composed of them.
     pub(super) many: usize,
 }
 

@@ -21,7 +21,7 @@ use crate::disk::layout::LAYERS;
 use crate::view::compose::{ComposeError, compose};
 use crate::view::{Stack, View};
 
-/// A composed image that is mounted nowhere yet.
+/// A composed EROFS file that is mounted nowhere yet.
 #[derive(Debug)]
 pub(super) struct Merged {
     /// The mount.
@@ -30,7 +30,7 @@ pub(super) struct Merged {
     is_named: bool,
 }
 
-/// Composes the image of a stack of the store under `root`, and mounts it.
+/// Composes the EROFS file of a stack of the store under `root`, and mounts it.
 pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: KernelFeatures) -> Result<Merged, ErofsFailure> {
     let point = points.empty().map_err(ErofsFailure::Failed)?;
     let image = MergedFile { path: point.path.join(IMAGE), _point: point };
@@ -48,7 +48,7 @@ pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: KernelFea
     let layers = root.join(LAYERS);
     let path_of = |(at, device): &(usize, u16)| stack.device_path(&layers, *at, *device);
     let devices: Vec<PathBuf> = composed.devices.iter().map(path_of).collect();
-    tracing::debug!(layers = stack.layers.len(), devices = devices.len(), bytes = composed.size, "composed an image");
+    tracing::debug!(layers = stack.layers.len(), devices = devices.len(), bytes = composed.size, "composed an EROFS file");
     let is_named = ways.from_file && image.path.as_os_str().len() < STRING_BYTES;
     let mounted = if is_named {
         erofs_file::mount_named(&image.path, &file, &devices, ways)
@@ -71,7 +71,7 @@ impl Merged {
     }
 }
 
-/// The image's place. Its name goes when this does.
+/// The path of a composed EROFS file, which is removed with this value.
 struct MergedFile {
     path: PathBuf,
     _point: Point,
@@ -82,7 +82,7 @@ impl Drop for MergedFile {
         if let Err(error) = rustix::fs::unlinkat(CWD, &self.path, AtFlags::empty())
             && error != rustix::io::Errno::NOENT
         {
-            tracing::warn!(%error, path = %self.path.display(), "a composed image could not be taken away");
+            tracing::warn!(%error, path = %self.path.display(), "could not remove a composed EROFS file");
         }
     }
 }

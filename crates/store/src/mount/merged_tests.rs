@@ -1,4 +1,4 @@
-//! Layers in one image: the same tree as overlayfs shows of them, on every kernel, with what is above and below; more of them than
+//! Layers in one EROFS file: the same tree as overlayfs shows of them, on every kernel, with what is above and below; more of them than
 //! overlayfs takes; and what is left where it fails. Needs root and mkfs.erofs.
 
 use std::collections::BTreeMap;

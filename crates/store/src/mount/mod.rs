@@ -4,7 +4,7 @@
 //!
 //! There is one mount that anybody sees, the overlay. The EROFS files below it are mounted nowhere, or in a private place
 //! while the overlay is put together: it holds them, and loop devices where they need some, until it is unmounted, by
-//! whatever process. Many layers are put into one image first (`merged`), which is mounted by itself where nothing is written.
+//! whatever process. Many layers are put into one EROFS file first (`merged`), which is mounted by itself where nothing is written.
 
 mod erofs_file;
 mod failure;
@@ -163,7 +163,7 @@ pub fn unmount(target: &Path) -> Result<(), MountError> {
 struct Assembly<'a> {
     userxattr: bool,
     points: Option<&'a Points>,
-    /// The store's root and the layers once more, for who wants them in one image.
+    /// The store's root and the layers once more, for who wants them in one EROFS file.
     compose: Option<(&'a Path, &'a Stack)>,
     ways: KernelFeatures,
 }
@@ -214,20 +214,20 @@ impl Assembly<'_> {
         self.put_together(lower, &stack, target, writable)
     }
 
-    /// Returns true if the layers are better put into one image.
+    /// Returns true if the layers are better put into one EROFS file.
     fn is_many(&self, stack: &[&Lower]) -> bool {
         let all_erofs = stack.iter().all(|layer| matches!(layer, Lower::Erofs(_)));
         stack.len() > overlay::MOST_IN_TWO || all_erofs && stack.len() >= self.ways.many
     }
 
-    /// Composes one image. `alone`: nothing is to be put on it.
+    /// Composes one EROFS file. `alone`: nothing is to be put on it.
     fn merged_erofs(&self, target: &Path, alone: bool) -> Result<MergedErofs, Failure> {
         let (Some((root, stack)), Some(points)) = (self.compose, self.points) else { return Ok(MergedErofs::Not) };
         let merged = match merged::mount(root, stack, points, self.ways) {
             Ok(merged) => merged,
             Err(ErofsFailure::Failed(failure)) => return Err(failure),
             Err(refusal) => {
-                tracing::debug!(?refusal, "the layers are not put into one image");
+                tracing::debug!(?refusal, "the layers are not composed into one EROFS file");
                 return Ok(MergedErofs::Not);
             }
         };
@@ -237,7 +237,7 @@ impl Assembly<'_> {
         Ok(merged.attach(target)?.map_or(MergedErofs::Done, |mounted| MergedErofs::Below(Layer::Mounted(mounted))))
     }
 
-    /// Puts layers, the topmost first, on each other: those of the stack, or one image with all of them.
+    /// Puts layers, the topmost first, on each other: those of the stack, or one EROFS file with all of them.
     fn put_together(
         &self,
         mut lower: Vec<Layer>,

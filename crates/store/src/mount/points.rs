@@ -16,7 +16,7 @@ use super::own_mounts::SOURCE;
 /// The directory of the store in which the places are.
 pub(crate) const DIRECTORY: &str = "mounts";
 
-/// The image, by a name that shows in the table of mounts.
+/// The composed EROFS file, by a name that shows in the table of mounts.
 pub(super) const IMAGE: &str = SOURCE;
 
 /// The file beside it to which names spill.

@@ -1,5 +1,5 @@
 //! The check if this kernel mounts layers that are EROFS files, and has whiteouts and opaque directories of such layers honoured:
-//! tried with two small images in the store's own file system. The answer holds for a kernel and that file system, and is kept in
+//! tried with two small EROFS files in the store's own file system. The answer holds for a kernel and that file system, and is kept in
 //! the store: where it was copied to another one, it is asked for again. What follows from it is decided where a shape is chosen.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The recipe of a layer: what is needed, besides the files in `fs/` or in the EROFS image, to write the very tar stream that came in.
+//! The recipe of a layer: what is needed, besides the files in `fs/` or in the EROFS file, to write the very tar stream that came in.
 //!
 //! It knows nothing of tar beyond "these bytes raw, those bytes from that file". The unpacker writes it, the export
 //! of a layer reads it.

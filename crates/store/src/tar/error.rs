@@ -1,18 +1,18 @@
-//! [`TarError`]: why a stream is no tar archive that can be unpacked.
+//! [`TarError`]: why the tar archive of a layer cannot be unpacked.
 
 use std::io;
 
-/// An error of reading an archive. Offsets count bytes of the uncompressed stream.
+/// An error in the tar archive of a layer. Offsets count bytes of the uncompressed stream.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TarError {
+pub enum TarError {
     /// The source failed.
-    #[error("reading the archive")]
+    #[error("reading the layer")]
     Read(#[source] io::Error),
     /// The sink of the raw bytes failed.
     #[error("writing the recipe")]
     Raw(#[source] io::Error),
     /// The stream ends too early.
-    #[error("the archive ends inside {inside}, at byte {offset}")]
+    #[error("the layer ends inside {inside}, at byte {offset}")]
     Truncated {
         /// The header or the entry.
         inside: String,
@@ -20,7 +20,7 @@ pub(crate) enum TarError {
         offset: u64,
     },
     /// Something has no meaning, or more than one.
-    #[error("malformed archive at byte {offset}: {what}")]
+    #[error("malformed layer at byte {offset}: {what}")]
     Malformed {
         /// Where the block stands, or ends.
         offset: u64,

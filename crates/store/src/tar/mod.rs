@@ -19,7 +19,8 @@ mod reader;
 mod sparse;
 
 pub(crate) use entry::{Entry, Kind, Piece, Time};
-pub(crate) use error::{TarError, shown};
+pub use error::TarError;
+pub(crate) use error::shown;
 pub use limits::Limits;
 pub(crate) use reader::Reader;
 

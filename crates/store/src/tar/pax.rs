@@ -124,11 +124,11 @@ impl Pax {
         match key {
             b"path" => self.path = text(value),
             b"linkpath" => self.link = text(value),
-            b"size" => self.size = parse_unless_empty(value, decimal).ok_or_else(bad)?,
-            b"uid" => self.uid = parse_unless_empty(value, signed).ok_or_else(bad)?,
-            b"gid" => self.gid = parse_unless_empty(value, signed).ok_or_else(bad)?,
-            b"mtime" => self.mtime = parse_unless_empty(value, time).ok_or_else(bad)?,
-            b"atime" => self.atime = parse_unless_empty(value, time).ok_or_else(bad)?,
+            b"size" => self.size = optional(value, decimal, bad)?,
+            b"uid" => self.uid = optional(value, signed, bad)?,
+            b"gid" => self.gid = optional(value, signed, bad)?,
+            b"mtime" => self.mtime = optional(value, time, bad)?,
+            b"atime" => self.atime = optional(value, time, bad)?,
             _ => {
                 if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
                     self.xattr(name.to_vec(), value.to_vec(), limits)?;
@@ -215,10 +215,13 @@ fn text(value: &[u8]) -> Option<Vec<u8>> {
     (!value.is_empty()).then(|| value.to_vec())
 }
 
-/// `Some(None)` for an empty value, `None` for one that does not parse.
-#[expect(clippy::option_option, reason = "the outer one is the verdict, the inner one the value")]
-fn parse_unless_empty<T>(value: &[u8], parse: impl Fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
-    if value.is_empty() { Some(None) } else { parse(value).map(Some) }
+/// A value, or nothing where it is empty, which takes an earlier one back. Fails with `bad` where it does not parse.
+fn optional<T>(
+    value: &[u8],
+    parse: impl Fn(&[u8]) -> Option<T>,
+    bad: impl Fn() -> PaxError,
+) -> Result<Option<T>, PaxError> {
+    if value.is_empty() { Ok(None) } else { parse(value).map(Some).ok_or_else(bad) }
 }
 
 fn signed(text: &[u8]) -> Option<i64> {

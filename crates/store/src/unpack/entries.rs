@@ -5,7 +5,7 @@ use super::form::{Form, Unpacker};
 use super::name::{Meaning, Name};
 use super::parents::{Need, Parent};
 use super::tree::{Id, ROOT};
-use crate::tar::{Entry, Kind, Reader, shown};
+use crate::tar::{Entry, Kind, Reader, TarError, shown};
 
 impl<F: Form> Unpacker<'_, F> {
     /// A regular file.
@@ -13,12 +13,12 @@ impl<F: Form> Unpacker<'_, F> {
         let content = self.outcome.content_bytes.saturating_add(entry.size);
         if content > self.options.limits.layer_bytes {
             // A sparse file can claim more than the stream has.
-            return Err(UnpackError::Limit {
+            return Err(UnpackError::Archive(TarError::Limit {
                 subject: format!("layer entry {:?}", shown(&entry.path)),
                 limit_name: "bytes of files up to here",
                 limit: self.options.limits.layer_bytes,
                 seen: content,
-            });
+            }));
         }
         let dir = self.parent(name.parent())?;
         F::file(self, reader, entry, dir, name.leaf())?;
@@ -70,12 +70,12 @@ impl<F: Form> Unpacker<'_, F> {
         }
         let limit = self.options.limits.link_bytes;
         if entry.link.len() > limit {
-            return Err(UnpackError::Limit {
+            return Err(UnpackError::Archive(TarError::Limit {
                 subject: format!("layer entry {:?}", shown(&entry.path)),
                 limit_name: "bytes in its symbolic link's target",
                 limit: limit as u64,
                 seen: entry.link.len() as u64,
-            });
+            }));
         }
         let dir = self.parent(name.parent())?;
         F::symlink(self, entry, dir, name.leaf())

@@ -7,40 +7,12 @@ use crate::tar::{TarError, shown};
 /// Why a layer could not be unpacked. Paths are those inside the layer, made printable.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
-    /// The source of the stream failed.
-    #[error("reading the layer")]
-    Read(#[source] io::Error),
+    /// The archive cannot be read, is malformed, or holds more than the limits permit.
+    #[error(transparent)]
+    Archive(TarError),
     /// The caller gave up.
     #[error("unpacking was cancelled")]
     Cancelled,
-    /// The stream ends too early.
-    #[error("the layer ends inside {inside}, at byte {offset}")]
-    Truncated {
-        /// The header or the entry.
-        inside: String,
-        /// Where it ends.
-        offset: u64,
-    },
-    /// The stream is no archive with one meaning.
-    #[error("malformed layer at byte {offset}: {what}")]
-    Malformed {
-        /// Where.
-        offset: u64,
-        /// The fault.
-        what: String,
-    },
-    /// The layer holds more than the limits permit.
-    #[error("{subject} has {seen} {limit_name}, over the limit of {limit}")]
-    Limit {
-        /// The layer, or the entry.
-        subject: String,
-        /// The limit, in words.
-        limit_name: &'static str,
-        /// The limit.
-        limit: u64,
-        /// The value that was seen, at least.
-        seen: u64,
-    },
     /// An entry asks for something that is refused.
     #[error("layer entry {path:?} is refused: {reason}")]
     Refused {
@@ -65,11 +37,8 @@ pub enum UnpackError {
 impl From<TarError> for UnpackError {
     fn from(error: TarError) -> Self {
         match error {
-            TarError::Read(source) => Self::Read(source),
             TarError::Raw(source) => recipe(source),
-            TarError::Truncated { inside, offset } => Self::Truncated { inside, offset },
-            TarError::Malformed { offset, what } => Self::Malformed { offset, what },
-            TarError::Limit { subject, limit_name, limit, seen } => Self::Limit { subject, limit_name, limit, seen },
+            error => Self::Archive(error),
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum There {
     Other,
 }
 
-/// The files of a directory, or an image. Functions that make something take away what is in its place, and tell the tree, because
+/// The files of a directory, or an EROFS file. Functions that make something take away what is in its place, and tell the tree, because
 /// the later entry of a path wins; those that end in `_if_free` leave it alone instead.
 pub(super) trait Form: Sized {
     /// The form's data of each directory.

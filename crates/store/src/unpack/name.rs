@@ -1,6 +1,6 @@
 //! Names of entries: cleaned like Go's `path.Clean`, held against the limits, and sorted into what they mean. Pure.
 
-use crate::tar::{Limits, shown};
+use crate::tar::{Limits, TarError, shown};
 
 use super::error::{UnpackError, refused};
 
@@ -116,7 +116,7 @@ fn hold(raw: &[u8], limit_name: &'static str, seen: usize, limit: usize) -> Resu
         return Ok(());
     }
     let subject = format!("layer entry {:?}", shown(raw));
-    Err(UnpackError::Limit { subject, limit_name, limit: limit as u64, seen: seen as u64 })
+    Err(UnpackError::Archive(TarError::Limit { subject, limit_name, limit: limit as u64, seen: seen as u64 }))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::tar::Limits;
 pub struct UnpackOptions<'a> {
     /// Limits of one layer.
     pub limits: &'a Limits,
-    /// True if owners, devices and privileged attributes can be set. If not, they are recorded in `deferred.jsonl`. An image has
+    /// True if owners, devices and privileged attributes can be set. If not, they are recorded in `deferred.jsonl`. An EROFS file has
     /// them in any case.
     pub privileged: bool,
     /// Asked before every entry and between pieces of big files.

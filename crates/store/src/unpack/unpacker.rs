@@ -8,7 +8,7 @@ use super::options::UnpackOptions;
 use super::outcome::UnpackOutcome;
 use super::tree::{Id, Tree};
 use crate::recipe::Writer;
-use crate::tar::{Entry, Kind, Reader, shown};
+use crate::tar::{Entry, Kind, Reader, TarError, shown};
 
 impl<'a, F: Form> Unpacker<'a, F> {
     /// An unpacker for a layer that has nothing but its root yet.
@@ -79,7 +79,7 @@ impl<'a, F: Form> Unpacker<'a, F> {
         };
         if let Some((limit_name, limit, seen)) = over {
             let subject = format!("layer entry {:?}", shown(&self.tree.path_of(dir, leaf)));
-            return Err(UnpackError::Limit { subject, limit_name, limit, seen });
+            return Err(UnpackError::Archive(TarError::Limit { subject, limit_name, limit, seen }));
         }
         Ok(self.tree.add(dir, leaf, own))
     }

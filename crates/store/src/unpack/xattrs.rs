@@ -6,7 +6,7 @@ use std::io;
 
 use super::error::{UnpackError, failed};
 use super::form::{Form, Unpacker};
-use crate::tar::{Entry, shown};
+use crate::tar::{Entry, TarError, shown};
 
 pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 pub(super) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -57,11 +57,11 @@ impl<F: Form> Unpacker<'_, F> {
         if self.default_acl_bytes <= limit {
             return Ok(());
         }
-        Err(UnpackError::Limit {
+        Err(UnpackError::Archive(TarError::Limit {
             subject: format!("layer entry {:?}", shown(&entry.path)),
             limit_name: "bytes of default access control lists up to here",
             limit: limit as u64,
             seen: self.default_acl_bytes as u64,
-        })
+        }))
     }
 }

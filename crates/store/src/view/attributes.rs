@@ -1,4 +1,4 @@
-//! Attributes of a file in an image: plain values, the same for every shape of layer.
+//! Attributes of a file in an image, and of what one layer has at a path ([`LayerNode`]): plain values, the same for every shape of layer.
 
 use serde::Serialize;
 
@@ -79,4 +79,17 @@ impl Stat {
             inode: 0,
         }
     }
+}
+
+/// A file of a layer, found by its path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LayerNode {
+    pub(super) stat: Stat,
+    /// The number by which an EROFS file finds it again; nothing for directories.
+    pub(super) nid: u64,
+}
+
+/// Returns true if overlayfs keeps something of its own in attributes of this name.
+pub(super) fn is_of_overlayfs(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
 }

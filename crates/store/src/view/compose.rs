@@ -1,6 +1,6 @@
-//! [`compose`]: what a view shows, as one EROFS image whose files have their blocks where they are, in the images of the layers: names,
+//! [`compose`]: what a view shows, as one EROFS file whose files have their blocks where they are, in those of the layers: names,
 //! attributes and what shares a block with other things are copied, whiteouts and opaque directories have done their work.
-//! Files of layers that are directories are copied whole, since there is no image that has their blocks.
+//! Files of layers that are directories are copied whole, since no EROFS file has their blocks.
 //!
 //! It mounts nothing, and knows no place. Called by the mounter.
 
@@ -23,13 +23,13 @@ const HOLLOW: u64 = 64 << 10;
 /// Most bytes of a file that are copied at a time.
 const PIECE: usize = 256 << 10;
 
-/// Why no image was composed.
+/// Why no EROFS file was composed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ComposeError {
     /// A layer could not be read.
     #[error(transparent)]
     View(#[from] ViewError),
-    /// The image could not be written, or cannot hold something.
+    /// The EROFS file could not be written, or cannot hold something.
     #[error("compose an image: {path}")]
     Write {
         /// Bytes, blocks and inodes of the written file.
@@ -43,20 +43,20 @@ pub(crate) enum ComposeError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Composed {
     /// The further devices of the EROFS file, in their order: layers, as they are counted in the stack, from the topmost on, and which
-    /// of a layer's files, its image being the first.
+    /// of a layer's files, its EROFS file being the first.
     pub(crate) devices: Vec<(usize, u16)>,
-    /// Bytes of the image.
+    /// Bytes of the EROFS file.
     pub(crate) size: u64,
 }
 
-/// Writes the image. `spill` makes an empty file for what does not fit into memory.
+/// Writes the EROFS file. `spill` makes an empty file for what does not fit into memory.
 pub(crate) fn compose<S: Sink>(
     view: &View,
     sink: S,
     spill: Box<dyn FnMut() -> io::Result<File> + Send>,
 ) -> Result<Composed, ComposeError> {
     let failed = |source| ComposeError::Write { path: "/".to_owned(), source };
-    // Nothing needs to tell composed images apart.
+    // Nothing needs to tell composed EROFS files apart.
     let options = Options { uuid: [0; 16], time: None, memory: MEMORY, spill };
     let mut writer = Writer::new(sink, options).map_err(failed)?;
     let files = |layer: &OpenLayer| match layer {
@@ -107,7 +107,7 @@ impl<S: Sink> Composer<'_, S> {
     fn attributes(&self, node: &Node) -> Result<Attributes, ComposeError> {
         let Stat { mode, uid, gid, mtime, .. } = node.stat;
         let mut xattrs = self.view.xattrs(node)?;
-        // Those of directories' files can be of a kind that an image has no place for, and that no image brought.
+        // Those of directories' files can be of a kind that an EROFS file has no place for, and that none brought.
         xattrs.retain(|(name, value)| erofs::can_hold(name, value));
         Ok(Attributes { mode, uid, gid, mtime, xattrs })
     }
@@ -169,7 +169,7 @@ impl<S: Sink> Composer<'_, S> {
         self.writer.file_of(image, &file, attributes, devices).map_err(failed)
     }
 
-    /// A file whose bytes are in no image.
+    /// A file whose bytes are in no EROFS file.
     fn copy(&mut self, node: &Node, attributes: &Attributes) -> Result<Inode, ComposeError> {
         let failed = |source| write_failed(node, source);
         let file = self.view.file(node)?;

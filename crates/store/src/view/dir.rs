@@ -9,9 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::attributes::{Kind, Stat};
+use super::attributes::{Kind, LayerNode, Stat, is_of_overlayfs};
 use super::deferred::Deferred;
-use super::layer_node::{LayerNode, is_of_overlayfs};
 use super::path::join;
 use crate::disk::layout::FS;
 use crate::unpack::{self, Beneath};

@@ -7,8 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use erofs::{InodeInfo, Nid, Reader};
 
-use super::attributes::{Kind, Stat};
-use super::layer_node::{LayerNode, is_of_overlayfs};
+use super::attributes::{Kind, LayerNode, Stat, is_of_overlayfs};
 use crate::recipe;
 use crate::unpack::OPAQUE;
 

@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 
+use super::attributes::LayerNode;
 use super::dir::DirLayer;
 use super::erofs::{ErofsContent, ErofsLayer};
-use super::layer_node::LayerNode;
 use super::path::join;
 use crate::disk::layer::Shape;
 

@@ -2,8 +2,8 @@
 //!
 //! Layers are merged as overlayfs merges them: upper names hide lower ones, directories are put on each other, whiteouts and
 //! opaque directories hide what lies below, and symbolic links lead to where they would in a container, never out of the image.
-//! Nothing is followed on the disk. A view changes nothing; it can copy what it shows ([`copy`]), also as a tar stream. It knows no records: a
-//! [`Stack`] says which layers there are.
+//! Nothing is followed on the disk. A view changes nothing; it can copy what it shows ([`copy`]), also as a tar stream. It knows no
+//! records: a [`Stack`] says which layers there are.
 
 mod archive;
 mod attributes;
@@ -14,7 +14,6 @@ mod dir;
 mod erofs;
 mod error;
 mod layer;
-mod layer_node;
 mod path;
 pub(crate) mod stack;
 

@@ -33,7 +33,7 @@ pub(crate) struct StackLayer {
 }
 
 impl Stack {
-    /// Where a file of a layer is that is an image, or has blocks of one; `layers` is the store's directory of layers.
+    /// Where a file of a layer is that is an EROFS file, or has blocks of one; `layers` is the store's directory of layers.
     pub(crate) fn device_path(&self, layers: &Path, at: usize, device: u16) -> PathBuf {
         layers.join(self.layers[at].number.to_string()).join(recipe::device_name(device.into()))
     }

@@ -1,5 +1,5 @@
-//! Images whose files have their blocks on other images: whatever tree was written is written once more by reference, and is the same
-//! tree to the kernel, to `fsck.erofs` and to the reader.
+//! EROFS files whose files have their blocks on other EROFS files: whatever tree was written is written once more by reference, and is
+//! the same tree to the kernel, to `fsck.erofs` and to the reader.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::{
 };
 use proptest::prelude::*;
 
-/// Writes the tree of an image once more, its files by reference.
+/// Writes the tree of an EROFS file once more, its files by reference.
 fn again(image: &Reader<File>, info: &InodeInfo, dir: Dir, to: &mut Again<'_>) {
     for entry in image.entries(info).unwrap() {
         let entry = entry.unwrap();
@@ -57,7 +57,7 @@ fn blocks(path: &Path) -> u32 {
     u32::try_from(std::fs::metadata(path).unwrap().len() / crate::BLOCK).unwrap()
 }
 
-/// An image with the tree of `first`, whose files are there. It has that one as its last device, of `count`.
+/// An EROFS file with the tree of `first`, whose files are there. It has that one as its last device, of `count`.
 fn refer(first: &Path, count: u16) -> (tempfile::TempDir, PathBuf, Vec<PathBuf>) {
     let dir = tempfile::tempdir().unwrap();
     let (file, path) = image(&dir);
@@ -157,7 +157,7 @@ fn files_of_every_length_by_reference() {
     let (written, model) = check(builder, &path);
     let size = judge(&path, &model, 1);
     assert!(size * 3 < written.size, "{size} of {}", written.size);
-    // As many devices as one image of many layers has, and a table of several blocks.
+    // As many devices as one EROFS file of many layers has, and a table of several blocks.
     judge(&path, &model, 40);
 }
 
@@ -229,7 +229,7 @@ fn a_reader_wants_the_very_devices() {
     let short: Vec<PathBuf> = devices.iter().rev().cloned().collect();
     let error = open(&middle, &short).unwrap_err().to_string();
     assert!(error.contains("should have"), "{error}");
-    // Spoiled images and devices of any length end in errors.
+    // Spoiled EROFS files and devices of any length end in errors.
     let bytes = std::fs::read(&middle).unwrap();
     let given: Vec<Vec<u8>> = devices.iter().map(|path| std::fs::read(path).unwrap()).collect();
     assert!(exercise_with(&bytes, &given).good);
@@ -241,7 +241,7 @@ fn a_reader_wants_the_very_devices() {
     }
 }
 
-/// A second image with the same files is told to take their blocks from the first.
+/// A second EROFS file with the same files is told to take their blocks from the first.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn a_finished_image_takes_blocks_from_another() {

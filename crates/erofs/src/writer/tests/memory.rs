@@ -17,7 +17,7 @@ impl Sink for Null {
     }
 }
 
-/// The most bytes that are held at once while an image is written.
+/// The most bytes that are held at once while an EROFS file is written.
 fn most(options: Options, build: impl FnOnce(&mut Writer<Null>)) -> u64 {
     let info = allocation_counter::measure(|| {
         let mut writer = Writer::new(Null, options).unwrap();

@@ -1,4 +1,4 @@
-//! An image as the kernel and `fsck.erofs` see it.
+//! An EROFS file as the kernel and `fsck.erofs` see it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use super::model::{Builder, Model, What};
 use crate::format::superblock::{LENGTH, OFFSET, Superblock};
 use crate::{Reader, Special, Written};
 
-/// An image that is mounted without a place in the tree.
+/// An EROFS file that is mounted without a place in the tree.
 pub(super) struct Mounted(OwnedFd);
 
 impl Mounted {
@@ -63,7 +63,7 @@ pub(super) fn through(dir: &OwnedFd, name: &OsStr) -> PathBuf {
     Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name)
 }
 
-/// Finishes an image, has `fsck.erofs` look at it, mounts it and compares all of it.
+/// Finishes an EROFS file, has `fsck.erofs` look at it, mounts it and compares all of it.
 pub(super) fn check(builder: Builder<File>, image: &Path) -> (Written, Model) {
     let (file, written, model) = builder.finish().unwrap();
     assert_eq!(file.metadata().unwrap().len(), written.size);
@@ -75,12 +75,12 @@ pub(super) fn check(builder: Builder<File>, image: &Path) -> (Written, Model) {
     (written, model)
 }
 
-/// The same, of an image that is finished.
+/// The same, of an EROFS file that is finished.
 pub(super) fn check_again(image: &Path, model: &Model) {
     check_all(image, &[], model);
 }
 
-/// The same, of an image whose files have their blocks on devices, and so other numbers.
+/// The same, of an EROFS file whose files have their blocks on devices, and so other numbers.
 pub(super) fn check_elsewhere(image: &Path, devices: &[PathBuf], model: &Model) {
     check_all(image, devices, model);
 }
@@ -130,7 +130,7 @@ fn shown(path: &[u8]) -> String {
 fn list(dir: &OwnedFd) -> Vec<Vec<u8>> {
     let entries = fs::read_dir(through(dir, OsStr::new("."))).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_vec()).collect();
-    // They come sorted, as they are in the image, but for the two that std leaves out.
+    // They come sorted, as they are in the EROFS file, but for the two that std leaves out.
     assert!(names.is_sorted());
     names.sort();
     names
@@ -226,7 +226,7 @@ pub(super) fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     all
 }
 
-/// Debian's checker accepts the image, and its dumper reads it.
+/// Debian's checker accepts the EROFS file, and its dumper reads it.
 pub(super) fn fsck_with(image: &Path, devices: &[PathBuf]) {
     let given: Vec<String> = devices.iter().map(|device| format!("--device={}", device.display())).collect();
     for (program, arguments) in [("fsck.erofs", &[][..]), ("dump.erofs", &["-s", "-S"][..])] {
@@ -245,7 +245,7 @@ fn run(program: &str, arguments: &[&str], image: &Path) -> std::process::Output 
     output.unwrap_or_else(|error: io::Error| panic!("{program} is of Debian's erofs-utils: {error}"))
 }
 
-/// A file for an image.
+/// A file for an EROFS file.
 pub(super) fn image(dir: &tempfile::TempDir) -> (File, PathBuf) {
     let path = dir.path().join("image.erofs");
     (File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap(), path)

@@ -1,4 +1,4 @@
-//! Implicit directories get their attributes in an image that is finished.
+//! Implicit directories get their attributes in an EROFS file that is finished.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -95,7 +95,7 @@ fn what_has_no_room_stays_as_it_is() {
         assert!(error.contains(word), "{number:?}: {error}");
     }
     assert!(fs::read(&path).unwrap() == before);
-    // Images that are damaged, cut off, or no images.
+    // EROFS files that are damaged, cut off, or no EROFS files.
     let mut damaged = before.clone();
     damaged[1030] ^= 1;
     let cut = before[..before.len() - 4096].to_vec();

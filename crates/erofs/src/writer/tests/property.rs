@@ -1,4 +1,4 @@
-//! Any calls in any order, with much and with little memory: the same image, and the tree that was meant.
+//! Any calls in any order, with much and with little memory: the same EROFS file, and the tree that was meant.
 
 use std::fs::{self, File};
 

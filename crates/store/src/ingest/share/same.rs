@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 /// Files are compared in pieces of this size, the first one small: most files that differ do so early.
 const PIECE: usize = 128 << 10;
@@ -31,18 +31,9 @@ pub(super) fn content(one: &OwnedFd, two: &OwnedFd, cancelled: &dyn Fn() -> bool
     }
 }
 
-/// Reads until the buffer is full or the file ends.
 fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match rustix::io::pread(file, &mut buffer[done..], at + done as u64) {
-            Ok(0) => break,
-            Ok(length) => done += length,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(done)
+    let read = |piece: &mut [u8], from| retry_on_intr(|| rustix::io::pread(file, &mut *piece, from));
+    Ok(base::fill(buffer, at, read)?)
 }
 
 /// Returns true if both have the same extended attributes.

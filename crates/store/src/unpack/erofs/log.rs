@@ -3,10 +3,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use super::temporary::temporary;
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 /// Bytes in memory.
 const RECENT: usize = 1 << 20;
@@ -76,6 +76,14 @@ impl Log {
         self.recent.clear();
         Ok(())
     }
+}
+
+/// A new file without a name, for what does not fit into memory: freed when it is closed.
+pub(super) fn temporary(dir: BorrowedFd<'_>, name: &str) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600))?;
+    rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+    Ok(File::from(file))
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 mod acl;
 mod log;
 mod sink;
-mod temporary;
 mod xattrs;
 
 use std::collections::{HashMap, HashSet};
@@ -17,11 +16,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use erofs::{Attributes, Dir, Entry as Named, Inode, Nid, Special, WriteError, Writer};
-use log::Log;
+use log::{Log, temporary};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sink::ImageFile;
-use temporary::temporary;
 
 use super::error::{UnpackError, failed, recipe as of_recipe, refused};
 use super::form::{Form, There, Unpacker};

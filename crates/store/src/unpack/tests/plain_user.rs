@@ -71,7 +71,7 @@ fn what_cannot_be_made_is_recorded() {
     assert_eq!(layer.rebuild(), tar);
 }
 
-/// In an image everything is as it is where root unpacks.
+/// In an EROFS file everything is as it is where root unpacks.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn an_image_lacks_nothing() {

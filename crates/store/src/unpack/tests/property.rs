@@ -248,7 +248,7 @@ proptest! {
                 return Ok(());
             }
         };
-        // What a tree takes on the disk is counted as it comes; what an image takes is asked for when it is written.
+        // What a tree takes on the disk is counted as it comes; what an EROFS file takes is asked for when it is written.
         prop_assert_eq!(UnpackOutcome { disk_bytes: 0, inodes: 0, largest: Largest::default(), ..one.clone() }, other);
         prop_assert_eq!(dir.inspect(whole_picture), image.inspect(whole_picture));
         prop_assert!(image.rebuild() == tar, "the rebuilt archive differs");

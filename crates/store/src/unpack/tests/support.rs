@@ -114,7 +114,7 @@ impl Layer {
         self.inspect(picture)
     }
 
-    /// Looks at the tree, which is mounted for it where it is an image.
+    /// Looks at the tree, which is mounted for it where it is an EROFS file.
     pub(crate) fn inspect<T>(&self, inspect: impl FnOnce(&Path) -> T) -> T {
         match self.shape {
             Shape::Dir => inspect(&self.fs()),
@@ -144,7 +144,7 @@ impl Layer {
     }
 }
 
-/// An image, mounted beside itself until this goes.
+/// An EROFS file, mounted beside itself until this goes.
 struct Mounted(PathBuf);
 
 impl Mounted {

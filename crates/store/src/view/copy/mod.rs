@@ -289,7 +289,7 @@ impl Copier<'_> {
                 (at, hole) = (end, true);
                 continue;
             }
-            let length = fill(&content, at, &mut self.buffer)?;
+            let length = base::fill(&mut self.buffer, at, |piece, from| content.read_at(from, piece))?;
             if length == 0 {
                 break;
             }
@@ -392,16 +392,4 @@ impl Copier<'_> {
     fn path_of(&self, path: &[u8]) -> PathBuf {
         if path.is_empty() { self.place.clone() } else { self.place.join(std::ffi::OsStr::from_bytes(path)) }
     }
-}
-
-/// Reads until the buffer is full or the file ends.
-fn fill(content: &super::OpenFile<'_>, offset: u64, buffer: &mut [u8]) -> Result<usize, ViewError> {
-    let mut length = 0;
-    while length < buffer.len() {
-        match content.read_at(offset + length as u64, &mut buffer[length..])? {
-            0 => break,
-            read => length += read,
-        }
-    }
-    Ok(length)
 }
