@@ -90,7 +90,6 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/engine-api", 1),
     ("crates/image-manager", 29),
     ("crates/image-service", 10),
-    ("crates/imagelet", 97),
     ("crates/oci", 3),
     ("crates/registry", 12),
     ("fuzz", 1),
