@@ -28,23 +28,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use axum::Router;
-use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest};
+use cri_api::ImageService;
 use cri_grpc::server::{self, BindError, Listener};
 use cri_grpc::{Endpoint, EndpointError};
-use engine_api::ImageEngine;
-use image_manager::ImageManager;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::collection::Collection;
-pub use state::NoEngine;
+use state::Readiness;
+pub use state::{Admin, NoEngine};
 
 /// How long answers that are under way may take once everything ends.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
+
 /// The addresses of an admin endpoint.
 #[derive(Clone, Debug)]
 pub struct AdminAddress {
@@ -77,75 +75,32 @@ pub fn socket_endpoint(path: &Path) -> Result<Endpoint, EndpointError> {
     Endpoint::parse(&format!("unix://{path}"))
 }
 
-/// The parts that an admin endpoint answers from.
-pub struct Admin {
-    registry: Registry,
-    service: Arc<dyn ImageService>,
-    manager: Option<Arc<ImageManager>>,
-    collection: Option<Arc<Collection>>,
-    pods: Option<pods::PodBoard>,
-    engine: Option<Arc<dyn ImageEngine>>,
-    /// The thing that is waited for while the process is not ready.
-    waiting: Option<String>,
-}
-
 impl Admin {
-    /// Shows the metrics that `register` puts in, and whether `service` answers. It is asked at each look, so it is not
-    /// the counted one.
+    /// Answers with the metrics that `register` puts in; ready while `service` answers, which is not the counted one.
     pub fn new(register: impl FnOnce(&mut Registry), service: Arc<dyn ImageService>) -> Self {
+        Self::of(register, Readiness::Service(service))
+    }
+
+    /// A process that is not ready, for this reason, and has nothing else to answer from.
+    pub fn waiting(why: &str) -> Self {
+        Self::of(|_| {}, Readiness::Waiting(why.to_owned()))
+    }
+
+    fn of(register: impl FnOnce(&mut Registry), readiness: Readiness) -> Self {
         let mut registry = Registry::default();
         register(&mut registry);
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("imagelet_build", "The version that runs", Info::new(version));
         registry.register_collector(Box::new(process::Process));
-        Self { registry, service, manager: None, collection: None, pods: None, engine: None, waiting: None }
-    }
-
-    /// Of a process that is not ready, and why; it has nothing else to tell.
-    pub fn waiting(why: &str) -> Self {
-        let service = Arc::new(NotYet(why.to_owned()));
-        Self { waiting: Some(why.to_owned()), ..Self::new(|_| {}, service) }
-    }
-
-    /// Shows the back-off of this manager as well.
-    #[must_use]
-    pub fn with_manager(self, manager: Arc<ImageManager>) -> Self {
-        Self { manager: Some(manager), ..self }
-    }
-
-    /// Answers for garbage collection as well.
-    #[must_use]
-    pub fn with_collection(self, collection: Arc<Collection>) -> Self {
-        Self { collection: Some(collection), ..self }
-    }
-
-    /// Answers for the store of this process as well, where it has one.
-    #[must_use]
-    pub fn with_engine(self, engine: Option<Arc<dyn ImageEngine>>) -> Self {
-        Self { engine, ..self }
-    }
-
-    /// Tells of pods as well.
-    #[must_use]
-    pub fn with_pods(self, pods: pods::PodBoard) -> Self {
-        Self { pods: Some(pods), ..self }
+        let stop = CancellationToken::new();
+        Self { registry, readiness, manager: None, collection: None, pods: None, engine: None, stop }
     }
 
     /// Listens at these places, and answers until `stop` or its own end. A socket on which another process answers is left
     /// alone: with a line in the log where it is the default one, with a failure where it was asked for.
     pub async fn start(self, at: &AdminAddress, stop: &CancellationToken) -> Result<AdminServer, ListenError> {
         let stop = stop.child_token();
-        let Self { registry, service, manager, collection, pods, engine, waiting } = self;
-        let state = Arc::new(state::AdminState {
-            registry,
-            service,
-            manager,
-            collection,
-            pods,
-            engine,
-            waiting,
-            stop: stop.clone(),
-        });
+        let state = Arc::new(Self { stop: stop.clone(), ..self });
         let tasks = TaskTracker::new();
         let path = &at.socket;
         let socket = match bind(path).await {
@@ -174,38 +129,6 @@ impl Admin {
         }
         tasks.close();
         Ok(AdminServer { stop, tasks, tcp: address, _socket: socket })
-    }
-}
-
-/// The images of a runtime that is not there yet.
-struct NotYet(String);
-
-impl NotYet {
-    fn refuse<T>(&self) -> cri_api::Result<T> {
-        Err(cri_api::Error::new(cri_api::Kind::Unavailable, self.0.clone()))
-    }
-}
-
-#[async_trait]
-impl ImageService for NotYet {
-    async fn list_images(&self, _: Option<&ImageFilter>) -> cri_api::Result<Vec<Image>> {
-        self.refuse()
-    }
-
-    async fn image_status(&self, _: &ImageSpec, _: bool) -> cri_api::Result<ImageStatus> {
-        self.refuse()
-    }
-
-    async fn pull_image(&self, _: PullImageRequest) -> cri_api::Result<String> {
-        self.refuse()
-    }
-
-    async fn remove_image(&self, _: &ImageSpec) -> cri_api::Result<()> {
-        self.refuse()
-    }
-
-    async fn image_fs_info(&self) -> cri_api::Result<FsInfo> {
-        self.refuse()
     }
 }
 

@@ -6,13 +6,15 @@ use std::os::unix::net::UnixListener;
 
 use cri_api::testing::{CallKind, FakeImage, FakeImageService};
 use cri_api::{Error, Kind};
-use image_manager::{Cause, EnsureImageRequest, LogRecorder, Metrics, MustPullResult, Operation, PodRef, PullPolicy};
+use image_manager::{
+    Cause, EnsureImageRequest, ImageManager, LogRecorder, Metrics, MustPullResult, Operation, PodRef, PullPolicy,
+};
 
-use super::backoff::{List, NOBODY_DECIDES, Reset};
+use super::backoff::{BackoffList, NOBODY_DECIDES, ResetCount};
 use super::client::Method;
-use super::gc::Request;
+use super::gc::CollectRequest;
 use super::*;
-use crate::collection::CollectionParts;
+use crate::collection::{Collection, CollectionParts};
 
 /// A running admin endpoint in a directory of its own.
 struct Rig {
@@ -50,7 +52,7 @@ impl Rig {
             metrics.register(registry);
             collection.register(registry);
         };
-        let admin = Admin::new(register, Arc::new(fake.clone())).with_collection(Arc::clone(&collection));
+        let admin = Admin { collection: Some(Arc::clone(&collection)), ..Admin::new(register, Arc::new(fake.clone())) };
         let running = Some(admin.start(&places, &CancellationToken::new()).await.expect("it starts"));
         Self { fake, metrics, places, collection, running, _directory: directory }
     }
@@ -91,18 +93,9 @@ async fn health() {
 async fn a_service_that_hangs_is_not_ready() {
     let fake = FakeImageService::new();
     let _shut = fake.faults().hold(CallKind::ImageFsInfo);
-    let state = state::AdminState {
-        registry: Registry::default(),
-        service: Arc::new(fake),
-        manager: None,
-        collection: None,
-        pods: None,
-        engine: None,
-        waiting: None,
-        stop: CancellationToken::new(),
-    };
-    let response = routes::ready(axum::extract::State(Arc::new(state))).await;
-    assert_eq!(response.status(), axum::http::StatusCode::SERVICE_UNAVAILABLE);
+    let state = Admin::new(|_| {}, Arc::new(fake));
+    let refusal = routes::ready(axum::extract::State(Arc::new(state))).await.expect_err("not ready");
+    assert_eq!(refusal.0, axum::http::StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
@@ -140,7 +133,7 @@ async fn the_page_names_every_metric() {
     m.operation(Operation::ListImages, Duration::ZERO, false);
     m.failed(Cause::Other);
     rig.fake.preload("registry.test/unused:1", &FakeImage::new("unused"));
-    let everything = Request { all_unused: true, ..Request::default() };
+    let everything = CollectRequest { all_unused: true, ..CollectRequest::default() };
     rig.collection.collect(&everything).await.expect("collected");
     let told = types(&rig.ask(Method::GET, "/metrics").await.expect("metrics"));
     let page = include_str!("../../../docs/admin.md");
@@ -160,10 +153,10 @@ async fn the_page_names_every_metric() {
 #[tokio::test]
 async fn without_a_manager_nothing_waits() {
     let rig = Rig::start(|_| {}).await;
-    let list: List = client::ask_json(rig.socket(), Method::GET, "/backoff").await.expect("a list");
-    assert_eq!(list, List { entries: Vec::new(), note: Some(NOBODY_DECIDES.to_owned()) });
-    let done: Reset = client::ask_json(rig.socket(), Method::POST, "/backoff/reset?all=true").await.expect("done");
-    assert_eq!(done, Reset { reset: 0, note: Some(NOBODY_DECIDES.to_owned()) });
+    let list: BackoffList = client::ask_json(rig.socket(), Method::GET, "/backoff").await.expect("a list");
+    assert_eq!(list, BackoffList { entries: Vec::new(), note: Some(NOBODY_DECIDES.to_owned()) });
+    let done: ResetCount = client::ask_json(rig.socket(), Method::POST, "/backoff/reset?all=true").await.expect("done");
+    assert_eq!(done, ResetCount { reset: 0, note: Some(NOBODY_DECIDES.to_owned()) });
     let target = "/backoff/reset?image=a&pod=b";
     let want = "400 Bad Request: more than one of all, image, pod, uid and registry";
     assert_eq!(rig.ask(Method::POST, target).await, refusal(target, want));
@@ -184,17 +177,17 @@ async fn back_off_is_listed_and_forgotten() {
     let directory = tempfile::tempdir().expect("a directory");
     let places = places(directory.path());
     let socket = &places.socket;
-    let admin = Admin::new(|registry| metrics.register(registry), Arc::new(fake)).with_manager(manager);
+    let admin = Admin { manager: Some(manager), ..Admin::new(|registry| metrics.register(registry), Arc::new(fake)) };
     let _running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
 
-    let list = async || -> List { client::ask_json(socket, Method::GET, "/backoff").await.expect("a list") };
+    let list = async || -> BackoffList { client::ask_json(socket, Method::GET, "/backoff").await.expect("a list") };
     let reset = async |query: &str| -> usize {
-        let done: Reset =
+        let done: ResetCount =
             client::ask_json(socket, Method::POST, &format!("/backoff/reset?{query}")).await.expect("done");
         assert_eq!(done.note, None);
         done.reset
     };
-    let images = |list: List| -> Vec<String> { list.entries.into_iter().map(|entry| entry.image).collect() };
+    let images = |list: BackoffList| -> Vec<String> { list.entries.into_iter().map(|entry| entry.image).collect() };
     let all = list().await;
     let first = &all.entries[0];
     assert_eq!((first.namespace.as_str(), first.pod.as_str(), first.uid.as_str()), ("shop", "a", "uid-a"));
@@ -207,7 +200,7 @@ async fn back_off_is_listed_and_forgotten() {
     assert_eq!(images(list().await), ["registry.test/y:1", "other.test/x:1"]);
     assert_eq!(reset("pod=shop/a").await, 1);
     assert_eq!(reset("all=true").await, 1);
-    assert_eq!(list().await, List::default());
+    assert_eq!(list().await, BackoffList::default());
 }
 
 #[tokio::test]

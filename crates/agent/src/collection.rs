@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::client::AskError;
 use crate::admin::gc::{
-    Collected, CollectedContainers, Disk, Image, Leftover, Missing, Pin, Plan, Removed, Request, Span,
+    CollectPlan, CollectReport, CollectRequest, CollectedContainers, DiskChange, DiskUsage, Leftover, MissingSpace, Pin,
 };
 use served::Board;
 pub use served::Served;
@@ -191,7 +191,7 @@ impl Collection {
     }
 
     /// The plan of a collection; nothing is removed.
-    pub async fn plan(&self, request: &Request) -> Result<Plan, CollectionError> {
+    pub async fn plan(&self, request: &CollectRequest) -> Result<CollectPlan, CollectionError> {
         self.sees()?;
         let before = self.disk().await;
         if request.until_free.is_some() && before.is_none() {
@@ -204,13 +204,12 @@ impl Collection {
             disk.used_percent = used_percent(&disk);
             disk
         });
-        let images: Vec<Image> = outline.images.into_iter().map(Image::from).collect();
-        let mut plan = Plan {
+        let mut plan = CollectPlan {
             wanted_bytes: outline.wanted_bytes,
             frees_bytes: outline.frees_bytes,
             exact: outline.exact,
-            disk: before.zip(after).map(|(before, after)| Span { before, after }),
-            images,
+            disk: before.zip(after).map(|(before, after)| DiskChange { before, after }),
+            images: outline.images,
             missing: None,
             high_threshold_percent: self.manager.options().policy.high_threshold_percent,
         };
@@ -219,12 +218,12 @@ impl Collection {
             (Some(wanted), Some(available)) => wanted.saturating_sub(available),
             _ => plan.wanted_bytes.saturating_sub(plan.frees_bytes),
         };
-        plan.missing = Missing::of(short, &plan.images);
+        plan.missing = MissingSpace::of(short, &plan.images);
         Ok(plan)
     }
 
     /// Collects.
-    pub async fn collect(&self, request: &Request) -> Result<Collected, CollectionError> {
+    pub async fn collect(&self, request: &CollectRequest) -> Result<CollectReport, CollectionError> {
         self.sees()?;
         let before = self.disk().await;
         let exact = match &self.manager.options().engine {
@@ -232,8 +231,7 @@ impl Collection {
             None => false,
         };
         let goal = goal(request, before.as_ref());
-        let collected = self.manager.collect_by(goal, request.min_age()).await;
-        let (report, error) = collected?;
+        let (report, error) = self.manager.collect_by(goal, request.min_age()).await?;
         let after = self.disk().await;
         let not_enough = matches!(error, Some(GcError::NotEnough(_)));
         let short = match (request.until_free, &after) {
@@ -241,24 +239,22 @@ impl Collection {
             _ if not_enough => report.wanted_bytes.saturating_sub(report.freed_bytes),
             _ => 0,
         };
-        let mut done = Collected {
-            removed: report.removed.into_iter().map(Removed::from).collect(),
+        let mut done = CollectReport {
+            removed: report.removed,
             wanted_bytes: report.wanted_bytes,
             freed_bytes: report.freed_bytes,
             exact,
             pruned_records: report.pruned_records,
-            disk: before.zip(after).map(|(before, after)| Span { before, after }),
-            // Missing bytes are told apart; inodes are not.
+            disk: before.zip(after).map(|(before, after)| DiskChange { before, after }),
+            // MissingSpace bytes are told apart; inodes are not.
             problem: error.filter(|_| !(not_enough && short > 0)).map(|error| chain(&error)),
             missing: None,
             high_threshold_percent: self.manager.options().policy.high_threshold_percent,
         };
         if short > 0 {
             // What is left is asked for once more: it says of every image why it stays.
-            let left = self.manager.plan_by(Some(Goal::Free(short)), request.min_age()).await;
-            let left = left?;
-            let images: Vec<Image> = left.images.into_iter().map(Image::from).collect();
-            done.missing = Missing::of(short, &images);
+            let left = self.manager.plan_by(Some(Goal::Free(short)), request.min_age()).await?;
+            done.missing = MissingSpace::of(short, &left.images);
         }
         Ok(done)
     }
@@ -365,12 +361,12 @@ impl Collection {
     }
 
     /// The image file system, where it can be measured.
-    async fn disk(&self) -> Option<Disk> {
+    async fn disk(&self) -> Option<DiskUsage> {
         let info = self.service.image_fs_info().await.ok()?;
         let path = info.image_filesystems.into_iter().next()?.mountpoint;
         let (probe, at) = (Arc::clone(&self.probe), PathBuf::from(&path));
         let space = tokio::task::spawn_blocking(move || probe(&at)).await.ok()?.ok()?.clamped();
-        Some(Disk {
+        Some(DiskUsage {
             path,
             capacity_bytes: space.capacity,
             available_bytes: space.available,
@@ -382,13 +378,13 @@ impl Collection {
     }
 }
 
-fn used_percent(disk: &Disk) -> u64 {
+fn used_percent(disk: &DiskUsage) -> u64 {
     let space = DiskSpace { capacity: disk.capacity_bytes, available: disk.available_bytes, ..DiskSpace::default() };
     space.used_percent()
 }
 
 /// The library's goal; `None`: a round by the thresholds.
-fn goal(request: &Request, disk: Option<&Disk>) -> Option<Goal> {
+fn goal(request: &CollectRequest, disk: Option<&DiskUsage>) -> Option<Goal> {
     if let Some(wanted) = request.until_free {
         return Some(Goal::Free(wanted.saturating_sub(disk.map_or(0, |disk| disk.available_bytes))));
     }

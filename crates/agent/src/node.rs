@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cri_api::RuntimeService;
-use image_manager::{EventRecorder, ImageManager, LogRecorder, WallClock};
+use image_manager::{EventRecorder, ImageManager, LogRecorder, Recorders, WallClock};
 use kuberuntime::Phase;
 use kuberuntime::container_gc::PodStates;
 use kuberuntime::handlers::Handlers;
@@ -28,7 +28,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::pods::{About, PodBoard};
+use crate::admin::pods::{NodeInfo, PodBoard};
 use crate::collection::{Collection, KnownPods};
 use events::EventBook;
 use secrets::PullCredentials;
@@ -52,9 +52,8 @@ impl Reading {
     pub fn new(node_name: String, stays: bool) -> Self {
         let clock: WallClock = Arc::new(jiff::Timestamp::now);
         let book = Arc::new(EventBook::new(EVENTS, Arc::clone(&clock)));
-        // A command in the foreground tells of states; the events behind them are for the curious.
-        let log: Arc<dyn EventRecorder> = if stays { Arc::new(LogRecorder) } else { Arc::new(events::Quiet) };
-        let recorder = events::all(vec![Arc::clone(&book) as Arc<dyn EventRecorder>, log]);
+        let log: Arc<dyn EventRecorder> = if stays { Arc::new(LogRecorder) } else { Arc::new(events::DebugRecorder) };
+        let recorder: Arc<dyn EventRecorder> = Arc::new(Recorders(vec![Arc::clone(&book) as _, log]));
         let parse = Arc::new(manifest::yaml::values);
         let options = SourceOptions::new(node_name, parse, Arc::clone(&recorder), clock);
         Self { options, stays, book, recorder }
@@ -134,7 +133,7 @@ pub struct Node {
     probes: Arc<ProbeManager>,
     rotator: LogRotator,
     book: Arc<EventBook>,
-    about: About,
+    about: NodeInfo,
     stays: bool,
 }
 
@@ -145,7 +144,7 @@ impl Node {
         let NodeParts { runtime, runtime_endpoint, images, collection, collects, .. } = parts;
         let NodeParts { facts, volumes, logs, sync_period, .. } = parts;
         let Reading { options, stays, book, recorder } = reading;
-        let about = About {
+        let about = NodeInfo {
             node_name: facts.around.node_name.clone(),
             runtime_endpoint,
             pod_logs: facts.pod_logs.clone(),

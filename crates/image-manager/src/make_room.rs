@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::Clock;
@@ -26,7 +27,8 @@ pub trait MakeRoom: Send + Sync {
 }
 
 /// Result of making room for a pull.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Room {
     /// Bytes that were freed.
     pub freed_bytes: u64,
@@ -35,6 +37,7 @@ pub struct Room {
     /// True if the bytes that were needed are available now.
     pub enough: bool,
     /// Why there is not more of it, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 

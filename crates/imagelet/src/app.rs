@@ -8,15 +8,15 @@ use std::sync::Arc;
 use agent::admin::NoEngine;
 use agent::collection::owner::Owner;
 use agent::collection::{Collection, CollectionParts};
+use agent::node::events::DebugRecorder;
 use cri_api::{ImageService, RuntimeService};
-use cri_grpc::client::{ClientOptions, connect_runtime_service};
 use engine_api::ImageEngine;
-use image_manager::{EventRecorder, EventRef, Hold, MakeRoom, Metrics, PullRecords};
+use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullRecords};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::endpoint::{self, admin_socket, parse_endpoint};
+use crate::endpoint::{admin_socket, connect_pod_runtime, parse_endpoint};
 use crate::environment::Environment;
 use crate::exit::{Failure, Outcome, chain};
 use crate::images::{Images, engine_of_agent};
@@ -95,7 +95,7 @@ impl App {
         let images = self.images().await?;
         let mark = async |service: Arc<dyn ImageService>| -> Arc<dyn ImageService> {
             let runtime = Err("nobody asked".to_owned());
-            let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(Unheard));
+            let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(DebugRecorder));
             match Collection::open(parts).await {
                 Ok(collection) => Arc::new(collection.served(service, false)),
                 Err(error) => {
@@ -174,7 +174,7 @@ impl App {
             return Ok(agent);
         }
         let records = self.records_to_prune().await;
-        let collection = self.open_collection(images, images.service(), None, Arc::new(Unheard), records).await?;
+        let collection = self.open_collection(images, images.service(), None, Arc::new(DebugRecorder), records).await?;
         Ok(Owner::Here(Arc::new(collection)))
     }
 
@@ -222,19 +222,13 @@ impl App {
     /// The runtime that knows the containers: as for the kubelet, images and containers are behind one endpoint unless it is said
     /// otherwise. Nobody runs containers from the embedded store.
     async fn containers(&self, images: &Images) -> Result<Option<Arc<dyn RuntimeService>>, String> {
+        let line = |failure: Failure| failure.lines().join("; ");
         let endpoint = match (&self.config.container_runtime_endpoint, images.endpoint()) {
-            (Some(text), _) => parse_endpoint(text).map_err(|failure| failure.lines().join("; "))?,
+            (Some(text), _) => parse_endpoint(text).map_err(line)?,
             (None, Some(endpoint)) => endpoint.clone(),
             (None, None) => return Ok(None),
         };
-        let runtime = connect_runtime_service(&endpoint, self.client_options()).await;
-        let runtime = runtime.map_err(|error| chain(&error))?;
-        let version = runtime.version().await.map_err(|error| format!("{endpoint}: {}", error.message()))?;
-        // Ours answers so where nobody stands behind it.
-        if version.runtime_name == "imagelet" {
-            return Err(format!("{endpoint} serves images and runs no pods"));
-        }
-        Ok(Some(Arc::new(runtime)))
+        connect_pod_runtime(&self.config, &endpoint).await.map(|(runtime, _)| Some(runtime)).map_err(line)
     }
 
     /// Images that were brought ahead of their use go last for a while. That they are there is what counts: where it cannot be
@@ -287,11 +281,6 @@ impl App {
         Ok(())
     }
 
-    /// Settings of the client of a remote endpoint.
-    pub(crate) fn client_options(&self) -> ClientOptions {
-        endpoint::client_options(&self.config)
-    }
-
     /// Ends what goes on in the background; private directories of pulls are gone afterwards.
     pub(crate) async fn close(&self) {
         if let Some(managed) = self.managed.get() {
@@ -319,13 +308,4 @@ pub(crate) fn collection_parts(
     options.engine = images.engine();
     let containers = wiring::collection::of_containers(config);
     CollectionParts { service, endpoint, runtime, events, images: options, containers, pods: None }
-}
-
-/// Events of a command go nowhere: what they would say is its answer.
-struct Unheard;
-
-impl EventRecorder for Unheard {
-    fn record(&self, event: EventRef<'_>) {
-        tracing::debug!(reason = event.reason, "{}", event.message);
-    }
 }

@@ -1,14 +1,16 @@
-//! Endpoints as the configuration and paths name them, and how a client of one makes itself known. Connects to none.
+//! Endpoints as the configuration and paths name them, and how a client of one makes itself known; connects to container runtimes.
 //! Called by `app`, `images` and `admin`, and by the commands that name an endpoint of their own.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use agent::admin::AdminAddress;
+use cri_api::{RuntimeService, VersionInfo};
 use cri_grpc::Endpoint;
-use cri_grpc::client::ClientOptions;
+use cri_grpc::client::{ClientOptions, connect_runtime_service};
 
 use crate::config::Config;
-use crate::exit::{Code, Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome, chain, code_of};
 
 /// The name under which this program makes itself known to registries and runtimes.
 pub(crate) const USER_AGENT: &str = concat!("imagelet/", env!("CARGO_PKG_VERSION"));
@@ -39,4 +41,25 @@ pub(crate) fn client_options(config: &Config) -> ClientOptions {
         user_agent: USER_AGENT.to_owned(),
         ..ClientOptions::default()
     }
+}
+
+/// The container runtime behind an endpoint.
+pub(crate) async fn connect_runtime(config: &Config, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
+    match connect_runtime_service(endpoint, client_options(config)).await {
+        Ok(runtime) => Ok(Arc::new(runtime)),
+        Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
+    }
+}
+
+/// The container runtime behind an endpoint, and its name and version. Refuses `imagelet serve` without a runtime behind it.
+pub(crate) async fn connect_pod_runtime(
+    config: &Config,
+    endpoint: &Endpoint,
+) -> Outcome<(Arc<dyn RuntimeService>, VersionInfo)> {
+    let runtime = connect_runtime(config, endpoint).await?;
+    let version = runtime.version().await.map_err(|error| Failure::call(endpoint, &error))?;
+    if version.runtime_name == "imagelet" {
+        return Err(Failure::new(Code::Config, format!("{endpoint} serves images and runs no pods")));
+    }
+    Ok((runtime, version))
 }

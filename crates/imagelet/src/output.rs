@@ -90,6 +90,11 @@ impl Printer {
         }
     }
 
+    /// Returns true if people read the result as a table, so that lines may stand below.
+    pub(crate) fn is_table(&self) -> bool {
+        matches!(self.format.unwrap_or_default(), Format::Table | Format::Wide) && !self.quiet
+    }
+
     /// Writes lines.
     pub(crate) fn lines<L: AsRef<str>>(&self, lines: impl IntoIterator<Item = L>) -> Outcome {
         let mut text = String::new();

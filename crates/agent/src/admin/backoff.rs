@@ -11,9 +11,9 @@ pub(super) const NOBODY_DECIDES: &str =
 /// The answer to `GET /backoff`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct List {
+pub struct BackoffList {
     /// Images of pods that wait.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<WaitingImage>,
     /// Why there are none, where that is not plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -22,7 +22,7 @@ pub struct List {
 /// An image that is not pulled for a pod for some time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct WaitingImage {
     pub namespace: String,
     pub pod: String,
     pub uid: String,
@@ -40,7 +40,7 @@ pub struct Entry {
     pub message: String,
 }
 
-impl From<BackoffEntry> for Entry {
+impl From<BackoffEntry> for WaitingImage {
     fn from(entry: BackoffEntry) -> Self {
         let milliseconds = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -60,7 +60,7 @@ impl From<BackoffEntry> for Entry {
 
 /// The answer to `POST /backoff/reset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reset {
+pub struct ResetCount {
     /// How many entries were forgotten.
     pub reset: usize,
     /// Why there are none, where that is not plain.

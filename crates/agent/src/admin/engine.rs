@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use axum::routing::post;
 use cri_api::{Error, Kind, ProgressSink, Result};
 use engine_api::{CheckSink, ImageEngine, ImportOptions, LayerLease};
@@ -20,23 +20,21 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::engine_wire::{Call, Line, Progress, WireError};
-use super::state::{AdminState, SharedState, refused};
+use super::state::{Admin, Answer, Refusal, SharedState, bad_request};
 
 /// Lines of progress that wait for a slow reader; more are left out.
 const WAITING_LINES: usize = 1024;
 
 /// Adds the route.
-pub(super) fn add(router: Router<Arc<AdminState>>) -> Router<Arc<AdminState>> {
+pub(super) fn add(router: Router<Arc<Admin>>) -> Router<Arc<Admin>> {
     router.route("/engine", post(engine))
 }
 
-async fn engine(state: SharedState, body: Bytes) -> Response {
-    let call = match serde_json::from_slice(&body) {
-        Ok(call) => call,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("a call cannot be read: {error}")),
-    };
+async fn engine(state: SharedState, body: Bytes) -> Answer {
+    let call = serde_json::from_slice(&body).map_err(|error| bad_request(format!("a call cannot be read: {error}")))?;
     let Some(engine) = state.engine.clone() else {
-        return refused(StatusCode::NOT_FOUND, "the images of this process are not in a store of its own");
+        let line = "the images of this process are not in a store of its own";
+        return Err(Refusal(StatusCode::NOT_FOUND, line.to_owned()));
     };
     let (tell, told) = mpsc::channel(WAITING_LINES);
     let stop = state.stop.clone();
@@ -58,7 +56,7 @@ async fn engine(state: SharedState, body: Bytes) -> Response {
     let progress = futures::stream::unfold(told, async |mut told| Some((bytes(&told.recv().await?), told)));
     let lines = futures::stream::select(progress, futures::stream::once(end).flatten());
     let headers = [(CONTENT_TYPE, "application/jsonl"), (CACHE_CONTROL, "no-store")];
-    (headers, Body::from_stream(lines.map(Ok::<_, Infallible>))).into_response()
+    Ok((headers, Body::from_stream(lines.map(Ok::<_, Infallible>))).into_response())
 }
 
 fn bytes(line: &Line) -> Bytes {

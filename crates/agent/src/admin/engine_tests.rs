@@ -21,7 +21,7 @@ async fn open(root: &Path) -> Engine {
 
 async fn answer_for(engine: &Engine, root: &Path, own: bool) -> (AdminServer, AgentEngine) {
     let engine = Arc::new(engine.clone());
-    let admin = Admin::new(|_| {}, Arc::clone(&engine) as _).with_engine(own.then_some(engine as _));
+    let admin = Admin { engine: own.then_some(Arc::clone(&engine) as _), ..Admin::new(|_| {}, engine as _) };
     let socket = root.join(format!("admin-{own}.sock"));
     let places = AdminAddress { socket: socket.clone(), required: true, metrics: None };
     let running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");

@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use image_manager::Room;
-use image_manager::gc::{Pattern, PatternError, RemovedImage, Row};
+use image_manager::gc::{Pattern, PatternError, PlannedImage, RemovedImage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// A request to collect: one goal, or none for a round by the thresholds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct CollectRequest {
     /// So many bytes are to be free on the image file system.
     pub until_free: Option<u64>,
     /// Collects images that nobody has used for so many seconds.
@@ -21,7 +20,7 @@ pub struct Request {
     pub min_age_seconds: Option<u64>,
 }
 
-impl Request {
+impl CollectRequest {
     /// The minimum age, where one is asked for.
     pub fn min_age(&self) -> Option<Duration> {
         self.min_age_seconds.map(Duration::from_secs)
@@ -70,15 +69,15 @@ impl Request {
 
 /// The answer to `GET /gc`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Of {
-    /// Whose images are collected: an endpoint, or empty for the embedded store.
+pub struct CollectedTarget {
+    /// The endpoint whose images are collected; empty for the embedded store.
     pub images: String,
 }
 
 /// A file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Disk {
+pub struct DiskUsage {
     pub path: String,
     pub capacity_bytes: u64,
     pub available_bytes: u64,
@@ -91,15 +90,15 @@ pub struct Disk {
 
 /// A file system before and after.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span {
-    pub before: Disk,
-    pub after: Disk,
+pub struct DiskChange {
+    pub before: DiskUsage,
+    pub after: DiskUsage,
 }
 
 /// The answer to `GET /gc/plan`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Plan {
+pub struct CollectPlan {
     /// Bytes that are to be freed.
     pub wanted_bytes: u64,
     /// Bytes that would be freed.
@@ -110,71 +109,27 @@ pub struct Plan {
     pub high_threshold_percent: i32,
     /// The image file system now, and as it would be.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk: Option<Span>,
+    pub disk: Option<DiskChange>,
     /// Every image: those that would go in their order, then the others.
-    pub images: Vec<Image>,
+    pub images: Vec<PlannedImage>,
     /// Bytes that would be missing to the goal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub missing: Option<Missing>,
-}
-
-/// An image of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Image {
-    pub id: String,
-    pub names: Vec<String>,
-    pub size_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_detected: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_used: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub used_by: String,
-    /// Until when it goes after all others, because it was brought ahead of its use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protected_until: Option<Timestamp>,
-    /// `remove`, or a word for why it stays.
-    pub decision: String,
-    pub why: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub frees_bytes: Option<u64>,
-}
-
-impl Image {
-    /// Returns true if the image would be removed.
-    pub fn goes(&self) -> bool {
-        self.decision == "remove"
-    }
-
-    /// The first name of the image, or its id.
-    pub fn title(&self) -> &str {
-        self.names.first().unwrap_or(&self.id)
-    }
-}
-
-impl From<Row> for Image {
-    fn from(row: Row) -> Self {
-        let Row { id, names, size_bytes, first_detected, last_used, used_by, .. } = row;
-        let Row { protected_until, decision, why, frees_bytes, .. } = row;
-        let decision = decision.to_owned();
-        Self { id, names, size_bytes, first_detected, last_used, used_by, protected_until, decision, why, frees_bytes }
-    }
+    pub missing: Option<MissingSpace>,
 }
 
 /// Why a goal is not reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missing {
+pub struct MissingSpace {
     /// Bytes.
     pub bytes: u64,
     /// The images that stay, by why.
-    pub kept: Vec<Reason>,
+    pub kept: Vec<KeptImages>,
 }
 
 /// Images that stay for the same reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reason {
+pub struct KeptImages {
     /// The word for it.
     pub decision: String,
     pub images: usize,
@@ -182,14 +137,14 @@ pub struct Reason {
     pub size_bytes: u64,
 }
 
-impl Missing {
+impl MissingSpace {
     /// So many bytes, and why these images stay; `None` where nothing is missing.
-    pub fn of(bytes: u64, images: &[Image]) -> Option<Self> {
-        let mut kept: Vec<Reason> = Vec::new();
+    pub fn of(bytes: u64, images: &[PlannedImage]) -> Option<Self> {
+        let mut kept: Vec<KeptImages> = Vec::new();
         for image in images.iter().filter(|image| !image.goes()) {
             let known = kept.iter().position(|reason| reason.decision == image.decision);
             let index = known.unwrap_or_else(|| {
-                kept.push(Reason { decision: image.decision.clone(), ..Reason::default() });
+                kept.push(KeptImages { decision: image.decision.clone(), ..KeptImages::default() });
                 kept.len() - 1
             });
             kept[index].images += 1;
@@ -203,9 +158,9 @@ impl Missing {
 /// The answer to `POST /gc`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Collected {
+pub struct CollectReport {
     /// The removed images, in order.
-    pub removed: Vec<Removed>,
+    pub removed: Vec<RemovedImage>,
     /// Bytes that were to be freed.
     pub wanted_bytes: u64,
     /// Bytes that were freed.
@@ -218,60 +173,13 @@ pub struct Collected {
     pub pruned_records: usize,
     /// The image file system.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk: Option<Span>,
+    pub disk: Option<DiskChange>,
     /// The error of the collection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Bytes that are missing to the goal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub missing: Option<Missing>,
-}
-
-/// An image that went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Removed {
-    pub id: String,
-    pub names: Vec<String>,
-    pub freed_bytes: u64,
-    /// `space`, `age` or `unused`.
-    pub because: String,
-    /// Until when it was protected, where it went all the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protected_until: Option<Timestamp>,
-}
-
-impl From<RemovedImage> for Removed {
-    fn from(image: RemovedImage) -> Self {
-        let RemovedImage { id, names, freed_bytes, because, protected_until } = image;
-        Self { id, names, freed_bytes, because: because.as_str().to_owned(), protected_until }
-    }
-}
-
-/// The answer to `POST /gc/room`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Made {
-    pub freed_bytes: u64,
-    pub removed: usize,
-    /// True if there is room now for the bytes that were needed.
-    pub enough: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-}
-
-impl From<Room> for Made {
-    fn from(room: Room) -> Self {
-        let Room { freed_bytes, removed, enough, problem } = room;
-        Self { freed_bytes, removed, enough, problem }
-    }
-}
-
-impl From<Made> for Room {
-    fn from(made: Made) -> Self {
-        let Made { freed_bytes, removed, enough, problem } = made;
-        Self { freed_bytes, removed, enough, problem }
-    }
+    pub missing: Option<MissingSpace>,
 }
 
 /// The answer to `GET` and `POST /gc/containers`.
@@ -384,13 +292,13 @@ mod tests {
     #[test]
     fn requests_survive_the_way() {
         let all = [
-            Request::default(),
-            Request { until_free: Some(u64::MAX), min_age_seconds: Some(0), ..Request::default() },
-            Request { older_than_seconds: Some(7), ..Request::default() },
-            Request { all_unused: true, ..Request::default() },
+            CollectRequest::default(),
+            CollectRequest { until_free: Some(u64::MAX), min_age_seconds: Some(0), ..CollectRequest::default() },
+            CollectRequest { older_than_seconds: Some(7), ..CollectRequest::default() },
+            CollectRequest { all_unused: true, ..CollectRequest::default() },
         ];
         for request in all {
-            assert_eq!(Request::parse(&request.query()), Ok(request.clone()), "{request:?}");
+            assert_eq!(CollectRequest::parse(&request.query()), Ok(request.clone()), "{request:?}");
         }
         let cases = [
             ("untilFree=1&allUnused=true", "more than one of untilFree, olderThanSeconds and allUnused"),
@@ -400,7 +308,7 @@ mod tests {
             ("all=true", "unknown parameter \"all\""),
         ];
         for (query, want) in cases {
-            assert_eq!(Request::parse(query), Err(want.to_owned()), "{query}");
+            assert_eq!(CollectRequest::parse(query), Err(want.to_owned()), "{query}");
         }
         let patterns_of = |texts: &[&str]| -> Vec<Pattern> {
             texts.iter().map(|text| Pattern::parse(text).expect("a pattern")).collect()
@@ -413,12 +321,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_by_why_images_stay() {
-        let image =
-            |decision: &str, size_bytes| Image { decision: decision.to_owned(), size_bytes, ..Image::default() };
+        let image = |decision: &str, size_bytes| PlannedImage {
+            decision: decision.to_owned(),
+            size_bytes,
+            ..PlannedImage::default()
+        };
         let images = [image("remove", 100), image("pinned", 5), image("in-use", 7), image("pinned", 1)];
-        let missing = Missing::of(3, &images).expect("something is");
+        let missing = MissingSpace::of(3, &images).expect("something is");
         let kept: Vec<_> = missing.kept.iter().map(|k| (k.decision.as_str(), k.images, k.size_bytes)).collect();
         assert_eq!((missing.bytes, kept), (3, vec![("in-use", 1, 7), ("pinned", 2, 6)]));
-        assert_eq!(Missing::of(0, &images), None);
+        assert_eq!(MissingSpace::of(0, &images), None);
     }
 }

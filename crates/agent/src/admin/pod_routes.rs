@@ -9,11 +9,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Path, RawQuery};
 use axum::http::StatusCode;
-use axum::response::Response;
 use axum::routing::get;
 
 use super::pods::PodBoard;
-use super::state::{AdminState, SharedState, json as answer, refused};
+use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
 
 /// How long a client may wait for an event in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -22,7 +21,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 pub(super) const NOBODY: &str = "this process runs no pods; `imagelet run` does";
 
 /// Adds the routes.
-pub(super) fn add(router: Router<Arc<AdminState>>) -> Router<Arc<AdminState>> {
+pub(super) fn add(router: Router<Arc<Admin>>) -> Router<Arc<Admin>> {
     router
         .route("/pods", get(list))
         .route("/pods/{namespace}/{name}", get(one))
@@ -30,59 +29,40 @@ pub(super) fn add(router: Router<Arc<AdminState>>) -> Router<Arc<AdminState>> {
         .route("/node", get(node))
 }
 
-fn board(state: &AdminState) -> Result<&PodBoard, Box<Response>> {
-    let none = || match &state.waiting {
-        Some(why) => refused(StatusCode::SERVICE_UNAVAILABLE, why),
-        None => refused(StatusCode::NOT_FOUND, NOBODY),
+fn board(state: &Admin) -> Result<&PodBoard, Refusal> {
+    let none = || match &state.readiness {
+        Readiness::Waiting(why) => Refusal(StatusCode::SERVICE_UNAVAILABLE, why.clone()),
+        Readiness::Service(_) => Refusal(StatusCode::NOT_FOUND, NOBODY.to_owned()),
     };
-    state.pods.as_ref().ok_or_else(|| Box::new(none()))
+    state.pods.as_ref().ok_or_else(none)
 }
 
-async fn list(state: SharedState) -> Response {
-    match board(&state) {
-        Ok(board) => answer(&board.list()),
-        Err(refusal) => *refusal,
-    }
+async fn list(state: SharedState) -> Answer {
+    json(&board(&state)?.list())
 }
 
-async fn one(state: SharedState, Path((namespace, name)): Path<(String, String)>) -> Response {
-    let board = match board(&state) {
-        Ok(board) => board,
-        Err(refusal) => return *refusal,
-    };
-    match board.one(&namespace, &name) {
-        Some(pod) => answer(&pod),
-        None => refused(StatusCode::NOT_FOUND, &format!("pod {namespace}/{name} not found")),
-    }
+async fn one(state: SharedState, Path((namespace, name)): Path<(String, String)>) -> Answer {
+    let pod = board(&state)?.one(&namespace, &name);
+    json(&pod.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, format!("pod {namespace}/{name} not found")))?)
 }
 
-async fn node(state: SharedState) -> Response {
-    match board(&state) {
-        Ok(board) => answer(&board.node),
-        Err(refusal) => *refusal,
-    }
+async fn node(state: SharedState) -> Answer {
+    json(&board(&state)?.node)
 }
 
 /// `since=NUMBER`: those after that one. `wait=SECONDS`: comes back when there is one, or when so long has passed.
-async fn events(state: SharedState, RawQuery(query): RawQuery) -> Response {
-    let board = match board(&state) {
-        Ok(board) => board,
-        Err(refusal) => return *refusal,
-    };
+async fn events(state: SharedState, RawQuery(query): RawQuery) -> Answer {
+    let board = board(&state)?;
     let query = query.unwrap_or_default();
     let given: HashMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-    let number = |name: &str| match given.get(name).map(|text| text.parse::<u64>()) {
-        None => Ok(None),
-        Some(Ok(number)) => Ok(Some(number)),
-        Some(Err(_)) => Err(format!("{name}: a whole number was expected")),
+    let number = |name: &str| {
+        let number = given.get(name).map(|text| text.parse::<u64>()).transpose();
+        number.map_err(|_| bad_request(format!("{name}: a whole number was expected")))
     };
     if let Some(unknown) = given.keys().find(|name| !["since", "wait"].contains(&name.as_str())) {
-        return refused(StatusCode::BAD_REQUEST, &format!("{unknown:?} is not known: since, wait"));
+        return Err(bad_request(format!("{unknown:?} is not known: since, wait")));
     }
-    let (since, wait) = match (number("since"), number("wait")) {
-        (Ok(since), Ok(wait)) => (since.unwrap_or_default(), wait),
-        (Err(line), _) | (_, Err(line)) => return refused(StatusCode::BAD_REQUEST, &line),
-    };
+    let (since, wait) = (number("since")?.unwrap_or_default(), number("wait")?);
     // Numbers begin anew with the process: whoever knows later ones asked another one before.
     let since = if since > board.events.last() { 0 } else { since };
     if let Some(seconds) = wait {
@@ -93,5 +73,5 @@ async fn events(state: SharedState, RawQuery(query): RawQuery) -> Response {
             () = state.stop.cancelled() => {}
         }
     }
-    answer(&board.events_since(since))
+    json(&board.events_since(since))
 }

@@ -19,13 +19,13 @@ pub struct PodBoard {
     pub agent: Arc<PodAgent>,
     pub desired: watch::Receiver<DesiredPods>,
     pub events: Arc<EventBook>,
-    pub node: About,
+    pub node: NodeInfo,
 }
 
 /// The node as its agent describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct About {
+pub struct NodeInfo {
     /// The name of the node.
     pub node_name: String,
     /// Where its pods run.
@@ -39,7 +39,7 @@ pub struct About {
 /// How the sync of a pod goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Sync {
+pub struct SyncState {
     /// Where the pod is on its way.
     pub state: String,
     /// The actions of the last sync, in words.
@@ -90,8 +90,11 @@ impl PodBoard {
         let desired = self.desired.borrow().clone();
         let wanted = |view: &&Arc<PodView>| desired.pods.contains_key(&view.pod.metadata.uid);
         let view = views.iter().filter(named).find(wanted).or_else(|| views.iter().find(named))?;
-        let sync =
-            Sync { state: view.state.as_str().to_owned(), actions: view.actions.clone(), error: view.error.clone() };
+        let sync = SyncState {
+            state: view.state.as_str().to_owned(),
+            actions: view.actions.clone(),
+            error: view.error.clone(),
+        };
         Some(json!({"pod": pod(view, &desired), "sync": sync}))
     }
 

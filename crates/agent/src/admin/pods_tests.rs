@@ -86,7 +86,7 @@ impl Rig {
         let loop_options = AgentOptions { housekeeping: Duration::from_millis(20), ..AgentOptions::default() };
         let agent = PodAgent::new(Arc::clone(&hands), Arc::clone(&probes), receiver.clone(), changes, loop_options);
         let agent = Arc::new(agent);
-        let node = About { node_name: "edge".into(), runtime_endpoint: "unix:///r".into(), ..About::default() };
+        let node = NodeInfo { node_name: "edge".into(), runtime_endpoint: "unix:///r".into(), ..NodeInfo::default() };
         let board = PodBoard { agent: Arc::clone(&agent), desired: receiver, events: Arc::clone(&events), node };
         let registered = |registry: &mut Registry| {
             hands.metrics().register(registry);
@@ -96,7 +96,8 @@ impl Rig {
         let socket = directory.path().join("admin.sock");
         let places = AdminAddress { socket: socket.clone(), required: true, metrics: None };
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let running = Admin::new(registered, Arc::new(images)).with_pods(board).start(&places, &stop).await;
+        let running =
+            Admin { pods: Some(board), ..Admin::new(registered, Arc::new(images)) }.start(&places, &stop).await;
         let (works, until) = (Arc::clone(&agent), stop.clone());
         tasks.spawn(async move { works.run(&until).await });
         let _running = running.expect("it starts");
@@ -179,7 +180,7 @@ async fn pods_are_told_in_kubernetes_shape() {
     let one: Value = client::ask_json(&rig.socket, Method::GET, "/pods/shop/web-edge").await.expect("a pod");
     assert_eq!((&one["pod"]["metadata"]["uid"], &one["sync"]["state"]), (&pod["metadata"]["uid"], &json!("Syncing")));
     assert_eq!(rig.refusal("/pods/shop/db").await, "/pods/shop/db: 404 Not Found: pod shop/db not found");
-    let about: About = client::ask_json(&rig.socket, Method::GET, "/node").await.expect("a node");
+    let about: NodeInfo = client::ask_json(&rig.socket, Method::GET, "/node").await.expect("a node");
     assert_eq!((&*about.node_name, &*about.runtime_endpoint), ("edge", "unix:///r"));
     assert_eq!(client::ask(&rig.socket, Method::GET, "/readyz").await.expect("ready"), "ok\n");
 

@@ -1,5 +1,5 @@
-//! [`AdminState`]: the parts of a process that its admin endpoint answers from, and the two forms of an answer. Made by
-//! [`crate::admin`]; used by every file of routes.
+//! [`Admin`]: the parts of a process that its admin endpoint answers from, and the two forms of an answer. Made by the commands
+//! that keep running; used by every file of routes.
 
 use std::sync::Arc;
 
@@ -17,22 +17,28 @@ use tokio_util::sync::CancellationToken;
 use super::pods::PodBoard;
 use crate::collection::Collection;
 
-/// The parts that the routes answer from.
-pub(super) struct AdminState {
+/// The parts that an admin endpoint answers from. Those that are `None` are not in this process.
+pub struct Admin {
     pub(super) registry: Registry,
-    pub(super) service: Arc<dyn ImageService>,
-    /// Where back-off is kept, if it is kept here.
-    pub(super) manager: Option<Arc<ImageManager>>,
-    /// Garbage collection, if it is done here.
-    pub(super) collection: Option<Arc<Collection>>,
-    /// Pods, if they are run here.
-    pub(super) pods: Option<PodBoard>,
-    /// The store of this process, if it has one.
-    pub(super) engine: Option<Arc<dyn ImageEngine>>,
-    /// The thing that is waited for while the process is not ready.
-    pub(super) waiting: Option<String>,
+    pub(super) readiness: Readiness,
+    /// The manager that keeps back-off.
+    pub manager: Option<Arc<ImageManager>>,
+    /// Garbage collection.
+    pub collection: Option<Arc<Collection>>,
+    /// The pods that this process runs.
+    pub pods: Option<PodBoard>,
+    /// The store of this process.
+    pub engine: Option<Arc<dyn ImageEngine>>,
     /// Cancelled when the process is about to end.
     pub(super) stop: CancellationToken,
+}
+
+/// The way to know whether a process is ready.
+pub(super) enum Readiness {
+    /// Ready while this service answers. Each request asks it, so it is not the counted one.
+    Service(Arc<dyn ImageService>),
+    /// Not ready, for this reason.
+    Waiting(String),
 }
 
 /// The refusal of what only a store of ours can do, where something else keeps the images.
@@ -49,17 +55,29 @@ pub struct NoEngine {
 }
 
 /// The state as axum hands it to a route.
-pub(super) type SharedState = extract::State<Arc<AdminState>>;
+pub(super) type SharedState = extract::State<Arc<Admin>>;
 
-/// The value as JSON.
-pub(super) fn json(value: &impl Serialize) -> Response {
-    match serde_json::to_string(value) {
-        Ok(text) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response(),
-        Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written"),
+/// The answer of a route.
+pub(super) type Answer = Result<Response, Refusal>;
+
+/// A refusal: its status and one line.
+#[derive(Debug)]
+pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, self.1 + "\n").into_response()
     }
 }
 
-/// A refusal: its status and one line.
-pub(super) fn refused(status: StatusCode, line: &str) -> Response {
-    (status, format!("{line}\n")).into_response()
+/// The refusal of a query that cannot be read.
+pub(super) fn bad_request(line: impl Into<String>) -> Refusal {
+    Refusal(StatusCode::BAD_REQUEST, line.into())
+}
+
+/// The value as JSON.
+pub(super) fn json(value: &impl Serialize) -> Answer {
+    let text = serde_json::to_string(value)
+        .map_err(|_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written".to_owned()))?;
+    Ok(([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response())
 }

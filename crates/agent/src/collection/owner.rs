@@ -11,7 +11,9 @@ use image_manager::{Hold, MakeRoom, Room};
 
 use super::{Collection, CollectionError};
 use crate::admin::client::{self, AskError, Method};
-use crate::admin::gc::{Collected, CollectedContainers, Made, Of, Pin, Pins, Plan, Request, patterns_query};
+use crate::admin::gc::{
+    CollectPlan, CollectReport, CollectRequest, CollectedContainers, CollectedTarget, Pin, Pins, patterns_query,
+};
 
 /// The process that collects.
 #[derive(Debug)]
@@ -25,7 +27,7 @@ pub enum Owner {
 impl Owner {
     /// The agent that has the embedded root and answers on `socket`.
     pub async fn of_root(socket: &Path) -> Result<Self, CollectionError> {
-        let of: Of = client::ask_json(socket, Method::GET, "/gc").await?;
+        let of: CollectedTarget = client::ask_json(socket, Method::GET, "/gc").await?;
         if of.images.is_empty() {
             return Ok(Self::Agent(socket.to_owned()));
         }
@@ -34,12 +36,12 @@ impl Owner {
 
     /// The agent on `socket`, if somebody answers there who collects the images behind `endpoint`.
     pub async fn of_endpoint(socket: &Path, endpoint: &str) -> Option<Self> {
-        let of: Result<Of, AskError> = client::ask_json(socket, Method::GET, "/gc").await;
+        let of: Result<CollectedTarget, AskError> = client::ask_json(socket, Method::GET, "/gc").await;
         of.is_ok_and(|of| of.images == endpoint).then(|| Self::Agent(socket.to_owned()))
     }
 
     /// The plan of a collection; nothing is removed.
-    pub async fn plan(&self, request: &Request) -> Result<Plan, CollectionError> {
+    pub async fn plan(&self, request: &CollectRequest) -> Result<CollectPlan, CollectionError> {
         match self {
             Self::Here(collection) => collection.plan(request).await,
             Self::Agent(socket) => {
@@ -49,7 +51,7 @@ impl Owner {
     }
 
     /// Collects.
-    pub async fn collect(&self, request: &Request) -> Result<Collected, CollectionError> {
+    pub async fn collect(&self, request: &CollectRequest) -> Result<CollectReport, CollectionError> {
         match self {
             Self::Here(collection) => collection.collect(request).await,
             Self::Agent(socket) => {
@@ -133,12 +135,8 @@ impl MakeRoom for Owner {
             Self::Here(collection) => collection.make_room(needed).await,
             Self::Agent(socket) => {
                 let query = needed.map(|needed| format!("?needed={needed}")).unwrap_or_default();
-                let made: Result<Made, AskError> =
-                    client::ask_at_length(socket, Method::POST, &format!("/gc/room{query}")).await;
-                match made {
-                    Ok(made) => made.into(),
-                    Err(error) => Room { problem: Some(super::chain(&error)), ..Room::default() },
-                }
+                let made = client::ask_at_length(socket, Method::POST, &format!("/gc/room{query}")).await;
+                made.unwrap_or_else(|error| Room { problem: Some(super::chain(&error)), ..Room::default() })
             }
         }
     }

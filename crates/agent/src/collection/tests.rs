@@ -43,8 +43,8 @@ fn images() -> (FakeImageService, String, String) {
     (fake, unused, kept)
 }
 
-fn everything() -> Request {
-    Request { all_unused: true, ..Request::default() }
+fn everything() -> CollectRequest {
+    CollectRequest { all_unused: true, ..CollectRequest::default() }
 }
 
 fn patterns(texts: &[&str]) -> Vec<Pattern> {
@@ -64,7 +64,7 @@ async fn asked(owner: &Owner, fake: &FakeImageService, ids: (&str, &str)) {
     assert_eq!((plan.exact, plan.high_threshold_percent, plan.disk), (false, 85, None), "a fake has no disk");
     assert!(owner.names().await.expect("names")[kept].contains(&KEPT.to_owned()));
 
-    let failure = owner.plan(&Request::default()).await.expect_err("nothing to measure");
+    let failure = owner.plan(&CollectRequest::default()).await.expect_err("nothing to measure");
     assert!(chain(&failure).contains("measure the image file system /fake/images"), "{failure:?}");
     let failure = owner.containers(true).await.expect_err("nobody runs any");
     assert!(chain(&failure).starts_with("nobody runs containers here"), "{failure:?}");
@@ -91,7 +91,8 @@ async fn this_process_and_an_agent_answer_the_same() {
     let (fake, unused, kept) = images();
     let root = directory.path().join("agent");
     let collection = open(&root, &fake, "unix:///run/x.sock", Ok(None)).await;
-    let admin = Admin::new(|_| {}, Arc::new(fake.clone())).with_collection(collection);
+    let mut admin = Admin::new(|_| {}, Arc::new(fake.clone()));
+    admin.collection = Some(collection);
     let places = AdminAddress { socket: root.join("admin.sock"), required: true, metrics: None };
     let running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
     let agent = Owner::of_endpoint(&places.socket, "unix:///run/x.sock").await.expect("it answers");

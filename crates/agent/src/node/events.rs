@@ -3,7 +3,6 @@
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use image_manager::{Event, EventRecorder, EventRef, WallClock};
 use jiff::Timestamp;
@@ -85,23 +84,19 @@ impl EventRecorder for EventBook {
     }
 }
 
-/// Events of a command in the foreground: for those who want details.
-pub struct Quiet;
+/// Writes events to the log at level debug: a command in the foreground reports states itself.
+pub struct DebugRecorder;
 
-impl EventRecorder for Quiet {
+impl EventRecorder for DebugRecorder {
     fn record(&self, event: EventRef<'_>) {
         let EventRef { object, reason, message, .. } = event;
         tracing::debug!(%object, reason, "{message}");
     }
 }
 
-/// Several recorders as one.
-pub fn all(recorders: Vec<Arc<dyn EventRecorder>>) -> Arc<dyn EventRecorder> {
-    Arc::new(image_manager::Recorders(recorders))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicI64, Ordering};
 
     use image_manager::{EventType, ObjectRef};

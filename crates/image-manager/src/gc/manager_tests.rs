@@ -408,7 +408,8 @@ async fn sandbox_pinned_and_kept_images_stay() {
     assert!(rig.manager.pin("r.example/mine").await.expect("pinned"));
     assert!(!rig.manager.pin("r.example/mine").await.expect("pinned before"));
     let outline = rig.manager.plan(Some(Goal::AllUnused)).await.expect("a plan");
-    let words: BTreeMap<&str, &str> = outline.images.iter().map(|row| (row.id.as_str(), row.decision)).collect();
+    let words: BTreeMap<&str, &str> =
+        outline.images.iter().map(|row| (row.id.as_str(), row.decision.as_str())).collect();
     let want =
         [("gone", "remove"), ("mine", "pinned"), ("ruled", "rule"), ("runtimes", "pinned"), ("sandbox", "in-use")];
     assert_eq!(words, BTreeMap::from(want));

@@ -41,7 +41,7 @@ pub use metrics::GcMetrics;
 pub use node_status::{FsStatus, NodeCondition, NodeImage, NodeImages, NodeStatus};
 pub use node_time::{Boot, BootClock};
 pub use options::{GcOptions, Intervals, PressureOptions, ReclaimContainers, Volumes};
-pub use outline::{Outline, Row};
+pub use outline::{Outline, PlannedImage};
 pub use plan::{Because, Kept, Plan, Removal, RemovedBecause};
 pub use policy::{GcPolicy, GcPolicyError};
 pub use pressure::Observation;

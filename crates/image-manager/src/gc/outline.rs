@@ -2,7 +2,7 @@
 
 use cri_api::Image;
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::detect::handler;
 use super::disk::DiskSpace;
@@ -26,13 +26,13 @@ pub struct Outline {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_percent: Option<u64>,
     /// Every image: those that would go in their order, then the others.
-    pub images: Vec<Row>,
+    pub images: Vec<PlannedImage>,
 }
 
 /// An image of the outline.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Row {
+pub struct PlannedImage {
     pub id: String,
     /// Names, tags first.
     pub names: Vec<String>,
@@ -45,18 +45,32 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_used: Option<Timestamp>,
     /// By whom.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub used_by: String,
     /// Until when it goes after all others, because it was brought ahead of its use.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected_until: Option<Timestamp>,
     /// `remove`, or a word for why it stays.
-    pub decision: &'static str,
+    pub decision: String,
     /// The reason, for people.
     pub why: String,
     /// Bytes that its removal would free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frees_bytes: Option<u64>,
+}
+
+impl PlannedImage {
+    /// Returns true if the image would be removed.
+    #[must_use]
+    pub fn goes(&self) -> bool {
+        self.decision == "remove"
+    }
+
+    /// The first name of the image, or its id.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        self.names.first().unwrap_or(&self.id)
+    }
 }
 
 /// Joins the plans of one round: what an earlier one removes is not the later ones' any more.
@@ -67,7 +81,7 @@ pub(super) fn outline(
     exact: bool,
     disk: Option<DiskSpace>,
 ) -> Outline {
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<PlannedImage> = Vec::new();
     let mut gone = vec![false; images.len()];
     let (mut wanted, mut frees) = (0_u64, 0_u64);
     for plan in plans {
@@ -78,7 +92,7 @@ pub(super) fn outline(
             }
             frees = frees.saturating_add(removal.frees);
             let image = row(&images[removal.image], history, "remove", removal.why(), Some(removal.frees));
-            rows.push(Row { protected_until: removal.protected_until, ..image });
+            rows.push(PlannedImage { protected_until: removal.protected_until, ..image });
         }
     }
     let last = plans.last().map(|plan| plan.kept.as_slice()).unwrap_or_default();
@@ -88,15 +102,15 @@ pub(super) fn outline(
             Because::Protected { until } => Some(until),
             _ => None,
         };
-        rows.push(Row { protected_until, ..image });
+        rows.push(PlannedImage { protected_until, ..image });
     }
     let used_percent = disk.map(DiskSpace::used_percent);
     Outline { wanted_bytes: wanted, frees_bytes: frees, exact, disk, used_percent, images: rows }
 }
 
-fn row(image: &Image, history: &UsageHistory, decision: &'static str, why: String, frees: Option<u64>) -> Row {
+fn row(image: &Image, history: &UsageHistory, decision: &'static str, why: String, frees: Option<u64>) -> PlannedImage {
     let record = history.get(&image.id, handler(image));
-    Row {
+    PlannedImage {
         id: image.id.clone(),
         names: image.repo_tags.iter().chain(&image.repo_digests).cloned().collect(),
         size_bytes: image.size,
@@ -104,7 +118,7 @@ fn row(image: &Image, history: &UsageHistory, decision: &'static str, why: Strin
         last_used: record.and_then(|record| record.last_used),
         used_by: record.map(|record| record.used_by.to_string()).unwrap_or_default(),
         protected_until: None,
-        decision,
+        decision: decision.to_owned(),
         why,
         frees_bytes: frees,
     }

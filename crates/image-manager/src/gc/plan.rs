@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use base::GoDuration;
 
@@ -51,7 +51,7 @@ impl Removal {
 }
 
 /// Why an image goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RemovedBecause {
     /// The space is needed.

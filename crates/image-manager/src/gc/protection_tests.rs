@@ -35,7 +35,7 @@ async fn a_round_by_thresholds_takes_them_last() {
     // Eight tenths may: the least recently detected of the others has to go as well, and the report says so.
     let rig = full(policy(95, 80, 120, 0)).await;
     let plan = rig.manager.plan(None).await.expect("a plan");
-    let rows: Vec<_> = plan.images.iter().map(|row| (row.id.as_str(), row.decision)).collect();
+    let rows: Vec<_> = plan.images.iter().map(|row| (row.id.as_str(), row.decision.as_str())).collect();
     assert_eq!(rows, [("old", "remove"), ("ahead-1", "remove"), ("ahead-2", "protected")]);
     assert_eq!(plan.images[0].why, "its space is needed");
     assert!(plan.images[1].why.starts_with("its space is needed, and nothing else suffices, "), "{plan:#?}");
@@ -127,7 +127,7 @@ async fn protection_ends_by_time_and_by_the_first_use() {
         let plan = rig.manager.plan(Some(Goal::Free(0))).await.expect("a plan");
         plan.images.into_iter().map(|row| (row.id, row.decision)).collect::<Vec<_>>()
     };
-    let both = |one, other| [("0".to_owned(), one), ("1".to_owned(), other)];
+    let both = |one: &str, other: &str| [("0".to_owned(), one.to_owned()), ("1".to_owned(), other.to_owned())];
     assert_eq!(decisions().await, both("protected", "protected"));
     rig.use_image("0");
     rig.manager.detect().await.expect("seen");

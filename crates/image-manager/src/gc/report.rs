@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::disk::DiskSpace;
 use super::plan::RemovedBecause;
@@ -26,7 +27,8 @@ pub struct GcReport {
 }
 
 /// An image that went.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RemovedImage {
     /// Id of the image.
     pub id: String,
@@ -36,6 +38,7 @@ pub struct RemovedImage {
     pub freed_bytes: u64,
     pub because: RemovedBecause,
     /// Until when it was protected, where it went all the same: nothing else sufficed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected_until: Option<Timestamp>,
 }
 

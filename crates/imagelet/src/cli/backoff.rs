@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::admin::backoff::{self, Entry, List, Reset};
+use agent::admin::backoff::{self, BackoffList, ResetCount, WaitingImage};
 use agent::admin::client::{self, Method};
 use image_manager::BackoffSelector;
 use serde::Serialize;
@@ -15,26 +15,19 @@ use crate::output::{Format, Report, Table, units};
 
 #[derive(Serialize)]
 #[serde(transparent)]
-struct BackoffReport(List);
+struct BackoffReport(BackoffList);
 
 impl Report for BackoffReport {
     fn table(&self, wide: bool, _: bool) -> Table {
-        let titles: &[&str] = if wide {
-            &["POD", "UID", "IMAGE", "REGISTRY", "CAUSE", "FAILURES", "WINDOW", "NEXT TRY", "MESSAGE"]
-        } else {
-            &["POD", "IMAGE", "CAUSE", "FAILURES", "NEXT TRY", "MESSAGE"]
-        };
-        let mut table = Table::new(titles);
+        let titles = ["POD", "+UID", "IMAGE", "+REGISTRY", "CAUSE", "FAILURES", "+WINDOW", "NEXT TRY", "MESSAGE"];
+        let mut table = Table::with_wide(wide, &titles);
         for entry in &self.0.entries {
             let (image, cause, message) = (entry.image.clone(), entry.cause.clone(), entry.message.clone());
             let (failures, next) = (entry.failures.to_string(), next_try(entry));
-            if wide {
-                let window = units::seconds(Duration::from_millis(entry.window_milliseconds));
-                let (uid, registry) = (entry.uid.clone(), entry.registry.clone());
-                table.row([pod(entry), uid, image, registry, cause, failures, window, next, message]);
-            } else {
-                table.row([pod(entry), image, cause, failures, next, message]);
-            }
+            let window = units::seconds(Duration::from_millis(entry.window_milliseconds));
+            let (uid, registry) = (entry.uid.clone(), entry.registry.clone());
+            let pod = format!("{}/{}", entry.namespace, entry.pod);
+            table.row([pod, uid, image, registry, cause, failures, window, next, message]);
         }
         table
     }
@@ -48,12 +41,8 @@ impl Report for BackoffReport {
     }
 }
 
-fn pod(entry: &Entry) -> String {
-    format!("{}/{}", entry.namespace, entry.pod)
-}
-
 /// How long until a request pulls again, in whole seconds that have begun.
-fn next_try(entry: &Entry) -> String {
+fn next_try(entry: &WaitingImage) -> String {
     match entry.remaining_milliseconds.div_ceil(1000) {
         0 => "now".to_owned(),
         seconds @ 1..60 => format!("in {seconds}s"),
@@ -69,7 +58,7 @@ pub(super) async fn run(app: &App, args: &Backoff) -> Outcome {
 }
 
 async fn list(app: &App) -> Outcome {
-    let list: List = client::ask_json(&admin_socket(&app.config), Method::GET, "/backoff").await?;
+    let list: BackoffList = client::ask_json(&admin_socket(&app.config), Method::GET, "/backoff").await?;
     note(list.note.as_deref());
     app.printer.report(&BackoffReport(list))
 }
@@ -77,7 +66,7 @@ async fn list(app: &App) -> Outcome {
 async fn reset(app: &App, args: &BackoffReset) -> Outcome {
     let selector = selector(args)?;
     let target = format!("/backoff/reset?{}", backoff::query(&selector));
-    let done: Reset = client::ask_json(&admin_socket(&app.config), Method::POST, &target).await?;
+    let done: ResetCount = client::ask_json(&admin_socket(&app.config), Method::POST, &target).await?;
     note(done.note.as_deref());
     match app.printer.format {
         Some(Format::Json | Format::Yaml) => app.printer.document(Format::Json, &done),
@@ -106,8 +95,8 @@ fn selector(args: &BackoffReset) -> Outcome<BackoffSelector> {
 mod tests {
     use super::*;
 
-    fn entry(remaining_milliseconds: u64) -> Entry {
-        Entry {
+    fn entry(remaining_milliseconds: u64) -> WaitingImage {
+        WaitingImage {
             namespace: "shop".into(),
             pod: "web".into(),
             uid: "u-1".into(),
@@ -123,7 +112,7 @@ mod tests {
 
     #[test]
     fn tables() {
-        let list = List { entries: vec![entry(38_200)], note: None };
+        let list = BackoffList { entries: vec![entry(38_200)], note: None };
         assert_eq!(
             BackoffReport(list.clone()).table(false, false).render(),
             "POD        IMAGE             CAUSE       FAILURES   NEXT TRY   MESSAGE\n\

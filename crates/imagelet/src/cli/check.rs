@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::args::Check;
 use crate::exit::{Failure, Outcome};
-use crate::output::{Format, Report, Table, units};
+use crate::output::{Report, Table, units};
 
 /// A report with the names of its images.
 #[derive(Serialize)]
@@ -147,7 +147,7 @@ pub(super) async fn run(app: &App, args: &Check) -> Outcome {
     let report = engine.check_images(&request, &progress()).await;
     let report = report.map_err(|error| Failure::call("check the store", &error))?;
     let checked = Checked::new(report, &names);
-    let tables = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet;
+    let tables = app.printer.is_table();
     if !(tables && checked.problems.is_empty()) {
         app.printer.report(&checked)?;
     }

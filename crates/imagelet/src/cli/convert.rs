@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::args::Convert;
 use crate::exit::{Failure, Outcome};
-use crate::output::{Format, Report, Table, units};
+use crate::output::{Report, Table, units};
 
 /// A report with the names of its images.
 #[derive(Serialize)]
@@ -74,20 +74,14 @@ impl Converted {
 
 impl Report for Converted {
     fn table(&self, wide: bool, whole: bool) -> Table {
-        let mut columns = vec!["IMAGE", "LAYERS", "BEFORE", "AFTER", "LEFT"];
-        if wide {
-            columns.extend(["INODES BEFORE", "INODES AFTER"]);
-        }
-        let mut table = Table::new(&columns);
+        let titles = ["IMAGE", "LAYERS", "BEFORE", "AFTER", "LEFT", "+INODES BEFORE", "+INODES AFTER"];
+        let mut table = Table::with_wide(wide, &titles);
         for named in &self.images {
             let image = &named.image;
             let (before, after) = (units::bytes(image.bytes_before), units::bytes(image.bytes_after));
-            let mut row =
-                vec![named.title(whole), image.layers.to_string(), before, after, image.left.len().to_string()];
-            if wide {
-                row.extend([image.inodes_before.to_string(), image.inodes_after.to_string()]);
-            }
-            table.row(row);
+            let (layers, left) = (image.layers.to_string(), image.left.len().to_string());
+            let inodes = [image.inodes_before, image.inodes_after].map(|count| count.to_string());
+            table.row([named.title(whole), layers, before, after, left].into_iter().chain(inodes));
         }
         table
     }
@@ -109,7 +103,7 @@ pub(super) async fn run(app: &App, args: &Convert) -> Outcome {
     let names: BTreeMap<String, Vec<String>> = app.owner().await?.names().await.unwrap_or_default();
     let converted = Converted::new(to, report, &names);
     app.printer.report(&converted)?;
-    if matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet {
+    if app.printer.is_table() {
         app.printer.lines([converted.line()])?;
     }
     let complaints = converted.complaints().into_iter().map(Failure::failed).collect();

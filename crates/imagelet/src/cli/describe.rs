@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use agent::admin::pods::Sync;
+use agent::admin::pods::SyncState;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,7 +21,7 @@ use crate::pods::shape::{Container, ContainerStatus, Pod, State};
 #[derive(Deserialize)]
 struct Detail {
     pod: Value,
-    sync: Sync,
+    sync: SyncState,
 }
 
 pub(super) async fn run(app: &App, args: &Describe) -> Outcome {
@@ -87,7 +87,7 @@ fn clean(text: &str) -> String {
     oci::text::printable(&text.trim_end().replace('\n', " "), '?', &['\t']).into_owned()
 }
 
-fn described(pod: &Pod, value: &Value, sync: &Sync, events: &[&Event], now: Timestamp) -> String {
+fn described(pod: &Pod, value: &Value, sync: &SyncState, events: &[&Event], now: Timestamp) -> String {
     let (metadata, spec, status) = (&pod.metadata, &pod.spec, &pod.status);
     let mut text = Text(String::new());
     text.line(0, "Name", &metadata.name);
@@ -144,7 +144,7 @@ fn described(pod: &Pod, value: &Value, sync: &Sync, events: &[&Event], now: Time
     if let Some(selector) = value["spec"]["terminationGracePeriodSeconds"].as_i64() {
         text.line(0, "Grace Period", format!("{selector}s"));
     }
-    text.line(0, "Sync", &sync.state);
+    text.line(0, "SyncState", &sync.state);
     text.some(1, "Last Wanted", &sync.actions);
     text.some(1, "Error", sync.error.as_deref().unwrap_or_default());
     if events.is_empty() {

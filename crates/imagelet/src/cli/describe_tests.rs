@@ -38,7 +38,8 @@ fn a_pod_is_described() {
     let event = json!({"involvedObject": {"uid": "u-1"}, "type": "Warning", "reason": "BackOff", "message": "Back-off restarting",
         "count": 3, "firstTimestamp": "2026-01-01T00:01:00Z", "lastTimestamp": "2026-01-01T00:02:00Z"});
     let event = Event::of(&event).expect("an event");
-    let sync = Sync { state: "Syncing".into(), actions: "start main: it has ended".into(), error: Some("no".into()) };
+    let sync =
+        SyncState { state: "Syncing".into(), actions: "start main: it has ended".into(), error: Some("no".into()) };
     let pod = Pod::of(&value).expect("a pod");
     let now = "2026-01-01T00:02:10Z".parse().expect("a time");
     let want = "\
@@ -91,7 +92,7 @@ Volumes:
   tmp: EmptyDir
 QoS Class:           Burstable
 Grace Period:        30s
-Sync:                Syncing
+SyncState:                Syncing
   Last Wanted:       start main: it has ended
   Error:             no
 Events:
@@ -105,7 +106,7 @@ Events:
 fn a_pod_of_which_nothing_is_known_is_described_too() {
     let value = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "x", "image": "y"}]}, "status": {}});
     let pod = Pod::of(&value).expect("a pod");
-    let text = described(&pod, &value, &Sync::default(), &[], Timestamp::UNIX_EPOCH);
+    let text = described(&pod, &value, &SyncState::default(), &[], Timestamp::UNIX_EPOCH);
     assert!(
         text.contains("IP:                  <none>\n") && text.ends_with("Events:              <none>\n"),
         "{text}"

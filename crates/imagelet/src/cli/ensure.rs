@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use image_manager::{EnsureImageError, EnsureImageRequest, EventRecorder, EventRef, LogRecorder};
+use agent::node::events::DebugRecorder;
+use image_manager::{EnsureImageError, EnsureImageRequest, EventRecorder, LogRecorder};
 use manifest::Role;
 use serde::Serialize;
 
@@ -48,24 +49,16 @@ struct Ensured {
 
 impl Report for Ensured {
     fn table(&self, wide: bool, whole: bool) -> Table {
-        let titles: &[&str] = if wide {
-            &["NAMESPACE", "POD", "CONTAINER", "TYPE", "IMAGE", "POLICY", "RESULT", "IMAGE ID", "TIME"]
-        } else {
-            &["POD", "CONTAINER", "IMAGE", "POLICY", "RESULT", "IMAGE ID"]
-        };
-        let mut table = Table::new(titles);
+        let titles = ["+NAMESPACE", "POD", "CONTAINER", "+TYPE", "IMAGE", "POLICY", "RESULT", "IMAGE ID", "+TIME"];
+        let mut table = Table::with_wide(wide, &titles);
         for row in &self.containers {
             let (pod, container) = (row.pod.clone(), row.title.clone());
             let (image, policy, result) = (row.image.clone(), row.policy.to_owned(), row.result.to_owned());
             let id = units::id(&row.image_ref, whole);
-            if wide {
-                let time = row.pull_milliseconds.and_then(|ms| u64::try_from(ms).ok());
-                let time = time.map(|ms| units::seconds(std::time::Duration::from_millis(ms))).unwrap_or_default();
-                let role = format!("{:?}", row.role).to_lowercase();
-                table.row([row.namespace.clone(), pod, container, role, image, policy, result, id, time]);
-            } else {
-                table.row([pod, container, image, policy, result, id]);
-            }
+            let time = row.pull_milliseconds.and_then(|ms| u64::try_from(ms).ok());
+            let time = time.map(|ms| units::seconds(std::time::Duration::from_millis(ms))).unwrap_or_default();
+            let role = format!("{:?}", row.role).to_lowercase();
+            table.row([row.namespace.clone(), pod, container, role, image, policy, result, id, time]);
         }
         table
     }
@@ -83,8 +76,8 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     let needs = pods::read(app, &args.manifests.files, args.manifests.skip_other_kinds).await?;
     let images = app.images().await?;
     app.note_unprivileged().await?;
-    // While it waits, each change of state is one line; the events behind them are for the curious.
-    let events: Arc<dyn EventRecorder> = if args.wait { Arc::new(QuietRecorder) } else { Arc::new(LogRecorder) };
+    // While it waits, each change of state is one line; events are details.
+    let events: Arc<dyn EventRecorder> = if args.wait { Arc::new(DebugRecorder) } else { Arc::new(LogRecorder) };
     let managed = app.managed(events, Mode::OneShot).await?;
     managed.recover(&app.config, &*images.service()).await?;
     let mut shown = BTreeSet::new();
@@ -124,16 +117,6 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     let Some(failure) = Failure::all(failures) else { return Ok(()) };
     // A person or a service manager ended it: the code says so, the lines say what is missing.
     Err(if app.stop.is_cancelled() { failure.with_code(app.signals.code()) } else { failure })
-}
-
-/// Events as lines of the debug log.
-struct QuietRecorder;
-
-impl EventRecorder for QuietRecorder {
-    fn record(&self, event: EventRef<'_>) {
-        let EventRef { object, reason, message, .. } = event;
-        tracing::debug!(%object, reason, "{message}");
-    }
 }
 
 fn failure(need: &Need, error: &EnsureImageError) -> Failure {

@@ -8,7 +8,7 @@ use super::pod_list::{agent, ask, choose};
 use crate::app::App;
 use crate::args::Events;
 use crate::exit::{Code, Failure, Outcome};
-use crate::output::{Format, Report, Table};
+use crate::output::{Report, Table};
 use crate::pods::age;
 
 /// How long one question for more waits.
@@ -137,8 +137,7 @@ pub(super) async fn run(app: &App, args: &Events) -> Outcome {
             }
         }
         let now = Timestamp::now();
-        let table = matches!(app.printer.format, None | Some(Format::Table | Format::Wide)) && !app.printer.quiet;
-        if first || !table {
+        if first || !app.printer.is_table() {
             if first || !events.is_empty() {
                 app.printer.report(&EventReport { events, now })?;
             }

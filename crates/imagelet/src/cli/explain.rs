@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::admin::backoff::{Entry, List};
+use agent::admin::backoff::{BackoffList, WaitingImage};
 use agent::admin::client::{self, Method};
 use async_trait::async_trait;
 use cri_api::{
@@ -68,19 +68,12 @@ struct Decisions {
 impl Report for Decisions {
     fn table(&self, _: bool, _: bool) -> Table {
         let with_pods = self.decisions.iter().any(|row| !row.pod.is_empty());
-        let mut table = if with_pods {
-            Table::new(&["POD", "CONTAINER", "IMAGE", "POLICY", "DECISION", "WHY", "CREDENTIALS"])
-        } else {
-            Table::new(&["IMAGE", "POLICY", "DECISION", "WHY", "CREDENTIALS"])
-        };
+        let titles = ["+POD", "+CONTAINER", "IMAGE", "POLICY", "DECISION", "WHY", "CREDENTIALS"];
+        let mut table = Table::with_wide(with_pods, &titles);
         for row in &self.decisions {
-            let mut cells = Vec::new();
-            if with_pods {
-                cells.extend([row.pod.clone(), row.container.clone()]);
-            }
-            cells.extend([row.image.clone(), row.policy.to_owned(), row.decision.to_owned(), row.why.clone()]);
-            cells.push(row.credentials());
-            table.row(cells);
+            let (pod, container, image) = (row.pod.clone(), row.container.clone(), row.image.clone());
+            let (policy, decision) = (row.policy.to_owned(), row.decision.to_owned());
+            table.row([pod, container, image, policy, decision, row.why.clone(), row.credentials()]);
         }
         table
     }
@@ -152,8 +145,8 @@ fn is_without_store(root: &std::path::Path) -> bool {
 }
 
 /// Whom an agent lets wait that keeps back-off beside this root. Nobody, where none answers.
-async fn waiting(app: &App) -> Vec<Entry> {
-    match client::ask_json::<List>(&admin_socket(&app.config), Method::GET, "/backoff").await {
+async fn waiting(app: &App) -> Vec<WaitingImage> {
+    match client::ask_json::<BackoffList>(&admin_socket(&app.config), Method::GET, "/backoff").await {
         Ok(list) => list.entries,
         Err(failure) => {
             tracing::debug!("no back-off is known: {failure}");
@@ -163,7 +156,7 @@ async fn waiting(app: &App) -> Vec<Entry> {
 }
 
 /// Why the agent would not pull an image for a pod yet.
-fn held(waiting: &[Entry], pod: &PodRef, image: &str) -> Option<BackoffExplanation> {
+fn held(waiting: &[WaitingImage], pod: &PodRef, image: &str) -> Option<BackoffExplanation> {
     let entry = waiting.iter().find(|entry| entry.uid == pod.uid && entry.image == image)?;
     (entry.remaining_milliseconds > 0).then(|| BackoffExplanation {
         cause: Cause::of_word(&entry.cause).unwrap_or(Cause::Other),

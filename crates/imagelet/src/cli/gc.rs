@@ -1,38 +1,31 @@
 //! `imagelet gc`: removes images that nothing needs, or shows what would be removed and why the rest stays. What goes is the
 //! collector's decision.
 
-use agent::admin::gc::{Collected, Disk, Missing, Plan, Request, Span};
+use agent::admin::gc::{CollectPlan, CollectReport, CollectRequest, DiskChange, DiskUsage, MissingSpace};
+use image_manager::gc::RemovedBecause;
 use serde::Serialize;
 
 use crate::app::App;
 use crate::args::{Gc, GcAction};
 use crate::exit::{Failure, Outcome};
-use crate::output::{Format, Report, Table, units};
+use crate::output::{Report, Table, units};
 
 /// A plan as it is shown.
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Planned(Plan);
+struct Planned(CollectPlan);
 
 impl Report for Planned {
     fn table(&self, wide: bool, whole: bool) -> Table {
-        let titles: &[&str] = if wide {
-            &["IMAGE", "IMAGE ID", "SIZE", "FREES", "DECISION", "WHY", "SINCE", "LAST USED", "USED BY"]
-        } else {
-            &["IMAGE", "IMAGE ID", "SIZE", "FREES", "DECISION", "WHY"]
-        };
-        let mut table = Table::new(titles);
+        let titles = ["IMAGE", "IMAGE ID", "SIZE", "FREES", "DECISION", "WHY", "+SINCE", "+LAST USED", "+USED BY"];
+        let mut table = Table::with_wide(wide, &titles);
         for image in &self.0.images {
             let id = units::id(&image.id, whole);
             let frees = image.frees_bytes.map(units::bytes).unwrap_or_default();
             let size = units::bytes(image.size_bytes);
-            let mut row =
-                vec![units::first_name(&image.names), id, size, frees, image.decision.clone(), image.why.clone()];
-            if wide {
-                row.extend([image.first_detected, image.last_used].map(units::time));
-                row.push(image.used_by.clone());
-            }
-            table.row(row);
+            let (name, decision, why) = (units::first_name(&image.names), image.decision.clone(), image.why.clone());
+            let [since, used] = [image.first_detected, image.last_used].map(units::time);
+            table.row([name, id, size, frees, decision, why, since, used, image.used_by.clone()]);
         }
         table
     }
@@ -49,18 +42,17 @@ impl Report for Planned {
 /// The report of a collection.
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Done(Collected);
+struct Done(CollectReport);
 
 impl Report for Done {
     fn table(&self, _: bool, whole: bool) -> Table {
         let mut table = Table::new(&["REMOVED", "IMAGE ID", "FREED", "WHY"]);
         for image in &self.0.removed {
             let name = units::first_name(&image.names);
-            let why = match image.because.as_str() {
-                "space" => "its space was needed",
-                "age" => "nobody used it for too long",
-                "unused" => "nobody uses it",
-                other => other,
+            let why = match image.because {
+                RemovedBecause::Space => "its space was needed",
+                RemovedBecause::Age => "nobody used it for too long",
+                RemovedBecause::Unused => "nobody uses it",
             };
             let why = match image.protected_until {
                 None => why.to_owned(),
@@ -87,7 +79,7 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
             GcAction::Containers(args) => super::gc_containers::run(app, args).await,
         };
     }
-    let request = Request {
+    let request = CollectRequest {
         until_free: args.until_free,
         older_than_seconds: args.older_than.map(|age| age.as_secs()),
         all_unused: args.all_unused,
@@ -95,16 +87,14 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
     };
     let owner = app.owner().await?;
     if args.dry_run {
-        let plan = owner.plan(&request).await?;
-        let planned = Planned(plan);
+        let planned = Planned(owner.plan(&request).await?);
         app.printer.report(&planned)?;
         let plan = &planned.0;
         summary(app, plan_lines(&request, plan))?;
         return plan.missing.as_ref().map_or(Ok(()), |missing| Err(failure(&request, missing, plan.disk.as_ref())));
     }
     let done = Done(owner.collect(&request).await?);
-    let is_table = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet;
-    if !(is_table && done.0.removed.is_empty()) {
+    if !(app.printer.is_table() && done.0.removed.is_empty()) {
         app.printer.report(&done)?;
     }
     let done = &done.0;
@@ -116,11 +106,10 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
 
 /// Lines below a table; other formats have what they say in their fields.
 fn summary(app: &App, lines: Vec<String>) -> Outcome {
-    let is_table = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide);
-    if is_table && !app.printer.quiet { app.printer.lines(lines) } else { Ok(()) }
+    if app.printer.is_table() { app.printer.lines(lines) } else { Ok(()) }
 }
 
-fn plan_lines(request: &Request, plan: &Plan) -> Vec<String> {
+fn plan_lines(request: &CollectRequest, plan: &CollectPlan) -> Vec<String> {
     let goes = plan.images.iter().filter(|image| image.goes()).count();
     let mut lines = Vec::new();
     if goes == 0 && plan.wanted_bytes == 0 {
@@ -141,7 +130,7 @@ fn plan_lines(request: &Request, plan: &Plan) -> Vec<String> {
     lines
 }
 
-fn done_lines(request: &Request, done: &Collected) -> Vec<String> {
+fn done_lines(request: &CollectRequest, done: &CollectReport) -> Vec<String> {
     let mut lines = Vec::new();
     if done.removed.is_empty() && done.wanted_bytes == 0 {
         lines.push(format!("Nothing was removed: {}.", idle(request, done.disk.as_ref(), done.high_threshold_percent)));
@@ -156,7 +145,7 @@ fn done_lines(request: &Request, done: &Collected) -> Vec<String> {
 }
 
 /// Why nothing has to be done.
-fn idle(request: &Request, disk: Option<&Span>, high: i32) -> String {
+fn idle(request: &CollectRequest, disk: Option<&DiskChange>, high: i32) -> String {
     if let Some(wanted) = request.until_free {
         return format!("{} are free", units::bytes(wanted));
     }
@@ -164,7 +153,7 @@ fn idle(request: &Request, disk: Option<&Span>, high: i32) -> String {
         return "every image is needed, or must not go yet".to_owned();
     }
     match disk {
-        Some(Span { before, .. }) if high < 100 => {
+        Some(DiskChange { before, .. }) if high < 100 => {
             let inodes = before.inodes_used_percent;
             let inodes =
                 if inodes > before.used_percent { format!(" ({inodes}% of its inodes)") } else { String::new() };
@@ -178,11 +167,11 @@ fn count(images: usize) -> String {
     format!("{images} image{}", if images == 1 { "" } else { "s" })
 }
 
-fn disk_line(span: &Span, [first, then]: [&str; 2]) -> String {
-    let Span { before, after } = span;
+fn disk_line(span: &DiskChange, [first, then]: [&str; 2]) -> String {
+    let DiskChange { before, after } = span;
     // Inodes are told of where they run out before the bytes.
     let scarce = before.inodes_used_percent.max(after.inodes_used_percent) > before.used_percent;
-    let free = |disk: &Disk| {
+    let free = |disk: &DiskUsage| {
         let inodes = if scarce { format!(", {}% of the inodes", disk.inodes_used_percent) } else { String::new() };
         format!("{} free ({}% used{inodes})", units::bytes(disk.available_bytes), disk.used_percent)
     };
@@ -191,7 +180,7 @@ fn disk_line(span: &Span, [first, then]: [&str; 2]) -> String {
 }
 
 /// Why a goal is not reached, in one line.
-fn failure(request: &Request, missing: &Missing, disk: Option<&Span>) -> Failure {
+fn failure(request: &CollectRequest, missing: &MissingSpace, disk: Option<&DiskChange>) -> Failure {
     let lacks = units::bytes(missing.bytes);
     let path = disk.map_or("the image file system", |span| span.after.path.as_str());
     let goal = match request.until_free {
@@ -224,31 +213,32 @@ fn failure(request: &Request, missing: &Missing, disk: Option<&Span>) -> Failure
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::admin::gc::{Image, Reason};
+    use agent::admin::gc::KeptImages;
+    use image_manager::gc::PlannedImage;
 
-    fn disk(available_bytes: u64) -> Disk {
+    fn disk(available_bytes: u64) -> DiskUsage {
         let used_percent = 100 - available_bytes / 1_000_000_000;
         let (path, capacity_bytes) = ("/data".to_owned(), 100_000_000_000);
-        Disk { path, capacity_bytes, available_bytes, used_percent, ..Disk::default() }
+        DiskUsage { path, capacity_bytes, available_bytes, used_percent, ..DiskUsage::default() }
     }
 
     #[test]
     fn a_plan_for_people() {
-        let image = |name: &str, decision: &str, why: &str, frees_bytes: Option<u64>| Image {
+        let image = |name: &str, decision: &str, why: &str, frees_bytes: Option<u64>| PlannedImage {
             id: oci::Digest::sha256(name.as_bytes()).to_string(),
             names: vec![name.to_owned()],
             size_bytes: 5_000_000_000,
             decision: decision.to_owned(),
             why: why.to_owned(),
             frees_bytes,
-            ..Image::default()
+            ..PlannedImage::default()
         };
-        let plan = Plan {
+        let plan = CollectPlan {
             wanted_bytes: 8_000_000_000,
             frees_bytes: 4_500_000_000,
             exact: true,
             high_threshold_percent: 85,
-            disk: Some(Span { before: disk(12_000_000_000), after: disk(16_500_000_000) }),
+            disk: Some(DiskChange { before: disk(12_000_000_000), after: disk(16_500_000_000) }),
             images: vec![
                 image("r.example/old:1", "remove", "its space is needed", Some(4_500_000_000)),
                 image("r.example/web:2", "in-use", "in use by shop/web/app", None),
@@ -266,15 +256,15 @@ mod tests {
             )
         );
         assert_eq!(
-            plan_lines(&Request::default(), &plan),
+            plan_lines(&CollectRequest::default(), &plan),
             [
                 "Removing 1 image would free 4.5GB where 8GB are wanted (exact).",
                 "/data of 100GB: 12GB free (88% used) now, 16.5GB free (84% used) then.",
             ]
         );
-        let nothing = Plan { wanted_bytes: 0, frees_bytes: 0, images: Vec::new(), ..plan.clone() };
+        let nothing = CollectPlan { wanted_bytes: 0, frees_bytes: 0, images: Vec::new(), ..plan.clone() };
         assert_eq!(
-            plan_lines(&Request::default(), &nothing)[0],
+            plan_lines(&CollectRequest::default(), &nothing)[0],
             "Nothing is to be removed: 88% of /data is used, and collection begins at 85%."
         );
         assert_eq!(Planned(plan).names(), ["r.example/old:1"]);
@@ -283,10 +273,10 @@ mod tests {
     #[test]
     fn a_goal_that_is_missed_says_what_stays() {
         let reason =
-            |decision: &str, images| Reason { decision: decision.to_owned(), images, size_bytes: 2_000_000_000 };
-        let missing = Missing { bytes: 3_500_000_000, kept: vec![reason("in-use", 2), reason("pinned", 1)] };
-        let span = Span { before: disk(12_000_000_000), after: disk(16_500_000_000) };
-        let request = Request { until_free: Some(20_000_000_000), ..Request::default() };
+            |decision: &str, images| KeptImages { decision: decision.to_owned(), images, size_bytes: 2_000_000_000 };
+        let missing = MissingSpace { bytes: 3_500_000_000, kept: vec![reason("in-use", 2), reason("pinned", 1)] };
+        let span = DiskChange { before: disk(12_000_000_000), after: disk(16_500_000_000) };
+        let request = CollectRequest { until_free: Some(20_000_000_000), ..CollectRequest::default() };
         assert_eq!(
             failure(&request, &missing, Some(&span)).lines(),
             [
@@ -294,9 +284,9 @@ mod tests {
               `imagelet gc --dry-run` says more"
             ]
         );
-        let alone = Missing { bytes: 1, kept: Vec::new() };
+        let alone = MissingSpace { bytes: 1, kept: Vec::new() };
         assert_eq!(
-            failure(&Request::default(), &alone, None).lines(),
+            failure(&CollectRequest::default(), &alone, None).lines(),
             ["1B are missing until the image file system is below its low threshold; no image is left; \
               `imagelet gc --dry-run` says more"]
         );

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::args::GcContainers;
 use crate::exit::{Failure, Outcome};
-use crate::output::{Format, Report, Table, units};
+use crate::output::{Report, Table, units};
 
 #[derive(Serialize)]
 #[serde(transparent)]
@@ -15,12 +15,8 @@ struct ContainersReport(CollectedContainers);
 
 impl Report for ContainersReport {
     fn table(&self, wide: bool, whole: bool) -> Table {
-        let titles: &[&str] = if wide {
-            &["KIND", "ID", "POD", "CONTAINER", "DECISION", "WHY", "CREATED", "POD UID"]
-        } else {
-            &["KIND", "ID", "POD", "CONTAINER", "DECISION", "WHY"]
-        };
-        let mut table = Table::new(titles);
+        let titles = ["KIND", "ID", "POD", "CONTAINER", "DECISION", "WHY", "+CREATED", "+POD UID"];
+        let mut table = Table::with_wide(wide, &titles);
         for left in &self.0.items {
             // Names of files are not cut.
             let id = if matches!(left.kind.as_str(), "container" | "sandbox") {
@@ -28,12 +24,9 @@ impl Report for ContainersReport {
             } else {
                 left.id.clone()
             };
-            let (pod, name) = (left.pod.clone(), left.name.clone());
-            let mut row = vec![left.kind.clone(), id, pod, name, left.decision.clone(), left.why.clone()];
-            if wide {
-                row.extend([units::time(left.created_at), left.pod_uid.clone()]);
-            }
-            table.row(row);
+            let (kind, pod, name) = (left.kind.clone(), left.pod.clone(), left.name.clone());
+            let (decision, why, created) = (left.decision.clone(), left.why.clone(), units::time(left.created_at));
+            table.row([kind, id, pod, name, decision, why, created, left.pod_uid.clone()]);
         }
         table
     }
@@ -63,7 +56,7 @@ fn short(id: &str, whole: bool) -> String {
 
 pub(super) async fn run(app: &App, args: &GcContainers) -> Outcome {
     let shown = ContainersReport(app.owner().await?.containers(args.dry_run).await?);
-    let tables = matches!(app.printer.format.unwrap_or_default(), Format::Table | Format::Wide) && !app.printer.quiet;
+    let tables = app.printer.is_table();
     if !(tables && shown.0.items.is_empty()) {
         app.printer.report(&shown)?;
     }

@@ -1,7 +1,8 @@
 //! `imagelet gc explain`: of one image, or a few, whether a collection would take it and why. Reads two plans, that of a
 //! round and that of a collection of everything unused, and touches nothing.
 
-use agent::admin::gc::{Image, Plan, Request};
+use agent::admin::gc::{CollectPlan, CollectRequest};
+use image_manager::gc::PlannedImage;
 use serde::Serialize;
 
 use super::images::{ImageList, Wanted};
@@ -15,7 +16,7 @@ use crate::output::{Report, Table, units};
 #[serde(rename_all = "camelCase")]
 struct Explained {
     #[serde(flatten)]
-    image: Image,
+    image: PlannedImage,
     /// Nothing holds the image: it would be removed when its space is needed, and with `--all-unused`.
     collectable: bool,
     /// How many images would go before it then.
@@ -75,8 +76,8 @@ impl Report for Explanations {
 pub(super) async fn run(app: &App, args: &GcExplain) -> Outcome {
     let wanted = args.images.iter().map(|text| Ok((text, Wanted::parse(text)?))).collect::<Outcome<Vec<_>>>()?;
     let owner = app.owner().await?;
-    let round = owner.plan(&Request::default()).await?;
-    let unused = owner.plan(&Request { all_unused: true, ..Request::default() }).await?;
+    let round = owner.plan(&CollectRequest::default()).await?;
+    let unused = owner.plan(&CollectRequest { all_unused: true, ..CollectRequest::default() }).await?;
     let (mut images, mut failures) = (Vec::new(), Vec::new());
     for (text, wanted) in wanted {
         let found = find(&round, wanted);
@@ -92,17 +93,17 @@ pub(super) async fn run(app: &App, args: &GcExplain) -> Outcome {
 }
 
 /// The images of a plan that a word on the command line means.
-fn find(plan: &Plan, wanted: Vec<Wanted>) -> Vec<Image> {
-    let image = |image: &Image| {
+fn find(plan: &CollectPlan, wanted: Vec<Wanted>) -> Vec<PlannedImage> {
+    let image = |image: &PlannedImage| {
         let (repo_digests, repo_tags) = image.names.iter().cloned().partition(|name| name.contains('@'));
         cri_api::Image { id: image.id.clone(), repo_tags, repo_digests, ..cri_api::Image::default() }
     };
     let list = ImageList::select(plan.images.iter().map(image).collect(), wanted);
-    let meant = |image: &&Image| list.images.iter().any(|meant| meant.id == image.id);
+    let meant = |image: &&PlannedImage| list.images.iter().any(|meant| meant.id == image.id);
     plan.images.iter().filter(meant).cloned().collect()
 }
 
-fn explained(image: Image, unused: &Plan) -> Explained {
+fn explained(image: PlannedImage, unused: &CollectPlan) -> Explained {
     let place = unused.images.iter().position(|other| other.id == image.id && other.goes());
     let would_free_bytes = place.and_then(|place| unused.images[place].frees_bytes);
     let image = match place {
@@ -117,14 +118,14 @@ fn explained(image: Image, unused: &Plan) -> Explained {
 mod tests {
     use super::*;
 
-    fn image(name: &str, decision: &str, why: &str, frees_bytes: Option<u64>) -> Image {
-        Image {
+    fn image(name: &str, decision: &str, why: &str, frees_bytes: Option<u64>) -> PlannedImage {
+        PlannedImage {
             id: oci::Digest::sha256(name.as_bytes()).to_string(),
             names: vec![name.to_owned()],
             decision: decision.to_owned(),
             why: why.to_owned(),
             frees_bytes,
-            ..Image::default()
+            ..PlannedImage::default()
         }
     }
 
@@ -132,27 +133,27 @@ mod tests {
     fn the_reason_that_holds_in_any_case_is_told() {
         let names = ["r.example/a:1", "r.example/b:1", "r.example/c:1"];
         let [a, b, c] = names;
-        let round = Plan {
+        let round = CollectPlan {
             images: vec![
                 image(a, "remove", "its space is needed", Some(5)),
                 image(b, "not-needed", "its space is not needed", None),
                 image(c, "not-needed", "its space is not needed", None),
             ],
-            ..Plan::default()
+            ..CollectPlan::default()
         };
-        let unused = Plan {
+        let unused = CollectPlan {
             images: vec![
                 image(a, "remove", "nobody uses it", Some(5)),
                 image(b, "remove", "nobody uses it", Some(7)),
                 image(c, "pinned", "pinned", None),
             ],
             exact: true,
-            ..Plan::default()
+            ..CollectPlan::default()
         };
         let told: Vec<_> = names
             .map(|name| {
                 let found = find(&round, Wanted::parse(name).expect("parses"));
-                let [image] = <[Image; 1]>::try_from(found).expect("one");
+                let [image] = <[PlannedImage; 1]>::try_from(found).expect("one");
                 let explained = explained(image, &unused);
                 (explained.verdict(), explained.before, explained.would_free_bytes)
             })

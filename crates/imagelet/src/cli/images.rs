@@ -125,20 +125,13 @@ fn rows(image: &Image, tags: &[&str]) -> Vec<[String; 3]> {
 
 impl Report for ImageList {
     fn table(&self, wide: bool, whole: bool) -> Table {
-        let titles: &[&str] = if wide {
-            &["IMAGE", "TAG", "IMAGE ID", "SIZE", "DIGEST", "USER", "PINNED"]
-        } else {
-            &["IMAGE", "TAG", "IMAGE ID", "SIZE"]
-        };
-        let mut table = Table::new(titles);
+        let titles = ["IMAGE", "TAG", "IMAGE ID", "SIZE", "+DIGEST", "+USER", "+PINNED"];
+        let mut table = Table::with_wide(wide, &titles);
         for image in &self.images {
             for [repository, tag, digest] in rows(image, &self.tags(image)) {
-                let mut row = vec![repository, tag, units::id(&image.id, whole), units::bytes(image.size)];
-                if wide {
-                    let user = image.uid.map_or_else(|| image.username.clone(), |uid| uid.to_string());
-                    row.extend([digest, user, image.pinned.to_string()]);
-                }
-                table.row(row);
+                let (id, size) = (units::id(&image.id, whole), units::bytes(image.size));
+                let user = image.uid.map_or_else(|| image.username.clone(), |uid| uid.to_string());
+                table.row([repository, tag, id, size, digest, user, image.pinned.to_string()]);
             }
         }
         table

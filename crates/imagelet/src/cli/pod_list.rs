@@ -49,28 +49,23 @@ impl Serialize for PodReport {
 
 impl Report for PodReport {
     fn table(&self, wide: bool, _: bool) -> Table {
-        let titles: &[&str] = if wide {
-            &["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "IMAGES"]
-        } else {
-            &["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"]
-        };
-        let mut table = Table::new(titles);
+        let titles = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "+IP", "+NODE", "+IMAGES"];
+        let mut table = Table::with_wide(wide, &titles);
         for Listed { pod, .. } in &self.pods {
             let columns = columns(pod);
             let metadata = &pod.metadata;
-            let mut row = vec![
+            let images: Vec<&str> = pod.spec.containers.iter().map(|container| container.image.as_str()).collect();
+            table.row([
                 metadata.namespace.clone(),
                 metadata.name.clone(),
                 columns.ready(),
                 columns.status.clone(),
                 columns.restarts(self.now),
                 age::since(metadata.creation_timestamp, self.now),
-            ];
-            if wide {
-                let images: Vec<&str> = pod.spec.containers.iter().map(|container| container.image.as_str()).collect();
-                row.extend([pod.status.pod_ip.clone(), pod.spec.node_name.clone(), images.join(",")]);
-            }
-            table.row(row);
+                pod.status.pod_ip.clone(),
+                pod.spec.node_name.clone(),
+                images.join(","),
+            ]);
         }
         table
     }

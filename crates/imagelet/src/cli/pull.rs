@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cri_api::{Kind, PullImageRequest};
-use image_manager::{
-    EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, ImageManager, ObjectRef, PullPolicy, PullRecords,
-};
+use image_manager::{EnsureImageRequest, EnsuredImage, ImageManager, ObjectRef, PullPolicy, PullRecords, Recorders};
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;
 
@@ -60,7 +58,8 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
             futures::future::join_all(pulls).await
         }
         None => {
-            let managed = app.managed(Arc::new(NoEvents), Mode::OneShot).await?;
+            // No events: there is no object that they could be about.
+            let managed = app.managed(Arc::new(Recorders(Vec::new())), Mode::OneShot).await?;
             managed.recover(&app.config, &*source.service()).await?;
             // What one of the pulls brought makes no room for another one.
             let _holds = app.hold(names.iter().map(String::as_str)).await;
@@ -146,13 +145,6 @@ async fn pull_with(
             Err(pull_failure(&image, Some(error.kind()), error.message()))
         }
     }
-}
-
-/// There is no object that events could be about.
-struct NoEvents;
-
-impl EventRecorder for NoEvents {
-    fn record(&self, _: EventRef<'_>) {}
 }
 
 /// A pull that failed. The services name the image in their errors; where one does not, it is added.

@@ -33,13 +33,11 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
             managed.register(registry);
         }
     };
-    let mut admin = Admin::new(registered, app.service().await?)
-        .with_engine(app.images().await?.own_engine())
-        .with_collection(node.collection.clone());
-    admin = admin.with_pods(node.board());
-    if let Some(managed) = managed {
-        admin = admin.with_manager(managed.manager.clone());
-    }
+    let mut admin = Admin::new(registered, app.service().await?);
+    admin.engine = app.images().await?.own_engine();
+    admin.collection = Some(node.collection.clone());
+    admin.pods = Some(node.board());
+    admin.manager = managed.map(|managed| managed.manager.clone());
     let admin = admin.start(&node::admin_address(&app.config), &app.stop).await?;
     let notify = Notify::new(app.environment.notify_socket.as_deref());
     notify.ready();

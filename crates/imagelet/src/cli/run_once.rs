@@ -28,9 +28,9 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let node = wiring::node::open(app, reading, sources).await?;
     // It goes on while pods end, whatever signal came.
     let stop = CancellationToken::new();
-    let admin = Admin::new(|registry| node.register(registry), app.service().await?)
-        .with_engine(app.images().await?.own_engine())
-        .with_pods(node.board());
+    let mut admin = Admin::new(|registry| node.register(registry), app.service().await?);
+    admin.engine = app.images().await?.own_engine();
+    admin.pods = Some(node.board());
     let admin = admin.start(&admin_address(&app.config), &stop).await?;
     let mut told = Told::default();
     let work = async {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use agent::admin::{Admin, ListenError};
 use cri_grpc::Endpoint;
-use cri_grpc::client::connect_runtime_service;
 use cri_grpc::server::{self, ServerOptions};
 use image_manager::{Clock, Instrumented, LogRecorder, Metrics};
 use prometheus_client::registry::Registry;
@@ -12,8 +11,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::App;
 use crate::args::Serve;
-use crate::endpoint::{admin_address, parse_endpoint};
-use crate::exit::{Code, Failure, Outcome, chain, code_of};
+use crate::endpoint::{admin_address, connect_runtime, parse_endpoint};
+use crate::exit::{Code, Failure, Outcome, chain};
 use crate::images::Images;
 
 pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
@@ -44,10 +43,7 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     let service = collection.served(Arc::new(counted(&metrics).with_pulls()), collects);
     let mut options = ServerOptions::new(Arc::new(service), env!("CARGO_PKG_VERSION"));
     if let Some(text) = &app.config.container_runtime_endpoint {
-        let behind = parse_endpoint(text)?;
-        let runtime = connect_runtime_service(&behind, app.client_options()).await;
-        let runtime = runtime.map_err(|e| Failure::new(code_of(e.kind()), chain(&e)))?;
-        options.runtime = Some(Arc::new(runtime));
+        options.runtime = Some(connect_runtime(&app.config, &parse_endpoint(text)?).await?);
     }
     let bound = server::bind(&endpoint);
     let listener = bound.map_err(|error| ListenError::new(&endpoint, error))?;
@@ -55,9 +51,9 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
         metrics.register(registry);
         collection.register(registry);
     };
-    let admin = Admin::new(registered, images.service())
-        .with_engine(images.own_engine())
-        .with_collection(Arc::clone(&collection));
+    let mut admin = Admin::new(registered, images.service());
+    admin.engine = images.own_engine();
+    admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
     let (stopped, knows) = (stop.clone(), collection.knows_containers());

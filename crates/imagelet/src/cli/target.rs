@@ -6,15 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use agent::admin::client::{self, Method};
-use agent::admin::pods::About;
+use agent::admin::pods::NodeInfo;
 use cri_api::{Container, ContainerState, PodSandbox, RuntimeService};
-use cri_grpc::client::connect_runtime_service;
 use kuberuntime::labels::{CONTAINERS, ContainerInfo, NODE, PodOwner};
 use kuberuntime::pod::ContainerKind;
 
 use crate::app::App;
-use crate::endpoint::{admin_socket, parse_endpoint};
-use crate::exit::{Failure, Outcome, code_of};
+use crate::endpoint::{admin_socket, connect_runtime, parse_endpoint};
+use crate::exit::{Failure, Outcome};
 
 /// Names the container that is meant where none is named, as for kubectl.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
@@ -27,15 +26,12 @@ pub(crate) async fn runtime(app: &App) -> Outcome<Arc<dyn RuntimeService>> {
         Some(text) => parse_endpoint(text)?,
         None => parse_endpoint(&default_endpoint(app).await)?,
     };
-    match connect_runtime_service(&endpoint, app.client_options()).await {
-        Ok(service) => Ok(Arc::new(service)),
-        Err(error) => Err(Failure::new(code_of(error.kind()), crate::exit::chain(&error))),
-    }
+    connect_runtime(config, &endpoint).await
 }
 
 /// Where pods run if nobody says: where the process that keeps them does, otherwise where `imagelet run` would look.
 async fn default_endpoint(app: &App) -> String {
-    let about = client::ask_json::<About>(&admin_socket(&app.config), Method::GET, "/node").await;
+    let about = client::ask_json::<NodeInfo>(&admin_socket(&app.config), Method::GET, "/node").await;
     let told = about.ok().map(|about| about.runtime_endpoint).filter(|endpoint| !endpoint.is_empty());
     told.unwrap_or_else(crate::wiring::node::usual_endpoint)
 }

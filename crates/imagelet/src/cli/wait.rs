@@ -41,12 +41,10 @@ pub(super) async fn all(
         managed.register(registry);
         collection.iter().for_each(|collection| collection.register(registry));
     };
-    let mut admin = Admin::new(register, app.service().await?)
-        .with_engine(app.images().await?.own_engine())
-        .with_manager(Arc::clone(&managed.manager));
-    if let Some(collection) = &collection {
-        admin = admin.with_collection(Arc::clone(collection));
-    }
+    let mut admin = Admin::new(register, app.service().await?);
+    admin.engine = app.images().await?.own_engine();
+    admin.manager = Some(Arc::clone(&managed.manager));
+    admin.collection.clone_from(&collection);
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let ended = app.stop.child_token();
     let waits = needs.iter().zip(requests).map(|(need, request)| {

@@ -25,9 +25,14 @@ pub(crate) struct Setting<T> {
     pub(crate) help: &'static str,
     /// Set for a field that is taken from a kubelet's configuration file, too.
     pub(crate) kubelet: Option<Zero>,
-    /// Reads and writes the value.
-    access: Box<dyn Access<T>>,
+    /// Checks a value and stores it.
+    apply: Apply<T>,
+    /// Returns the value in force, in the form of the file; null where there is none.
+    show: Show<T>,
 }
+
+type Apply<T> = Box<dyn Fn(&mut T, Raw<'_>) -> Result<(), Wrong> + Send + Sync>;
+type Show<T> = Box<dyn Fn(&T) -> Value + Send + Sync>;
 
 /// Meaning of a zero value in a kubelet's configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,71 +43,33 @@ pub(crate) enum Zero {
     Counts,
 }
 
-/// Access to a value within a `T`, by the texts that people write and read.
-pub(super) trait Access<T>: Send + Sync {
-    /// Checks a value and stores it in `target`.
-    fn apply(&self, target: &mut T, raw: Raw<'_>) -> Result<(), Wrong>;
-    /// Returns the value in force, in the form of the file; null where there is none.
-    fn show(&self, target: &T) -> Value;
-}
-
-/// A field of `T` and the kind of its values.
-struct Field<T, V, K> {
-    kind: K,
-    get: fn(&T) -> &V,
-    get_mut: fn(&mut T) -> &mut V,
-}
-
-impl<T, V, K: Kind<V>> Access<T> for Field<T, V, K> {
-    fn apply(&self, target: &mut T, raw: Raw<'_>) -> Result<(), Wrong> {
-        *(self.get_mut)(target) = self.kind.read(raw)?;
-        Ok(())
-    }
-
-    fn show(&self, target: &T) -> Value {
-        self.kind.show((self.get)(target))
-    }
-}
-
-/// A value within a part of `T`.
-struct Nested<T, P> {
-    inner: Box<dyn Access<P>>,
-    get: fn(&T) -> &P,
-    get_mut: fn(&mut T) -> &mut P,
-}
-
-impl<T, P> Access<T> for Nested<T, P> {
-    fn apply(&self, target: &mut T, raw: Raw<'_>) -> Result<(), Wrong> {
-        self.inner.apply((self.get_mut)(target), raw)
-    }
-
-    fn show(&self, target: &T) -> Value {
-        self.inner.show((self.get)(target))
-    }
-}
-
 impl<T: 'static> Setting<T> {
     /// A setting whose value is a field of `T`.
-    pub(super) fn new<V: 'static, K: Kind<V> + 'static>(
+    pub(super) fn new<V: 'static>(
         group: Group,
-        (field, flag, help): (&'static str, &'static str, &'static str),
-        kind: K,
+        names: (&'static str, &'static str, &'static str),
+        kind: Kind<V>,
         get: fn(&T) -> &V,
         get_mut: fn(&mut T) -> &mut V,
     ) -> Self {
-        let form = kind.form();
-        Self::with(group, (field, flag, help), form, Box::new(Field { kind, get, get_mut }))
+        let Kind { form, read, show } = kind;
+        let apply = move |target: &mut T, raw: Raw<'_>| {
+            *get_mut(target) = read(raw)?;
+            Ok(())
+        };
+        Self::with(group, names, form, Box::new(apply), Box::new(move |target| show(get(target))))
     }
 
-    /// A setting with an access of its own.
+    /// A setting that is read and shown in its own way.
     pub(super) fn with(
         group: Group,
         (field, flag, help): (&'static str, &'static str, &'static str),
         form: Form,
-        access: Box<dyn Access<T>>,
+        apply: Apply<T>,
+        show: Show<T>,
     ) -> Self {
         let variable = format!("IMAGELET_{}", flag.replace('-', "_").to_uppercase());
-        Self { field, flag, variable, short: None, form, group, help, kubelet: None, access }
+        Self { field, flag, variable, short: None, form, group, help, kubelet: None, apply, show }
     }
 
     /// Gives the flag a letter.
@@ -122,21 +89,22 @@ impl<T: 'static> Setting<T> {
 
     /// The same setting, seen from the whole of which `T` is a part.
     pub(super) fn within<W: 'static>(self, get: fn(&W) -> &T, get_mut: fn(&mut W) -> &mut T) -> Setting<W> {
-        let Self { field, flag, variable, short, form, group, help, kubelet, access } = self;
-        let access = Box::new(Nested { inner: access, get, get_mut });
-        Setting { field, flag, variable, short, form, group, help, kubelet, access }
+        let Self { field, flag, variable, short, form, group, help, kubelet, apply, show } = self;
+        let apply = Box::new(move |whole: &mut W, raw: Raw<'_>| apply(get_mut(whole), raw));
+        let show = Box::new(move |whole: &W| show(get(whole)));
+        Setting { field, flag, variable, short, form, group, help, kubelet, apply, show }
     }
 }
 
 impl<T> Setting<T> {
     /// Checks a value and stores it in `target`.
     pub(crate) fn apply(&self, target: &mut T, raw: Raw<'_>) -> Result<(), Wrong> {
-        self.access.apply(target, raw)
+        (self.apply)(target, raw)
     }
 
     /// Returns the value in force, in the form of the file; null where there is none.
     pub(crate) fn show(&self, target: &T) -> Value {
-        self.access.show(target)
+        (self.show)(target)
     }
 
     /// Returns the help text without the default, and the default, if any: the one that the text names, otherwise

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use image_manager::gc::{Signal, Thresholds};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::declare::{Access, Group, Setting, settings};
-use super::kind::{Bool, Form, Span};
-use super::value::{Raw, Wrong};
+use super::declare::{Group, Setting, settings};
+use super::kind::{Form, boolean, duration};
+use super::value::Raw;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -19,10 +19,10 @@ settings! {
     struct Eviction() {
         Collection {
             merge: bool = false =>
-                "mergeDefaultEvictionSettings", "merge-default-eviction-settings", Bool,
+                "mergeDefaultEvictionSettings", "merge-default-eviction-settings", boolean(),
                 "Signals that evictionHard does not name have their defaults", kubelet_with_zero();
             transition: Duration = Duration::from_secs(300) =>
-                "evictionPressureTransitionPeriod", "eviction-pressure-transition-period", Span(Duration::ZERO..=DAY),
+                "evictionPressureTransitionPeriod", "eviction-pressure-transition-period", duration(Duration::ZERO..=DAY),
                 "How long no threshold may be crossed until disk pressure ends", kubelet();
         }
         + other {
@@ -37,21 +37,13 @@ pub(super) fn hard() -> Setting<Eviction> {
     let help = "Thresholds of disk pressure: imagefs.available, imagefs.inodesFree, nodefs.available and \
                  nodefs.inodesFree, each with a quantity or a percentage; in the file a map. A signal that is not named has no threshold. The kubelet's other signals do not concern imagelet [default: \
                  imagefs.available<15%,imagefs.inodesFree<5%,nodefs.available<10%,nodefs.inodesFree<5%]";
-    let form = Form::list("SIGNAL<VALUE", ',');
-    Setting::with(Group::Collection, ("evictionHard", "eviction-hard", help), form, Box::new(Hard)).kubelet()
-}
-
-struct Hard;
-
-impl Access<Eviction> for Hard {
-    fn apply(&self, target: &mut Eviction, raw: Raw<'_>) -> Result<(), Wrong> {
+    let apply = |target: &mut Eviction, raw: Raw<'_>| {
         target.hard = Some(raw.pairs('<')?);
         Ok(())
-    }
-
-    fn show(&self, target: &Eviction) -> Value {
-        Value::Object(in_force(target).into_iter().map(|(signal, value)| (signal, json!(value))).collect::<Map<_, _>>())
-    }
+    };
+    let show = |target: &Eviction| in_force(target).into_iter().map(|(signal, value)| (signal, json!(value))).collect();
+    let (names, form) = (("evictionHard", "eviction-hard", help), Form::list("SIGNAL<VALUE", ','));
+    Setting::with(Group::Collection, names, form, Box::new(apply), Box::new(show)).kubelet()
 }
 
 /// Returns the signals that were set and do not concern us.

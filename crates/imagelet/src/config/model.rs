@@ -13,7 +13,7 @@ use tracing_subscriber::filter::LevelFilter;
 use super::declare::{Setting, settings};
 use super::error::{ConfigError, Origin};
 use super::eviction::Eviction;
-use super::kind::{Choice, Directories, Integer, List, Named, Parsed, Path, Span, Unset};
+use super::kind::{Kind, choice, directories, duration, integer, list, named, parsed, path, unset};
 use super::settings::access::{Credentials, Verification};
 use super::settings::collection::{ContainerGc, Gc};
 use super::settings::pods::Pods;
@@ -49,7 +49,7 @@ settings! {
     struct Config(environment: &Environment) {
         Node {
             root: PathBuf = environment.default_root() =>
-                "root", "root", Path("DIR"),
+                "root", "root", path("DIR"),
                 "Directory of the embedded store [default: /var/lib/imagelet for root, otherwise \
                  $XDG_DATA_HOME/imagelet or ~/.local/share/imagelet]";
             image_service_endpoint: Option<String> = None =>
@@ -64,50 +64,50 @@ settings! {
                  imageServiceEndpoint names another [default: none; for run the first of \
                  /run/containerd/containerd.sock and /run/crio/crio.sock that is there]", short('r'), kubelet();
             runtime_request_timeout: Duration = Duration::from_secs(120) =>
-                "runtimeRequestTimeout", "runtime-request-timeout", Span(Duration::from_millis(1)..=MAX_TIMEOUT),
+                "runtimeRequestTimeout", "runtime-request-timeout", duration(Duration::from_millis(1)..=MAX_TIMEOUT),
                 "Longest time of a call to a remote endpoint; pulls have no limit", kubelet();
             registry_config_paths: Vec<PathBuf> = vec!["/etc/imagelet/certs.d".into(), "/etc/containerd/certs.d".into()] =>
-                "registryConfigPaths", "registry-config-path", Directories,
+                "registryConfigPaths", "registry-config-path", directories(),
                 "Directory with <host>/hosts.toml, as in containerd; may be given again, the first one that \
                  has the host decides [default: /etc/imagelet/certs.d, then /etc/containerd/certs.d]";
             allowed_registry_targets: Vec<AllowedTarget> = Vec::new() =>
-                "allowedRegistryTargets", "allowed-registry-target", List("TARGET", "a list of origins such as http://storage.example:9000 and networks such as 10.0.0.0/8"),
+                "allowedRegistryTargets", "allowed-registry-target", list("TARGET", "a list of origins such as http://storage.example:9000 and networks such as 10.0.0.0/8"),
                 "Targets to which a registry may redirect, or where its token service may be, although they \
                  are in plain HTTP, on this machine or at a private or link-local address and the registry is \
                  not: origins (http://storage.example:9000) and networks (10.0.0.0/8); may be given again \
                  [default: nowhere]";
             kubelet_config: Option<PathBuf> = None =>
-                "kubeletConfig", "kubelet-config", Unset(Path("FILE")),
+                "kubeletConfig", "kubelet-config", unset(path("FILE")),
                 "A kubelet's configuration file (KubeletConfiguration, YAML or JSON): the fields that concern \
                  images and pods are taken from it; imagelet's own file, variables and flags override it";
             /// The caches of pull records are sized by it.
             max_pods: i64 = DEFAULT_MAX_PODS =>
-                "maxPods", "max-pods", Integer,
+                "maxPods", "max-pods", integer(),
                 "Largest number of pods on the node; the caches of pull records are sized by it", kubelet();
             admin_socket: Option<PathBuf> = None =>
-                "adminSocket", "admin-socket", Unset(Path("PATH")),
+                "adminSocket", "admin-socket", unset(path("PATH")),
                 "Unix socket on which an agent reports its state: health, metrics, back-off [default: \
                  admin.sock in the root]";
             metrics_address: Option<SocketAddr> = None =>
-                "metricsAddress", "metrics-address", Unset(Parsed {
-                    value_name: "ADDR:PORT",
-                    allowed: "an address and port such as 127.0.0.1:9095",
-                    parse: |text| text.parse::<SocketAddr>().map_err(|error| error.to_string()),
-                    show: |address| json!(address),
-                }),
+                "metricsAddress", "metrics-address", unset(parsed(
+                    "ADDR:PORT",
+                    "an address and port such as 127.0.0.1:9095",
+                    |text| text.parse::<SocketAddr>().map_err(|error| error.to_string()),
+                    |address| json!(address),
+                )),
                 "Address on which an agent serves its metrics over HTTP [default: none]";
         }
         Collection {
             pod_logs: PathBuf = "/var/log/pods".into() =>
-                "podLogsDir", "pod-logs-dir", Path("DIR"),
+                "podLogsDir", "pod-logs-dir", path("DIR"),
                 "Directory of the logs of pods; a container's log is removed with the container", kubelet();
         }
         Logging {
             log_format: LogFormat = LogFormat::Text =>
-                "logging.format", "log-format", Choice(LOG_FORMATS),
+                "logging.format", "log-format", choice(LOG_FORMATS),
                 "Format of the log on stderr";
             log_level: LevelFilter = LevelFilter::INFO =>
-                "logging.level", "log-level", Named("LEVEL", Choice(LOG_LEVELS)),
+                "logging.level", "log-level", named("LEVEL", choice(LOG_LEVELS)),
                 "Log level: error, warn, info, debug or trace";
         }
         + other {
@@ -130,18 +130,13 @@ settings! {
 }
 
 /// The endpoint of a container runtime or an image service; an empty text for none.
-fn endpoint() -> Parsed<Option<String>> {
-    Parsed {
-        value_name: "ENDPOINT",
-        allowed: "an endpoint such as unix:///run/containerd/containerd.sock",
-        parse: |text| {
-            if text.is_empty() {
-                return Ok(None);
-            }
-            cri_grpc::Endpoint::parse(text).map(|_| Some(text.to_owned())).map_err(|e| crate::exit::chain(&e))
-        },
-        show: |endpoint| json!(endpoint.as_deref().unwrap_or_default()),
-    }
+fn endpoint() -> Kind<Option<String>> {
+    let parse = |text: &str| match text {
+        "" => Ok(None),
+        text => cri_grpc::Endpoint::parse(text).map(|_| Some(text.to_owned())).map_err(|e| crate::exit::chain(&e)),
+    };
+    let show = |endpoint: &Option<String>| json!(endpoint.as_deref().unwrap_or_default());
+    parsed("ENDPOINT", "an endpoint such as unix:///run/containerd/containerd.sock", parse, show)
 }
 
 impl Config {

@@ -9,17 +9,29 @@ const GAP: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
+    /// The columns of a row that are left out.
+    hidden: Vec<bool>,
 }
 
 impl Table {
     /// A table with these column titles.
     pub(crate) fn new(titles: &[&str]) -> Self {
-        Self { rows: vec![titles.iter().map(|&t| t.to_owned()).collect()] }
+        Self { rows: vec![titles.iter().map(|&t| t.to_owned()).collect()], hidden: Vec::new() }
+    }
+
+    /// A table with these column titles; those with a `+` in front are columns of the wide form alone. Rows have all cells.
+    pub(crate) fn with_wide(wide: bool, titles: &[&str]) -> Self {
+        let hidden: Vec<bool> = titles.iter().map(|title| !wide && title.starts_with('+')).collect();
+        let shown = titles.iter().zip(&hidden).filter(|(_, hidden)| !**hidden);
+        let shown = shown.map(|(title, _)| title.trim_start_matches('+').to_owned()).collect();
+        Self { rows: vec![shown], hidden }
     }
 
     /// Appends a row. Empty cells are shown as `-`, so that columns can be cut by blanks.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| clean(&cell)).collect());
+        let hidden = self.hidden.iter().copied().chain(std::iter::repeat(false));
+        let shown = cells.into_iter().zip(hidden).filter(|(_, hidden)| !hidden);
+        self.rows.push(shown.map(|(cell, _)| clean(&cell)).collect());
     }
 
     /// The text, every line with its end.

@@ -12,7 +12,6 @@ use agent::node::notify::Notify;
 use agent::node::{Node, NodeParts, Reading, WantedPods, machine};
 use cri_api::RuntimeService;
 use cri_grpc::Endpoint;
-use cri_grpc::client::connect_runtime_service;
 use image_manager::WallClock;
 use kuberuntime::Surroundings;
 use kuberuntime::config::{ClusterDns, NodeResources};
@@ -24,8 +23,8 @@ use oci::Quantity;
 use super::Mode;
 use crate::app::{App, collection_parts};
 use crate::config::Config;
-use crate::endpoint::{self, parse_endpoint};
-use crate::exit::{Code, Failure, Outcome, chain, code_of};
+use crate::endpoint::{self, connect_pod_runtime, parse_endpoint};
+use crate::exit::{Code, Failure, Outcome};
 
 /// Where runtimes listen that nobody had to configure.
 const USUAL_SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock"];
@@ -79,19 +78,10 @@ fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
 
 /// The runtime behind an endpoint, if it is one.
 async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
-    let runtime = connect_runtime_service(endpoint, app.client_options()).await;
-    let runtime = runtime.map_err(|error| Failure::new(code_of(error.kind()), chain(&error)))?;
-    let version = runtime.version().await.map_err(|error| Failure::call(endpoint, &error))?;
-    // Ours answers so where nobody stands behind it.
-    if version.runtime_name == "imagelet" {
-        return Err(Failure::new(
-            Code::Config,
-            format!("containerRuntimeEndpoint: {endpoint} serves images and runs no pods"),
-        ));
-    }
+    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await?;
     let (name, version) = (version.runtime_name, version.runtime_version);
     tracing::info!("pods run on {name} {version} at {endpoint}");
-    Ok(Arc::new(runtime))
+    Ok(runtime)
 }
 
 /// The value that `look` finds. A process that stays waits for whoever does not answer, and says so once, in the log and to whoever

@@ -41,7 +41,7 @@ impl Scene {
         format!("{}/{name}", self.registry.host())
     }
 
-    /// What is in the store, without the database's own file.
+    /// The content of the store, without the database's own file.
     fn on_disk(&self) -> Tree {
         let mut tree = tree::read(&self.scratch.join("store"));
         tree.retain(|path, _| path.starts_with("layers") || path.starts_with("ingest"));

@@ -23,7 +23,7 @@ use crate::support::random::noise_of;
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Scratch};
 
-/// What pulls may take, however many and however large.
+/// The memory of all pulls, however many and however large.
 const BUDGET: u64 = 64 << 20;
 
 /// The same without the pages of the program itself, of which a test's build has several times as many as a release.

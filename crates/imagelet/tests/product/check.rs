@@ -151,7 +151,7 @@ impl Workshop {
     }
 }
 
-/// What a file of the images has.
+/// The content of a file of the images.
 fn content(end: &str) -> Vec<u8> {
     match end.split_once('/') {
         Some(("base", _)) => noise(300_000),

@@ -69,7 +69,7 @@ impl Guarded {
         path.display().to_string()
     }
 
-    /// What `ensure` says of the one image, and everything that it wrote.
+    /// The line of `ensure` about the image, and everything that it wrote.
     fn ensure(&self, imagelet: &Imagelet, text: &str) -> (String, String) {
         let file = self.write("pods.yaml", text);
         let done = imagelet.run(&["--log-level", "trace", "ensure", "-o", "json", "-f", &file]);

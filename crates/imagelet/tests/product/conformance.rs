@@ -85,7 +85,7 @@ impl Published {
     }
 }
 
-/// One implementation behind a socket.
+/// An implementation behind a socket.
 struct Behind {
     name: &'static str,
     published: Published,

@@ -46,7 +46,7 @@ impl SlowRegistry {
         imagelet.run(&["ensure", "-f", &self.pod])
     }
 
-    /// It is given up with these words, the store is as it was, and with an open gate the image comes.
+    /// Asserts that a pull is given up with these words, that the store is as before, and that the image comes once the gate is open.
     #[track_caller]
     fn gives_up(&self, imagelet: &Imagelet, words: &[&str]) {
         let done = self.ensure(imagelet);

@@ -1,4 +1,4 @@
-//! What the documents say of commands is true: every command that they show exists, and so does every flag.
+//! The documents are right about commands: every command and flag that they show exists.
 
 use std::fs;
 use std::path::Path;

@@ -56,11 +56,11 @@ const TROUBLES: &[Trouble] = &[
     trouble("mounts fail", Class::Mount, Errno::IO, true),
 ];
 
-/// What there is around each fault.
+/// The environment of each fault.
 struct Ground {
     _scene: Scene,
     imagelet: Imagelet,
-    /// What calls must be about to count: the store, and where is mounted.
+    /// The places whose calls count: the store and the mount points.
     memory: PathBuf,
     kept: (String, Image),
     moving: (String, Image),
@@ -68,7 +68,7 @@ struct Ground {
     target: PathBuf,
 }
 
-/// What a file of the image that comes and goes has.
+/// The content of a file of the image that comes and goes.
 const CONTENT: &str = "the upper layer has it\n";
 
 impl Ground {
@@ -144,7 +144,7 @@ impl Ground {
     }
 
     /// Nothing is half, left over, mounted or attached; accounts are right.
-    fn look(&self, context: &str) {
+    fn check_store(&self, context: &str) {
         let report = self.imagelet.json(&["check"]);
         assert_eq!(report["problems"], serde_json::json!([]), "{context}");
         let left = fs::read_dir(self.memory.join("store/ingest")).expect("a store").count();
@@ -169,7 +169,7 @@ struct Work {
     args: fn(&Ground) -> Vec<String>,
     /// Brings the ground to where the command begins.
     before: fn(&Ground),
-    /// Whether it has been done. `stdout`: of a run that ended well.
+    /// Returns true if the work is done. `stdout`: of a run that succeeded.
     is_done: fn(&Ground, Option<&str>) -> bool,
     /// The kinds of calls in which it may fail.
     classes: &'static [Class],
@@ -280,9 +280,9 @@ const CHECK: Work = Work {
     classes: FILES,
 };
 
-/// What was tried.
+/// The number of faults that were tried.
 #[derive(Default)]
-struct Found {
+struct FaultCounts {
     points: u32,
     codes: BTreeMap<String, u32>,
     bad: Vec<String>,
@@ -292,7 +292,7 @@ fn try_each(works: &[Work]) {
     let g = Ground::new();
     #[expect(clippy::disallowed_methods, reason = "the long form of a test is asked for by the environment")]
     let all = std::env::var("IMAGELET_FAULTS").is_ok_and(|value| value == "all");
-    let mut found = Found::default();
+    let mut found = FaultCounts::default();
     for (number, work) in works.iter().enumerate() {
         let mut counted: BTreeMap<Class, u32> = BTreeMap::new();
         for (place, trouble) in TROUBLES.iter().enumerate() {
@@ -342,7 +342,7 @@ fn count(g: &Ground, work: &Work, class: Class) -> u32 {
     traced.calls
 }
 
-/// One fault, and what came of it. Answers how it ended.
+/// Runs the work with a fault and checks the result. Returns how the run ended.
 fn attempt(g: &Ground, work: &Work, context: &str, fault: Fault) -> String {
     (work.before)(g);
     let args = (work.args)(g);
@@ -368,11 +368,11 @@ fn attempt(g: &Ground, work: &Work, context: &str, fault: Fault) -> String {
         }
         assert!((work.is_done)(g, None), "{context}: the next try has done it");
     }
-    g.look(context);
+    g.check_store(context);
     traced.end
 }
 
-/// One line says what could not be done, and why.
+/// Asserts that a line names the failed operation and its cause.
 fn check_told(context: &str, fault: Fault, stdout: &str, stderr: &str) {
     let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(errors.len(), 1, "{context}: one line of error:\n{stderr}");

@@ -51,7 +51,7 @@ fn a_pull_that_cannot_fit_fetches_nothing() {
     assert_eq!(imagelet.ids(), Vec::<String>::new());
 }
 
-/// What a disk can be out of.
+/// The resource that a disk runs out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
     OfBytes,

@@ -19,7 +19,7 @@ fn scene() -> (Scene, Imagelet) {
     (s, imagelet)
 }
 
-/// What a collection of everything unused would do with an image.
+/// The decision about an image in a collection of everything unused.
 #[track_caller]
 fn of(imagelet: &Imagelet, name: &str) -> String {
     decision(&imagelet.plan(&["--all-unused"]), name).to_owned()

@@ -68,7 +68,7 @@ impl Estate {
         assert_eq!(self.space().used_percent(), used_percent);
     }
 
-    /// What a plan promises, then the collection, then the disk: all three are the same.
+    /// Asserts that the plan, the collection and the disk agree on the freed bytes.
     #[track_caller]
     fn as_promised(&self, args: &[&str]) -> (Value, Value) {
         let plan = self.imagelet.plan(args);
@@ -86,7 +86,7 @@ impl Estate {
         (plan, done)
     }
 
-    /// What is left is whole.
+    /// Asserts that the rest of the store is whole.
     #[track_caller]
     fn shows(&self, name: &str, files: usize) {
         let mounted = self.imagelet.mount(&self.s.registry.name(name), self.s.scratch.join("mnt"));

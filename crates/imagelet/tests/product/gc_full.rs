@@ -12,7 +12,7 @@ use crate::support::random::noise_of;
 use crate::support::scene::Scene;
 use crate::support::{Containerd, Imagelet, Packing};
 
-/// What a disk has nothing left of.
+/// The resource that a disk has run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
     Bytes,
@@ -28,7 +28,7 @@ struct FullDisk {
     names: [String; 2],
     ids: [String; 2],
     foreign: Foreign,
-    /// What is free now.
+    /// Free bytes and inodes before the collection.
     before: (u64, u64),
 }
 
@@ -53,7 +53,7 @@ impl FullDisk {
         Self { s, disk, imagelet, names: [first, second], ids: [a, b], foreign, before }
     }
 
-    /// Whether what one image took is free now, but for what collection wrote down itself.
+    /// Returns true if the space of one image is free now, less the records of the collection.
     fn is_free(&self, full: Full) -> bool {
         let (bytes, inodes) = free(&self.disk);
         match full {

@@ -62,7 +62,7 @@ impl Ground {
         }
     }
 
-    /// What a dry run says, and then what happens: the same.
+    /// Asserts that a collection does what its dry run says.
     #[track_caller]
     fn as_said(&self, args: &[&str]) -> (Value, Value) {
         let before = self.imagelet.ids();

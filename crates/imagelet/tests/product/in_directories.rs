@@ -1,6 +1,6 @@
 //! Suites with layers that are directory trees.
 
-/// What layers are, as `--layer-format` has it.
+/// The shape of layers, as in `--layer-format`.
 pub(crate) const FORMAT: &str = "dir";
 
 #[path = "bad_input.rs"]

@@ -1,6 +1,6 @@
 //! The same suites with layers that are EROFS files.
 
-/// What layers are, as `--layer-format` has it.
+/// The shape of layers, as in `--layer-format`.
 pub(crate) const FORMAT: &str = "erofs";
 
 #[path = "bad_input.rs"]

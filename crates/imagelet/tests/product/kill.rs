@@ -57,7 +57,7 @@ fn kill_after(mut child: Child, after: Duration) -> bool {
     !ended
 }
 
-/// What a directory takes on the disk, and all in it.
+/// The disk space of a directory and of everything below, in bytes.
 fn measure(path: &Path) -> u64 {
     let metadata = fs::symlink_metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut bytes = metadata.blocks() * 512;
@@ -69,9 +69,9 @@ fn measure(path: &Path) -> u64 {
     bytes
 }
 
-/// What a kill has left.
+/// The state of the store after a kill.
 struct Left {
-    /// Whether the image is there.
+    /// The image is in the store.
     present: bool,
     /// Blobs of the layers that were whole already.
     whole: BTreeSet<String>,
@@ -89,9 +89,9 @@ struct Store<'a> {
 }
 
 impl Store<'_> {
-    /// What is there is what the records say, and nothing else.
+    /// Asserts that the store holds what the records say, and nothing else.
     #[track_caller]
-    fn look(&self, imagelet: &Imagelet, resume: &str, context: &str) -> Left {
+    fn check(&self, imagelet: &Imagelet, resume: &str, context: &str) -> Left {
         let usage = imagelet.json(&["df"]);
         let ids: Vec<&str> =
             usage["images"].as_array().expect("a list").iter().filter_map(|image| image["id"].as_str()).collect();
@@ -183,7 +183,7 @@ fn fifty_kills_leave_images_whole_or_absent() {
         let context = format!("{round_is}, killed after {moment:?} of {whole:?}");
         killed += usize::from(kill_after(imagelet.spawn(&["pull", &name]), moment));
 
-        let left = store.look(imagelet, resume, &context);
+        let left = store.check(imagelet, resume, &context);
         if left.present {
             survived += 1;
             assert_eq!(
@@ -217,7 +217,7 @@ fn fifty_kills_leave_images_whole_or_absent() {
         let moment = removal.mul_f64(0.3 + random.next());
         let context = format!("{round_is}, removal killed after {moment:?}");
         cut_removals += usize::from(kill_after(imagelet.spawn(&["rmi", &name]), moment));
-        let left = store.look(imagelet, "off", &context);
+        let left = store.check(imagelet, "off", &context);
         if round % 10 == 9 {
             let report = s.imagelet.json(&["check"]);
             assert_eq!(report["problems"], serde_json::json!([]), "{context}");

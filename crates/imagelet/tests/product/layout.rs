@@ -167,7 +167,7 @@ fn what_is_exported_is_read_by_skopeo_and_umoci_and_comes_back_the_same() {
     }
 }
 
-/// What an archive is called is its author's word; a digest in it is held against what is there.
+/// The name of an archive is its author's claim: a digest in it is compared with the content.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_import_by_the_digest_of_another_image_is_refused() {

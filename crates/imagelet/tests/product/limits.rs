@@ -85,7 +85,7 @@ impl Ground {
             imagelet.ok(&["pull", &self.moving.0]);
         }
         // What a pull that was ended had whole was gone on with.
-        self.look(context);
+        self.check(context);
         self.s.imagelet.ok(&["rmi", &self.moving.0]);
         end
     }
@@ -102,7 +102,7 @@ impl Ground {
         assert!(ids.contains(&self.kept.1.id), "{context}: what is pinned is there");
         let is_there = ids.contains(&self.moving.1.id);
         assert!(end != End::Done || !is_there, "{context}: what is told is so");
-        self.look(context);
+        self.check(context);
         imagelet.ok(&["gc", "--all-unused"]);
         assert_eq!(imagelet.ids(), [self.kept.1.id.as_str()], "{context}");
         let layers = fs::read_dir(self.s.scratch.join("store/layers")).expect("a store").count();
@@ -110,9 +110,9 @@ impl Ground {
         end
     }
 
-    /// What is there is whole, and nothing else is.
+    /// Asserts that the store is whole and holds nothing else.
     #[track_caller]
-    fn look(&self, context: &str) {
+    fn check(&self, context: &str) {
         let ingest = fs::read_dir(self.s.scratch.join("store/ingest")).expect("a store").count();
         assert_eq!(ingest, 0, "{context}: something half is left");
         let report = self.s.imagelet.json(&["check"]);
@@ -241,7 +241,7 @@ fn an_agent_that_runs_out_of_descriptors_goes_on_when_it_has_some() {
     assert!(crate::support::cli::end_of(&mut waits).success());
     let images = Imagelet::remote(&format!("unix://{}", socket.display())).images();
     assert_eq!(images.len(), 2);
-    g.look("after too many clients");
+    g.check("after too many clients");
     agent.stop();
     assert_eq!(g.s.imagelet.ids().len(), 2);
 }

@@ -16,7 +16,7 @@ use crate::support::scene::Scene;
 use crate::support::tree::{Tree, differences, read};
 use crate::support::{Imagelet, images};
 
-/// One way to pull: what it is called, and how it is asked for.
+/// A way to pull: its name, and its flags.
 type Mode = (&'static str, Way);
 
 #[derive(Clone, Copy)]

@@ -15,7 +15,7 @@ use crate::support::{Imagelet, Scratch};
 
 const USER: &str = "robot";
 const PASSWORD: &str = "clank-and-whirr";
-/// What a bad program prints beside everything else.
+/// The text that a bad program prints beside everything else.
 const SPILLED: &str = "spilled-by-the-program";
 
 /// A guarded registry with one image, a directory of programs, and a pod without secrets.
@@ -118,7 +118,7 @@ fn tells_no_secret(text: &str) {
     }
 }
 
-/// Whether the process whose id a program noted has ended.
+/// Returns true if the process whose id a program wrote has ended.
 #[track_caller]
 fn is_gone(pid: &str) -> bool {
     let pid = pid.trim();

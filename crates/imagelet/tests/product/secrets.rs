@@ -32,7 +32,7 @@ fn password(user: &str) -> &'static str {
     SECRETS.iter().find(|(name, _)| *name == user).expect("it is in the list").1
 }
 
-/// What must stand nowhere.
+/// The texts that must not appear anywhere.
 fn needles(host: &str) -> Vec<String> {
     let mut needles: Vec<String> = SECRETS.iter().flat_map(|(user, password)| forms_of(user, password)).collect();
     for (user, password) in SECRETS {

@@ -52,7 +52,7 @@ impl Scene {
         (format!("{}/team/app:{tag}", self.registry.host()), image)
     }
 
-    /// What `cosign sign --key cosign.key` leaves at the registry.
+    /// Pushes the signature of `cosign sign --key cosign.key` to the registry.
     fn sign(&self, digest: &Digest) {
         let payload = json!({
             "critical": {

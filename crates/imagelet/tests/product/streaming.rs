@@ -33,7 +33,7 @@ impl Entered {
         Self { stage, config, sandbox, imagelet }
     }
 
-    /// One more container, which runs this script with its standard input open.
+    /// Starts another container, which runs this script with its standard input open.
     async fn reads(&self, name: &str, script: &str, tty: bool) {
         let mut config = ContainerConfig {
             metadata: ContainerMetadata { name: name.into(), attempt: 0 },

@@ -294,7 +294,7 @@ fn a_secret_that_rotates_keeps_its_images_and_a_revoked_one_gets_no_new_ones() {
     granted(e.ensure(Some(BLUE_TENANT), "Always"));
 }
 
-/// What stands in a manifest under the namespace, name and uid of another tenant's secret.
+/// A manifest has a secret under the namespace, name and uid of another tenant's.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_wrong_password_under_the_right_name_gets_nothing() {

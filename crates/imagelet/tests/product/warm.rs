@@ -1,4 +1,4 @@
-//! What is here is not fetched again: under the same name, under another one, packed in another way, or on its way for
+//! Present content is not fetched again: under the same name, under another one, packed in another way, or on its way for
 //! somebody else. Told by what the registry was asked for.
 
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn is_layer(request: &str, image: &Image) -> bool {
     image.blobs.iter().any(|b| b.digest.to_string() != image.id && request.contains(&b.digest.to_string()))
 }
 
-/// One pull is under way with a layer that another one wants: how often which layer is asked for in the end.
+/// Runs two pulls that share a layer at the same time. Returns the requests for layers.
 async fn at_once(s: &Scene, first: (&str, &Image), second: (&str, &Image)) -> Vec<String> {
     let gate = Gate::start(s.registry.host().to_owned()).await;
     gate.hold_answers_after(100_000);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use credentials::PathMatch;
 
 use crate::config::declare::settings;
-use crate::config::kind::{Bool, Choice, Directories, Path, Span, Text, Unset, Words};
+use crate::config::kind::{boolean, choice, directories, duration, path, text, unset, words};
 
 /// The kubelet's default `imagePullCredentialsVerificationPolicy`.
 pub(crate) const DEFAULT_POLICY: &str = "NeverVerifyPreloadedImages";
@@ -19,12 +19,12 @@ settings! {
     struct Verification() {
         Credentials {
             policy: String = DEFAULT_POLICY.to_owned() =>
-                "imagePullCredentialsVerificationPolicy", "image-pull-credentials-verification-policy", Text("POLICY", "the name of a policy"),
+                "imagePullCredentialsVerificationPolicy", "image-pull-credentials-verification-policy", text("POLICY", "the name of a policy"),
                 "When a pod must present credentials for an image that is on the node already: NeverVerify, \
                  NeverVerifyPreloadedImages (if imagelet pulled it), NeverVerifyAllowlistedImages (unless it \
                  is on preloadedImagesVerificationAllowlist) or AlwaysVerify", kubelet();
             allowlist: Vec<String> = Vec::new() =>
-                "preloadedImagesVerificationAllowlist", "preloaded-images-verification-allowlist", Words("IMAGE", Ok),
+                "preloadedImagesVerificationAllowlist", "preloaded-images-verification-allowlist", words("IMAGE", Ok),
                 "Images without tag and digest, or prefixes that end in /*, which every pod may have; only \
                  with the policy NeverVerifyAllowlistedImages; may be given again", kubelet();
         }
@@ -37,35 +37,35 @@ settings! {
     struct Credentials() {
         Credentials {
             provider_config: Option<PathBuf> = None =>
-                "imageCredentialProviderConfig", "image-credential-provider-config", Unset(Path("PATH")),
+                "imageCredentialProviderConfig", "image-credential-provider-config", unset(path("PATH")),
                 "CredentialProviderConfig: a file, or a directory whose *.json, *.yaml and *.yml files count \
                  together";
             provider_bin_dir: Option<PathBuf> = None =>
-                "imageCredentialProviderBinDir", "image-credential-provider-bin-dir", Unset(Path("DIR")),
+                "imageCredentialProviderBinDir", "image-credential-provider-bin-dir", unset(path("DIR")),
                 "Directory of the credential providers' programs";
             path_match: PathMatch = PathMatch::Segments =>
-                "credentials.pathMatch", "credential-path-match", Choice(PATH_MATCHES),
+                "credentials.pathMatch", "credential-path-match", choice(PATH_MATCHES),
                 "segments: a credential for reg/a is for reg/a and reg/a/b; compat: for reg/ab as well, as in \
                  the kubelet";
             anonymous_fallback: bool = false =>
-                "credentials.anonymousFallback", "credential-anonymous-fallback", Bool,
+                "credentials.anonymousFallback", "credential-anonymous-fallback", boolean(),
                 "Try without a credential after all were refused";
             /// `None`: the kubelet's search paths.
             docker_config_paths: Option<Vec<PathBuf>> = None =>
-                "credentials.dockerConfigPaths", "docker-config-path", Unset(Directories),
+                "credentials.dockerConfigPaths", "docker-config-path", unset(directories()),
                 "Directories that are searched for config.json, and then for .dockercfg; may be given again \
                  [default: the root, the working directory of an agent, ~/.docker, /.docker]";
             helper_timeout: Duration = Duration::from_secs(30) =>
-                "credentials.helperTimeout", "credential-helper-timeout", Span(Duration::from_millis(100)..=Duration::from_secs(600)),
+                "credentials.helperTimeout", "credential-helper-timeout", duration(Duration::from_millis(100)..=Duration::from_secs(600)),
                 "Timeout of a docker credential helper";
             provider_timeout: Duration = Duration::from_secs(60) =>
-                "credentials.providerTimeout", "credential-provider-timeout", Span(Duration::from_millis(100)..=Duration::from_secs(600)),
+                "credentials.providerTimeout", "credential-provider-timeout", duration(Duration::from_millis(100)..=Duration::from_secs(600)),
                 "Timeout of an exec credential provider";
             secrets_directory: Option<PathBuf> = None =>
-                "secretsDirectory", "secrets-dir", Unset(Path("DIR")),
+                "secretsDirectory", "secrets-dir", unset(path("DIR")),
                 "Directory of Secret and ServiceAccount manifests (*.yaml, *.yml, *.json) that pods may name";
             token_directory: Option<PathBuf> = None =>
-                "serviceAccountTokenDirectory", "service-account-token-dir", Unset(Path("DIR")),
+                "serviceAccountTokenDirectory", "service-account-token-dir", unset(path("DIR")),
                 "Directory with the service accounts' tokens for credential providers: \
                  NAMESPACE/NAME/AUDIENCE, the audience with `/` and `:` as `_`";
         }

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use crate::config::declare::settings;
 use crate::config::keep;
-use crate::config::kind::{Bool, Choice, Count, Integer, Named, SignedSpan, Span, Text, Unset, Words};
+use crate::config::kind::{boolean, choice, count, duration, integer, named, signed_duration, text, unset, words};
 
 /// Longest age that may be demanded, and longest protection.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -20,52 +20,52 @@ settings! {
     struct Gc() {
         Collection {
             high: i64 = GcPolicy::default().high_threshold_percent.into() =>
-                "imageGCHighThresholdPercent", "image-gc-high-threshold", Integer,
+                "imageGCHighThresholdPercent", "image-gc-high-threshold", integer(),
                 "Percent of the image file system in use, in bytes or in inodes, from which images are \
                  collected. 100: never", kubelet_with_zero();
             low: i64 = GcPolicy::default().low_threshold_percent.into() =>
-                "imageGCLowThresholdPercent", "image-gc-low-threshold", Integer,
+                "imageGCLowThresholdPercent", "image-gc-low-threshold", integer(),
                 "Percent in use at which a collection ends, also under disk pressure", kubelet_with_zero();
             min_age: SignedDuration = age(GcPolicy::default().min_age) =>
-                "imageMinimumGCAge", "minimum-image-ttl-duration", SignedSpan(YEAR),
+                "imageMinimumGCAge", "minimum-image-ttl-duration", signed_duration(YEAR),
                 "An image that has been on the node for less than this is not collected", kubelet();
             max_age: SignedDuration = age(GcPolicy::default().max_age) =>
-                "imageMaximumGCAge", "image-maximum-gc-age", SignedSpan(YEAR),
+                "imageMaximumGCAge", "image-maximum-gc-age", signed_duration(YEAR),
                 "An image that was unused for longer than this is removed, however much space is free. 0: \
                  never", kubelet_with_zero();
             /// `None`: where imagelet itself knows the containers.
             enabled: Option<bool> = None =>
-                "imageGC.enabled", "image-gc", Unset(Bool),
+                "imageGC.enabled", "image-gc", unset(boolean()),
                 "Whether an agent collects by itself. `serve` then needs to know the containers \
                  (containerRuntimeEndpoint) [default: true for run; false for serve, since a kubelet in front \
                  collects by itself]";
             order: Order = Order::LeastHarm =>
-                "imageGC.order", "image-gc-order", Named("ORDER", Choice(ORDERS)),
+                "imageGC.order", "image-gc-order", named("ORDER", choice(ORDERS)),
                 "Which images are removed first. leastHarm: those that free much, were unused for long and \
                  are cheap to pull again. leastRecentlyUsed: as in the kubelet";
             minimum_copies: usize = 0 =>
-                "imageGC.minimumCopies", "image-gc-minimum-copies", Count(0..=1_000_000),
+                "imageGC.minimumCopies", "image-gc-minimum-copies", count(0..=1_000_000),
                 "Number of images of each repository that stay, the last used ones";
             /// Texts that were checked, see [`crate::config::keep`].
             keep: Vec<String> = Vec::new() =>
-                "imageGC.keep", "image-gc-keep", Words("RULE", keep::checked),
+                "imageGC.keep", "image-gc-keep", words("RULE", keep::checked),
                 "Which images stay, by name: registry.example/team/* one level, registry.example/** \
                  everything below; without a tag every tag. By a label: label.KEY=VALUE. By the namespace of \
                  the pod that used it last: namespace=NAME. With the suffix ;weight=N, those images cost N \
                  times as much instead. May be given again";
             protect: Duration = Duration::from_secs(3600) =>
-                "imageGC.protectPrePulled", "image-gc-protect-pre-pulled", Span(Duration::ZERO..=YEAR),
+                "imageGC.protectPrePulled", "image-gc-protect-pre-pulled", duration(Duration::ZERO..=YEAR),
                 "For how long an image that `ensure` or `pull` pulled is collected after all others; where \
                  the containers are known, also any other that none of them has used so far";
             /// Empty: the runtime pins it.
             sandbox_image: String = String::new() =>
-                "imageGC.sandboxImage", "pod-infra-container-image", Text("IMAGE", "an image by name or id"),
+                "imageGC.sandboxImage", "pod-infra-container-image", text("IMAGE", "an image by name or id"),
                 "The image of pod sandboxes, which always counts as used [default: none: the runtime pins it]";
             on_full_disk: bool = true =>
-                "imageGC.onFullDisk", "image-gc-on-full-disk", Bool,
+                "imageGC.onFullDisk", "image-gc-on-full-disk", boolean(),
                 "When a pull of the embedded engine runs out of space, collect images and retry it once";
             status_max_images: i64 = 50 =>
-                "nodeStatusMaxImages", "node-status-max-images", Integer,
+                "nodeStatusMaxImages", "node-status-max-images", integer(),
                 "Number of images in the node's status, the largest first. -1: all", kubelet_with_zero();
         }
     }
@@ -77,16 +77,16 @@ settings! {
     struct ContainerGc() {
         Collection {
             min_age: SignedDuration = SignedDuration::ZERO =>
-                "containerGC.minimumAge", "minimum-container-ttl-duration", SignedSpan(YEAR),
+                "containerGC.minimumAge", "minimum-container-ttl-duration", signed_duration(YEAR),
                 "Least age of an ended container that is collected";
             /// Below zero: any number.
             per_container: i64 = 1 =>
-                "containerGC.maximumPerContainer", "maximum-dead-containers-per-container", Integer,
+                "containerGC.maximumPerContainer", "maximum-dead-containers-per-container", integer(),
                 "Number of ended instances of each container of a pod that stay, for their logs. Below 0: any \
                  number";
             /// Below zero: any number.
             maximum: i64 = -1 =>
-                "containerGC.maximum", "maximum-dead-containers", Integer,
+                "containerGC.maximum", "maximum-dead-containers", integer(),
                 "Number of ended containers that stay on the node. Below 0: any number";
         }
     }

@@ -3,12 +3,11 @@
 use image_service::{EngineOptions, Resume, SharedContent};
 use oci::Platform;
 use registry::RangePolicy;
-use serde_json::{Value, json};
+use serde_json::json;
 use store::{Durability, LayerFormat, Sharing};
 
 use crate::config::declare::settings;
-use crate::config::kind::{Bool, Bytes, Choice, Count, Form, Kind, Parsed, PathIfAny};
-use crate::config::value::{Raw, Wrong};
+use crate::config::kind::{Kind, boolean, bytes, choice, count, parsed, path_if_any};
 
 /// Largest limit on a layer in bytes: what fits a file system.
 const MAX_LAYER: u64 = 1 << 60;
@@ -26,115 +25,105 @@ const SHARINGS: &[(&str, Sharing)] =
 const RANGES: &[(&str, bool)] = &[("auto", true), ("off", false)];
 
 /// `auto` for the default [`RangePolicy`], `off` for one connection.
-struct Ranges;
-
-impl Kind<RangePolicy> for Ranges {
-    fn form(&self) -> Form {
-        Choice(RANGES).form()
-    }
-
-    fn read(&self, raw: Raw<'_>) -> Result<RangePolicy, Wrong> {
-        raw.choice(RANGES).map(|on| if on { RangePolicy::default() } else { RangePolicy::off() })
-    }
-
-    fn show(&self, value: &RangePolicy) -> Value {
-        Choice(RANGES).show(&(value.per_blob > 1))
-    }
+fn ranges() -> Kind<RangePolicy> {
+    let Kind { form, read, show } = choice(RANGES);
+    let policy = |on| if on { RangePolicy::default() } else { RangePolicy::off() };
+    Kind::new(form, move |raw| read(raw).map(policy), move |value| show(&(value.per_blob > 1)))
 }
 
 settings! {
     impl EngineOptions {
         Engine {
             max_parallel_layers =>
-                "maxParallelLayers", "max-parallel-layers", Count(1..=256),
+                "maxParallelLayers", "max-parallel-layers", count(1..=256),
                 "Number of layers of an image that the embedded engine fetches and unpacks at the same time, \
                  the largest first; four times as many of small ones (256 KiB). pullMemory is a limit of its \
                  own";
             memory =>
-                "pullMemory", "pull-memory", Bytes(LEAST_MEMORY..=1 << 40),
+                "pullMemory", "pull-memory", bytes(LEAST_MEMORY..=1 << 40),
                 "Memory that all pulls of the embedded engine together may use for buffers and decoders. A \
                  layer waits until it has the 1.8 to 2.8 MiB that it needs. A zstd window above a quarter of \
                  the limit is still used, one at a time";
             check_disk_space =>
-                "checkDiskSpace", "check-disk-space", Bool,
+                "checkDiskSpace", "check-disk-space", boolean(),
                 "Refuse a pull whose compressed layers alone do not fit on the disk, before they are fetched. \
                  false: for a file system on which layers are smaller than their blobs";
             ranges =>
-                "parallelRanges", "parallel-ranges", Ranges,
+                "parallelRanges", "parallel-ranges", ranges(),
                 "auto: a large layer is fetched over several connections if the registry is slow on each, \
                  that is faster, and there is memory; off: over one";
             platform =>
-                "platform", "platform", Parsed {
-                    value_name: "OS/ARCH[/VARIANT]",
-                    allowed: "a platform such as linux/arm64",
-                    parse: |text| text.parse::<Platform>().map_err(|error| error.to_string()),
-                    show: |platform| json!(platform.to_string()),
-                },
+                "platform", "platform", parsed(
+                    "OS/ARCH[/VARIANT]",
+                    "a platform such as linux/arm64",
+                    |text| text.parse::<Platform>().map_err(|error| error.to_string()),
+                    |platform| json!(platform.to_string()),
+                ),
                 "Platform that is chosen from an index [default: the machine's]";
             signature_policy =>
-                "signaturePolicy", "signature-policy", PathIfAny("FILE"),
+                "signaturePolicy", "signature-policy", path_if_any("FILE"),
                 "Which images must be signed, by which keys, and which are rejected: a file in the form of \
                  /etc/containers/policy.json (docs/signatures.md). Read again when it changes. Without one \
                  every image is accepted; a remote runtime has a policy of its own";
             store.durability =>
-                "durability", "durability", Choice(DURABILITIES),
+                "durability", "durability", choice(DURABILITIES),
                 "full: a reported image survives a power cut; relaxed: the last images and their records may \
                  be lost, none is ever incomplete";
             keep_blobs =>
-                "keepBlobs", "keep-blobs", Bool,
+                "keepBlobs", "keep-blobs", boolean(),
                 "Keep compressed layers as they were fetched, for exports with the pulled manifest and for \
                  the repair of damaged layers. Takes about a third more disk";
             shared_content =>
-                "sharedContent", "shared-content", Choice(SHARED_CONTENTS),
+                "sharedContent", "shared-content", choice(SHARED_CONTENTS),
                 "Whether a pull uses layers that were pulled from another repository. verified: after a HEAD \
                  request for each, with the pull's own credential, to the pull's own registry; open: without \
                  a request, for nodes on which every pod may have every image";
             resume =>
-                "resumeTransfers", "resume-transfers", Choice(RESUMES),
+                "resumeTransfers", "resume-transfers", choice(RESUMES),
                 "What an interrupted pull leaves for the next one, for a day or until the space is needed. \
                  auto: complete layers, and of the others what came over a slow line; always: of the others \
                  everything that came; off: nothing";
             store.layer_format =>
-                "layerFormat", "layer-format", Choice(LAYER_FORMATS),
+                "layerFormat", "layer-format", choice(LAYER_FORMATS),
                 "Shape of new layers on disk: one EROFS file, or a directory tree; auto: an EROFS file if the \
                  kernel mounts them, or without root, and a directory otherwise, or with shareFiles";
             store.sharing =>
-                "shareFiles", "share-files", Choice(SHARINGS),
+                "shareFiles", "share-files", choice(SHARINGS),
                 "Store a file that new layers of several images have in common once: as hard links to one \
                  inode, or as shared blocks where the file system can (btrfs, XFS)";
             store.limits.layer_bytes =>
-                "limits.layerBytes", "limit-layer-bytes", Bytes(1..=MAX_LAYER),
+                "limits.layerBytes", "limit-layer-bytes", bytes(1..=MAX_LAYER),
                 "Largest uncompressed size of a layer";
             store.limits.entries =>
-                "limits.layerEntries", "limit-layer-entries", Count(1..=1_000_000_000),
+                "limits.layerEntries", "limit-layer-entries", count(1..=1_000_000_000),
                 "Largest number of files, directories and other entries of a layer; all layers of an image \
                  together may have twice as many. limits.inflateRatio relates them to the compressed size";
             store.limits.path_depth =>
-                "limits.pathDepth", "limit-path-depth", Count(1..=2048),
+                "limits.pathDepth", "limit-path-depth", count(1..=2048),
                 "Largest number of components of a path in a layer";
             store.limits.path_bytes =>
-                "limits.pathBytes", "limit-path-bytes", Bytes(64..=4096),
+                "limits.pathBytes", "limit-path-bytes", bytes(64..=4096),
                 "Longest path in a layer; a single name may have 255 bytes, as in file systems";
             store.limits.pax_header_bytes =>
-                "limits.headerBytes", "limit-header-bytes", Bytes(1024..=1 << 30),
+                "limits.headerBytes", "limit-header-bytes", bytes(1024..=1 << 30),
                 "Largest extended (PAX) header in a layer; a record of it may have 1 MiB, and a GNU long name \
                  64 KiB, or less if this is less";
             limits.image_bytes =>
-                "limits.imageBytes", "limit-image-bytes", Bytes(1..=MAX_LAYER),
+                "limits.imageBytes", "limit-image-bytes", bytes(1..=MAX_LAYER),
                 "Largest size of the files of all layers of an image";
             limits.image_layers =>
-                "limits.imageLayers", "limit-image-layers", Count(1..=100_000),
+                "limits.imageLayers", "limit-image-layers", count(1..=100_000),
                 "Largest number of layers of an image";
             limits.inflate_ratio =>
-                "limits.inflateRatio", "limit-inflate-ratio", Count(1..=1_000_000_000),
+                "limits.inflateRatio", "limit-inflate-ratio", count(1..=1_000_000_000),
                 "Largest ratio of a layer's uncompressed to its compressed size; 1Gi is always allowed, and \
                  gzip reaches 1032 at most. Above 200000 entries of a layer or an image, each entry counts as \
                  128Ki: with 1500 it needs 87 compressed bytes";
             limits.manifest_bytes =>
-                "limits.manifestBytes", "limit-manifest-bytes", Bytes(1024..=1 << 30),
+                "limits.manifestBytes", "limit-manifest-bytes", bytes(1024..=1 << 30),
                 "Largest index or manifest";
             limits.config_bytes =>
-                "limits.configBytes", "limit-config-bytes", Bytes(1024..=1 << 30),
+                "limits.configBytes", "limit-config-bytes", bytes(1024..=1 << 30),
                 "Largest image config";
         }
     }

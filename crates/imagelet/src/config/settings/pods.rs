@@ -9,7 +9,9 @@ use oci::Secret;
 use serde_json::json;
 
 use crate::config::declare::settings;
-use crate::config::kind::{Bool, Count, Headers, List, Parsed, Path, PathOrEmpty, Quantity, Span, Text, Unset};
+use crate::config::kind::{
+    boolean, count, duration, headers, list, parsed, path, path_or_empty, quantity, text, unset,
+};
 
 /// Where `imagelet run` looks for manifests by default.
 pub(crate) const DEFAULT_MANIFESTS: &str = "/etc/imagelet/manifests";
@@ -27,81 +29,76 @@ settings! {
         Pods {
             /// `None`: no directory.
             manifests: Option<PathBuf> = Some(DEFAULT_MANIFESTS.into()) =>
-                "staticPodPath", "pod-manifest-path", PathOrEmpty("PATH"),
+                "staticPodPath", "pod-manifest-path", path_or_empty("PATH"),
                 "Directory of pod manifests, or one manifest, that `run` keeps running; empty: none. `run \
                  --manifests DIR` does the same and may be given again", kubelet();
             /// `None`: no address.
             url: Option<String> = None =>
-                "staticPodURL", "manifest-url", Parsed {
-                    value_name: "URL",
-                    allowed: "an address such as https://config.example/pods",
-                    parse: url,
-                    show: |url| json!(url),
-                },
+                "staticPodURL", "manifest-url", parsed("URL", "an address such as https://config.example/pods", url, |url| json!(url)),
                 "Address from which `run` takes pods, as one manifest or a PodList [default: none]", kubelet();
             headers: Vec<(String, Secret)> = Vec::new() =>
-                "staticPodURLHeader", "manifest-url-header", Headers,
+                "staticPodURLHeader", "manifest-url-header", headers(),
                 "Headers that are sent to staticPodURL; may be given again. Their values are never shown \
                  [default: none]", kubelet();
             file_period: Duration = Duration::from_secs(20) =>
-                "fileCheckFrequency", "file-check-frequency", Span(OFTEN..=DAY),
+                "fileCheckFrequency", "file-check-frequency", duration(OFTEN..=DAY),
                 "How often manifests on disk are read again without a change having been seen", kubelet();
             http_period: Duration = Duration::from_secs(20) =>
-                "httpCheckFrequency", "http-check-frequency", Span(OFTEN..=DAY),
+                "httpCheckFrequency", "http-check-frequency", duration(OFTEN..=DAY),
                 "How often staticPodURL is fetched", kubelet();
             sync_period: Duration = Duration::from_secs(60) =>
-                "syncFrequency", "sync-frequency", Span(SECOND..=DAY),
+                "syncFrequency", "sync-frequency", duration(SECOND..=DAY),
                 "How often a pod is synced without an event", kubelet();
             documents: Option<PathBuf> = None =>
-                "documentsDirectory", "documents-dir", Unset(Path("DIR")),
+                "documentsDirectory", "documents-dir", unset(path("DIR")),
                 "Directory of ConfigMap and Secret manifests (*.yaml, *.yml, *.json) for the variables and \
                  volumes of pods [default: none]";
             /// `None`: the host name.
             node_name: Option<String> = None =>
-                "nodeName", "node-name", Unset(Parsed {
-                    value_name: "NAME",
-                    allowed: "a name of lower case letters, digits, `-` and `.`",
-                    parse: node_name,
-                    show: |name| json!(name),
-                }),
+                "nodeName", "node-name", unset(parsed(
+                    "NAME",
+                    "a name of lower case letters, digits, `-` and `.`",
+                    node_name,
+                    |name| json!(name),
+                )),
                 "Name of this node, the suffix of the names of pods [default: the host name in lower case]";
             /// Empty: the addresses of the machine.
             node_ips: Vec<IpAddr> = Vec::new() =>
-                "nodeIP", "node-ip", List("IP", "a list of IP addresses"),
+                "nodeIP", "node-ip", list("IP", "a list of IP addresses"),
                 "Addresses of this node, the primary one first [default: the first address that is not a \
                  loopback one]";
             cluster_dns: Vec<IpAddr> = Vec::new() =>
-                "clusterDNS", "cluster-dns", List("IP", "a list of IP addresses"),
+                "clusterDNS", "cluster-dns", list("IP", "a list of IP addresses"),
                 "Name servers of pods with the DNS policy ClusterFirst; without any they use the node's [default: none]", kubelet();
             cluster_domain: String = String::new() =>
-                "clusterDomain", "cluster-domain", Text("DOMAIN", "a domain"),
+                "clusterDomain", "cluster-domain", text("DOMAIN", "a domain"),
                 "Cluster domain of those name servers [default: none]", kubelet();
             resolv_conf: Option<PathBuf> = Some("/etc/resolv.conf".into()) =>
-                "resolvConf", "resolv-conf", PathOrEmpty("PATH"),
+                "resolvConf", "resolv-conf", path_or_empty("PATH"),
                 "The node's resolver file; empty: none", kubelet_with_zero();
             /// Empty: the runtime's choice.
             cgroup: String = String::new() =>
-                "podCgroup", "pod-cgroup", Text("CGROUP", "a path or the name of a slice"),
+                "podCgroup", "pod-cgroup", text("CGROUP", "a path or the name of a slice"),
                 "Parent cgroup of pods: a path such as /pods, or for a runtime with systemd's driver a slice \
                  such as pods.slice [default: the runtime's choice]";
             seccomp_default: bool = false =>
-                "seccompDefault", "seccomp-default", Bool,
+                "seccompDefault", "seccomp-default", boolean(),
                 "Whether containers without a seccomp profile get the runtime's default profile, instead of \
                  none", kubelet_with_zero();
             longest_restart_delay: Duration = Duration::from_secs(300) =>
-                "crashLoopBackOff.maxContainerRestartPeriod", "max-container-restart-period", Span(SECOND..=Duration::from_secs(300)),
+                "crashLoopBackOff.maxContainerRestartPeriod", "max-container-restart-period", duration(SECOND..=Duration::from_secs(300)),
                 "Longest delay before a container that keeps ending is restarted", kubelet();
             log_size: u64 = 10 << 20 =>
-                "containerLogMaxSize", "container-log-max-size", Quantity(4096..=1 << 40),
+                "containerLogMaxSize", "container-log-max-size", quantity(4096..=1 << 40),
                 "Size from which the log of a container is rotated", kubelet();
             log_files: usize = 5 =>
-                "containerLogMaxFiles", "container-log-max-files", Count(2..=1000),
+                "containerLogMaxFiles", "container-log-max-files", count(2..=1000),
                 "Largest number of files of a container's log", kubelet();
             log_workers: usize = 1 =>
-                "containerLogMaxWorkers", "container-log-max-workers", Count(1..=64),
+                "containerLogMaxWorkers", "container-log-max-workers", count(1..=64),
                 "Number of logs that are rotated at the same time", kubelet();
             log_period: Duration = Duration::from_secs(10) =>
-                "containerLogMonitorInterval", "container-log-monitor-interval", Span(OFTEN..=DAY),
+                "containerLogMonitorInterval", "container-log-monitor-interval", duration(OFTEN..=DAY),
                 "How often the sizes of logs are checked", kubelet();
         }
     }

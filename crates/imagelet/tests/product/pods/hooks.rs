@@ -1,4 +1,4 @@
-//! What is done after a container has started and before it is stopped, and how long it is given: exec, HTTP and sleep; hooks
+//! Lifecycle hooks of containers and their grace periods: exec, HTTP and sleep; hooks
 //! that fail and that never end; a container that does not want to end. The order is what the pods themselves have written.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Who a container's process is, what it may do, how much it may use, and which of the node's namespaces it sees: read from the
+//! User, capabilities, limits and namespaces of a container's process: read from the
 //! process itself and from its cgroups.
 
 use std::fs;

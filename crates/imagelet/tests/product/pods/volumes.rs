@@ -1,5 +1,5 @@
-//! What a container is given: variables from everywhere, and volumes of every kind. What is asserted is what the container's own
-//! process sees.
+//! Environment variables from every source, and volumes of every kind, as the container's own
+//! process sees them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

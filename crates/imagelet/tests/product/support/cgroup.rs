@@ -57,7 +57,7 @@ impl Cgroup {
         fs::write(self.path.join(self.limit), most.to_string()).expect("limit a cgroup");
     }
 
-    /// What starts a program in it, for [`super::Imagelet::through`].
+    /// The command that starts a program in the cgroup, for [`super::Imagelet::through`].
     pub(crate) fn words(&self) -> Vec<String> {
         let enter = "echo $$ >$0 && exec \"$@\"".to_owned();
         vec!["/bin/sh".into(), "-c".into(), enter, self.path.join("cgroup.procs").display().to_string()]

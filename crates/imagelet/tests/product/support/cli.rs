@@ -20,11 +20,11 @@ pub(crate) struct Imagelet {
     user: Option<u32>,
     program: PathBuf,
     time: Time,
-    /// What it is started through: a program that becomes it.
+    /// The program that execs imagelet, with its arguments; empty: none.
     through: Vec<String>,
 }
 
-/// What a run left.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) code: Option<i32>,
@@ -162,7 +162,7 @@ impl Imagelet {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
         assert!(!done.stderr.contains("panicked at"), "imagelet {args:?} panicked:\n{}", done.stderr);
-        done.look(args);
+        done.search_for_secrets(args);
         done
     }
 
@@ -180,7 +180,7 @@ impl Imagelet {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
-        done.look(args);
+        done.search_for_secrets(args);
         done
     }
 
@@ -281,9 +281,9 @@ impl Imagelet {
 impl Done {
     /// No secret stands in what was written.
     #[track_caller]
-    fn look(&self, args: &[&str]) {
-        super::secrets::look(&format!("imagelet {args:?}, standard output"), self.stdout.as_bytes());
-        super::secrets::look(&format!("imagelet {args:?}, standard error"), self.stderr.as_bytes());
+    fn search_for_secrets(&self, args: &[&str]) {
+        super::secrets::search(&format!("imagelet {args:?}, standard output"), self.stdout.as_bytes());
+        super::secrets::search(&format!("imagelet {args:?}, standard error"), self.stderr.as_bytes());
     }
 
     /// Asserts this exit code and one line on standard error, which is the answer.

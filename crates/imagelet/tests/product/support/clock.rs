@@ -44,7 +44,7 @@ impl Time {
         command
     }
 
-    /// What else it needs.
+    /// The environment variables of a program with this time.
     #[track_caller]
     pub(crate) fn environment(self) -> Vec<(&'static str, String)> {
         let words = match (self.passed + self.set, self.speed) {
@@ -66,7 +66,7 @@ impl Time {
 pub(crate) struct Clock(PathBuf);
 
 impl Clock {
-    /// One that shows the machine's time.
+    /// A clock that shows the machine's time.
     #[track_caller]
     pub(crate) fn new(scratch: &Scratch) -> Self {
         let clock = Self(scratch.join("clock"));
@@ -83,7 +83,7 @@ impl Clock {
         fs::rename(&next, &self.0).expect("set a clock");
     }
 
-    /// What a program is started through to go by it.
+    /// The command that starts a program with this clock.
     #[track_caller]
     pub(crate) fn words(&self) -> Vec<String> {
         let variables = [
@@ -98,7 +98,7 @@ impl Clock {
     }
 }
 
-/// What gives a program another time of day.
+/// The path of the library that gives a program another time of day.
 #[track_caller]
 fn library() -> String {
     let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);

@@ -78,7 +78,7 @@ impl Containerd {
         self.scratch.join("state")
     }
 
-    /// What it has written so far.
+    /// The lines that the daemon has written so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.daemon.lines()
     }
@@ -89,7 +89,7 @@ impl Containerd {
         self.daemon = start(&self.config, &self.socket);
     }
 
-    /// Its own directory.
+    /// The directory of the daemon.
     pub(crate) fn scratch(&self) -> &Scratch {
         &self.scratch
     }
@@ -177,7 +177,7 @@ fn start(config: &Path, socket: &Path) -> Daemon {
     daemon
 }
 
-/// One call over gRPC; the answer is its headers and trailers.
+/// Makes a call over gRPC. Returns the headers and trailers of the answer.
 #[track_caller]
 fn call(socket: &Path, method: &str, request: &[u8]) -> String {
     let length = u32::try_from(request.len()).expect("a short request");

@@ -9,7 +9,7 @@ use rustix::fs::FallocateFlags;
 use super::process::{need_root, run, tool};
 use super::scratch::Scratch;
 
-/// What to make.
+/// The file system to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoopFs {
     kind: &'static str,
@@ -53,7 +53,7 @@ impl LoopFs {
     }
 }
 
-/// What a file system has.
+/// Bytes and inodes of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
     pub(crate) capacity: u64,

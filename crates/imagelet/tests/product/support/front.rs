@@ -42,7 +42,7 @@ impl Front {
     }
 }
 
-/// One connection, both ways.
+/// Carries a connection, in both directions.
 fn carry(mut client: TcpStream, target: &str, notes: &Mutex<Vec<String>>) -> io::Result<()> {
     let mut server = TcpStream::connect(target)?;
     for stream in [&client, &server] {

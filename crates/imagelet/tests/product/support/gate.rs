@@ -13,7 +13,7 @@ use tokio::sync::watch;
 /// In how many pieces a slow answer comes.
 const PIECES_PER_SECOND: u32 = 50;
 
-/// What is known of the gate: whether it is shut, and how many connections wait before it.
+/// State of the gate: shut or open, and how many connections wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     shut: bool,
@@ -104,7 +104,7 @@ impl Gate {
     }
 }
 
-/// One connection, both ways.
+/// Carries a connection, in both directions.
 async fn carry(client: TcpStream, target: String, state: Arc<watch::Sender<State>>) {
     let Ok(server) = TcpStream::connect(&target).await else { return };
     let (mut from_client, mut to_client) = client.into_split();

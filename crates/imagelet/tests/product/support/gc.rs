@@ -1,4 +1,4 @@
-//! What the tests of garbage collection ask of `imagelet gc` and its kin, and how they read the answers.
+//! Runs `imagelet gc` and related commands for the tests of garbage collection, and reads their answers.
 
 use serde_json::Value;
 
@@ -17,13 +17,13 @@ impl Imagelet {
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{args:?}: {e}:\n{text}"))
     }
 
-    /// What `gc` would do.
+    /// The plan of `gc --dry-run`.
     #[track_caller]
     pub(crate) fn plan(&self, args: &[&str]) -> Value {
         self.json(&[&["gc", "--dry-run"], args].concat())
     }
 
-    /// What `gc` did.
+    /// The report of `gc`.
     #[track_caller]
     pub(crate) fn collect(&self, args: &[&str]) -> Value {
         self.json(&[&["gc"], args].concat())
@@ -46,7 +46,7 @@ pub(crate) fn row<'a>(plan: &'a Value, name: &str) -> &'a Value {
     images(plan).iter().find(|image| title(image) == name).unwrap_or_else(|| panic!("no {name} in {plan:#}"))
 }
 
-/// What a plan says of an image: `remove`, or the word for why it stays.
+/// The decision of a plan about an image: `remove`, or the word for why it stays.
 #[track_caller]
 pub(crate) fn decision<'a>(plan: &'a Value, name: &str) -> &'a str {
     row(plan, name)["decision"].as_str().expect("a word")

@@ -1,4 +1,4 @@
-//! What pods leave behind when they are gone: nothing. Looks at the machine and not at imagelet's word: the runtime's lists,
+//! Asserts that removed pods leave nothing behind. Reads the machine and not imagelet's answers: the runtime's lists,
 //! mounts, cgroups, network namespaces, interfaces, rules, addresses, logs and directories.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use super::node::Node;
 use super::process::{run, tool};
 use super::scratch::{NETWORK_RESULTS, Scratch};
 
-/// What there was before the first pod.
+/// The state of the machine before the first pod.
 pub(crate) struct Baseline {
     mounts: BTreeSet<String>,
     directories: Vec<PathBuf>,
@@ -61,7 +61,7 @@ impl Baseline {
     }
 }
 
-/// What is mounted below these directories.
+/// The mount points below these directories.
 fn mounts(below: &[PathBuf]) -> BTreeSet<String> {
     let all = fs::read_to_string("/proc/self/mountinfo").expect("read the mounts");
     let points = all.lines().filter_map(|line| line.split(' ').nth(4));

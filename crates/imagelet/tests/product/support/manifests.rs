@@ -80,7 +80,7 @@ impl Manifests {
     }
 }
 
-/// What `docker login` writes: `config.json` with one entry for each registry.
+/// The `config.json` of `docker login`, with an entry for each registry.
 pub(crate) fn docker_config(entries: &[(&str, &str, &str)]) -> Value {
     let mut auths = serde_json::Map::new();
     for (registry, user, password) in entries {

@@ -1,4 +1,4 @@
-//! What the product tests share: real daemons, real images, the built program, and trees to compare.
+//! Shared parts of the product tests: real daemons, real images, the built program, and trees to compare.
 
 pub(crate) mod cgroup;
 pub(crate) mod cli;

@@ -11,7 +11,7 @@ use super::process::{run, tool};
 use super::random::noise_of;
 use super::scratch::Scratch;
 
-/// Its layers, lowest first. The last one has holes as GNU tar used to write them, which not everybody reads.
+/// The layers of the image, lowest first. The last one is sparse in GNU tar's old form, which not everybody reads.
 #[track_caller]
 pub(crate) fn layers(scratch: &Scratch, layout: &Layout, packing: Packing) -> Vec<Layer> {
     let tree = |name: &str| {
@@ -189,7 +189,7 @@ fn pack_third(layout: &Layout, root: &Path, packing: Packing) -> Layer {
     layout.layer_with(root, packing, &paths)
 }
 
-/// What GNU tar writes in its own way: long names and link targets, great numbers.
+/// Writes the extensions of GNU tar: long names and link targets, great numbers.
 fn fill_formats(root: &Path) {
     let file = |path: &str, content: &str| images::write(&root.join(path), content);
     let (long, longer) = ("l".repeat(101), format!("{}/{}", "p".repeat(150), "q".repeat(140)));

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The node. Fields are dropped in this order: whoever uses something before what it uses.
 pub(crate) struct Node {
     agent: Option<Daemon>,
-    /// What agents that have ended had written.
+    /// The lines of agents that have ended.
     earlier: RefCell<Vec<String>>,
     pub(crate) imagelet: Imagelet,
     runtime: Runtime,
@@ -59,7 +59,7 @@ pub(crate) struct Ran {
 }
 
 impl Node {
-    /// One that runs, without pods.
+    /// A node whose agent runs, without pods.
     #[track_caller]
     pub(crate) fn new() -> Self {
         Self::with(&json!({}))
@@ -73,7 +73,7 @@ impl Node {
         node
     }
 
-    /// One on which no agent runs yet.
+    /// A node on which no agent runs yet.
     #[track_caller]
     pub(crate) fn idle(settings: &Value) -> Self {
         enter_own_network();
@@ -167,7 +167,7 @@ impl Node {
         self.kill();
     }
 
-    /// What the agents have written so far.
+    /// The lines that the agents have written so far.
     pub(crate) fn log(&self) -> Vec<String> {
         let now = self.agent.as_ref().map(Daemon::lines).unwrap_or_default();
         self.earlier.borrow().iter().cloned().chain(now).collect()
@@ -178,7 +178,7 @@ impl Node {
         self.scene.scratch.join("out")
     }
 
-    /// What a pod has written to a file in [`Node::out`], in lines; nothing where there is none.
+    /// The lines that a pod has written to a file in [`Node::out`]; empty if there is no file.
     pub(crate) fn written(&self, file: &str) -> Vec<String> {
         let text = fs::read_to_string(self.out().join(file)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -412,7 +412,7 @@ impl Node {
             .collect()
     }
 
-    /// What is left of pods, wherever it is.
+    /// Everything that is left of pods on the machine.
     #[track_caller]
     pub(crate) fn left(&self) -> Vec<String> {
         self.baseline.left(self)
@@ -466,7 +466,7 @@ pub(crate) fn full(name: &str) -> String {
     format!("{name}-{NODE}")
 }
 
-/// Whether a condition of a pod holds.
+/// Returns true if a condition of a pod is True.
 pub(crate) fn is(pod: &Value, condition: &str) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|c| c["type"] == condition && c["status"] == "True")

@@ -117,7 +117,7 @@ impl Daemon {
         }
     }
 
-    /// Its process id.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -142,7 +142,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.stop();
         if self.name.contains("imagelet") && !thread::panicking() {
-            super::secrets::look(&self.name, self.lines().join("\n").as_bytes());
+            super::secrets::search(&self.name, self.lines().join("\n").as_bytes());
         }
     }
 }

@@ -88,7 +88,7 @@ impl DockerRegistry {
         assert_eq!(status, 201, "PUT {target}: {}", String::from_utf8_lossy(&answer));
     }
 
-    /// One request on a connection of its own: status, headers, body.
+    /// Makes a request on a connection of its own. Returns status, headers and body.
     #[track_caller]
     fn request(
         &self,
@@ -188,7 +188,7 @@ impl GuardedRegistry {
         certs.display().to_string()
     }
 
-    /// What its access log has of everything that was answered since this was asked last.
+    /// The access log since the last call.
     #[track_caller]
     pub(crate) fn asked(&self) -> Vec<Access> {
         // A request that stands for nothing: when its line is there, all lines before it are.
@@ -209,7 +209,7 @@ impl GuardedRegistry {
     }
 }
 
-/// One line of the registry's access log.
+/// A line of the registry's access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) method: String,
@@ -220,12 +220,12 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Whether it asked for a manifest of this repository.
+    /// Returns true for a request for a manifest of this repository.
     pub(crate) fn is_manifest_of(&self, repository: &str) -> bool {
         self.path.starts_with(&format!("/v2/{repository}/manifests/"))
     }
 
-    /// Whether it asked for any blob.
+    /// Returns true for a request for a blob.
     pub(crate) fn is_blob(&self) -> bool {
         self.path.contains("/blobs/sha256:")
     }

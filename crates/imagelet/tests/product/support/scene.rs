@@ -1,4 +1,4 @@
-//! What most tests start from: a real registry, a layout to make images in, and imagelet on an empty store.
+//! The scene of most tests: a real registry, a layout to make images in, and imagelet on an empty store.
 
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ impl Scene {
         all.remove(0)
     }
 
-    /// What is read from the registry while `args` run.
+    /// The requests to the registry while `args` run.
     #[track_caller]
     pub(crate) fn reads_while(&self, args: &[&str]) -> Vec<String> {
         let before = self.registry.requests().len();

@@ -19,7 +19,7 @@ use super::manifests::forms_of;
 
 /// Shorter ones are words that stand anywhere.
 const SHORTEST: usize = 8;
-/// What is longer holds layers.
+/// Longer files hold layers.
 const LONGEST: u64 = 16 << 20;
 
 /// Guards what must stand nowhere.
@@ -38,7 +38,7 @@ pub(crate) fn note_bare(secret: &str) {
     NOTED.lock().insert(secret.to_owned());
 }
 
-/// What programs have written that run beside their tests, by what it is, and the threads that read it.
+/// The output of programs that run beside their tests, by its name, and the threads that read it.
 static WRITTEN: Mutex<Vec<Written>> = Mutex::new(Vec::new());
 
 struct Written {
@@ -50,7 +50,7 @@ struct Written {
 /// For how long the last words of a program are waited for. One that it started may hold its output for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What comes from there, for whoever reads it; it is kept, to be searched by [`look_at_written`]. Where the reader goes, the pipe
+/// A copy of the output for its reader; all of it is kept for [`look_at_written`]. When the reader goes, the pipe
 /// breaks, as it would without this.
 pub(crate) fn watched(what: String, from: OwnedFd) -> OwnedFd {
     let (there, here) = std::io::pipe().expect("make a pipe");
@@ -78,7 +78,7 @@ pub(crate) fn look_at_written() {
         while !reader.is_finished() && Instant::now() < until {
             thread::park_timeout(Duration::from_millis(2));
         }
-        look(&what, &bytes.lock());
+        search(&what, &bytes.lock());
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn look_at_stores(below: &Path) {
 
 /// Fails the test if one of them stands there.
 #[track_caller]
-pub(crate) fn look(what: &str, bytes: &[u8]) {
+pub(crate) fn search(what: &str, bytes: &[u8]) {
     let noted = NOTED.lock();
     let found = noted.iter().find(|secret| bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
     let found = found.cloned();
@@ -117,12 +117,12 @@ pub(crate) fn look_below(directory: &Path) {
     }
     for entry in fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok) {
         let (path, name) = (entry.path(), entry.file_name());
-        look("the name of a file", path.as_os_str().as_encoded_bytes());
+        search("the name of a file", path.as_os_str().as_encoded_bytes());
         let Ok(about) = fs::symlink_metadata(&path) else { continue };
         if about.is_dir() && !["layers", "pods", "mounts"].iter().any(|theirs| name == *theirs) {
             look_below(&path);
         } else if about.is_file() && about.len() <= LONGEST {
-            look(&path.display().to_string(), &fs::read(&path).unwrap_or_default());
+            search(&path.display().to_string(), &fs::read(&path).unwrap_or_default());
         }
     }
 }

@@ -25,14 +25,14 @@ pub(crate) struct Stage {
     pub(crate) scene: Scene,
 }
 
-/// What the process of a container does.
+/// The work of a container's process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Does<'a> {
     /// Runs until it is asked to end.
     Sleep,
     /// Says something and ends with a code.
     Say(&'a str, i32),
-    /// What a script says.
+    /// Runs a shell script.
     Run(&'a str),
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// One entry. Not looked at: access and change times, which no layer holds; size and link count of directories, which
+/// An entry of a tree. Ignored: access and change times, which no layer holds; size and link count of directories, which
 /// are the file system's own affair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -107,7 +107,7 @@ fn xattrs(path: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// What two trees do not have in common: `path: field: left | right`, sorted.
+/// The differences of two trees: `path: field: left | right`, sorted.
 pub(crate) fn differences(left: &Tree, right: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     let mut paths: Vec<&PathBuf> = left.keys().chain(right.keys()).collect();
