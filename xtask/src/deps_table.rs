@@ -194,6 +194,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-agent",
         uses: &[
+            "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-cri-grpc",

@@ -48,7 +48,12 @@ pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: KernelFea
     let layers = root.join(LAYERS);
     let path_of = |(at, device): &(usize, u16)| stack.device_path(&layers, *at, *device);
     let devices: Vec<PathBuf> = composed.devices.iter().map(path_of).collect();
-    tracing::debug!(layers = stack.layers.len(), devices = devices.len(), bytes = composed.size, "composed an EROFS file");
+    tracing::debug!(
+        layers = stack.layers.len(),
+        devices = devices.len(),
+        bytes = composed.size,
+        "composed an EROFS file"
+    );
     let is_named = ways.from_file && image.path.as_os_str().len() < STRING_BYTES;
     let mounted = if is_named {
         erofs_file::mount_named(&image.path, &file, &devices, ways)
