@@ -3,10 +3,10 @@
 //! Commands that go on start it; `imagelet metrics` and `imagelet backoff` ask it.
 //!
 //! `GET /healthz`, `/livez`: the process answers. `GET /readyz`: the image service behind it does, too. `GET /metrics`.
-//! `GET /backoff`, `POST /backoff/reset`: see [`backoff`]. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
+//! `GET /backoff`, `POST /backoff/reset`: see `backoff`. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
 //! `POST /gc/room`, `POST /check`, `GET /names`,
-//! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see [`gc`]. `GET /pods`, `GET /pods/{namespace}/{name}`,
-//! `GET /events`, `GET /node`: see [`pod_routes`]. `POST /engine`: see [`engine`].
+//! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see `gc`. `GET /pods`, `GET /pods/{namespace}/{name}`,
+//! `GET /events`, `GET /node`: see `pod_routes`. `POST /engine`: see `engine`.
 
 pub mod backoff;
 pub mod client;

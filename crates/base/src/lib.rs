@@ -1,6 +1,6 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
 //! table of [mounts](mount), [loop devices](LoopDevice), [locks of files](FileLock), the error of a [full
-//! disk](is_disk_full) and reads that [fill](fill) a buffer.
+//! disk](is_disk_full) and reads that [`fill`] a buffer.
 //!
 //! Nothing here knows images, pods or settings.
 

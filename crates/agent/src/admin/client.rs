@@ -35,7 +35,7 @@ pub enum AskError {
     NotListening(PathBuf),
     #[error("connect to {}", socket.display())]
     Connect { socket: PathBuf, source: io::Error },
-    /// No answer within [`PATIENCE`].
+    /// No answer within `PATIENCE`.
     #[error("{} does not answer", .0.display())]
     Late(PathBuf),
     /// The connection ended before the answer did.

@@ -1,5 +1,5 @@
 //! [`PodBoard`]: what an agent that runs pods tells of them, in Kubernetes' shapes. Decides nothing. Made by `node`; called by
-//! [`super::pod_routes`] and [`super::state`].
+//! `super::pod_routes` and `super::state`.
 
 use std::sync::Arc;
 
