@@ -144,7 +144,7 @@ fn described(pod: &Pod, value: &Value, sync: &SyncState, events: &[&Event], now:
     if let Some(selector) = value["spec"]["terminationGracePeriodSeconds"].as_i64() {
         text.line(0, "Grace Period", format!("{selector}s"));
     }
-    text.line(0, "SyncState", &sync.state);
+    text.line(0, "Sync", &sync.state);
     text.some(1, "Last Wanted", &sync.actions);
     text.some(1, "Error", sync.error.as_deref().unwrap_or_default());
     if events.is_empty() {

@@ -92,7 +92,7 @@ Volumes:
   tmp: EmptyDir
 QoS Class:           Burstable
 Grace Period:        30s
-SyncState:                Syncing
+Sync:                Syncing
   Last Wanted:       start main: it has ended
   Error:             no
 Events:
