@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cri_api::{AttachRequest, ContainerConfig, ExecRequest, ImageSpec, PodSandboxConfig, RuntimeService};
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
@@ -20,16 +21,23 @@ pub(crate) struct Peer {
     runtime: Arc<dyn RuntimeService>,
     /// Answers are empty where a thing was made, or asked for.
     forgets: bool,
+    /// The timeouts of StopContainer as they came over the wire, in seconds.
+    stop_timeouts: Arc<Mutex<Vec<i64>>>,
 }
 
 impl Peer {
     pub(crate) fn new(runtime: impl RuntimeService) -> Self {
-        Self { runtime: Arc::new(runtime), forgets: false }
+        Self { runtime: Arc::new(runtime), forgets: false, stop_timeouts: Arc::default() }
     }
 
     /// A peer that answers without the id of the object that was made.
     pub(crate) fn forgetful(self) -> Self {
         Self { forgets: true, ..self }
+    }
+
+    /// The timeouts of StopContainer from now on, in seconds.
+    pub(crate) fn stop_timeouts(&self) -> Arc<Mutex<Vec<i64>>> {
+        Arc::clone(&self.stop_timeouts)
     }
 
     pub(crate) fn serve(self) -> Raw {
@@ -121,6 +129,7 @@ impl pb::runtime_service_server::RuntimeService for Peer {
 
     async fn stop_container(&self, request: Request<pb::StopContainerRequest>) -> Answer<pb::StopContainerResponse> {
         let pb::StopContainerRequest { container_id, timeout } = request.into_inner();
+        self.stop_timeouts.lock().push(timeout);
         let timeout = Duration::from_secs(timeout.try_into().expect("not below zero"));
         done(self.runtime.stop_container(&container_id, timeout).await, |()| pb::StopContainerResponse {})
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::testing::conformance::runtime::{FakePods, run_all};
-use cri_api::testing::{CallKind, FakeProcess, FakeRuntimeService};
+use cri_api::testing::{CallKind, FakeRuntimeService};
 use cri_api::{
     AttachRequest, ContainerConfig, ContainerMetadata, Error, ExecRequest, ImageSpec, Kind, LinuxContainerResources,
     PodSandboxConfig, PodSandboxMetadata, RuntimeService,
@@ -168,13 +168,15 @@ async fn a_command_without_a_limit_has_no_deadline() {
 #[tokio::test]
 async fn times_are_rounded_up_to_seconds() {
     let fake = FakeRuntimeService::new();
-    fake.behave("app", FakeProcess { ignores_stop: true, ..FakeProcess::default() });
     let (_, id) = running(&fake).await;
-    let peer = Peer::new(fake.clone()).serve();
+    let peer = Peer::new(fake.clone());
+    let timeouts = peer.stop_timeouts();
+    let peer = peer.serve();
     let client = client(&peer, ClientOptions::default()).await;
-    let began = std::time::Instant::now();
-    soon(client.stop_container(&id, Duration::from_millis(1))).await.unwrap();
-    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    for milliseconds in [0, 1, 1000, 1001] {
+        soon(client.stop_container(&id, Duration::from_millis(milliseconds))).await.unwrap();
+    }
+    assert_eq!(*timeouts.lock(), [0, 1, 1, 2]);
 }
 
 #[tokio::test]

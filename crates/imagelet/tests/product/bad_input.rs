@@ -4,7 +4,6 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::time::{Duration, Instant};
 
 use oci::{Digest, Platform};
 use registry::testing::{BuiltImage, BuiltIndex, Fault, ImageBuilder, LayerBuilder, TestRegistry, schema1_manifest};
@@ -55,9 +54,7 @@ impl Scene {
     #[track_caller]
     fn refused(&self, code: i32, names: &[&str], args: &[&str]) -> String {
         let before = self.on_disk();
-        let from = Instant::now();
         let said = self.imagelet.fails(code, args);
-        assert!(from.elapsed() < Duration::from_secs(40), "imagelet {args:?} took {:?}", from.elapsed());
         for name in names {
             assert!(said.contains(name), "imagelet {args:?} does not name {name:?}: {said}");
         }

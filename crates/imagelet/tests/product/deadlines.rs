@@ -2,7 +2,6 @@
 //! half, and the next pull is as good as any.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
@@ -86,9 +85,7 @@ fn a_pull_that_takes_too_long_is_given_up() {
     let imagelet = slow.s.imagelet.clone();
     // Bytes come all the time: the one deadline has nothing to say, the other has.
     let imagelet = imagelet.global("--image-pull-progress-deadline", "1s").global("--image-pull-deadline", "2s");
-    let from = Instant::now();
     slow.gives_up(&imagelet, &["the pull took longer than 2s (imagePullDeadline); ", "bytes had come"]);
-    assert!(from.elapsed() > Duration::from_secs(2), "it took {:?} in all", from.elapsed());
 }
 
 #[test]

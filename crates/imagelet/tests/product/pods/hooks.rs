@@ -111,6 +111,7 @@ fn hooks_come_in_their_order_and_within_the_grace_period() {
     assert_eq!(node.written("deaf"), ["main"]);
     // The kubelet leaves whoever's hook took all of the time two seconds to end in.
     assert_eq!(node.written("endless"), ["main", "before", "term"]);
+    // The promises are times of real processes: two grace periods of three seconds side by side, and two seconds more.
     assert!(quick < slow, "{quick:?} {slow:?}");
     assert!((Duration::from_secs(3)..Duration::from_secs(15)).contains(&slow), "the last one took {slow:?}");
     let killing = |pod: &str| node.events(pod).iter().filter(|(reason, _)| reason == "Killing").count();

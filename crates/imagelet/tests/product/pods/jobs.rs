@@ -1,8 +1,6 @@
 //! Pods that come to an end by themselves: how they are told of, that they are not started again, and `imagelet run -f` for one
 //! shot with its exit codes.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
 
 use crate::support::node::{FOREVER, Node, container_status, restarts};
@@ -60,7 +58,6 @@ fn a_pod_that_has_ended_says_how_and_is_not_started_again() {
 fn one_shot_runs_a_pod_to_its_end_and_answers_with_it() {
     let node = Node::idle(&json!({"staticPodPath": "", "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
     let run = |manifest: &Value| node.imagelet.run_with_input(&["run", "-f", "-"], &manifest.to_string());
-    let from = Instant::now();
     let done = run(&job(&node, "good", "Never", "echo hello"));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     assert_eq!(node.left(), Vec::<String>::new(), "it clears up after itself");
@@ -71,7 +68,6 @@ fn one_shot_runs_a_pod_to_its_end_and_answers_with_it() {
     let done = run(&wrong);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("spec.containers"), "{}", done.stderr);
-    assert!(from.elapsed().as_secs() < 30, "{:?}", from.elapsed());
     assert_eq!(node.left(), Vec::<String>::new());
 
     // One that goes on is ended with the command.

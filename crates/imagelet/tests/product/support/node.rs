@@ -145,6 +145,7 @@ impl Node {
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         let mut agent = self.agent.take().expect("an agent runs");
+        // The promise is a time: an agent ends without waiting for its pods, whose grace periods are longer.
         let from = Instant::now();
         agent.stop();
         self.earlier.borrow_mut().extend(agent.lines());
