@@ -38,7 +38,7 @@ impl FetchError {
 /// Fetches what `url` names: at most `limit` bytes, within `timeout`.
 ///
 /// # Errors
-/// It is not to be had whole.
+/// The document cannot be fetched as a whole.
 pub async fn fetch(
     url: &str,
     headers: &[(&str, &str)],

@@ -34,7 +34,7 @@ impl PullCredentials {
     /// Reads the directory for the first time.
     ///
     /// # Errors
-    /// It cannot be read: the configuration names something that is not there.
+    /// The directory cannot be read: the configuration names something that does not exist.
     pub(super) async fn read(directory: Option<PathBuf>, documents: DocumentStore) -> Result<Self, SecretsError> {
         let this = Self { directory, documents, store: RwLock::default(), told: Mutex::default() };
         this.read_again().await.map_err(SecretsError)?;

@@ -121,7 +121,7 @@ impl StateFiles {
     /// Stores the history, joined with what another process has written since the file of that stamp.
     ///
     /// # Errors
-    /// It cannot be written; the one before is still there.
+    /// The file cannot be written; the version before is still there.
     pub(super) fn store_history(
         &self,
         history: &mut UsageHistory,

@@ -41,7 +41,7 @@ pub struct NonRootError(String);
 /// Checks that a container keeps to `runAsNonRoot`, where that is requested.
 ///
 /// # Errors
-/// It would be root's, or nobody can tell.
+/// The user would be root, or cannot be determined.
 pub fn verify_run_as_non_root(pod: &Pod, container: &Container, image: &ImageUser) -> Result<(), NonRootError> {
     let own = container.security_context.as_ref();
     if own.and_then(|own| own.run_as_non_root).or(pod.spec.security_context.run_as_non_root) != Some(true) {

@@ -52,7 +52,7 @@ pub(super) async fn ask(
 /// Runs a program as a hook.
 ///
 /// # Errors
-/// It failed: error and output, for the log.
+/// The hook failed: its error and output, for the log.
 pub(super) async fn hook(
     runtime: &dyn RuntimeService,
     id: &str,

@@ -38,7 +38,7 @@ impl Handlers {
     /// until the limit, or the container, ends.
     ///
     /// # Errors
-    /// It failed, or took too long.
+    /// The hook failed, or took too long.
     pub async fn run_hook(
         &self,
         handler: &Handler,

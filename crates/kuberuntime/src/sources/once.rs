@@ -29,7 +29,7 @@ impl Once {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or what is in it is not valid.
+    /// The manifest cannot be read, or its content is not valid.
     pub async fn file(path: &Path, options: &SourceOptions) -> Result<Self, OnceError> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let origin = path.display().to_string();
@@ -40,7 +40,7 @@ impl Once {
     /// Reads standard input, or whatever takes its place, to its end.
     ///
     /// # Errors
-    /// It cannot be read, or what is in it is not valid.
+    /// The manifest cannot be read, or its content is not valid.
     pub async fn stdin(reader: impl AsyncRead + Unpin, options: &SourceOptions) -> Result<Self, OnceError> {
         Self::read(None, reader, options).await
     }

@@ -49,7 +49,7 @@ impl Store {
     /// Begins a spool with byte `begin` of a blob that comes from `origin`.
     ///
     /// # Errors
-    /// Its files could not be made.
+    /// The spool's files could not be created.
     pub fn new_spool(&self, blob: &Digest, size: u64, begin: u64, origin: &str) -> Result<Spool, StoreError> {
         let mut private = self.content.private();
         let ingest = &self.catalog.disk.layout.ingest;
