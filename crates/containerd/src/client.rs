@@ -49,8 +49,7 @@ impl Client {
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         });
         // The connector goes to its socket, whatever the URI says.
-        let channel =
-            Channel::builder(Uri::from_static("http://localhost")).connect_with_connector_lazy(connector);
+        let channel = Channel::builder(Uri::from_static("http://localhost")).connect_with_connector_lazy(connector);
         let headers = Headers { namespace: header("connect", namespace)?, lease: None };
         Ok(Self { socket: socket.to_owned(), channel, headers })
     }

@@ -9,6 +9,7 @@
 
 mod client;
 mod content;
+mod deposit;
 mod error;
 mod filter;
 mod images;
@@ -21,6 +22,7 @@ mod snapshots;
 use std::collections::BTreeMap;
 
 pub use client::Client;
+pub use deposit::{Deposit, Document, Documents, OpenSlot, Slot, StackedLayer, move_into};
 pub use error::{Error, ErrorKind};
 pub use images::ImageRecord;
 pub use introspection::Snapshotter;

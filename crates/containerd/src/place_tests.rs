@@ -12,13 +12,21 @@ fn the_place_of_a_layer_is_read_from_its_mounts() {
     let overlay = |options: &[&str]| mount("overlay", "overlay", options);
     let upper = "upperdir=/r/snapshots/7/fs";
     for (mounts, marked, expected) in [
-        (vec![mount("bind", "/r/snapshots/1/fs", &["rw", "rbind"])], false, Place::Directory("/r/snapshots/1/fs".into())),
+        (
+            vec![mount("bind", "/r/snapshots/1/fs", &["rw", "rbind"])],
+            false,
+            Place::Directory("/r/snapshots/1/fs".into()),
+        ),
         (
             vec![overlay(&["index=off", "workdir=/r/snapshots/7/work", upper, "lowerdir=/r/snapshots/6/fs"])],
             false,
             Place::Directory("/r/snapshots/7/fs".into()),
         ),
-        (vec![mount("bind", "/r/snapshots/1/fs", &["rw", "rbind"])], true, Place::ErofsFile("/r/snapshots/1/layer.erofs".into())),
+        (
+            vec![mount("bind", "/r/snapshots/1/fs", &["rw", "rbind"])],
+            true,
+            Place::ErofsFile("/r/snapshots/1/layer.erofs".into()),
+        ),
         (
             vec![
                 mount("erofs", "/r/snapshots/6/layer.erofs", &["ro", "loop"]),

@@ -6,9 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use imagelet_containerd::{
-    CRI_NAMESPACE, Client, ErrorKind, ImageRecord, Labels, Place, Prepared, SnapshotKind, place,
+    CRI_NAMESPACE, Client, Deposit, Document, Documents, ErrorKind, ImageRecord, Labels, OpenSlot, Place, Prepared,
+    Slot, SnapshotKind, StackedLayer, move_into, place,
 };
-use oci::Digest;
+use oci::{Digest, Reference};
 
 const SNAPSHOTTER: &str = "overlayfs";
 const DIFF_ID: &str = "containerd.io/snapshot/diff-id";
@@ -24,11 +25,16 @@ impl Containerd {
     fn start() -> Self {
         let directory = tempfile::Builder::new().prefix("ctr").tempdir_in("/tmp").expect("a directory");
         let home = directory.path();
-        let unused: Vec<String> =
-            ["grpc.v1.cri", "snapshotter.v1.btrfs", "snapshotter.v1.zfs", "snapshotter.v1.aufs", "snapshotter.v1.devmapper"]
-                .iter()
-                .map(|plugin| format!("\"io.containerd.{plugin}\""))
-                .collect();
+        let unused: Vec<String> = [
+            "grpc.v1.cri",
+            "snapshotter.v1.btrfs",
+            "snapshotter.v1.zfs",
+            "snapshotter.v1.aufs",
+            "snapshotter.v1.devmapper",
+        ]
+        .iter()
+        .map(|plugin| format!("\"io.containerd.{plugin}\""))
+        .collect();
         let config = format!(
             "version = 2\nroot = \"{0}/root\"\nstate = \"{0}/state\"\ndisabled_plugins = [{1}]\n[grpc]\n  address = \"{0}/c.sock\"\n",
             home.display(),
@@ -36,7 +42,7 @@ impl Containerd {
         );
         fs::write(home.join("config.toml"), config).expect("written");
         let log = fs::File::create(home.join("log")).expect("created");
-        let process = Command::new(program())
+        let process = Command::new(program("containerd"))
             .arg("-c")
             .arg(home.join("config.toml"))
             .stdout(Stdio::null())
@@ -64,8 +70,8 @@ impl Drop for Containerd {
     }
 }
 
-fn program() -> PathBuf {
-    std::env::var_os("CONTAINERD").map_or_else(|| "containerd".into(), |at| Path::new(&at).join("usr/bin/containerd"))
+fn program(name: &str) -> PathBuf {
+    std::env::var_os("CONTAINERD").map_or_else(|| name.into(), |at| Path::new(&at).join("usr/bin").join(name))
 }
 
 fn labels(of: &[(&str, &str)]) -> Labels {
@@ -167,6 +173,89 @@ async fn an_image_is_made_and_collected() {
     assert_eq!(client.image(IMAGE).await.expect("get"), None);
     assert_eq!(client.snapshot(SNAPSHOTTER, second).await.expect("stat"), None, "collected");
     cleaner.delete(false).await.expect("deleted");
+}
+
+/// Opens the slot of a layer that nobody has brought yet.
+async fn open(deposit: &Deposit, layer: StackedLayer<'_>) -> OpenSlot {
+    match deposit.open(layer).await.expect("a slot") {
+        Slot::Open(slot) => slot,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Two layers, the second with a whiteout, made by hand beside the snapshotter's directory, become an image that starts.
+#[tokio::test]
+#[ignore = "needs root, containerd, runc and busybox"]
+async fn an_image_of_moved_layers_starts() {
+    let containerd = Containerd::start();
+    let home = containerd.directory.path();
+    let client = containerd.client();
+    let snapshotters = client.snapshotters().await.expect("introspection");
+    let overlayfs = snapshotters.into_iter().find(|found| found.name == SNAPSHOTTER).expect("overlayfs");
+    let ours = home.join("root/io.containerd.snapshotter.v1.overlayfs/imagelet");
+    for (layer, file, text) in [("1", "etc/gone", "no"), ("1", "etc/stays", "one"), ("2", "etc/new", "two")] {
+        let path = ours.join(layer).join(file);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+    fs::create_dir_all(ours.join("1/bin")).expect("made");
+    fs::copy("/bin/busybox", ours.join("1/bin/busybox")).expect("busybox-static is installed");
+    let (whiteout, mode) = (ours.join("2/etc/gone"), rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, whiteout, rustix::fs::FileType::CharacterDevice, mode, 0).expect("a whiteout");
+
+    let (first, second) = (Digest::sha256(b"layer 1"), Digest::sha256(b"layer 2"));
+    let top = oci::chain_id(Some(&first), &second);
+    let lower = StackedLayer { diff_id: &first, chain_id: &first, parent: None };
+    let upper = StackedLayer { diff_id: &second, chain_id: &top, parent: Some(&first) };
+    let config = format!(
+        r#"{{"architecture": "{}", "os": "linux", "config": {{}}, "rootfs": {{"type": "layers", "diff_ids": ["{first}", "{second}"]}}}}"#,
+        if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
+    );
+    let layer = |digest: &Digest| {
+        format!(r#"{{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": "{digest}", "size": 1}}"#)
+    };
+    let manifest = format!(
+        r#"{{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config":
+        {{"mediaType": "application/vnd.oci.image.config.v1+json", "digest": "{}", "size": {}}}, "layers": [{}, {}]}}"#,
+        Digest::sha256(config.as_bytes()),
+        config.len(),
+        layer(&first),
+        layer(&second)
+    );
+    let reference = Reference::parse(IMAGE).expect("a name");
+    let documents = Documents {
+        index: None,
+        manifest: Document { bytes: manifest.as_bytes(), media_type: "application/vnd.oci.image.manifest.v1+json" },
+        config: config.as_bytes(),
+        top: Some(&top),
+        source: &reference,
+    };
+
+    let lease = client.create_lease("imagelet-9", "2100-01-01T00:00:00Z", Labels::new()).await.expect("created");
+    let deposit = Deposit::new(lease, overlayfs.clone());
+    deposit.write_documents(&documents).await.expect("documents");
+    let early = if overlayfs.rebases { Some(open(&deposit, upper).await) } else { None };
+    let slot = open(&deposit, lower).await;
+    move_into(&ours.join("1"), &slot.place).expect("moved");
+    deposit.commit(&slot, lower).await.expect("committed");
+    let slot = match early {
+        Some(slot) => slot,
+        None => open(&deposit, upper).await,
+    };
+    move_into(&ours.join("2"), &slot.place).expect("moved");
+    deposit.commit(&slot, upper).await.expect("committed");
+    assert_eq!(deposit.open(upper).await.expect("a slot"), Slot::Present);
+    deposit.write_records(&documents, &[IMAGE.to_owned()], false).await.expect("records");
+    deposit.lease().delete(true).await.expect("deleted");
+
+    let output = Command::new(program("ctr"))
+        .args(["--address", &home.join("c.sock").display().to_string(), "--namespace", CRI_NAMESPACE, "run", "--rm"])
+        .args([IMAGE, "imagelet-test-of-moved-layers", "/bin/busybox", "sh", "-c"])
+        .arg("cd /etc; /bin/busybox cat stays new; /bin/busybox test -e gone || echo; /bin/busybox stat -c %a:%u:%g /")
+        .output()
+        .expect("ctr starts");
+    let (printed, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((&*printed, output.status.code()), ("onetwo\n755:0:0\n", Some(0)), "{complained}");
 }
 
 #[tokio::test]
