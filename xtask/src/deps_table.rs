@@ -63,6 +63,13 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
+        package: "imagelet-containerd",
+        uses: &["imagelet-oci"],
+        never_reaches: &["reqwest", "redb", "axum", "imagelet-store", "imagelet-registry"],
+        reason: "containerd speaks containerd's API; what is pulled, and from where, is decided above it",
+        ..ALONE
+    },
+    Border {
         package: "imagelet-cri-grpc",
         uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-image-manager", "imagelet-image-service"],
@@ -275,8 +282,8 @@ pub(crate) const BORDERS: &[Border] = &[
 pub(crate) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         packages: &["tonic", "tonic-prost", "tonic-prost-build", "prost", "prost-types", "protox"],
-        owners: &["imagelet-cri-grpc"],
-        reason: "only cri-grpc knows protobuf and gRPC",
+        owners: &["imagelet-containerd", "imagelet-cri-grpc"],
+        reason: "protobuf and gRPC stay behind the crates of the two APIs that are spoken with them",
     },
     Wrapper {
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],

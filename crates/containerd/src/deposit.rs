@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use oci::{Digest, Reference};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 
-use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Place, Prepared, Result, SnapshotKind, Snapshotter, place};
+use crate::{
+    Destination, Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, SnapshotKind, Snapshotter, destination,
+};
 
 /// Labels that containerd 2.3 and later give to the snapshot of a layer: by the first, a layer is found on other chains.
 const DIFF_ID: &str = "containerd.io/snapshot/diff-id";
@@ -42,7 +44,7 @@ pub struct StackedLayer<'a> {
     pub parent: Option<&'a Digest>,
 }
 
-/// What a layer's snapshot needs.
+/// Need of a layer's snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing: the layer is there, whoever brought it, and the lease holds it.
@@ -57,8 +59,8 @@ pub enum Slot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenSlot {
     key: String,
-    /// Where the files go: [`Place::Directory`], [`Place::ErofsFile`], or [`Place::Present`] for nowhere.
-    pub place: Place,
+    /// Where the files go: [`Destination::Directory`], [`Destination::ErofsFile`], or [`Destination::Present`] for nowhere.
+    pub destination: Destination,
 }
 
 /// A document of an image: its bytes and media type.
@@ -121,12 +123,12 @@ impl Deposit {
         let name = &self.snapshotter.name;
         Ok(match self.lease.prepare(name, &key, &parent, &chain, labels(layer)).await? {
             Prepared::Present => Slot::Present,
-            Prepared::Active(mounts) => match place(&mounts, Path::exists) {
-                Place::Unknown(reason) => {
+            Prepared::Active(mounts) => match destination(&mounts, Path::exists) {
+                Destination::Unknown(reason) => {
                     self.lease.remove_snapshot(name, &key).await?;
                     Slot::Unsupported(reason)
                 }
-                place => Slot::Open(OpenSlot { key, place }),
+                destination => Slot::Open(OpenSlot { key, destination }),
             },
         })
     }
@@ -237,21 +239,21 @@ fn source(image: &Reference) -> (String, String) {
     (format!("{SOURCE}{host}"), image.path().to_owned())
 }
 
-/// Moves an unpacked layer to its place in a prepared snapshot, and makes the move durable; the files must be durable
+/// Moves an unpacked layer to its destination in a prepared snapshot, and makes the move durable; the files must be durable
 /// already. The root gets the owner 0:0 and the mode 0755, as containerd's own unpacking leaves it: it becomes the root
 /// of containers. Both lie on one file system. Blocks.
 ///
 /// # Errors
-/// The move failed; the place is not empty; the place is not on the file system of the layer.
-pub fn move_into(layer: &Path, place: &Place) -> io::Result<()> {
-    let to: &PathBuf = match place {
-        Place::Directory(to) => {
+/// The move failed; the destination is not empty; the destination is not on the file system of the layer.
+pub fn move_into(layer: &Path, destination: &Destination) -> io::Result<()> {
+    let to: &PathBuf = match destination {
+        Destination::Directory(to) => {
             rustix::fs::chownat(CWD, layer, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)?;
             rustix::fs::chmod(layer, Mode::from_raw_mode(0o755))?;
             to
         }
-        Place::ErofsFile(to) => to,
-        Place::Present | Place::Unknown(_) => return Ok(()),
+        Destination::ErofsFile(to) => to,
+        Destination::Present | Destination::Unknown(_) => return Ok(()),
     };
     rustix::fs::rename(layer, to)?;
     // The root's own attributes, then the name.

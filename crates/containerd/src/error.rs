@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
+/// Result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
 /// Class of an error, as far as callers act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -96,7 +99,7 @@ impl Error {
 }
 
 /// `Ok(None)` in place of an error of this kind.
-pub(crate) fn unless<T>(kind: ErrorKind, result: crate::Result<T>) -> crate::Result<Option<T>> {
+pub(crate) fn unless<T>(kind: ErrorKind, result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind == kind => Ok(None),

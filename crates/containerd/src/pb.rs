@@ -1,6 +1,6 @@
 //! The generated messages and clients.
 
-#[expect(unreachable_pub, clippy::allow_attributes, clippy::allow_attributes_without_reason, reason = "generated code")]
+#[expect(unreachable_pub, clippy::allow_attributes_without_reason, reason = "generated code")]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/packages.rs"));
 }

@@ -10,7 +10,7 @@ const TARGET: &str = "containerd.io/snapshot.ref";
 /// Label with the diff id of a layer, as containerd 2.3 and later set it.
 const DIFF_ID: &str = "containerd.io/snapshot/diff-id";
 
-/// One mount of a snapshot, as a snapshotter answers it.
+/// A mount of a snapshot, as a snapshotter answers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
     /// Kind: `bind`, `overlay`, `erofs`.

@@ -1,4 +1,6 @@
-//! The calls against a real containerd: Debian's, or that of `CONTAINERD=DIR` (its programs lie in `DIR/usr/bin`).
+//! The calls against a real containerd: Debian's, or the one in `CONTAINERD=DIR` (programs in `DIR/usr/bin`).
+
+#![expect(clippy::disallowed_methods, reason = "the tests start containerd, and may be told which one")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use imagelet_containerd::{
-    CRI_NAMESPACE, Client, Deposit, Document, Documents, ErrorKind, ImageRecord, Labels, OpenSlot, Place, Prepared,
-    Slot, SnapshotKind, StackedLayer, move_into, place,
+    CRI_NAMESPACE, Client, Deposit, Destination, Document, Documents, ErrorKind, ImageRecord, Labels, OpenSlot,
+    Prepared, Slot, SnapshotKind, StackedLayer, destination, move_into,
 };
 use oci::{Digest, Reference};
 
@@ -81,14 +83,14 @@ fn labels(of: &[(&str, &str)]) -> Labels {
 /// The directory of a snapshot that is to be filled.
 fn directory(prepared: Prepared) -> PathBuf {
     let Prepared::Active(mounts) = prepared else { panic!("to be filled: {prepared:?}") };
-    match place(&mounts, Path::exists) {
-        Place::Directory(directory) => directory,
+    match destination(&mounts, Path::exists) {
+        Destination::Directory(directory) => directory,
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
-#[ignore = "needs root and containerd"]
+#[ignore = "needs root and containerd: scripts/test.sh"]
 async fn an_image_is_made_and_collected() {
     let containerd = Containerd::start();
     let client = containerd.client();
@@ -185,7 +187,7 @@ async fn open(deposit: &Deposit, layer: StackedLayer<'_>) -> OpenSlot {
 
 /// Two layers, the second with a whiteout, made by hand beside the snapshotter's directory, become an image that starts.
 #[tokio::test]
-#[ignore = "needs root, containerd, runc and busybox"]
+#[ignore = "needs root, containerd, runc and busybox: scripts/test.sh"]
 async fn an_image_of_moved_layers_starts() {
     let containerd = Containerd::start();
     let home = containerd.directory.path();
@@ -236,13 +238,13 @@ async fn an_image_of_moved_layers_starts() {
     deposit.write_documents(&documents).await.expect("documents");
     let early = if overlayfs.rebases { Some(open(&deposit, upper).await) } else { None };
     let slot = open(&deposit, lower).await;
-    move_into(&ours.join("1"), &slot.place).expect("moved");
+    move_into(&ours.join("1"), &slot.destination).expect("moved");
     deposit.commit(&slot, lower).await.expect("committed");
     let slot = match early {
         Some(slot) => slot,
         None => open(&deposit, upper).await,
     };
-    move_into(&ours.join("2"), &slot.place).expect("moved");
+    move_into(&ours.join("2"), &slot.destination).expect("moved");
     deposit.commit(&slot, upper).await.expect("committed");
     assert_eq!(deposit.open(upper).await.expect("a slot"), Slot::Present);
     deposit.write_records(&documents, &[IMAGE.to_owned()], false).await.expect("records");

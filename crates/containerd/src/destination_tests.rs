@@ -8,24 +8,24 @@ fn mount(kind: &str, source: &str, options: &[&str]) -> Mount {
 }
 
 #[test]
-fn the_place_of_a_layer_is_read_from_its_mounts() {
+fn the_destination_of_a_layer_is_read_from_its_mounts() {
     let overlay = |options: &[&str]| mount("overlay", "overlay", options);
     let upper = "upperdir=/r/snapshots/7/fs";
     for (mounts, marked, expected) in [
         (
             vec![mount("bind", "/r/snapshots/1/fs", &["rw", "rbind"])],
             false,
-            Place::Directory("/r/snapshots/1/fs".into()),
+            Destination::Directory("/r/snapshots/1/fs".into()),
         ),
         (
             vec![overlay(&["index=off", "workdir=/r/snapshots/7/work", upper, "lowerdir=/r/snapshots/6/fs"])],
             false,
-            Place::Directory("/r/snapshots/7/fs".into()),
+            Destination::Directory("/r/snapshots/7/fs".into()),
         ),
         (
             vec![mount("bind", "/r/snapshots/1/fs", &["rw", "rbind"])],
             true,
-            Place::ErofsFile("/r/snapshots/1/layer.erofs".into()),
+            Destination::ErofsFile("/r/snapshots/1/layer.erofs".into()),
         ),
         (
             vec![
@@ -33,11 +33,11 @@ fn the_place_of_a_layer_is_read_from_its_mounts() {
                 mount("format/mkdir/overlay", "overlay", &[upper, "lowerdir={{ overlay 0 0 }}"]),
             ],
             true,
-            Place::ErofsFile("/r/snapshots/7/layer.erofs".into()),
+            Destination::ErofsFile("/r/snapshots/7/layer.erofs".into()),
         ),
-        (vec![mount("erofs", "/r/snapshots/6/layer.erofs", &["ro", "loop"])], true, Place::Present),
+        (vec![mount("erofs", "/r/snapshots/6/layer.erofs", &["ro", "loop"])], true, Destination::Present),
     ] {
-        assert_eq!(place(&mounts, |_| marked), expected, "{mounts:?}");
+        assert_eq!(destination(&mounts, |_| marked), expected, "{mounts:?}");
     }
 }
 
@@ -50,6 +50,6 @@ fn what_is_not_known_is_left_to_the_runtime() {
         (vec![mount("overlay", "overlay", &["lowerdir=/a"])], "the overlay has no upper directory"),
         (vec![mount("bind", "relative/fs", &["rw"])], "relative/fs is not an absolute path"),
     ] {
-        assert_eq!(place(&mounts, |_| false), Place::Unknown(why.to_owned()));
+        assert_eq!(destination(&mounts, |_| false), Destination::Unknown(why.to_owned()));
     }
 }

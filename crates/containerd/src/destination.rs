@@ -1,4 +1,4 @@
-//! [`place`]: where the files of a layer go, read from the mounts of its prepared snapshot.
+//! [`destination`]: where the files of a layer go, read from the mounts of its prepared snapshot.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ const EROFS_LAYER: &str = "layer.erofs";
 
 /// Where a layer goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Destination {
     /// This empty directory is replaced by one with the layer's files.
     Directory(PathBuf),
     /// The layer becomes this EROFS file.
@@ -24,30 +24,30 @@ pub enum Place {
 
 /// Where the layer of a snapshot with these mounts goes. `exists` answers whether a file is there.
 #[must_use]
-pub fn place(mounts: &[Mount], exists: impl Fn(&Path) -> bool) -> Place {
-    let Some(last) = mounts.last() else { return Place::Unknown("the snapshot has no mount".to_owned()) };
+pub fn destination(mounts: &[Mount], exists: impl Fn(&Path) -> bool) -> Destination {
+    let Some(last) = mounts.last() else { return Destination::Unknown("the snapshot has no mount".to_owned()) };
     if last.options.iter().any(|option| option == "ro") {
-        return Place::Present;
+        return Destination::Present;
     }
     let directory = match last.kind.as_str() {
         "bind" if mounts.len() == 1 => PathBuf::from(&last.source),
         kind if is_overlay(kind) => {
             if last.options.iter().any(|option| option == "userxattr") {
-                return Place::Unknown("the snapshotter mounts with userxattr".to_owned());
+                return Destination::Unknown("the snapshotter mounts with userxattr".to_owned());
             }
             match last.options.iter().find_map(|option| option.strip_prefix("upperdir=")) {
                 Some(upper) => PathBuf::from(upper),
-                None => return Place::Unknown("the overlay has no upper directory".to_owned()),
+                None => return Destination::Unknown("the overlay has no upper directory".to_owned()),
             }
         }
-        kind => return Place::Unknown(format!("the snapshot is a mount of the type {kind:?}")),
+        kind => return Destination::Unknown(format!("the snapshot is a mount of the type {kind:?}")),
     };
     if !directory.is_absolute() {
-        return Place::Unknown(format!("{} is not an absolute path", directory.display()));
+        return Destination::Unknown(format!("{} is not an absolute path", directory.display()));
     }
     match directory.parent() {
-        Some(parent) if exists(&parent.join(EROFS_MARKER)) => Place::ErofsFile(parent.join(EROFS_LAYER)),
-        _ => Place::Directory(directory),
+        Some(parent) if exists(&parent.join(EROFS_MARKER)) => Destination::ErofsFile(parent.join(EROFS_LAYER)),
+        _ => Destination::Directory(directory),
     }
 }
 
@@ -57,5 +57,5 @@ fn is_overlay(kind: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "place_tests.rs"]
+#[path = "destination_tests.rs"]
 mod tests;
