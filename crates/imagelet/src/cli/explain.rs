@@ -91,7 +91,7 @@ impl Report for Decisions {
 pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
     let mut asked: Vec<(String, String, EnsureImageRequest)> = Vec::new();
     if !args.files.is_empty() {
-        for need in pods::read(app, &args.files, args.skip_other_kinds).await? {
+        for need in pods::read(app, &args.files, args.below.recursive).await? {
             asked.push((need.pod.clone(), need.image.title(), need.request()));
         }
     }

@@ -78,7 +78,11 @@ fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
 
 /// The runtime behind an endpoint, if it is one.
 async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
-    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await?;
+    let of_setting = |failure: Failure| match failure.code() {
+        Code::Config => Failure::new(Code::Config, format!("containerRuntimeEndpoint: {}", failure.lines().join("; "))),
+        _ => failure,
+    };
+    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await.map_err(of_setting)?;
     let (name, version) = (version.runtime_name, version.runtime_version);
     tracing::info!("pods run on {name} {version} at {endpoint}");
     Ok(runtime)

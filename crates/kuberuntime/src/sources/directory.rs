@@ -53,7 +53,7 @@ pub(super) async fn run(
     });
     let mut directory = WatchedDirectory {
         path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-        reader: ManifestReader { options: options.clone(), expected },
+        reader: ManifestReader { options: options.clone(), expected, may_be_empty: false },
         options,
         inotify: inotify.ok(),
         watches: Watches::default(),
