@@ -8,6 +8,7 @@ mod pods;
 mod streaming;
 mod trees;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,6 +76,20 @@ impl Cli {
         let root = SettingFlags::augment_args(Global::augment_args(root)).subcommand(named);
         let matches = root.try_get_matches_from(words).ok()?;
         Self::from_arg_matches(&matches).ok()
+    }
+}
+
+impl Cli {
+    /// Variables that stand for arguments.
+    pub(crate) fn variables() -> BTreeSet<String> {
+        fn add(command: &clap::Command, names: &mut BTreeSet<String>) {
+            let variables = command.get_arguments().filter_map(clap::Arg::get_env);
+            names.extend(variables.filter_map(|name| name.to_str().map(str::to_owned)));
+            command.get_subcommands().for_each(|command| add(command, names));
+        }
+        let mut names = BTreeSet::new();
+        add(&<Self as clap::CommandFactory>::command(), &mut names);
+        names
     }
 }
 
