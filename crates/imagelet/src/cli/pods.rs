@@ -81,7 +81,7 @@ fn secrets_of(directory: &Path) -> Outcome<Objects> {
     let read = read_directory(directory)
         .map_err(|error| Failure::new(Code::Config, format!("secretsDirectory {}: {error}", directory.display())))?;
     for problem in read.problems.iter().cloned().chain(read.duplicates()) {
-        tracing::warn!("{problem}");
+        tracing::warn!(error = problem, "secrets are left out");
     }
     Ok(read.objects)
 }
@@ -139,7 +139,7 @@ fn parse_all(texts: &[ManifestText]) -> Outcome<Objects> {
         objects.extend(manifest::parse(name, text).map_err(|e| Failure::failed(e.to_string()))?);
     }
     for note in &objects.notes {
-        tracing::warn!("{}: {}", note.at, note.message);
+        tracing::warn!(path = %note.at.file, line = note.at.line, "{}", note.message);
     }
     let file = if let [one] = texts { Some(one.name.as_str()) } else { None };
     manifest::check(&objects, file).map_err(|e| Failure::failed(e.to_string()))?;

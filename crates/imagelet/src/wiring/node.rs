@@ -83,8 +83,8 @@ async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeServi
         _ => failure,
     };
     let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await.map_err(of_setting)?;
-    let (name, version) = (version.runtime_name, version.runtime_version);
-    tracing::info!("pods run on {name} {version} at {endpoint}");
+    let (runtime_name, runtime_version) = (version.runtime_name, version.runtime_version);
+    tracing::info!(%endpoint, runtime_name, runtime_version, "pods run on this runtime");
     Ok(runtime)
 }
 
@@ -103,8 +103,9 @@ async fn until_there<T>(app: &App, stays: bool, mut look: impl AsyncFnMut() -> O
             }
         };
         if waiting.is_none() {
-            let line = format!("waiting for the container runtime: {}", failure.lines().join("; "));
-            tracing::warn!("{line}");
+            let error = failure.lines().join("; ");
+            tracing::warn!(error, "waiting for the container runtime");
+            let line = format!("waiting for the container runtime: {error}");
             Notify::new(app.environment.notify_socket.as_deref()).status("waiting for the container runtime");
             waiting = Some(Admin::waiting(&line).start(&admin_address(&app.config), &app.stop).await?);
         }
