@@ -108,7 +108,7 @@ impl Admin {
             Err(error) if at.required => return Err(error),
             Err(error) => {
                 let error = cri_api::Error::from_source(cri_api::Kind::Unavailable, &error);
-                tracing::warn!("no admin endpoint: {}", error.message());
+                tracing::warn!(path = %path.display(), error = error.message(), "no admin endpoint");
                 None
             }
         };
@@ -120,12 +120,12 @@ impl Admin {
             let listener = socket.try_clone().and_then(tokio::net::UnixListener::from_std);
             let listener = listener.map_err(|error| ListenError::new(path.display(), error))?;
             tasks.spawn(answer(listener, routes::all(Arc::clone(&state)), stop.clone()));
-            tracing::debug!("admin endpoint on {}", path.display());
+            tracing::debug!(path = %path.display(), "admin endpoint");
         }
         let address = tcp.as_ref().map(|(_, address)| *address);
         if let Some((listener, address)) = tcp {
             tasks.spawn(answer(listener, routes::public(state), stop.clone()));
-            tracing::info!("metrics on http://{address}/metrics");
+            tracing::info!(endpoint = %format_args!("http://{address}/metrics"), "metrics");
         }
         tasks.close();
         Ok(AdminServer { stop, tasks, tcp: address, _socket: socket })

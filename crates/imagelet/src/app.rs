@@ -99,7 +99,7 @@ impl App {
             match Collection::open(parts).await {
                 Ok(collection) => Arc::new(collection.served(service, false)),
                 Err(error) => {
-                    tracing::warn!("what is pinned is not known: {}", chain(&error));
+                    tracing::warn!(error = chain(&error), "what is pinned is not known");
                     service
                 }
             }
@@ -146,7 +146,7 @@ impl App {
         match self.owner().await {
             Ok(owner) => Some(Arc::clone(owner) as Arc<dyn MakeRoom>),
             Err(failure) => {
-                tracing::debug!("nobody makes room for pulls: {}", failure.lines().join("; "));
+                tracing::debug!(error = failure.lines().join("; "), "nobody makes room for pulls");
                 None
             }
         }
@@ -213,7 +213,7 @@ impl App {
         match self.records().await {
             Ok((_, records)) => Some(records.clone()),
             Err(failure) => {
-                tracing::warn!("records of removed images stay for now: {}", failure.lines().join("; "));
+                tracing::warn!(error = failure.lines().join("; "), "records of removed images stay for now");
                 None
             }
         }
@@ -243,7 +243,11 @@ impl App {
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = protected {
-                tracing::warn!("{id} is not protected from collection: {}", failure.lines().join("; "));
+                tracing::warn!(
+                    image = id,
+                    error = failure.lines().join("; "),
+                    "image is not protected from collection"
+                );
                 return;
             }
         }

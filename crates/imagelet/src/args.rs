@@ -3,10 +3,12 @@
 
 mod collecting;
 mod logs;
+mod manifests;
 mod pods;
 mod streaming;
 mod trees;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +21,7 @@ use crate::output::{Format, Printer};
 use crate::progress;
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
 pub(crate) use logs::Logs;
+pub(crate) use manifests::{Recursive, SkipOtherKinds};
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 pub(crate) use trees::{Cat, Cp, Ls};
@@ -73,6 +76,20 @@ impl Cli {
         let root = SettingFlags::augment_args(Global::augment_args(root)).subcommand(named);
         let matches = root.try_get_matches_from(words).ok()?;
         Self::from_arg_matches(&matches).ok()
+    }
+}
+
+impl Cli {
+    /// Variables that stand for arguments.
+    pub(crate) fn variables() -> BTreeSet<String> {
+        fn add(command: &clap::Command, names: &mut BTreeSet<String>) {
+            let variables = command.get_arguments().filter_map(clap::Arg::get_env);
+            names.extend(variables.filter_map(|name| name.to_str().map(str::to_owned)));
+            command.get_subcommands().for_each(|command| add(command, names));
+        }
+        let mut names = BTreeSet::new();
+        add(&<Self as clap::CommandFactory>::command(), &mut names);
+        names
     }
 }
 
@@ -188,9 +205,11 @@ pub(crate) struct ShowConfig {
 /// Make sure that the images of pods are present
 ///
 /// Reads Pods and the pod templates of Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers, Jobs,
-/// CronJobs and Lists of them, as YAML or JSON. Containers of all kinds and image volumes count. Each image is pulled,
-/// used as it is or refused, as its pull policy says; without one, the tag `latest` or no tag means Always, anything
-/// else IfNotPresent. All are ensured at the same time; one that fails does not stop the others.
+/// CronJobs and Lists of them, as YAML or JSON; of kinds that are not Kubernetes' own as well, where spec.template or
+/// spec.jobTemplate.spec.template is a pod template, as in a Rollout of Argo or a CloneSet of OpenKruise. Other objects are passed
+/// by. Containers of all kinds and image volumes count. Each image is pulled, used as it is or refused, as its pull policy
+/// says; without one, the tag `latest` or no tag means Always, anything else IfNotPresent. All are ensured at the same
+/// time; one that fails does not stop the others.
 ///
 /// Pull secrets are Secrets in the same files or in --secrets-dir, by the names in imagePullSecrets, otherwise those of
 /// the pod's service account; then come the node's docker configuration and the credential providers. All pulls run at
@@ -201,7 +220,9 @@ pub(crate) struct ShowConfig {
 Examples:
   imagelet ensure -f pod.yaml
   kubectl get deployment web -o yaml | imagelet ensure -f -
-  helm template chart/ | imagelet ensure --skip-other-kinds -f -
+  imagelet ensure -R -f manifests/
+  kubectl kustomize overlays/site | imagelet ensure -f -
+  helm template chart/ | imagelet ensure -f -
   imagelet ensure --wait --timeout 10m -f pod.yaml -f secrets.yaml
 
 Exit code: 0 if every image is present; 69 if every failure is a registry that cannot be reached; otherwise 1.")]
@@ -225,12 +246,13 @@ fn timeout(text: &str) -> Result<Duration, String> {
 /// Sources of pods.
 #[derive(Debug, Args)]
 pub(crate) struct Manifests {
-    /// Manifest; `-` is standard input; may be given again
-    #[arg(long = "filename", short, value_name = "FILE", required = true, value_hint = ValueHint::FilePath, num_args = 1..)]
+    /// Manifest, directory of manifests (*.yaml, *.yml, *.json), or URL; `-` is standard input; may be given again
+    #[arg(long = "filename", short, value_name = "FILE", required = true, value_hint = ValueHint::AnyPath, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// Skip objects that hold no pod (services, config maps) instead of refusing them
-    #[arg(long)]
-    pub(crate) skip_other_kinds: bool,
+    #[command(flatten)]
+    pub(crate) below: Recursive,
+    #[command(flatten)]
+    _other_kinds: SkipOtherKinds,
 }
 
 /// Pull images
@@ -330,12 +352,13 @@ Examples:
   imagelet explain docker.io/library/busybox:1 --policy IfNotPresent")]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["files", "images"])))]
 pub(crate) struct Explain {
-    /// Manifest; `-` is standard input; may be given again
-    #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 1..)]
+    /// Manifest, directory of manifests (*.yaml, *.yml, *.json), or URL; `-` is standard input; may be given again
+    #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::AnyPath, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// Skip objects that hold no pod (services, config maps) instead of refusing them
-    #[arg(long, requires = "files")]
-    pub(crate) skip_other_kinds: bool,
+    #[command(flatten)]
+    pub(crate) below: Recursive,
+    #[command(flatten)]
+    _other_kinds: SkipOtherKinds,
     /// Image by name
     #[arg(value_name = "IMAGE", conflicts_with = "files")]
     pub(crate) images: Vec<String>,

@@ -23,6 +23,7 @@ mod import;
 mod inspect;
 mod logs;
 mod ls;
+mod manifest_files;
 mod metrics;
 mod mount;
 mod pins;

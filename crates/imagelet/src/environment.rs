@@ -85,6 +85,11 @@ impl Environment {
         self.variables.0.iter().filter(|(name, _)| name != CREDENTIAL && name != HEADERS).cloned().collect()
     }
 
+    /// Returns the names of all variables that are text.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.variables.0.iter().filter_map(|(name, _)| name.to_str().map(str::to_owned)).collect()
+    }
+
     /// Returns the default root of the embedded store. An ordinary user without a home gets the system's path, which
     /// then fails to open with a clear error.
     pub(crate) fn default_root(&self) -> PathBuf {

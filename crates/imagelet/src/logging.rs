@@ -97,7 +97,7 @@ fn fields() -> impl for<'w> FormatFields<'w> + 'static {
 pub(crate) fn failure(lines: &[String], format: LogFormat, stderr: &Stderr) {
     for line in lines {
         match format {
-            LogFormat::Json => tracing::error!("{line}"),
+            LogFormat::Json => tracing::error!(error = line, "command failed"),
             LogFormat::Text => {
                 // Where stderr is gone there is nobody to tell.
                 let _ = writeln!(stderr.clone(), "error: {}", crate::output::table::clean(line));

@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use app::App;
 use args::{Cli, Command};
+use config::names::UnknownVariables;
 use config::{Config, LogFormat};
 use environment::Environment;
 use exit::{Code, Failure, Outcome};
@@ -50,6 +51,10 @@ fn main() -> ExitCode {
         return end(Err(error), LogFormat::Text, &Stderr::default());
     }
     let environment = Environment::read();
+    let unknown = UnknownVariables::among(&environment.names(), Cli::variables);
+    if let Err(error) = unknown.refuse_misspelt() {
+        return end(Err(error.into()), LogFormat::Text, &Stderr::default());
+    }
     let mut config = match Config::load(&environment, cli.global.config(), cli.settings.given()) {
         Ok(config) => config,
         Err(error) => return end(Err(error.into()), LogFormat::Text, &Stderr::default()),
@@ -75,6 +80,9 @@ fn main() -> ExitCode {
     };
     logging::start(&config, stderr.clone(), service, environment.no_color);
 
+    for variable in unknown.strange() {
+        tracing::warn!(%variable, "unknown variable");
+    }
     for note in &config.notes {
         tracing::info!("{note}");
     }

@@ -224,8 +224,8 @@ impl Drop for CallLog<'_> {
             CallOutcome::Done => "done",
             CallOutcome::Failed(error) => error,
         };
-        let millis = self.start.elapsed().as_millis();
-        tracing::debug!(call = self.name, subject = self.subject, millis, outcome);
+        let duration = self.start.elapsed();
+        tracing::debug!(call = self.name, subject = self.subject, ?duration, outcome, "call ended");
     }
 }
 

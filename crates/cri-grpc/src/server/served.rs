@@ -44,7 +44,7 @@ impl CallRouter {
     pub(super) async fn call(mut self, request: Request<Body>) -> Result<Response<Body>, Infallible> {
         let path = request.uri().path();
         if let Some(message) = refusal(path) {
-            tracing::debug!("{message}");
+            tracing::debug!(call = path, error = message, "call is not served");
             return Ok(Status::unimplemented(message).into_http());
         }
         let name = path.to_owned();

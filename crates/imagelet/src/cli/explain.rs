@@ -91,7 +91,7 @@ impl Report for Decisions {
 pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
     let mut asked: Vec<(String, String, EnsureImageRequest)> = Vec::new();
     if !args.files.is_empty() {
-        for need in pods::read(app, &args.files, args.skip_other_kinds).await? {
+        for need in pods::read(app, &args.files, args.below.recursive).await? {
             asked.push((need.pod.clone(), need.image.title(), need.request()));
         }
     }
@@ -114,12 +114,13 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
         }
         let row = row(pod, container, explanation, request.missing_secrets);
         for note in &row.notes {
-            tracing::warn!("{}: {note}", row.image);
+            tracing::warn!(image = row.image, error = note, "credentials are left out");
         }
         for name in &row.missing_secrets {
             tracing::warn!(
-                "{}: pull secret {name} is not known: no manifest has it, nor the secrets directory",
-                row.pod
+                pod = row.pod,
+                secret = name,
+                "pull secret is not known: no manifest has it, nor the secrets directory"
             );
         }
         decisions.push(row);
@@ -149,7 +150,7 @@ async fn waiting(app: &App) -> Vec<WaitingImage> {
     match client::ask_json::<BackoffList>(&admin_socket(&app.config), Method::GET, "/backoff").await {
         Ok(list) => list.entries,
         Err(failure) => {
-            tracing::debug!("no back-off is known: {failure}");
+            tracing::debug!(error = %failure, "no back-off is known");
             Vec::new()
         }
     }

@@ -23,6 +23,6 @@ pub(super) async fn run(app: &App, args: &Export) -> Outcome {
     let engine = app.engine("export").await?;
     let exported = engine.export_images(&args.images, Path::new(&args.path), ExportOptions { format, compress }).await;
     exported.map_err(|error| Failure::call(format!("export to {}", args.path), &error))?;
-    tracing::info!("written to {}", args.path);
+    tracing::info!(path = %args.path, "written");
     Ok(())
 }

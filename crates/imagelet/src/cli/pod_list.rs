@@ -109,8 +109,7 @@ async fn listed(app: &App, scope: &Scope, names: &[String], tells: bool) -> Outc
     let (pods, refused) = ask(app).await?;
     if tells {
         for refused in refused {
-            let pod = refused.pod.map(|pod| format!("pod {pod}: ")).unwrap_or_default();
-            tracing::warn!("refused: {}: {pod}{}", refused.origin, refused.reason);
+            tracing::warn!(origin = refused.origin, pod = refused.pod, error = refused.reason, "refused a manifest");
         }
     }
     if !names.is_empty() {

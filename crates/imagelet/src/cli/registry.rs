@@ -24,10 +24,10 @@ pub(super) async fn run(app: &App, args: &Registry) -> Outcome {
         Failure::caused(code, format!("listen on {}", args.listen), &error)
     })?;
     if names.is_empty() {
-        tracing::warn!("nothing in {} has a name: content is found by digest only", args.layout.display());
+        tracing::warn!(path = %args.layout.display(), "nothing in the layout has a name: content is found by digest only");
     }
     for name in names {
-        tracing::info!("serving {address}/{name}");
+        tracing::info!(image = %format_args!("{address}/{name}"), "serving");
     }
     app.printer.lines([address.to_string()])?;
     let served = layout_registry::serve(listener, layout, app.stop.clone()).await;

@@ -78,9 +78,13 @@ fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
 
 /// The runtime behind an endpoint, if it is one.
 async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
-    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await?;
-    let (name, version) = (version.runtime_name, version.runtime_version);
-    tracing::info!("pods run on {name} {version} at {endpoint}");
+    let of_setting = |failure: Failure| match failure.code() {
+        Code::Config => Failure::new(Code::Config, format!("containerRuntimeEndpoint: {}", failure.lines().join("; "))),
+        _ => failure,
+    };
+    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await.map_err(of_setting)?;
+    let (runtime_name, runtime_version) = (version.runtime_name, version.runtime_version);
+    tracing::info!(%endpoint, runtime_name, runtime_version, "pods run on this runtime");
     Ok(runtime)
 }
 
@@ -99,8 +103,9 @@ async fn until_there<T>(app: &App, stays: bool, mut look: impl AsyncFnMut() -> O
             }
         };
         if waiting.is_none() {
-            let line = format!("waiting for the container runtime: {}", failure.lines().join("; "));
-            tracing::warn!("{line}");
+            let error = failure.lines().join("; ");
+            tracing::warn!(error, "waiting for the container runtime");
+            let line = format!("waiting for the container runtime: {error}");
             Notify::new(app.environment.notify_socket.as_deref()).status("waiting for the container runtime");
             waiting = Some(Admin::waiting(&line).start(&admin_address(&app.config), &app.stop).await?);
         }

@@ -34,6 +34,7 @@ mod layers;
 mod layout;
 mod limits;
 mod logs;
+mod manifests;
 mod memory;
 mod modes;
 mod node_status;

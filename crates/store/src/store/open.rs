@@ -81,7 +81,7 @@ impl Store {
         let privileged = options.privileged.unwrap_or_else(is_privileged);
         let (shape, why_shape) =
             Shape::of_new_layers(options.layer_format, options.sharing, privileged, || probe::support(&layout));
-        tracing::debug!(?shape, why = why_shape, "what new layers are made into");
+        tracing::debug!(?shape, reason = why_shape, "what new layers are made into");
         if fresh {
             ground::try_file_system(&layout, shape, privileged)?;
             let text = format!("{VERSION}\n");
