@@ -204,7 +204,8 @@ Examples:
   helm template chart/ | imagelet ensure --skip-other-kinds -f -
   imagelet ensure --wait --timeout 10m -f pod.yaml -f secrets.yaml
 
-Exit code: 0 if every image is present; 69 if every failure is a registry that cannot be reached; otherwise 1.")]
+Exit code: 0 if every image is present; 69 if every failure is a registry that cannot be reached; 77 if every one is a
+credential that is missing or refused; otherwise 1.")]
 pub(crate) struct Ensure {
     #[command(flatten)]
     pub(crate) manifests: Manifests,

@@ -277,19 +277,31 @@ async fn providers(config: &Config, environment: &Environment, clock: &Clock) ->
 }
 
 /// Where the node's docker configuration may lie. The kubelet's working directory is a place of the node; that of a
-/// person is any directory, with somebody's `config.json` in it, so a command does not look there.
+/// person is any directory, with somebody's `config.json` in it, so a command does not look there. What people have logged
+/// in to with podman or docker counts for a command of theirs, and for no agent.
 fn node_files(config: &Config, environment: &Environment, mode: Mode) -> NodeFiles {
     if let Some(paths) = &config.credentials.docker_config_paths {
-        return NodeFiles { search: paths.clone(), legacy: paths.clone() };
+        return NodeFiles { paths: paths.clone(), legacy: paths.clone(), ..NodeFiles::default() };
     }
+    let Environment { home, auth, .. } = environment;
     let working = environment.working.clone().filter(|_| mode == Mode::Agent);
     let places = |home: Option<PathBuf>, root: &str| {
         [Some(config.root.clone()), working.clone(), home, Some(root.into())].into_iter().flatten().collect()
     };
-    NodeFiles {
-        search: places(environment.home.as_ref().map(|home| home.join(".docker")), "/.docker"),
-        legacy: places(environment.home.clone(), "/"),
+    if mode == Mode::Agent {
+        return NodeFiles {
+            search: places(home.as_ref().map(|home| home.join(".docker")), "/.docker"),
+            legacy: places(home.clone(), "/"),
+            ..NodeFiles::default()
+        };
     }
+    // As for podman, a file that is named takes the place of those that are not.
+    let paths = match &auth.auth_file {
+        Some(file) => vec![file.clone()],
+        None => auth.containers(home.as_deref()),
+    };
+    let own = auth.auth_file.is_none().then(|| auth.docker(home.as_deref())).flatten();
+    NodeFiles { paths, search: places(own, "/.docker"), legacy: places(home.clone(), "/"), every: true }
 }
 
 #[cfg(test)]
