@@ -228,6 +228,22 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
     })
 }
 
+/// The credentials that a command of a person may use, by itself.
+pub(crate) async fn keyring_of_person(config: &Config, environment: &Environment) -> Outcome<Keyring> {
+    let clock: Clock = Arc::new(Instant::now);
+    let providers = providers(config, environment, &clock).await?;
+    Ok(keyring(config, environment, clock, Mode::OneShot, providers))
+}
+
+/// How credential helpers are run.
+pub(crate) fn helper_options(config: &Config, environment: &Environment) -> HelperOptions {
+    HelperOptions {
+        path: environment.path.clone(),
+        environment: environment.of_children(),
+        timeout: config.credentials.helper_timeout,
+    }
+}
+
 /// Every source of credentials of this node.
 fn keyring(
     config: &Config,
@@ -237,11 +253,7 @@ fn keyring(
     providers: Option<Providers>,
 ) -> Keyring {
     let wanted = &config.credentials;
-    let helpers = HelperOptions {
-        path: environment.path.clone(),
-        environment: environment.of_children(),
-        timeout: wanted.helper_timeout,
-    };
+    let helpers = helper_options(config, environment);
     Keyring::new(KeyringOptions {
         path_match: config.credentials.path_match,
         node_files: node_files(config, environment, mode),
