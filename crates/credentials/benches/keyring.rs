@@ -66,7 +66,7 @@ fn keyrings(c: &mut Criterion) {
         let pod = Requester { secrets: vec![secret], ..Requester::default() };
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("config.json"), config(size)).expect("written");
-        let node_files = NodeFiles { search: vec![dir.path().to_owned()], legacy: Vec::new() };
+        let node_files = NodeFiles { search: vec![dir.path().to_owned()], ..NodeFiles::default() };
         let without = Keyring::new(KeyringOptions::default());
         let with = Keyring::new(KeyringOptions { node_files, ..KeyringOptions::default() });
         let nobody = Requester::default();

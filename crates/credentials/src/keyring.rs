@@ -18,7 +18,7 @@ use crate::docker_config::{DockerConfigError, Entry};
 use crate::exec::{Clock, Provided, Providers};
 use crate::helper::{self, HelperOptions};
 use crate::index::{PatternMatch, is_default_registry};
-use crate::node_files::{NodeConfig, NodeConfigs, NodeFiles};
+use crate::node_files::{NodeConfig, NodeConfigs, NodeFile, NodeFiles};
 use crate::pull_secrets::{Parsed, PullSecrets};
 use crate::{Candidate, Index, NodeSource, Note, PathMatch, Requester, SecretCoordinates, Source, credential_hash};
 
@@ -153,12 +153,16 @@ impl Keyring {
                 None => Provided::default(),
             }
         };
-        let (helped, provided) = futures::join!(self.ask_helper(repository, &node), provided);
-        match helped {
-            Ok(helped) => found.candidates.extend(helped),
-            Err(note) => found.notes.push(note),
+        let helpers = futures::future::join_all(node.files.iter().map(|file| self.ask_helper(repository, file, &node)));
+        let (helped, provided) = futures::join!(helpers, provided);
+        for (file, helped) in node.files.iter().zip(helped) {
+            match helped {
+                Ok(helped) => found.candidates.extend(helped),
+                Err(note) => found.notes.push(note),
+            }
+            add_file(repository, file, &mut found);
         }
-        self.add_node(repository, &node, &mut found);
+        found.notes.extend(node.notes.iter().cloned());
         self.add_provided(repository, provided, &mut found);
         self.finish(&mut found);
         Ok(found)
@@ -186,10 +190,13 @@ impl Keyring {
         let mut found = self.of_secrets(repository, requester)?;
         let node = self.node.get().await;
         let mut would_ask = Vec::new();
-        if let Some((helper, server)) = helper_for(repository, &node) {
-            would_ask.push(format!("{} for {server}", NodeSource::Helper(helper.to_owned())));
+        for file in &node.files {
+            if let Some((helper, server)) = helper_for(repository, file) {
+                would_ask.push(format!("{} for {server}", NodeSource::Helper(helper.to_owned())));
+            }
+            add_file(repository, file, &mut found);
         }
-        self.add_node(repository, &node, &mut found);
+        found.notes.extend(node.notes.iter().cloned());
         if let Some(providers) = &self.options.providers {
             let (known, names) = providers.peek(repository, requester);
             self.add_provided(repository, known, &mut found);
@@ -259,12 +266,6 @@ impl Keyring {
         Ok(answer)
     }
 
-    fn add_node(&self, repository: &str, node: &NodeConfig, found: &mut Candidates) {
-        let source = || Source::Node(NodeSource::File(node.path.clone()));
-        found.candidates.extend(node.index.lookup(repository).into_iter().map(|entry| entry.candidate(source())));
-        found.notes.extend(node.notes.iter().cloned());
-    }
-
     fn add_provided(&self, repository: &str, provided: Provided, found: &mut Candidates) {
         found.notes.extend(provided.notes);
         let mut index = Index::new(self.options.path_match);
@@ -293,9 +294,14 @@ impl Keyring {
         }
     }
 
-    /// Asks the helper for the image's registry, once for all who ask at the same time.
-    async fn ask_helper(&self, repository: &str, node: &NodeConfig) -> Result<Option<Candidate>, Note> {
-        let Some((helper, server)) = helper_for(repository, node) else { return Ok(None) };
+    /// Asks the helper that a file names for the image's registry, once for all who ask at the same time.
+    async fn ask_helper(
+        &self,
+        repository: &str,
+        file: &NodeFile,
+        node: &NodeConfig,
+    ) -> Result<Option<Candidate>, Note> {
+        let Some((helper, server)) = helper_for(repository, file) else { return Ok(None) };
         let slot = {
             let mut answers = self.answers.lock();
             if answers.len() >= MAX_HELPER_ANSWERS {
@@ -332,10 +338,16 @@ impl Keyring {
     }
 }
 
+/// Adds what a file itself has.
+fn add_file(repository: &str, file: &NodeFile, found: &mut Candidates) {
+    let source = || Source::Node(NodeSource::File(file.path.clone()));
+    found.candidates.extend(file.index.lookup(repository).into_iter().map(|entry| entry.candidate(source())));
+}
+
 /// The helper to be asked about an image, and the name under which it knows the registry. A host's own helper goes before
 /// the one of all hosts, and may be the empty one.
-fn helper_for<'a>(repository: &'a str, node: &'a NodeConfig) -> Option<(&'a str, &'a str)> {
-    let helper = node.helpers.lookup(repository).first().map(|own| own.as_str()).or(node.store.as_deref());
+fn helper_for<'a>(repository: &'a str, file: &'a NodeFile) -> Option<(&'a str, &'a str)> {
+    let helper = file.helpers.lookup(repository).first().map(|own| own.as_str()).or(file.store.as_deref());
     let helper = helper.filter(|helper| !helper.is_empty())?;
     let server = match repository.split_once('/') {
         Some(("docker.io", _)) => "https://index.docker.io/v1/",

@@ -38,7 +38,10 @@ fn pod(secrets: impl IntoIterator<Item = PullSecret>) -> Requester {
 
 fn keyring(dir: Option<&Path>) -> Keyring {
     let search = dir.into_iter().map(Path::to_owned).collect();
-    Keyring::new(KeyringOptions { node_files: NodeFiles { search, legacy: Vec::new() }, ..KeyringOptions::default() })
+    Keyring::new(KeyringOptions {
+        node_files: NodeFiles { search, ..NodeFiles::default() },
+        ..KeyringOptions::default()
+    })
 }
 
 /// User, password and source of each.
@@ -207,7 +210,7 @@ async fn equal_credentials_are_tried_once_and_anonymous_last() {
     let node =
         r#"{"auths": {"reg.io": {"username": "u", "password": "p"}, "*.io": {"username": "n", "password": "p"}}}"#;
     fs::write(dir.path().join("config.json"), node).expect("written");
-    let node_files = NodeFiles { search: vec![dir.path().to_owned()], legacy: Vec::new() };
+    let node_files = NodeFiles { search: vec![dir.path().to_owned()], ..NodeFiles::default() };
     let keyring = Keyring::new(KeyringOptions { node_files, anonymous_fallback: true, ..KeyringOptions::default() });
     let same = r#"{"reg.io": {"username": "u", "password": "p", "email": "e"}, "reg.io/a": {"auth": "dTpw"}}"#;
     let pod = pod([cfg("x", same), cfg("y", same)]);
@@ -314,7 +317,7 @@ impl Helped {
         let now = Arc::new(Mutex::new(Instant::now()));
         let clock = now.clone();
         let keyring = Keyring::new(KeyringOptions {
-            node_files: NodeFiles { search: vec![dir.path().to_owned()], legacy: Vec::new() },
+            node_files: NodeFiles { search: vec![dir.path().to_owned()], ..NodeFiles::default() },
             helpers: HelperOptions {
                 path: Some(dir.path().into()),
                 environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("DIR".into(), dir.path().into())],
@@ -423,7 +426,7 @@ async fn providers_come_last_in_their_own_order() {
     };
     let providers = Providers::load(&dir.path().join("providers.json"), &bin, options).expect("is right");
     let keyring = Keyring::new(KeyringOptions {
-        node_files: NodeFiles { search: vec![dir.path().to_owned()], legacy: Vec::new() },
+        node_files: NodeFiles { search: vec![dir.path().to_owned()], ..NodeFiles::default() },
         providers: Some(providers),
         ..KeyringOptions::default()
     });

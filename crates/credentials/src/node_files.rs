@@ -1,8 +1,8 @@
 //! [`NodeFiles`]: where the node's docker configuration may lie, and [`NodeConfigs`], which reads it when it is asked for
 //! and again as soon as a file has changed.
 //!
-//! The first file that can be read wins; one that cannot is noted and passed over. It knows no environment: the
-//! directories are arguments. The keyring calls this.
+//! The first file that can be read wins, as in the kubelet, or all of them count, as for podman; one that cannot is noted and
+//! passed over. It knows no environment: the directories are arguments. The keyring calls this.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fs;
@@ -30,10 +30,15 @@ const CLOCK_TICK: Duration = Duration::from_millis(20);
 /// The directories in which the node's docker configuration is sought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFiles {
+    /// Files, or directories that may have a `config.json`, which go before all others, the preferred first. A file of the
+    /// name `.dockercfg` is read as such.
+    pub paths: Vec<PathBuf>,
     /// Directories that may have a `config.json`, the preferred first.
     pub search: Vec<PathBuf>,
     /// Directories that may have a `.dockercfg`; looked at when there is no `config.json` to be used.
     pub legacy: Vec<PathBuf>,
+    /// True if every file counts, in this order, and not only the first that can be read.
+    pub every: bool,
 }
 
 impl NodeFiles {
@@ -45,19 +50,15 @@ impl NodeFiles {
             let root = Path::new("/").join(below);
             [Some(preferred.to_owned()), Some(working.to_owned()), home, Some(root)].into_iter().flatten().collect()
         };
-        Self { search: dirs(".docker"), legacy: dirs("") }
+        Self { search: dirs(".docker"), legacy: dirs(""), ..Self::default() }
     }
 }
 
 /// Content of the node's files.
+#[derive(Default)]
 pub(crate) struct NodeConfig {
-    /// The file that was used.
-    pub(crate) path: PathBuf,
-    pub(crate) index: Index<Entry>,
-    /// The helper of a location; an empty name is for none.
-    pub(crate) helpers: Index<String>,
-    /// The helper of all others.
-    pub(crate) store: Option<String>,
+    /// The files that count, the preferred first.
+    pub(crate) files: Vec<NodeFile>,
     pub(crate) notes: Vec<Note>,
     /// Counts the changes of the files.
     pub(crate) generation: u64,
@@ -65,9 +66,27 @@ pub(crate) struct NodeConfig {
     stamps: Vec<Option<Stamp>>,
 }
 
+/// Content of one file.
+pub(crate) struct NodeFile {
+    pub(crate) path: PathBuf,
+    pub(crate) index: Index<Entry>,
+    /// The helper of a location; an empty name is for none.
+    pub(crate) helpers: Index<String>,
+    /// The helper of all others.
+    pub(crate) store: Option<String>,
+}
+
+/// A path at which a file may lie.
+#[derive(Clone, Debug)]
+struct FilePath {
+    path: PathBuf,
+    is_legacy: bool,
+}
+
 /// Reads the node's files and keeps what they said.
 pub(crate) struct NodeConfigs {
-    files: Arc<[(PathBuf, bool)]>,
+    files: Arc<[FilePath]>,
+    every: bool,
     mode: PathMatch,
     lifetime: Duration,
     clock: Clock,
@@ -96,7 +115,8 @@ impl Stamp {
     /// Makes a single system call, which is quick enough for an async worker. Whatever goes wrong counts as no file: reading it
     /// tells what it is.
     fn of(path: &Path) -> Option<Self> {
-        let metadata = fs::metadata(path).ok()?;
+        // What changes in a directory says nothing about a file.
+        let metadata = fs::metadata(path).ok().filter(|metadata| !metadata.is_dir())?;
         Some(Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -109,9 +129,17 @@ impl Stamp {
 
 impl NodeConfigs {
     pub(crate) fn new(files: &NodeFiles, mode: PathMatch, lifetime: Duration, clock: Clock) -> Self {
-        let json = files.search.iter().map(|dir| (dir.join(CONFIG_JSON), true));
-        let legacy = files.legacy.iter().map(|dir| (dir.join(LEGACY), false));
-        Self { files: json.chain(legacy).collect(), mode, lifetime, clock, current: Mutex::default() }
+        let json = |path: PathBuf| FilePath { is_legacy: path.file_name().is_some_and(|name| name == LEGACY), path };
+        let either = files.paths.iter().flat_map(|path| [json(path.clone()), json(path.join(CONFIG_JSON))]);
+        let search = files.search.iter().map(|dir| json(dir.join(CONFIG_JSON)));
+        let legacy = files.legacy.iter().map(|dir| json(dir.join(LEGACY)));
+        let mut all: Vec<FilePath> = Vec::new();
+        for file in either.chain(search).chain(legacy) {
+            if !all.iter().any(|other| other.path == file.path) {
+                all.push(file);
+            }
+        }
+        Self { files: all.into(), every: files.every, mode, lifetime, clock, current: Mutex::default() }
     }
 
     /// Returns the present content of the files.
@@ -125,13 +153,13 @@ impl NodeConfigs {
         {
             return known.config.clone();
         }
-        let (files, mode) = (self.files.clone(), self.mode);
+        let (files, mode, every) = (self.files.clone(), self.mode, self.every);
         let mut config = if files.is_empty() {
-            NodeConfig::empty(mode)
+            NodeConfig::default()
         } else {
-            let read = tokio::task::spawn_blocking(move || read(&files, mode));
+            let read = tokio::task::spawn_blocking(move || read(&files, mode, every));
             read.await.unwrap_or_else(|error| {
-                let mut none = NodeConfig::empty(mode);
+                let mut none = NodeConfig::default();
                 none.notes.push(Note::new(format!("the node's docker configuration was not read: {error}")));
                 none
             })
@@ -152,8 +180,8 @@ impl NodeConfigs {
 
     /// Adds the state of the files to a fingerprint. Blocks.
     pub(crate) fn fingerprint(&self, hasher: &mut impl Hasher) {
-        for (path, _) in self.files.iter() {
-            Stamp::of(path).hash(hasher);
+        for file in self.files.iter() {
+            Stamp::of(&file.path).hash(hasher);
         }
     }
 
@@ -168,7 +196,7 @@ impl NodeConfigs {
             return true;
         }
         let (files, config) = (Arc::clone(&self.files), Arc::clone(config));
-        let same = move || files.iter().zip(&config.stamps).all(|((path, _), stamp)| Stamp::of(path) == *stamp);
+        let same = move || files.iter().zip(&config.stamps).all(|(file, stamp)| Stamp::of(&file.path) == *stamp);
         tokio::task::spawn_blocking(same).await.unwrap_or(false)
     }
 
@@ -178,57 +206,53 @@ impl NodeConfigs {
     }
 }
 
-impl NodeConfig {
-    fn empty(mode: PathMatch) -> Self {
-        Self {
-            path: PathBuf::new(),
-            index: Index::new(mode),
-            helpers: Index::new(mode),
-            store: None,
-            notes: Vec::new(),
-            generation: 0,
-            stamps: Vec::new(),
-        }
-    }
-
-    fn take(&mut self, path: &Path, config: DockerConfig) {
-        path.clone_into(&mut self.path);
-        self.store = config.store;
+impl NodeFile {
+    fn of(path: &Path, config: DockerConfig, mode: PathMatch, notes: &mut Vec<Note>) -> Self {
+        let (mut index, mut helpers) = (Index::new(mode), Index::new(mode));
         for (at, (location, entry)) in config.auths.into_iter().enumerate() {
             // An entry without a credential says that a helper has it.
             if !entry.auth.is_anonymous()
-                && let Err(error) = self.index.insert(&location, entry)
+                && let Err(error) = index.insert(&location, entry)
             {
                 let text = format!("entry {} of file {} is left out: {error}", at + 1, path.display());
-                self.notes.push(Note::new(text));
+                notes.push(Note::new(text));
             }
         }
         for (at, (location, helper)) in config.helpers.into_iter().enumerate() {
-            if let Err(error) = self.helpers.insert(&location, helper) {
+            if let Err(error) = helpers.insert(&location, helper) {
                 let text = format!("credHelpers entry {} of file {} is left out: {error}", at + 1, path.display());
-                self.notes.push(Note::new(text));
+                notes.push(Note::new(text));
             }
         }
+        Self { path: path.to_owned(), index, helpers, store: config.store }
     }
 }
 
-fn read(files: &[(PathBuf, bool)], mode: PathMatch) -> NodeConfig {
-    let mut config = NodeConfig::empty(mode);
-    for (path, json) in files {
+fn read(files: &[FilePath], mode: PathMatch, every: bool) -> NodeConfig {
+    let mut config = NodeConfig::default();
+    for FilePath { path, is_legacy } in files {
         // The stamp first: what changes while the file is read shows as a change the next time.
         config.stamps.push(Stamp::of(path));
         let text = match read_file(path) {
             Ok(text) => text,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+            // A directory where a file or a directory may be; the file in it is the next of the list.
+            Err(error)
+                if error.kind() == io::ErrorKind::IsADirectory && path.file_name() != Some(CONFIG_JSON.as_ref()) =>
+            {
+                continue;
+            }
             Err(error) => {
                 config.notes.push(Note::new(format!("file {} is passed over: {error}", path.display())));
                 continue;
             }
         };
-        match if *json { DockerConfig::parse(&text) } else { DockerConfig::parse_legacy(&text) } {
+        match if *is_legacy { DockerConfig::parse_legacy(&text) } else { DockerConfig::parse(&text) } {
             Ok(parsed) => {
-                config.take(path, parsed);
-                break;
+                config.files.push(NodeFile::of(path, parsed, mode, &mut config.notes));
+                if !every {
+                    break;
+                }
             }
             Err(error) => config.notes.push(Note::new(format!("file {} is passed over: {error}", path.display()))),
         }
@@ -241,7 +265,8 @@ fn read_file(path: &Path) -> io::Result<zeroize::Zeroizing<Vec<u8>>> {
     // Looked at before it is opened: opening a pipe would wait for its other end.
     let metadata = fs::metadata(path)?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
+        let kind = if metadata.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::Other };
+        return Err(io::Error::new(kind, "it is not a regular file"));
     }
     if metadata.len() > MAX_FILE {
         return Err(io::Error::other(format!("it is larger than {MAX_FILE} bytes")));

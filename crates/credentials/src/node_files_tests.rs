@@ -31,6 +31,7 @@ impl Node {
         let files = NodeFiles {
             search: vec![self.path("preferred"), self.path("ada/.docker")],
             legacy: vec![self.path("preferred"), self.path("ada")],
+            ..NodeFiles::default()
         };
         let now = self.now.clone();
         NodeConfigs::new(&files, PathMatch::Segments, LIFETIME, Arc::new(move || *now.lock()))
@@ -46,7 +47,7 @@ fn legacy(user: &str) -> String {
 }
 
 fn user(config: &NodeConfig) -> Option<&str> {
-    config.index.lookup("foo.example.com/a").first().map(|entry| entry.auth.username.as_str())
+    config.files.first()?.index.lookup("foo.example.com/a").first().map(|entry| entry.auth.username.as_str())
 }
 
 // upstream: credentialprovider/TestReadDockerConfigFile
@@ -64,7 +65,7 @@ async fn the_first_file_that_can_be_read_wins() {
         }
         let config = configs.get().await;
         assert_eq!(user(&config), Some(name), "{place}");
-        assert!(config.path.starts_with(node.path(place)), "{}", config.path.display());
+        assert!(config.files[0].path.starts_with(node.path(place)), "{}", config.files[0].path.display());
         assert_eq!(config.notes, []);
     }
     fs::remove_file(node.path("preferred/config.json")).expect("there");
@@ -146,4 +147,26 @@ fn the_kubelets_search_paths() {
     assert_eq!(paths(&files.search), ["/var/lib/imagelet", "/work", "/users/ada/.docker", "/.docker"]);
     assert_eq!(paths(&files.legacy), ["/var/lib/imagelet", "/work", "/users/ada/", "/"]);
     assert_eq!(NodeFiles::standard(Path::new("/a"), Path::new("/b"), None).search.len(), 3);
+}
+
+#[tokio::test]
+async fn a_path_may_be_the_file_itself() {
+    let node = Node::new();
+    node.write("named.json", &format!(r#"{{"auths": {}}}"#, legacy("named")));
+    node.json("directory", "within");
+    node.write("old/.dockercfg", &legacy("old"));
+    let users = async |paths: &[&str], every: bool| {
+        let paths = paths.iter().map(|name| node.path(name)).collect();
+        let files = NodeFiles { paths, every, ..NodeFiles::default() };
+        let configs = NodeConfigs::new(&files, PathMatch::Segments, LIFETIME, Arc::new(Instant::now));
+        let config = configs.get().await;
+        assert_eq!(config.notes, []);
+        let user = |file: &NodeFile| file.index.lookup("foo.example.com/a")[0].auth.username.clone();
+        config.files.iter().map(user).collect::<Vec<_>>().join(" ")
+    };
+    let all = ["absent", "named.json", "directory", "old/.dockercfg", "named.json"];
+    assert_eq!(users(&all[..1], true).await, "");
+    assert_eq!(users(&all, false).await, "named");
+    assert_eq!(users(&all[2..], false).await, "within");
+    assert_eq!(users(&all, true).await, "named within old");
 }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use cri_api::{ImageSpec, ImageStatus, Result};
+use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 
 use crate::{
-    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageLayers, ImageUsage,
-    ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageLayers,
+    ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
 };
 
 /// A store of images that is ours: in this process, or in an agent that holds its root.
@@ -37,6 +37,30 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// # Errors
     /// `NotFound` for an absent image.
     async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<()>;
+
+    /// Gives an image one more name, which another image loses if it had it. Returns the name in normal form. Who may use the
+    /// image is not changed by it.
+    ///
+    /// # Errors
+    /// `NotFound` for an absent image, `InvalidArgument` for a name that is none or has a digest, `FailedPrecondition` where the
+    /// signature policy refuses the image by that name.
+    async fn tag_image(&self, _image: &ImageSpec, name: &str) -> Result<String> {
+        Err(Error::new(Kind::Unimplemented, format!("{name}: this store gives no names")))
+    }
+
+    /// Takes names from an image, or all tags if none are given. The image stays, also without a name. Returns the names in
+    /// normal form.
+    ///
+    /// # Errors
+    /// `NotFound` for an absent image, and for a name that it does not have; then nothing is taken.
+    async fn untag_image(&self, image: &ImageSpec, _names: &[String]) -> Result<Vec<String>> {
+        Err(Error::new(Kind::Unimplemented, format!("{}: this store takes no names", image.image)))
+    }
+
+    /// The documents of an image as they were pulled, and its names; `None` for an absent image.
+    async fn image_documents(&self, image: &ImageSpec) -> Result<Option<ImageDocuments>> {
+        Err(Error::new(Kind::Unimplemented, format!("{}: this store shows no documents", image.image)))
+    }
 
     /// Checks that the store is what its records say, and repairs it on request. Dropping the future ends the check after the
     /// current piece; repairs made so far stay.

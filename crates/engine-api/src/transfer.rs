@@ -22,6 +22,26 @@ pub struct ImportedImage {
     pub names: Vec<String>,
 }
 
+/// The documents of an image as they were pulled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageDocuments {
+    /// Image id.
+    pub id: String,
+    /// The config, whose digest is the image id.
+    pub config: String,
+    /// The manifest.
+    pub manifest: String,
+    /// Media type of the manifest.
+    pub manifest_media_type: String,
+    /// Names with a tag.
+    pub tags: Vec<String>,
+    /// Names with a digest.
+    pub repo_digests: Vec<String>,
+    /// Bytes of the files of each layer, lowest first.
+    pub layer_bytes: Vec<u64>,
+}
+
 /// Options of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -42,6 +62,8 @@ pub enum Compress {
     /// one is missing, and in docker archives.
     #[default]
     AsPulled,
+    /// As they were pulled, where all blobs of an image were kept; otherwise with gzip: for registries.
+    AsPulledOrGzip,
     /// Not at all: exact and quick.
     No,
     /// With gzip.

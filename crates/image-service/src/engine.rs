@@ -4,20 +4,19 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use registry::Client;
 use store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::background::Background;
 use crate::budget::Budget;
-use crate::certs_d;
 use crate::error::OpenError;
 use crate::flight::Flights;
 use crate::known::ContentHints;
 use crate::options::{EngineOptions, Resume};
 use crate::pull::coming::Coming;
 use crate::pull::ready::ReadyLayers;
+use crate::registries;
 use crate::resume;
 use crate::room::Room;
 use crate::shared::{AfterUnclean, Shared};
@@ -58,21 +57,7 @@ impl Engine {
         });
         let (store, known, policy) = opened.await.map_err(|_| OpenError::Thread)??;
         let budget = Budget::new(options.memory);
-        let client = Client::new(registry::Options {
-            memory: Arc::new(budget.clone()),
-            user_agent: options.user_agent.clone(),
-            retry: options.retry.clone(),
-            proxy: options.proxy.clone(),
-            ranges: options.ranges.clone(),
-            bandwidth: options.bandwidth,
-            allowed_targets: options.allowed_targets.clone(),
-            limits: registry::Limits {
-                manifest: options.limits.manifest_bytes,
-                config: options.limits.config_bytes,
-                ..registry::Limits::default()
-            },
-            ..registry::Options::new(certs_d::loader(options.hosts_roots.clone()))
-        });
+        let client = registries::client(&options, Arc::new(budget.clone()));
         let token = CancellationToken::new();
         let shared = Arc::new(Shared {
             store,

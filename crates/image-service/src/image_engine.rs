@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use engine_api::{
-    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
-    ImageUsage, ImportOptions, ImportedImage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
+    ImageLayers, ImageUsage, ImportOptions, ImportedImage, LayerLease, LayersOf, MountRequest, MountedImage,
+    UnfinishedPulls,
 };
 use oci::Digest;
 use store::ResolveError;
@@ -65,6 +66,18 @@ impl ImageEngine for Engine {
             store.set_pinned(&record.id, pinned).map_err(|e| error::from_store(store.root(), &e))
         };
         self.0.background.run(pin).await
+    }
+
+    async fn tag_image(&self, image: &ImageSpec, name: &str) -> Result<String> {
+        self.0.tag(&image.image, name).await
+    }
+
+    async fn untag_image(&self, image: &ImageSpec, names: &[String]) -> Result<Vec<String>> {
+        self.0.untag(&image.image, names).await
+    }
+
+    async fn image_documents(&self, image: &ImageSpec) -> Result<Option<ImageDocuments>> {
+        self.0.documents(&image.image).await
     }
 
     async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<CheckReport> {

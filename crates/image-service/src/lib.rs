@@ -2,7 +2,7 @@
 //! [`engine_api::ImageEngine`].
 //!
 //! [`Engine`] pulls (resolve, choose, fetch, verify, unpack, commit; one job per image at a time, layers shared between
-//! jobs), answers for what is present, and imports and exports archives by the same pipeline. It has no opinion on when
+//! jobs), answers for what is present, and imports and exports archives by the same pipeline. [`Registries`] uploads. It has no opinion on when
 //! to pull or what to remove, holds no keyring and knows no gRPC: it is called by the binary, directly or through the
 //! server of `cri-grpc`.
 //!
@@ -25,10 +25,13 @@ mod image_engine;
 mod intake;
 mod kept;
 mod known;
+mod names;
 mod options;
 mod origin;
 mod progress;
 mod pull;
+mod push;
+mod registries;
 mod resume;
 mod ring;
 mod room;
@@ -43,4 +46,6 @@ pub use engine::Engine;
 pub use error::OpenError;
 pub use options::{Clock, EngineOptions, LEAST_MEMORY, Limits, Resume};
 pub use origin::SharedContent;
+pub use push::{Pushed, Upload};
+pub use registries::{Reach, Registries};
 pub use transfer::open_within;

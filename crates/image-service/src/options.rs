@@ -8,6 +8,7 @@ use oci::Platform;
 
 use crate::error::OpenError;
 use crate::origin::SharedContent;
+use crate::registries::Reach;
 
 /// Nanoseconds since 1970, now.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -84,6 +85,8 @@ pub struct EngineOptions {
     pub root: PathBuf,
     /// `certs.d` directories, first one first. They are read on every pull.
     pub hosts_roots: Vec<PathBuf>,
+    /// How registries are reached, beside what is configured for each.
+    pub reach: Reach,
     /// The platform that images are chosen for.
     pub platform: Platform,
     /// How many layers of one image are fetched and unpacked at the same time at most, the biggest first. Of small ones
@@ -139,6 +142,7 @@ impl Default for EngineOptions {
         Self {
             root: PathBuf::from("/var/lib/imagelet"),
             hosts_roots: vec![PathBuf::from("/etc/containerd/certs.d"), PathBuf::from("/etc/docker/certs.d")],
+            reach: Reach::default(),
             platform: Platform::host(),
             max_parallel_layers: 4,
             memory: 32 << 20,
@@ -179,6 +183,7 @@ impl fmt::Debug for EngineOptions {
         f.debug_struct("EngineOptions")
             .field("root", &self.root)
             .field("hosts_roots", &self.hosts_roots)
+            .field("reach", &self.reach)
             .field("platform", &self.platform)
             .field("max_parallel_layers", &self.max_parallel_layers)
             .field("memory", &self.memory)

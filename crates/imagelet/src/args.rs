@@ -4,7 +4,10 @@
 mod collecting;
 mod logs;
 mod manifests;
+mod names;
 mod pods;
+mod push;
+mod reach;
 mod streaming;
 mod trees;
 
@@ -22,7 +25,10 @@ use crate::progress;
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
 pub(crate) use logs::Logs;
 pub(crate) use manifests::{Recursive, SkipOtherKinds};
+pub(crate) use names::{History, Prune, Tag, Untag};
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
+pub(crate) use push::{Login, Logout, Push, Search};
+use reach::ReachArgs;
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 pub(crate) use trees::{Cat, Cp, Ls};
 
@@ -180,6 +186,15 @@ pub(crate) enum Command {
     Registry(Registry),
     Import(Import),
     Export(Export),
+    Push(Push),
+    Tag(Tag),
+    Untag(Untag),
+    History(History),
+    Prune(Prune),
+    Login(Login),
+    Logout(Logout),
+    #[command(hide = true)]
+    Search(Search),
     Backoff(Backoff),
     /// Show the metrics of the process that serves images or waits for them
     ///
@@ -192,6 +207,20 @@ pub(crate) enum Command {
     ///
     /// Written as YAML that can be used as a configuration file; with -o table, also where each value comes from.
     Config(ShowConfig),
+}
+
+impl Command {
+    /// How registries are reached, beside what is configured.
+    pub(crate) fn reach(&self) -> image_service::Reach {
+        let args = match self {
+            Self::Ensure(args) => args.reach,
+            Self::Pull(args) => args.reach,
+            Self::Push(args) => args.reach,
+            Self::Login(args) => args.reach,
+            _ => return image_service::Reach::default(),
+        };
+        args.reach()
+    }
 }
 
 /// Arguments of `imagelet config`.
@@ -225,7 +254,8 @@ Examples:
   helm template chart/ | imagelet ensure -f -
   imagelet ensure --wait --timeout 10m -f pod.yaml -f secrets.yaml
 
-Exit code: 0 if every image is present; 69 if every failure is a registry that cannot be reached; otherwise 1.")]
+Exit code: 0 if every image is present; 69 if every failure is a registry that cannot be reached; 77 if every one is a
+credential that is missing or refused; otherwise 1.")]
 pub(crate) struct Ensure {
     #[command(flatten)]
     pub(crate) manifests: Manifests,
@@ -235,6 +265,8 @@ pub(crate) struct Ensure {
     /// Longest time to wait, for example 90s or 10m [default: no limit]
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
 }
 
 /// Parses a timeout above zero.
@@ -273,6 +305,8 @@ pub(crate) struct Pull {
     /// Credential for the registry. A variable is better: other users can read the command line
     #[arg(long, value_name = "USER:PASSWORD", env = "IMAGELET_CREDS", hide_env_values = true, value_parser = ValueParser::from(Creds::parse))]
     pub(crate) creds: Option<Creds>,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
 }
 
 /// `USER:PASSWORD`, unchecked: an error of clap's parser would show it.
@@ -382,16 +416,19 @@ pub(crate) struct Serve {
     pub(crate) listen: String,
 }
 
-/// Serve an OCI layout as a registry, read-only
+/// Serve an OCI layout as a registry
 ///
 /// For sites without a network: copy a layout to one machine and let the nodes pull from it. Names come from the
 /// annotations io.containerd.image.name or org.opencontainers.image.ref.name in index.json: a full name gives its
 /// repository and tag, a word alone a repository with the tag latest. Prints the address on stdout when it is ready.
+///
+/// With --writable, images can be pushed to it as well, by any tool. It asks for no credential: keep it on loopback.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet registry --layout ./images --listen 127.0.0.1:5000
-  imagelet registry --layout ./images --listen 127.0.0.1:0      any free port; the address is printed")]
+  imagelet registry --layout ./images --listen 127.0.0.1:0      any free port; the address is printed
+  imagelet registry --layout ./images --writable                images can be pushed to it")]
 pub(crate) struct Registry {
     /// Directory with oci-layout, index.json and blobs
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -402,6 +439,9 @@ pub(crate) struct Registry {
     /// Take names that are one word as tags of this repository
     #[arg(long, value_name = "NAME")]
     pub(crate) repository: Option<String>,
+    /// Take uploads, too: of everybody who reaches the address. The layout is made where there is none
+    #[arg(long)]
+    pub(crate) writable: bool,
 }
 
 /// Import images from an OCI layout (directory or archive) or a docker archive

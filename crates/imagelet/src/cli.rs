@@ -18,19 +18,24 @@ mod export;
 mod gc;
 mod gc_containers;
 mod gc_explain;
+mod history;
 mod images;
 mod import;
 mod inspect;
+mod login;
 mod logs;
 mod ls;
 mod manifest_files;
 mod metrics;
 mod mount;
+mod names;
 mod pins;
 mod pod_list;
 mod pods;
 mod port_forward;
+mod prune;
 mod pull;
+mod push;
 mod registry;
 mod rmi;
 mod run;
@@ -81,6 +86,14 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Registry(args) => registry::run(app, args).await,
         Command::Import(args) => import::run(app, args).await,
         Command::Export(args) => export::run(app, args).await,
+        Command::Push(args) => push::run(app, args).await,
+        Command::Tag(args) => names::tag(app, args).await,
+        Command::Untag(args) => names::untag(app, args).await,
+        Command::History(args) => history::run(app, args).await,
+        Command::Prune(args) => prune::run(app, args).await,
+        Command::Login(args) => login::login(app, args).await,
+        Command::Logout(args) => login::logout(app, args).await,
+        Command::Search(args) => Err(push::search(&args.terms)),
         Command::Backoff(args) => backoff::run(app, args).await,
         Command::Metrics => metrics::run(app).await,
         Command::Completion(args) => completion::run(app.printer, args),

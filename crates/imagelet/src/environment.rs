@@ -19,6 +19,10 @@ pub(crate) struct Environment {
     pub(crate) home: Option<PathBuf>,
     /// `$XDG_DATA_HOME`.
     pub(crate) data_home: Option<PathBuf>,
+    /// Where the tools of people keep credentials.
+    pub(crate) auth: AuthPlaces,
+    /// `$TMPDIR`, or `/var/tmp`: as for podman, what may be large is not put into memory.
+    pub(crate) temporary: PathBuf,
     /// True if `$NO_COLOR` is set and not empty, or `$TERM` is `dumb`.
     pub(crate) no_color: bool,
     /// Proxies towards registries.
@@ -31,6 +35,42 @@ pub(crate) struct Environment {
     pub(crate) working: Option<PathBuf>,
     /// All variables.
     pub(crate) variables: Variables,
+}
+
+/// The variables that say where the tools of people keep credentials.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AuthPlaces {
+    /// `$REGISTRY_AUTH_FILE`, a file.
+    pub(crate) auth_file: Option<PathBuf>,
+    /// `$DOCKER_CONFIG`, a directory.
+    pub(crate) docker_config: Option<PathBuf>,
+    /// `$XDG_RUNTIME_DIR`.
+    pub(crate) runtime_dir: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`.
+    pub(crate) config_home: Option<PathBuf>,
+    /// Number of the user.
+    pub(crate) uid: u32,
+}
+
+impl AuthPlaces {
+    /// The `auth.json` files of podman, the preferred first (containers-auth.json(5)).
+    pub(crate) fn containers(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        let runtime = match &self.runtime_dir {
+            Some(directory) => directory.join("containers/auth.json"),
+            None => PathBuf::from(format!("/run/containers/{}/auth.json", self.uid)),
+        };
+        let config = |directory: &Path| directory.join("containers/auth.json");
+        let home = home.map(|home| config(&home.join(".config")));
+        let mut files: Vec<PathBuf> =
+            [Some(runtime), self.config_home.as_deref().map(config), home].into_iter().flatten().collect();
+        files.dedup();
+        files
+    }
+
+    /// The directory of docker's `config.json`.
+    pub(crate) fn docker(&self, home: Option<&Path>) -> Option<PathBuf> {
+        self.docker_config.clone().or_else(|| home.map(|home| home.join(".docker")))
+    }
 }
 
 /// All variables, for the programs that the configuration names.
@@ -66,7 +106,17 @@ impl Environment {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let proxy = |name: &str| text(name).or_else(|| text(&name.to_ascii_lowercase()));
         let path = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let any_path = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let auth = AuthPlaces {
+            auth_file: any_path("REGISTRY_AUTH_FILE"),
+            docker_config: any_path("DOCKER_CONFIG"),
+            runtime_dir: path("XDG_RUNTIME_DIR"),
+            config_home: path("XDG_CONFIG_HOME"),
+            uid: rustix::process::geteuid().as_raw(),
+        };
         Self {
+            auth,
+            temporary: path("TMPDIR").unwrap_or_else(|| "/var/tmp".into()),
             privileged: rustix::process::geteuid().is_root(),
             home: path("HOME"),
             data_home: path("XDG_DATA_HOME"),

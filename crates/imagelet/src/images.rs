@@ -13,7 +13,7 @@ use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_image_service;
 use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
-use image_service::{Engine, EngineOptions, OpenError};
+use image_service::{Engine, EngineOptions, OpenError, Reach, Registries};
 use store::OpenError as StoreOpenError;
 
 use crate::config::Config;
@@ -66,6 +66,7 @@ impl Images {
                     "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
                 );
             }
+            own_reach(config, &endpoint)?;
             let service = connect(config, &endpoint).await?;
             return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint) });
         }
@@ -83,6 +84,7 @@ impl Images {
                 let endpoint = socket_endpoint(&socket)
                     .map_err(|error| Failure::caused(Code::Config, format!("endpoint {shown}"), &error))?;
                 warn(&endpoint);
+                own_reach(config, &endpoint)?;
                 let service = connect(config, &endpoint).await?;
                 let engine = Some(Arc::new(engine_of_agent(config)) as Arc<dyn ImageEngine>);
                 Ok(Self { service, engine, keeper: Keeper::Agent(endpoint) })
@@ -209,6 +211,20 @@ async fn connect(config: &Config, endpoint: &Endpoint) -> Outcome<Arc<dyn ImageS
         Ok(service) => Ok(Arc::new(service)),
         Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
     }
+}
+
+/// Refuses flags that say how registries are reached where another process reaches them.
+fn own_reach(config: &Config, endpoint: &Endpoint) -> Outcome {
+    if config.engine.reach == Reach::AsConfigured {
+        return Ok(());
+    }
+    let flags = "--tls-verify and --plain-http are for pulls of this process";
+    Err(Failure::usage(format!("{flags}, and {endpoint} pulls: configure the registry's hosts.toml there")))
+}
+
+/// The registries as this process reaches them, without a store.
+pub(crate) fn registries(config: &Config, proxies: &Proxies) -> Registries {
+    Registries::new(&engine_options(config, proxies, false, None))
 }
 
 /// The options of the embedded engine, by the configuration.

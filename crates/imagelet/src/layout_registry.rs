@@ -1,10 +1,13 @@
-//! An OCI layout served as a registry, read-only: how a site without a network hands images to a node. The pull side of
-//! the distribution specification, with ranges; no uploads, no credentials, no TLS. Called by `imagelet registry`.
+//! An OCI layout served as a registry: how a site without a network hands images to a node. The pull side of the distribution
+//! specification, with ranges; uploads where they are asked for; no credentials, no TLS. Called by `imagelet registry`.
 
 mod layout;
 mod range;
+mod upload;
+mod writer;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
@@ -19,9 +22,12 @@ use tokio::net::TcpListener;
 use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use layout::{Layout, LayoutError};
+use layout::Layout;
+pub(crate) use layout::LayoutError;
 use layout::{ManifestBytes, Tags};
 use range::Wanted;
+pub(crate) use writer::WriteError;
+use writer::Writer;
 
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
@@ -29,9 +35,41 @@ const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api
 const CHUNK: usize = 256 << 10;
 
 /// Serves until told to stop; transfers that go on then may end.
-pub(crate) async fn serve(listener: TcpListener, layout: Layout, stop: CancellationToken) -> std::io::Result<()> {
-    let app = Router::new().fallback(answer).with_state(Arc::new(layout));
+pub(crate) async fn serve(listener: TcpListener, content: Content, stop: CancellationToken) -> std::io::Result<()> {
+    let app = Router::new().fallback(answer).with_state(Arc::new(content));
     axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await
+}
+
+/// The content that is served.
+#[derive(Debug)]
+pub(crate) struct Content {
+    layout: Arc<Layout>,
+    /// Takes uploads; `None`: there are none.
+    writer: Option<Arc<Writer>>,
+}
+
+impl Content {
+    /// A layout that is read. Blocks.
+    pub(crate) fn open(directory: &Path, repository: Option<String>) -> Result<Self, LayoutError> {
+        Ok(Self { layout: Arc::new(Layout::open(directory, repository)?), writer: None })
+    }
+
+    /// A layout that is written as well, and made where there is none. Blocks.
+    pub(crate) fn open_writable(directory: &Path, repository: Option<String>) -> Result<Self, WriteError> {
+        writer::make(directory)?;
+        let layout = Layout::open(directory, repository)?;
+        let writer = Some(Arc::new(Writer::open(layout.clone())?));
+        Ok(Self { layout: Arc::new(layout), writer })
+    }
+
+    /// The served images, for the log: `repository:tag` of everything.
+    pub(crate) fn names(&self) -> Result<Vec<String>, LayoutError> {
+        let mut names = Vec::new();
+        for (repository, tags) in self.layout.repositories()? {
+            names.extend(tags.keys().map(|tag| format!("{repository}:{tag}")));
+        }
+        Ok(names)
+    }
 }
 
 /// A listener on `address`, and the address that it got.
@@ -68,11 +106,14 @@ impl From<LayoutError> for Refusal {
 
 type Answer = Result<Response<Body>, Refusal>;
 
-async fn answer(State(layout): State<Arc<Layout>>, request: Request) -> Response<Body> {
-    // A request without its body, which nothing here reads.
-    let (request, _) = request.into_parts();
+async fn answer(State(content): State<Arc<Content>>, request: Request) -> Response<Body> {
+    let (request, body) = request.into_parts();
     let head = request.method == Method::HEAD;
-    let mut response = route(layout, &request).await.unwrap_or_else(|refusal| {
+    let answered = match &content.writer {
+        Some(writer) if upload::is_for(&request) => upload::route(writer, &request, body).await,
+        _ => route(&content, &request).await,
+    };
+    let mut response = answered.unwrap_or_else(|refusal| {
         let body = serde_json::json!({"errors": [{"code": refusal.code, "message": refusal.message, "detail": null}]});
         json(refusal.status, &body)
     });
@@ -89,7 +130,8 @@ async fn answer(State(layout): State<Arc<Layout>>, request: Request) -> Response
     response
 }
 
-async fn route(layout: Arc<Layout>, request: &Parts) -> Answer {
+async fn route(content: &Content, request: &Parts) -> Answer {
+    let layout = Arc::clone(&content.layout);
     if request.method != Method::GET && request.method != Method::HEAD {
         let message = "this registry is read-only";
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED", message));
@@ -117,7 +159,10 @@ async fn route(layout: Arc<Layout>, request: &Parts) -> Answer {
         return manifest(layout, &tags, reference).await;
     }
     if let Some((name, digest)) = rest.rsplit_once("/blobs/") {
-        repository(&layout, name).await?;
+        // A repository to which something is pushed is none before its first manifest.
+        if content.writer.is_none() {
+            repository(&layout, name).await?;
+        }
         let header = request.headers.get(RANGE).and_then(|value| value.to_str().ok());
         return blob(layout, digest, header).await;
     }
@@ -238,15 +283,6 @@ async fn blocking<T: Send + 'static>(
             Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN", "the layout cannot be read"))
         }
     }
-}
-
-/// The served images, for the log: `repository:tag` of everything.
-pub(crate) fn names(layout: &Layout) -> Result<Vec<String>, LayoutError> {
-    let mut names = Vec::new();
-    for (repository, tags) in layout.repositories()? {
-        names.extend(tags.keys().map(|tag| format!("{repository}:{tag}")));
-    }
-    Ok(names)
 }
 
 #[cfg(test)]

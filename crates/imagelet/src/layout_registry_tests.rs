@@ -1,7 +1,6 @@
 //! A layout on disk, served on a real port and read by plain HTTP/1.1 over a socket.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use oci::media_type;
 use tokio::io::AsyncWriteExt as _;
@@ -54,7 +53,7 @@ async fn served() -> Served {
     let index = serde_json::json!({"schemaVersion": 2, "manifests": manifests});
     std::fs::write(path.join("index.json"), index.to_string()).expect("written");
 
-    let layout = Layout::open(path, None).expect("a layout");
+    let layout = Content::open(path, None).expect("a layout");
     let (listener, address) = listen("127.0.0.1:0").await.expect("a port");
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(serve(listener, layout, stop.clone()));

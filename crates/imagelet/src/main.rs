@@ -65,6 +65,7 @@ fn main() -> ExitCode {
         }
         args.apply(&mut config);
     }
+    config.engine.reach = cli.command.reach();
     let format = config.log_format;
     let progress = Progress::new(cli.global.progress, cli.global.quiet);
     let stderr = progress.multi().map(Stderr::with_bars).unwrap_or_default();

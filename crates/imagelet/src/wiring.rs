@@ -228,6 +228,22 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
     })
 }
 
+/// The credentials that a command of a person may use, by itself.
+pub(crate) async fn keyring_of_person(config: &Config, environment: &Environment) -> Outcome<Keyring> {
+    let clock: Clock = Arc::new(Instant::now);
+    let providers = providers(config, environment, &clock).await?;
+    Ok(keyring(config, environment, clock, Mode::OneShot, providers))
+}
+
+/// How credential helpers are run.
+pub(crate) fn helper_options(config: &Config, environment: &Environment) -> HelperOptions {
+    HelperOptions {
+        path: environment.path.clone(),
+        environment: environment.of_children(),
+        timeout: config.credentials.helper_timeout,
+    }
+}
+
 /// Every source of credentials of this node.
 fn keyring(
     config: &Config,
@@ -237,11 +253,7 @@ fn keyring(
     providers: Option<Providers>,
 ) -> Keyring {
     let wanted = &config.credentials;
-    let helpers = HelperOptions {
-        path: environment.path.clone(),
-        environment: environment.of_children(),
-        timeout: wanted.helper_timeout,
-    };
+    let helpers = helper_options(config, environment);
     Keyring::new(KeyringOptions {
         path_match: config.credentials.path_match,
         node_files: node_files(config, environment, mode),
@@ -277,19 +289,31 @@ async fn providers(config: &Config, environment: &Environment, clock: &Clock) ->
 }
 
 /// Where the node's docker configuration may lie. The kubelet's working directory is a place of the node; that of a
-/// person is any directory, with somebody's `config.json` in it, so a command does not look there.
+/// person is any directory, with somebody's `config.json` in it, so a command does not look there. What people have logged
+/// in to with podman or docker counts for a command of theirs, and for no agent.
 fn node_files(config: &Config, environment: &Environment, mode: Mode) -> NodeFiles {
     if let Some(paths) = &config.credentials.docker_config_paths {
-        return NodeFiles { search: paths.clone(), legacy: paths.clone() };
+        return NodeFiles { paths: paths.clone(), legacy: paths.clone(), ..NodeFiles::default() };
     }
+    let Environment { home, auth, .. } = environment;
     let working = environment.working.clone().filter(|_| mode == Mode::Agent);
     let places = |home: Option<PathBuf>, root: &str| {
         [Some(config.root.clone()), working.clone(), home, Some(root.into())].into_iter().flatten().collect()
     };
-    NodeFiles {
-        search: places(environment.home.as_ref().map(|home| home.join(".docker")), "/.docker"),
-        legacy: places(environment.home.clone(), "/"),
+    if mode == Mode::Agent {
+        return NodeFiles {
+            search: places(home.as_ref().map(|home| home.join(".docker")), "/.docker"),
+            legacy: places(home.clone(), "/"),
+            ..NodeFiles::default()
+        };
     }
+    // As for podman, a file that is named takes the place of those that are not.
+    let paths = match &auth.auth_file {
+        Some(file) => vec![file.clone()],
+        None => auth.containers(home.as_deref()),
+    };
+    let own = auth.auth_file.is_none().then(|| auth.docker(home.as_deref())).flatten();
+    NodeFiles { paths, search: places(own, "/.docker"), legacy: places(home.clone(), "/"), every: true }
 }
 
 #[cfg(test)]

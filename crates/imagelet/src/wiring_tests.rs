@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::environment::AuthPlaces;
 
 fn config(text: &str) -> Config {
     let file = tempfile::NamedTempFile::new().expect("temporary file");
@@ -61,22 +62,39 @@ fn intents_are_kept_for_as_many_pods_as_the_node_holds_and_records_for_more() {
 }
 
 #[test]
-fn node_files_are_where_the_kubelet_has_them() {
-    let environment =
-        Environment { home: Some("/people/u".into()), working: Some("/work".into()), ..Environment::default() };
-    let shown = |text: &str, mode| {
-        let NodeFiles { search, legacy } = node_files(&config(text), &environment, mode);
+fn node_files_are_where_the_kubelet_has_them_and_for_people_where_their_tools_have_them() {
+    let plain = Environment { home: Some("/people/u".into()), working: Some("/work".into()), ..Environment::default() };
+    let with = |auth: AuthPlaces| Environment { auth, ..plain.clone() };
+    let shown = |text: &str, environment: &Environment, mode| {
+        let files = node_files(&config(text), environment, mode);
+        assert_eq!(files.every, mode != Mode::Agent && !text.contains("dockerConfigPaths"));
         let list = |paths: Vec<PathBuf>| paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(":");
-        (list(search), list(legacy))
+        [list(files.paths), list(files.search), list(files.legacy)].join(" ")
     };
-    let want = |search: &str, legacy: &str| (search.to_owned(), legacy.to_owned());
-    assert_eq!(
-        shown("root: /data\n", Mode::Agent),
-        want("/data:/work:/people/u/.docker:/.docker", "/data:/work:/people/u:/")
-    );
-    assert_eq!(shown("root: /data\n", Mode::OneShot), want("/data:/people/u/.docker:/.docker", "/data:/people/u:/"));
+    let (root, legacy) = ("root: /data\n", "/data:/people/u:/");
+    let agent = " /data:/work:/people/u/.docker:/.docker /data:/work:/people/u:/".to_owned();
+    let docker_config = || Some("/dc".into());
+    assert_eq!(shown(root, &plain, Mode::Agent), agent);
+    let all =
+        with(AuthPlaces { auth_file: Some("/f".into()), docker_config: docker_config(), ..AuthPlaces::default() });
+    assert_eq!(shown(root, &all, Mode::Agent), agent, "the variables of a person are not the node's");
+    for mode in [Mode::OneShot, Mode::Explain] {
+        let want =
+            "/run/containers/0/auth.json:/people/u/.config/containers/auth.json /data:/people/u/.docker:/.docker";
+        assert_eq!(shown(root, &plain, mode), format!("{want} {legacy}"));
+        let xdg = AuthPlaces {
+            runtime_dir: Some("/run/user/7".into()),
+            config_home: Some("/conf".into()),
+            docker_config: docker_config(),
+            ..AuthPlaces::default()
+        };
+        let want = "/run/user/7/containers/auth.json:/conf/containers/auth.json:/people/u/.config/containers/auth.json";
+        assert_eq!(shown(root, &with(xdg), mode), format!("{want} /data:/dc:/.docker {legacy}"));
+        assert_eq!(shown(root, &all, mode), format!("/f /data:/.docker {legacy}"));
+    }
     let text = "credentials: {dockerConfigPaths: [/a, /b]}\n";
-    assert_eq!(shown(text, Mode::Agent), want("/a:/b", "/a:/b"));
+    assert_eq!(shown(text, &all, Mode::Agent), "/a:/b  /a:/b");
+    assert_eq!(shown(text, &all, Mode::OneShot), "/a:/b  /a:/b");
 }
 
 #[tokio::test]

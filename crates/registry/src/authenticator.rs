@@ -21,8 +21,8 @@ pub(crate) struct Authenticator {
     credential: Option<RegistryAuth>,
     /// The host that the pull's credential is for, where that is not this one.
     withheld_for: Option<String>,
-    /// The scope that a token needs, where the challenge names none.
-    scope: String,
+    /// The scope that a token needs, where the challenge names none; `None` where nothing of a repository is asked for.
+    scope: Option<String>,
     state: Mutex<AuthState>,
 }
 
@@ -46,13 +46,13 @@ impl Authenticator {
     pub(crate) fn new(
         credential: Option<RegistryAuth>,
         withheld_for: Option<String>,
-        path: &str,
+        path: Option<&str>,
     ) -> Result<Self, Cause> {
         let mut state = AuthState::default();
         if let Some(credential) = credential.as_ref().filter(|c| !c.registry_token.is_empty()) {
             state.header = Some(token::bearer(&credential.registry_token)?);
         }
-        let scope = format!("repository:{path}:pull");
+        let scope = path.map(|path| format!("repository:{path}:pull"));
         Ok(Self { credential, withheld_for, scope, state: Mutex::new(state) })
     }
 
@@ -124,7 +124,7 @@ impl Authenticator {
             bearer.get("scope").unwrap_or_default().split_whitespace().map(str::to_owned).collect();
         // Some registries name the scope of no repository. One of another name is right, where a prefix is configured.
         if !scopes.iter().any(|s| s.starts_with("repository:")) {
-            scopes.insert(self.scope.clone());
+            scopes.extend(self.scope.clone());
         }
         if let Some(before) = &round.fresh
             && scopes.is_subset(before)

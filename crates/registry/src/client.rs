@@ -1,6 +1,6 @@
 //! [`Client`]: the state that outlives a pull: connection pools, and the hosts that could not be reached.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,8 @@ struct ClientState {
     transports: Mutex<HashMap<HostConfig, Arc<Transport>>>,
     /// Until when a host is asked last.
     unreachable: Mutex<HashMap<Url, Instant>>,
+    /// Hosts that turned out to speak the other of HTTP and HTTPS.
+    in_other_scheme: Mutex<HashSet<Url>>,
 }
 
 impl Client {
@@ -43,7 +45,13 @@ impl Client {
     pub fn new(options: Options) -> Self {
         let bandwidth = options.bandwidth.map(Bandwidth::new);
         let shared = Arc::new(TransportSettings::new(options));
-        let inner = ClientState { shared, bandwidth, transports: Mutex::default(), unreachable: Mutex::default() };
+        let inner = ClientState {
+            shared,
+            bandwidth,
+            transports: Mutex::default(),
+            unreachable: Mutex::default(),
+            in_other_scheme: Mutex::default(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -68,6 +76,21 @@ impl Client {
         let transport = Arc::new(Transport::new(config.clone(), Arc::clone(&self.inner.shared))?);
         transports.insert(config, Arc::clone(&transport));
         Ok(transport)
+    }
+
+    /// Remembers that a host speaks the other of HTTP and HTTPS.
+    pub(crate) fn note_other_scheme(&self, host: &Url) {
+        let mut hosts = self.inner.in_other_scheme.lock();
+        if hosts.len() >= MAX_TRANSPORTS {
+            hosts.clear();
+        }
+        hosts.insert(host.clone());
+    }
+
+    /// The host as it was found to be spoken to.
+    pub(crate) fn in_known_scheme(&self, config: HostConfig) -> HostConfig {
+        let is_other = config.either_scheme && self.inner.in_other_scheme.lock().contains(&config.base);
+        if is_other { config.in_other_scheme().unwrap_or(config) } else { config }
     }
 
     pub(crate) fn note_unreachable(&self, host: &Url) {

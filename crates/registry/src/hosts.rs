@@ -169,13 +169,14 @@ impl HostsParser<'_> {
     ) -> Result<bool, HostsError> {
         match name {
             "capabilities" => {
-                let mut got = HostCapabilities { pull: false, resolve: false };
+                let mut got = HostCapabilities { pull: false, resolve: false, push: false };
                 let list = value.get_ref().as_array().ok_or_else(|| self.wrong(value, key, "a list of strings"))?;
                 for item in list {
                     match self.string(item, key)?.to_ascii_lowercase().as_str() {
                         "pull" => got.pull = true,
                         "resolve" => got.resolve = true,
-                        "push" | "referrers" => {}
+                        "push" => got.push = true,
+                        "referrers" => {}
                         other => {
                             let known = "pull, resolve, push, referrers";
                             let other = redact::text(other, 100);
@@ -315,7 +316,10 @@ impl HostsFile {
             }
             None => {
                 for default in &defaults.hosts {
-                    hosts.push(server.clone().into_host(default.base.clone(), true, read)?);
+                    // Configured headers may be secrets, which are not sent to find out.
+                    let either_scheme = default.either_scheme && server.headers.is_empty();
+                    let host = server.clone().into_host(default.base.clone(), true, read)?;
+                    hosts.push(HostConfig { either_scheme, ..host });
                 }
             }
         }
@@ -368,6 +372,7 @@ impl HostTable {
             dial_timeout: self.dial_timeout.unwrap_or(DIAL_TIMEOUT),
             proxy: self.proxy,
             upstream,
+            either_scheme: false,
         })
     }
 }

@@ -85,7 +85,7 @@ skip_verify = true
     let got = namespace("up.example", text).expect("parses").hosts;
     assert_eq!(got.len(), 3);
     let (m, n, up) = (&got[0], &got[1], &got[2]);
-    assert_eq!(m.capabilities, HostCapabilities { pull: true, resolve: true });
+    assert_eq!(m.capabilities, HostCapabilities { pull: true, resolve: true, push: false });
     assert_eq!((m.tls.ca_pem.len(), m.tls.client_identity_pem.len(), m.tls.skip_verify), (2, 3, false));
     assert_eq!(m.tls.client_identity_pem[0], (client_certificate_pem(), client_key_pem()));
     assert!(m.override_path && !m.upstream);
@@ -99,7 +99,7 @@ skip_verify = true
     assert_eq!(n.capabilities, HostCapabilities::default());
     assert_eq!(n.dial_timeout, DIAL_TIMEOUT);
     assert!(up.upstream && up.tls.skip_verify);
-    assert_eq!(up.capabilities, HostCapabilities { pull: true, resolve: false });
+    assert_eq!(up.capabilities, HostCapabilities { pull: true, resolve: false, push: false });
     assert_eq!(up.headers, [("x-root".to_owned(), "r".to_owned())]);
 }
 
@@ -108,7 +108,7 @@ fn what_is_as_good_as_absent() {
     let text = "capabilities = []\ndial_timeout = \"\"\nproxy = \"\"\nserver = \"\"";
     assert_eq!(namespace("r.example", text).expect("parses"), namespace("r.example", "").expect("parses"));
     let got = namespace("r.example", "capabilities = [\"Pull\", \"RESOLVE\"]").expect("parses").hosts;
-    assert_eq!(got[0].capabilities, HostCapabilities { pull: true, resolve: true });
+    assert_eq!(got[0].capabilities, HostCapabilities { pull: true, resolve: true, push: false });
 }
 
 #[test]

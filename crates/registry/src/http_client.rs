@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, PROXY_AUTHORIZATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::Client;
@@ -28,9 +29,17 @@ const POOL_IDLE_FOR: Duration = Duration::from_secs(30);
 /// The most bytes that a connection reads at once: what ten pulls hold beside their budget is mostly this.
 const READ_BUFFER: usize = 256 << 10;
 
+/// The body of a request.
+pub(crate) type RequestBody = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// A body that is at hand.
+pub(crate) fn whole(bytes: Bytes) -> RequestBody {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
 /// An HTTP/1.1 client with a connection pool, for one host or for the origins that it redirects to.
 pub(crate) struct HttpClient {
-    client: Client<RegistryConnector, Full<Bytes>>,
+    client: Client<RegistryConnector, RequestBody>,
     sockets: Sockets,
     network: Arc<HostNetwork>,
     user_agent: HeaderValue,
@@ -75,7 +84,7 @@ impl HttpClient {
         method: Method,
         url: &Url,
         mut headers: HeaderMap,
-        body: Bytes,
+        body: RequestBody,
     ) -> Result<HttpResponse, Cause> {
         let bad = || Cause::Transport("the URL cannot be requested".into());
         let uri: Uri = url[..url::Position::AfterQuery].parse().map_err(|_| bad())?;
@@ -88,7 +97,7 @@ impl HttpClient {
         {
             headers.insert(PROXY_AUTHORIZATION, auth.clone());
         }
-        let mut request = http::Request::new(Full::new(body));
+        let mut request = http::Request::new(body);
         (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
         let transfer = self.sockets.transfer(&url.origin().ascii_serialization());
         match TRANSFER.scope(Arc::downgrade(&transfer), self.client.request(request)).await {
@@ -165,7 +174,7 @@ mod tests {
         let url = base.join(&format!("/v2/app/blobs/{}", blob.digest)).expect("a URL");
         let get = async |client: &HttpClient, url: &Url, range: &'static str| {
             let headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_static(range))]);
-            client.send(Method::GET, url, headers, Bytes::new()).await.expect("answers")
+            client.send(Method::GET, url, headers, whole(Bytes::new())).await.expect("answers")
         };
         let read = async |mut response: HttpResponse, length: usize| {
             let mut got = 0;
@@ -194,7 +203,7 @@ mod tests {
         assert_eq!(registry.connections(), TASKS);
         // An answer that is dropped before its end ends its socket, which is closed before the next is opened.
         for _ in 0..10 {
-            let sent = client.send(Method::GET, &url, HeaderMap::new(), Bytes::new());
+            let sent = client.send(Method::GET, &url, HeaderMap::new(), whole(Bytes::new()));
             drop(sent.await.expect("answers"));
         }
         assert!(registry.connections() <= TASKS + 10, "{} connections", registry.connections());

@@ -35,6 +35,7 @@ mod redact;
 mod repository;
 mod resolve;
 mod retry;
+mod scheme;
 mod session;
 mod sockets;
 mod spare;
@@ -43,6 +44,7 @@ mod target;
 mod tls;
 mod token;
 mod transport;
+mod upload;
 
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -62,3 +64,4 @@ pub use retry::RetryPolicy;
 pub use stall::StallPolicy;
 pub use target::{AllowedTarget, AllowedTargetError};
 pub use tls::{WallClock, system_clock};
+pub use upload::{BlobUpload, UploadStream};

@@ -20,11 +20,13 @@ pub struct HostCapabilities {
     pub pull: bool,
     /// Tags.
     pub resolve: bool,
+    /// Uploads.
+    pub push: bool,
 }
 
 impl Default for HostCapabilities {
     fn default() -> Self {
-        Self { pull: true, resolve: true }
+        Self { pull: true, resolve: true, push: true }
     }
 }
 
@@ -68,6 +70,9 @@ pub struct HostConfig {
     pub proxy: Option<Url>,
     /// True for the registry itself, which gets the pull's credential and no `ns` parameter.
     pub upstream: bool,
+    /// True if the scheme of `base` is no more than the likelier one: where the server turns out to speak the other of HTTP and
+    /// HTTPS, it is asked in that, at the same port. No credential is sent before it is known.
+    pub either_scheme: bool,
 }
 
 impl HostConfig {
@@ -83,7 +88,16 @@ impl HostConfig {
             dial_timeout: DIAL_TIMEOUT,
             proxy: None,
             upstream,
+            either_scheme: false,
         }
+    }
+
+    /// The same host in the other of HTTP and HTTPS; `None` where its scheme is certain.
+    pub(crate) fn in_other_scheme(&self) -> Option<Self> {
+        let mut base = self.base.clone();
+        let other = if base.scheme() == "https" { "http" } else { "https" };
+        let changed = self.either_scheme && base.set_scheme(other).is_ok();
+        changed.then(|| Self { base, either_scheme: false, ..self.clone() })
     }
 
     /// The path under which the API lies, without a slash at its end: `/v2` is put behind `base` unless it stands
@@ -112,6 +126,7 @@ impl fmt::Debug for HostConfig {
             .field("dial_timeout", &self.dial_timeout)
             .field("proxy", &self.proxy.as_ref().map(redact::host))
             .field("upstream", &self.upstream)
+            .field("either_scheme", &self.either_scheme)
             .finish()
     }
 }
@@ -127,7 +142,8 @@ impl Namespace {
     /// The hosts of a domain that nothing is configured for: HTTPS, with `docker.io` at `registry-1.docker.io`.
     ///
     /// Loopback names and addresses (`localhost`, 127.0.0.0/8, `::1`) with a port other than 443 are spoken to in plain
-    /// HTTP, as all container tools do; with port 443 in HTTPS; without a port in HTTPS first and then in plain HTTP.
+    /// HTTP, as all container tools do, and in HTTPS where they turn out to speak that; with port 443 in HTTPS; without a
+    /// port in HTTPS first and then in plain HTTP.
     ///
     /// # Errors
     /// [`HostsError::Domain`] when the domain is not `host[:port]`.
@@ -151,9 +167,13 @@ impl Namespace {
             (true, None) => &["https", "http"],
             _ => &["https"],
         };
-        let hosts =
-            schemes.iter().map(|s| Ok(HostConfig::new(base(s)?, true))).collect::<Result<Vec<_>, HostsError>>()?;
-        Ok(Self { hosts })
+        let host = |scheme: &&str| -> Result<HostConfig, HostsError> {
+            let base = base(scheme)?;
+            // Port 80, which URLs leave out, would become port 443.
+            let either_scheme = base.scheme() == "http" && base.port().is_some();
+            Ok(HostConfig { either_scheme, ..HostConfig::new(base, true) })
+        };
+        Ok(Self { hosts: schemes.iter().map(host).collect::<Result<Vec<_>, HostsError>>()? })
     }
 }
 

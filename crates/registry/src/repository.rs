@@ -25,11 +25,24 @@ impl Client {
     /// # Errors
     /// Of kind [`Config`](ErrorKind::Config), when the hosts are not known or cannot be used.
     pub fn repository(&self, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository, RegistryError> {
-        Ok(Repository { session: Arc::new(PullSession::new(self.clone(), reference, auth)?) })
+        let path = Some(reference.path());
+        Ok(Repository { session: Arc::new(PullSession::new(self.clone(), reference, auth, path)?) })
+    }
+
+    /// Opens a session with a registry for what is of no repository: `reference` may be any of its names.
+    ///
+    /// # Errors
+    /// Those of [`Client::repository`].
+    pub fn registry(&self, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository, RegistryError> {
+        Ok(Repository { session: Arc::new(PullSession::new(self.clone(), reference, auth, None)?) })
     }
 }
 
 impl Repository {
+    pub(crate) fn session(&self) -> &PullSession {
+        &self.session
+    }
+
     /// The reference, with its default tag.
     #[must_use]
     pub fn reference(&self) -> &Reference {

@@ -3,8 +3,8 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{WARNING, WWW_AUTHENTICATE};
@@ -22,6 +22,7 @@ use crate::ranges::HostRanges;
 use crate::redact::{self, Secrets};
 use crate::retry::{HostAttempts, HostLabel, RetryStep};
 use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
+use crate::upload::Upload;
 
 /// How often a request may be challenged before it is given up.
 const MAX_CHALLENGES: usize = 4;
@@ -32,7 +33,7 @@ const MAX_WARNINGS: usize = 8;
 pub(crate) struct PullSession {
     pub(crate) client: Client,
     pub(crate) reference: Reference,
-    hosts: Vec<SessionHost>,
+    pub(crate) hosts: Vec<SessionHost>,
     secrets: Secrets,
     /// This pull's part of the bandwidth, where that is limited.
     pub(crate) share: Option<BandwidthShare>,
@@ -41,11 +42,29 @@ pub(crate) struct PullSession {
 }
 
 /// A host within a session.
-struct SessionHost {
-    transport: Arc<Transport>,
+pub(crate) struct SessionHost {
+    pub(crate) likelier: Arc<Transport>,
+    /// The way to the same host in the scheme that it turned out to speak.
+    pub(crate) other: OnceLock<Arc<Transport>>,
+    /// True once it has answered in the scheme in which it is asked.
+    pub(crate) scheme_known: AtomicBool,
     authenticator: Authenticator,
     /// True if it failed in this session, so that it is asked last.
     failed: AtomicBool,
+}
+
+impl SessionHost {
+    fn transport(&self) -> &Arc<Transport> {
+        self.other.get().unwrap_or(&self.likelier)
+    }
+}
+
+/// A request to a host: all but the authorization.
+pub(crate) struct HostRequest<'a> {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) upload: Option<&'a Upload>,
 }
 
 /// The part of a request's path behind the repository, and the method.
@@ -63,6 +82,7 @@ impl PullSession {
         client: Client,
         reference: &Reference,
         auth: Option<RegistryAuth>,
+        path: Option<&str>,
     ) -> Result<Self, RegistryError> {
         let asked = || format!("find the hosts of {}", reference.domain());
         let fail = |message: String| RegistryError::without_host(asked(), Cause::Config(message));
@@ -79,6 +99,7 @@ impl PullSession {
         }
         let mut hosts = Vec::new();
         for config in namespace.hosts {
+            let config = client.in_known_scheme(config);
             let (credential, withheld_for) = match &auth {
                 Some(auth) if is_for(auth, config.upstream, &config.base) => (Some(auth.clone()), None),
                 Some(auth) if auth.server_address.is_empty() => (None, Some(reference.domain().to_owned())),
@@ -89,11 +110,17 @@ impl PullSession {
                 secrets.add(value);
                 secrets.add(value.split_once(' ').map_or(value, |(_, rest)| rest));
             }
-            let authenticator = Authenticator::new(credential, withheld_for, reference.path())
-                .map_err(|cause| fail(cause.to_string()))?;
+            let authenticator =
+                Authenticator::new(credential, withheld_for, path).map_err(|cause| fail(cause.to_string()))?;
             let transport = client.transport(config).map_err(|cause| fail(cause.to_string()))?;
             transport.proxy_secrets().for_each(|secret| secrets.add(&secret));
-            hosts.push(SessionHost { transport, authenticator, failed: AtomicBool::new(false) });
+            hosts.push(SessionHost {
+                scheme_known: AtomicBool::new(!transport.config.either_scheme),
+                likelier: transport,
+                other: OnceLock::new(),
+                authenticator,
+                failed: AtomicBool::new(false),
+            });
         }
         let reference = reference.clone().with_default_tag();
         let share = client.share();
@@ -109,7 +136,7 @@ impl PullSession {
     }
 
     pub(crate) fn who(&self, host: usize) -> HostLabel<'_> {
-        let transport = &self.hosts[host].transport;
+        let transport = self.hosts[host].transport();
         HostLabel { name: &transport.name, upstream: transport.config.upstream }
     }
 
@@ -118,13 +145,13 @@ impl PullSession {
     pub(crate) fn order(&self, by_tag: bool) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.hosts.len())
             .filter(|i| {
-                let can = self.hosts[*i].transport.config.capabilities;
+                let can = self.hosts[*i].transport().config.capabilities;
                 can.pull && (can.resolve || !by_tag)
             })
             .collect();
         order.sort_by_key(|i| {
             let host = &self.hosts[*i];
-            host.failed.load(Ordering::Relaxed) || self.client.is_unreachable(&host.transport.config.base)
+            host.failed.load(Ordering::Relaxed) || self.client.is_unreachable(&host.transport().config.base)
         });
         order
     }
@@ -165,7 +192,7 @@ impl PullSession {
         let cause = cause.map_text(|text| self.secrets.scrub(text));
         let host = &self.hosts[attempts.host()];
         if cause.is_dead() {
-            self.client.note_unreachable(&host.transport.config.base);
+            self.client.note_unreachable(&host.transport().config.base);
         }
         note_failure(host, &cause, asked);
         match attempts.failed(&self.client.options().retry, self.who(attempts.host()), cause) {
@@ -184,21 +211,39 @@ impl PullSession {
         path: &ApiPath<'_>,
         headers: HeaderMap,
     ) -> Result<RegistryAnswer, Cause> {
-        let SessionHost { transport, authenticator, .. } = &self.hosts[host];
-        let url = self.url(transport, path);
+        let url = self.url(self.hosts[host].transport(), path);
+        self.exchange(host, HostRequest { method: path.method.clone(), url, headers, upload: None }).await
+    }
+
+    /// A request to a URL of a host, with its challenges answered. The answer may be one without success.
+    pub(crate) async fn exchange(&self, host: usize, request: HostRequest<'_>) -> Result<RegistryAnswer, Cause> {
+        let HostRequest { method, mut url, headers, upload } = request;
+        let authenticator = &self.hosts[host].authenticator;
         let mut round = AuthRound::default();
         let mut challenges_seen = 0;
         loop {
+            let transport = self.hosts[host].transport();
             let authorization = authenticator.current(transport, &self.secrets, &mut round).await?;
+            // A secret waits until it is known in which scheme the server listens.
+            if authorization.is_some() && self.find_scheme(host).await? {
+                follow_scheme(&mut url, &self.hosts[host].transport().config.base);
+                continue;
+            }
             let ask = RegistryRequest {
-                method: path.method.clone(),
+                method: method.clone(),
                 url: url.clone(),
                 headers: headers.clone(),
                 authorization: authorization.as_ref(),
                 form: None,
+                upload,
                 is_token: false,
             };
-            let answer = transport.send(ask).await?;
+            let sent = transport.send(ask).await;
+            if self.is_in_other_scheme(host, &sent).await? {
+                follow_scheme(&mut url, &self.hosts[host].transport().config.base);
+                continue;
+            }
+            let answer = sent?;
             self.client.note_reached(&transport.config.base);
             self.note_places(&answer);
             self.show_warnings(&answer);
@@ -231,7 +276,7 @@ impl PullSession {
         target: &Url,
         headers: HeaderMap,
     ) -> Result<RegistryAnswer, Cause> {
-        let answer = self.hosts[host].transport.send_elsewhere(target.clone(), headers).await?;
+        let answer = self.hosts[host].transport().send_elsewhere(target.clone(), headers).await?;
         self.note_places(&answer);
         Ok(answer)
     }
@@ -245,7 +290,7 @@ impl PullSession {
 
     /// Returns what is known of a host's ranges.
     pub(crate) fn ranges(&self, host: usize) -> &HostRanges {
-        &self.hosts[host].transport.ranges
+        &self.hosts[host].transport().ranges
     }
 
     /// The distribution specification wants the registry's warnings shown, each once.
@@ -259,6 +304,20 @@ impl PullSession {
         }
     }
 
+    pub(crate) fn url_at(&self, host: usize, what: &'static str, name: &str) -> Url {
+        self.url(self.hosts[host].transport(), &ApiPath { method: Method::GET, what, name })
+    }
+
+    /// The hosts to which content may be uploaded, as configured.
+    pub(crate) fn push_hosts(&self) -> Vec<usize> {
+        (0..self.hosts.len()).filter(|i| self.hosts[*i].transport().config.capabilities.push).collect()
+    }
+
+    /// The connections to a host.
+    pub(crate) fn transport(&self, host: usize) -> &Arc<Transport> {
+        self.hosts[host].transport()
+    }
+
     fn url(&self, transport: &Transport, path: &ApiPath<'_>) -> Url {
         let config = &transport.config;
         let mut url = config.base.clone();
@@ -270,10 +329,17 @@ impl PullSession {
     }
 }
 
+/// Has a URL of a host lead to it in another scheme.
+fn follow_scheme(url: &mut Url, base: &Url) {
+    if url.host() == base.host() && url.set_scheme(base.scheme()).is_err() {
+        tracing::debug!("a URL keeps its scheme");
+    }
+}
+
 /// That a host fails is what others are there for. That it sends something else than what it was asked for, somebody should know,
 /// though the next one has it right.
 fn note_failure(host: &SessionHost, cause: &Cause, asked: &str) {
-    let name = &host.transport.name;
+    let name = &host.transport().name;
     match cause {
         Cause::Content(_) => tracing::warn!(host = name, error = %cause, request = asked, "host sent wrong content"),
         _ => tracing::debug!(host = name, error = %cause, request = asked, "request failed"),

@@ -126,6 +126,7 @@ async fn send(
         headers: HeaderMap::new(),
         authorization: authorization.as_ref(),
         form,
+        upload: None,
         is_token: true,
     };
     transport.send(ask).await.map_err(|mut cause| {

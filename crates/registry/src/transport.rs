@@ -16,13 +16,14 @@ use crate::address::same_origin;
 use crate::bandwidth::BandwidthShare;
 use crate::credential_origin::{RedirectChain, redirect_target};
 use crate::error::{Cause, NO_ANSWER, body_message};
-use crate::http_client::{HttpClient, HttpResponse};
+use crate::http_client::{self, HttpClient, HttpResponse};
 use crate::namespace::HostConfig;
 use crate::options::Options;
 use crate::proxy::HostProxies;
 use crate::ranges::HostRanges;
 use crate::resolve::{HostNetwork, Resolver};
 use crate::target::TargetSource;
+use crate::upload::{self, Upload};
 use crate::{redact, retry, tls};
 
 const MAX_REDIRECTS: usize = 10;
@@ -76,6 +77,8 @@ pub(crate) struct RegistryRequest<'a> {
     pub(crate) authorization: Option<&'a HeaderValue>,
     /// A form to post, which has secrets in it.
     pub(crate) form: Option<String>,
+    /// Content to upload.
+    pub(crate) upload: Option<&'a Upload>,
     /// True for a request to a token service: every hop must be one that may see a secret.
     pub(crate) is_token: bool,
 }
@@ -138,8 +141,25 @@ impl Transport {
 
     /// Sends to a URL at another origin, to which this host redirected before: as if it had done so just now.
     pub(crate) async fn send_elsewhere(&self, url: Url, headers: HeaderMap) -> Result<RegistryAnswer, Cause> {
-        let ask =
-            RegistryRequest { method: Method::GET, url, headers, authorization: None, form: None, is_token: false };
+        let ask = RegistryRequest {
+            method: Method::GET,
+            url,
+            headers,
+            authorization: None,
+            form: None,
+            upload: None,
+            is_token: false,
+        };
+        self.follow(ask, true).await
+    }
+
+    /// Sends to a URL at another origin that an answer of this host names, as if it had redirected there.
+    ///
+    /// # Errors
+    /// [`Cause::Redirect`] for a target that a registry may not name; or those of the request.
+    pub(crate) async fn send_to_named(&self, ask: RegistryRequest<'_>) -> Result<RegistryAnswer, Cause> {
+        let checked = self.network.check(&ask.url, TargetSource::Redirect);
+        checked.map_err(|why| Cause::Redirect(format!("{why} ({})", redact::origin(&ask.url))))?;
         self.follow(ask, true).await
     }
 
@@ -168,11 +188,17 @@ impl Transport {
             // The client certificate is in the client for the host's own origin.
             let client = self.client(secrets.of_host).await?;
             let wait = self.options().retry.idle_timeout + self.config.dial_timeout;
-            let form = ask.form.clone().unwrap_or_default().into();
-            let sent = client.send(ask.method.clone(), &url, headers, form);
-            let response = match tokio::time::timeout(wait, sent).await {
-                Ok(sent) => sent.map_err(|cause| self.failed(cause, &url, ask.is_token))?,
-                Err(_) => return Err(Cause::Idle { after: wait, what: NO_ANSWER }),
+            let body = match ask.upload {
+                Some(upload) => {
+                    headers.insert(CONTENT_TYPE, upload.media_type.clone());
+                    upload.body()
+                }
+                None => http_client::whole(ask.form.clone().unwrap_or_default().into()),
+            };
+            let sent = client.send(ask.method.clone(), &url, headers, body);
+            let response = match upload::watched(sent, ask.upload, wait).await {
+                Some(sent) => sent.map_err(|cause| self.failed(cause, &url, ask.is_token))?,
+                None => return Err(Cause::Idle { after: wait, what: NO_ANSWER }),
             };
             if secrets.of_host {
                 self.network.answered(response.peer());

@@ -77,6 +77,9 @@ async fn answer(engine: &dyn ImageEngine, call: Call, tell: mpsc::Sender<Line>) 
             value(results.iter().map(|result| result.as_ref().err().map(WireError::from)).collect::<Vec<_>>())?
         }
         Call::PinImage { image, pinned } => value(engine.pin_image(&image, pinned).await?)?,
+        Call::TagImage { image, name } => value(engine.tag_image(&image, &name).await?)?,
+        Call::UntagImage { image, names } => value(engine.untag_image(&image, &names).await?)?,
+        Call::ImageDocuments { image } => value(engine.image_documents(&image).await?)?,
         Call::CheckImages { request } => {
             // A line that a slow reader has no room for is followed by others.
             let sink = CheckSink::new(move |progress| drop(tell.try_send(Line::Progress(Progress::Check(progress)))));

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use engine_api::{
-    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
-    ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
+    ImageLayers, ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -121,6 +121,18 @@ impl ImageEngine for AgentEngine {
 
     async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<()> {
         self.quick(Call::PinImage { image: image.clone(), pinned }).await
+    }
+
+    async fn tag_image(&self, image: &ImageSpec, name: &str) -> Result<String> {
+        self.quick(Call::TagImage { image: image.clone(), name: name.to_owned() }).await
+    }
+
+    async fn untag_image(&self, image: &ImageSpec, names: &[String]) -> Result<Vec<String>> {
+        self.quick(Call::UntagImage { image: image.clone(), names: names.to_vec() }).await
+    }
+
+    async fn image_documents(&self, image: &ImageSpec) -> Result<Option<ImageDocuments>> {
+        self.quick(Call::ImageDocuments { image: image.clone() }).await
     }
 
     async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<CheckReport> {

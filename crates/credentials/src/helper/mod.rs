@@ -1,5 +1,6 @@
-//! [`get`]: asks a docker credential helper (`docker-credential-NAME get`) for the credential of a registry. What it
-//! prints to its standard output is never shown to anybody. The keyring calls this for `credHelpers` and `credsStore`.
+//! [`get`]: asks a docker credential helper (`docker-credential-NAME get`) for the credential of a registry; [`store`] and
+//! [`erase`] change what it holds. What it prints to its standard output is never shown to anybody. The keyring calls this
+//! for `credHelpers` and `credsStore`, and so do `login` and `logout`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -64,10 +65,7 @@ pub async fn get(helper: &str, server: &str, options: &HelperOptions) -> Result<
 }
 
 async fn ask(helper: &str, server: &str, options: &HelperOptions) -> Result<Option<RegistryAuth>, String> {
-    if helper.is_empty() || helper.contains(['/', '\0']) {
-        return Err("this is not the name of a helper".to_owned());
-    }
-    let program = find(&format!("{PREFIX}{helper}"), options).await?;
+    let program = program_of(helper, options).await?;
     debug!(helper, server, "asking a credential helper");
     let run = Run {
         program: &program,
@@ -93,6 +91,63 @@ async fn ask(helper: &str, server: &str, options: &HelperOptions) -> Result<Opti
     let (_, secret) = read(&ran.stdout).unwrap_or_default();
     let complaint = ran.complaint(&[secret.expose()]);
     Err(if complaint.is_empty() { cause } else { format!("{cause}: {complaint}") })
+}
+
+/// Has the helper `helper` keep a credential for `server`.
+///
+/// # Errors
+/// The helper is missing, fails or takes too long.
+pub async fn store(
+    helper: &str,
+    server: &str,
+    user: &str,
+    password: &Secret,
+    options: &HelperOptions,
+) -> Result<(), HelperError> {
+    let input = serde_json::json!({ "ServerURL": server, "Username": user, "Secret": password.expose() });
+    let input = zeroize::Zeroizing::new(input.to_string());
+    change(helper, "store", &input, &[password.expose()], options).await.map_err(HelperError)
+}
+
+/// Has the helper `helper` forget what it holds for `server`.
+///
+/// # Errors
+/// The helper is missing, fails or takes too long.
+pub async fn erase(helper: &str, server: &str, options: &HelperOptions) -> Result<(), HelperError> {
+    change(helper, "erase", server, &[], options).await.map_err(HelperError)
+}
+
+async fn change(
+    helper: &str,
+    verb: &str,
+    input: &str,
+    secrets: &[&str],
+    options: &HelperOptions,
+) -> Result<(), String> {
+    let program = program_of(helper, options).await?;
+    let run = Run {
+        program: &program,
+        arguments: &[verb.to_owned()],
+        environment: &options.environment,
+        input: input.as_bytes(),
+        timeout: options.timeout,
+        secrets,
+    };
+    let ran = process::run(&run).await.map_err(|e| e.to_string())?;
+    let said = std::str::from_utf8(&ran.stdout).unwrap_or_default().trim();
+    if ran.status.success() || said == NOT_FOUND {
+        return Ok(());
+    }
+    let complaint = ran.complaint(&[]);
+    let cause = ended(ran.status);
+    Err(if complaint.is_empty() { cause } else { format!("{cause}: {complaint}") })
+}
+
+async fn program_of(helper: &str, options: &HelperOptions) -> Result<PathBuf, String> {
+    if helper.is_empty() || helper.contains(['/', '\0']) {
+        return Err("this is not the name of a helper".to_owned());
+    }
+    find(&format!("{PREFIX}{helper}"), options).await
 }
 
 /// The program in the first directory of the search path that has it.

@@ -50,6 +50,15 @@ pub(super) struct Attempts<'a> {
     pub(super) deadline: Option<Duration>,
 }
 
+/// Names the credentials that were refused before a later one worked: nobody sees an error of this pull.
+fn name_refused(image: &str, tries: &[Try], candidates: &[Candidate], used: usize) {
+    let source = |index: usize| candidates.get(index).map(|candidate| candidate.source.to_string()).unwrap_or_default();
+    for Try { candidate, error } in tries {
+        let refused = candidate.map(source).unwrap_or_default();
+        tracing::warn!("{image}: {refused} did not work, {} did: {}", source(used), error.message());
+    }
+}
+
 impl Attempts<'_> {
     /// Pulls with each candidate in turn, or anonymously where there is none. Answers the image ref and which candidate
     /// worked, or every cause. The first attempt's token is the caller's to take.
@@ -60,6 +69,7 @@ impl Attempts<'_> {
     ) -> Result<(String, Option<usize>), Failed> {
         let deadline = self.deadline.map(|limit| (limit, self.time.now().saturating_add(limit)));
         let (mut tries, mut given_up) = (Vec::new(), false);
+        let request_name = request.image.image.clone();
         for index in 0..candidates.len().max(1) {
             let candidate = candidates.get(index).map(|_| index);
             if index > 0 {
@@ -72,7 +82,10 @@ impl Attempts<'_> {
             let request = PullImageRequest { auth, progress: self.hub.sink(), ..request.clone() };
             let exceeded = tokio::select! {
                 result = self.service.pull_image(request) => match result {
-                    Ok(image_ref) => return Ok((image_ref, candidate)),
+                    Ok(image_ref) => {
+                        name_refused(&request_name, &tries, candidates, index);
+                        return Ok((image_ref, candidate));
+                    }
                     Err(error) => {
                         let full = Cause::of(&error) == Cause::DiskFull;
                         tries.push(Try { candidate, error });

@@ -80,7 +80,7 @@ struct Picked {
 impl Export<'_> {
     fn run(mut self, images: &[String], path: &Path) -> Result<()> {
         if self.options.format == Format::DockerArchive
-            && matches!(self.options.compress, Compress::Gzip | Compress::Zstd)
+            && matches!(self.options.compress, Compress::AsPulledOrGzip | Compress::Gzip | Compress::Zstd)
         {
             return Err(invalid("layers of a docker archive are not compressed"));
         }
@@ -194,7 +194,8 @@ impl Export<'_> {
     /// The layers of an image as they were pulled. Nothing where one was not kept, or is not what it was.
     fn kept(&self, image: &Picked) -> Result<Option<Vec<AsPulled>>> {
         let own = &image.manifest.layers;
-        if self.options.compress != Compress::AsPulled || own.len() != image.layers.len() {
+        let as_pulled = matches!(self.options.compress, Compress::AsPulled | Compress::AsPulledOrGzip);
+        if !as_pulled || own.len() != image.layers.len() {
             return Ok(None);
         }
         let mut kept = Vec::with_capacity(own.len());
@@ -262,7 +263,7 @@ impl Export<'_> {
         let compress = self.options.compress;
         let (digest, size) = output.stream(name, |out| match compress {
             Compress::AsPulled | Compress::No => self.rebuild(layer, out),
-            Compress::Gzip => {
+            Compress::Gzip | Compress::AsPulledOrGzip => {
                 let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
                 self.rebuild(layer, &mut encoder)?;
                 encoder.finish().map(|_| ()).map_err(|e| write_error("a layer", &e))
@@ -276,7 +277,7 @@ impl Export<'_> {
         })?;
         let media_type = match compress {
             Compress::AsPulled | Compress::No => media_type::OCI_LAYER,
-            Compress::Gzip => media_type::OCI_LAYER_GZIP,
+            Compress::Gzip | Compress::AsPulledOrGzip => media_type::OCI_LAYER_GZIP,
             Compress::Zstd => media_type::OCI_LAYER_ZSTD,
         };
         let descriptor = Descriptor::new(media_type, digest, size);

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use cri_api::Result;
+use cri_api::{Error, Kind, Result};
 use oci::{Descriptor, Document, Index, Platform, Reference};
 use signature::Signature;
 
@@ -47,6 +47,30 @@ pub(crate) fn signatures(archive: &Archive) -> Result<Vec<Signature>> {
         }
     }
     Ok(found)
+}
+
+/// The entry of a layout by its name, its tag or its digest; without any, the only one.
+pub(crate) fn entry(archive: &Archive, name: Option<&str>) -> Result<Descriptor> {
+    let place = archive.path().display().to_string();
+    let index = index_of(archive)?.ok_or_else(|| invalid(format!("{place} is no OCI layout")))?;
+    let images = index.manifests.into_iter().filter(|descriptor| !is_signature(descriptor));
+    let Some(name) = name else {
+        let mut images: Vec<Descriptor> = images.collect();
+        images.dedup_by(|a, b| a.digest == b.digest);
+        return match images.len() {
+            1 => Ok(images.remove(0)),
+            count => Err(invalid(format!("{place} has {count} images: say which one, by its name or digest"))),
+        };
+    };
+    let whole = Reference::parse(name).map(Reference::canonical).ok();
+    let fits = |descriptor: &Descriptor| {
+        descriptor.digest.to_string() == name
+            || descriptor.annotations.get(REF_NAME).is_some_and(|text| text == name)
+            || whole.is_some() && name_of(descriptor) == whole
+    };
+    let mut found = images.filter(fits);
+    let absent = || Error::new(Kind::NotFound, format!("{place} has no image {name:?}"));
+    found.next().ok_or_else(absent)
 }
 
 /// Returns true if an entry holds signatures: as `cosign save` marks them, or by the tag that cosign gives them.

@@ -8,7 +8,7 @@ pub(crate) mod archive;
 mod docker;
 mod export;
 mod import;
-mod layout;
+pub(crate) mod layout;
 mod output;
 pub(crate) mod tar;
 mod within;

@@ -120,9 +120,10 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
 }
 
 fn failure(need: &Need, error: &EnsureImageError) -> Failure {
-    // What may pass when it is tried again has its own code, so that scripts can tell; everything else is a failure.
+    // As of a pull: what may pass when it is tried again, and what is not permitted, have codes of their own, so that scripts
+    // can tell; everything else is a failure.
     let code = match error.kind().map(code_of) {
-        Some(Code::Unreachable) => Code::Unreachable,
+        Some(code @ (Code::Unreachable | Code::NotPermitted)) => code,
         _ => Code::Failed,
     };
     let (pod, container) = (&need.pod, need.image.title());

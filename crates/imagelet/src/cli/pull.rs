@@ -155,7 +155,7 @@ fn pull_failure(image: &str, kind: Option<Kind>, message: &str) -> Failure {
 }
 
 /// The credential, which must be meant for one registry: the others would see it.
-fn credential(creds: &Creds, names: &[String]) -> Outcome<RegistryAuth> {
+pub(super) fn credential(creds: &Creds, names: &[String]) -> Outcome<RegistryAuth> {
     let Some((user, password)) = creds.0.expose().split_once(':').filter(|(user, _)| !user.is_empty()) else {
         return Err(Failure::usage("--creds must be USER:PASSWORD"));
     };

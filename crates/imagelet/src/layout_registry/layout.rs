@@ -12,9 +12,9 @@ use oci::{Descriptor, Digest, Document, Index, Reference};
 /// containerd's annotation: the full name.
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
 /// The image specification's annotation: a name, or a tag alone.
-const REF_NAME: &str = "org.opencontainers.image.ref.name";
+pub(super) const REF_NAME: &str = "org.opencontainers.image.ref.name";
 /// No index or manifest is longer, as the distribution specification suggests.
-const MAX_DOCUMENT: u64 = 4 << 20;
+pub(super) const MAX_DOCUMENT: u64 = 4 << 20;
 
 /// Tags of a repository with what they stand for.
 pub(crate) type Tags = BTreeMap<String, Descriptor>;
@@ -69,6 +69,16 @@ impl Layout {
         }
         layout.repositories()?;
         Ok(layout)
+    }
+
+    /// The directory.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The repository of names that are a tag alone.
+    pub(super) fn repository(&self) -> Option<&str> {
+        self.repository.as_deref()
     }
 
     /// All repositories by name.
@@ -135,11 +145,11 @@ impl Layout {
     }
 
     /// Opens a file of the layout, and refuses links that lead out of it: served content is not verified.
-    fn open_file(&self, name: &str) -> io::Result<File> {
+    pub(super) fn open_file(&self, name: &str) -> io::Result<File> {
         image_service::open_within(&File::open(&self.directory)?, name)
     }
 
-    fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, LayoutError> {
+    pub(super) fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, LayoutError> {
         let path = self.directory.join(name);
         let mut bytes = Vec::new();
         let read = self.open_file(name).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
@@ -154,7 +164,7 @@ impl Layout {
 /// Repository and tag of an entry of `index.json`. A full name gives its path and tag; the user's own spelling counts,
 /// so that `demo/shell:1.0` is `demo/shell` and `busybox` is not `library/busybox`. A word alone is a repository with
 /// the tag `latest`, or, with `--repository`, a tag of that.
-fn place(descriptor: &Descriptor, repository: Option<&str>) -> Option<(String, Option<String>)> {
+pub(super) fn place(descriptor: &Descriptor, repository: Option<&str>) -> Option<(String, Option<String>)> {
     let name = descriptor.annotations.get(CONTAINERD_NAME).or_else(|| descriptor.annotations.get(REF_NAME))?;
     if let Some(repository) = repository
         && !name.contains(['/', ':', '@'])

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::image::{BuiltImage, BuiltIndex};
 use super::tokens;
-use crate::http_client::{HttpClient, HttpResponse};
+use crate::http_client::{HttpClient, HttpResponse, whole};
 use crate::namespace::{DIAL_TIMEOUT, TlsConfig};
 use crate::resolve::{HostNetwork, Resolver, system_lookup};
 
@@ -98,7 +98,8 @@ impl<'a> Push<'a> {
         if !media_type.is_empty() {
             headers.insert(CONTENT_TYPE, media_type.try_into().expect("a header value"));
         }
-        let mut response = self.client.send(method, url, headers, bytes).await.map_err(|e| format!("{what}: {e}"))?;
+        let mut response =
+            self.client.send(method, url, headers, whole(bytes)).await.map_err(|e| format!("{what}: {e}"))?;
         let status = response.status();
         if status.is_success() || status == StatusCode::NOT_FOUND {
             return Ok(response);

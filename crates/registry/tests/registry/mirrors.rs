@@ -102,7 +102,7 @@ async fn capabilities() {
     let image = ImageBuilder::tiny("a");
     mirror.push("app", "1", &image);
     upstream.push("app", "1", &image);
-    hosts[0].capabilities = HostCapabilities { pull: true, resolve: false };
+    hosts[0].capabilities = HostCapabilities { pull: true, resolve: false, push: false };
     let session = by(&client_of(hosts.clone(), quick()));
     session.resolve().await.expect("resolves");
     assert_eq!(mirror.requests(), [], "tags are not asked of a host that does not resolve");
@@ -110,7 +110,7 @@ async fn capabilities() {
     assert_eq!((mirror.requests().len(), upstream.requests().len()), (1, 1), "digests are");
 
     hosts[0].capabilities.pull = false;
-    hosts[1].capabilities = HostCapabilities { pull: true, resolve: false };
+    hosts[1].capabilities = HostCapabilities { pull: true, resolve: false, push: false };
     let session = by(&client_of(hosts.clone(), quick()));
     let error = session.resolve().await.expect_err("nobody resolves");
     assert_eq!(error.kind(), ErrorKind::Config);

@@ -1,7 +1,7 @@
 //! Images as records: listing, tags, pins, and from a text to an image: ids, beginnings of ids, and names in any spelling. A name
 //! that exists wins over the beginning of an id, as in containerd.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use oci::{Digest, Reference};
 
@@ -46,6 +46,39 @@ impl Store {
             let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
             take_name(transaction, id, &tag)?;
             entry.tags.insert(tag);
+            transaction.put_image(id, &entry)
+        })
+    }
+
+    /// Takes names from an image, which stays with its other names or with none. Digests of repositories stay. Names are taken
+    /// in any spelling. Returns those that it had, in normal form.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or a name that is none or has a digest; nothing is taken then.
+    pub fn untag(&self, id: &Digest, names: &[String]) -> Result<Vec<String>, StoreError> {
+        let tags = names.iter().map(|name| tag_name(name)).collect::<Result<BTreeSet<_>, _>>()?;
+        self.catalog.db.write(|transaction| {
+            let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
+            let mut taken = Vec::new();
+            for tag in &tags {
+                if entry.tags.remove(tag) {
+                    transaction.delete_name(tag)?;
+                    taken.push(tag.clone());
+                }
+            }
+            transaction.put_image(id, &entry)?;
+            Ok(taken)
+        })
+    }
+
+    /// Replaces the annotations of an image.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or a database error.
+    pub fn annotate(&self, id: &Digest, annotations: &BTreeMap<String, String>) -> Result<(), StoreError> {
+        self.catalog.db.write(|transaction| {
+            let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
+            entry.annotations.clone_from(annotations);
             transaction.put_image(id, &entry)
         })
     }

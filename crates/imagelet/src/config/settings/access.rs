@@ -53,8 +53,9 @@ settings! {
             /// `None`: the kubelet's search paths.
             docker_config_paths: Option<Vec<PathBuf>> = None =>
                 "credentials.dockerConfigPaths", "docker-config-path", unset(directories()),
-                "Directories that are searched for config.json, and then for .dockercfg; may be given again \
-                 [default: the root, the working directory of an agent, ~/.docker, /.docker]";
+                "Files with docker's or podman's credentials, or directories that are searched for config.json, and then for \
+                 .dockercfg; may be given again [default: the root, the working directory of an agent, ~/.docker, \
+                 /.docker; for a command of a person $REGISTRY_AUTH_FILE, or podman's auth.json and $DOCKER_CONFIG, too]";
             helper_timeout: Duration = Duration::from_secs(30) =>
                 "credentials.helperTimeout", "credential-helper-timeout", duration(Duration::from_millis(100)..=Duration::from_secs(600)),
                 "Timeout of a docker credential helper";

@@ -1,0 +1,116 @@
+//! The arguments and help texts of uploads and credentials of people: `push`, `login`, `logout`, `search`. Parses and checks the
+//! form of values, nothing more.
+
+use std::path::PathBuf;
+
+use clap::builder::ValueParser;
+use clap::{Args, ValueHint};
+
+use super::Creds;
+use super::reach::ReachArgs;
+
+/// Upload an image to a registry
+///
+/// Prints the name with the digest that the registry has now. A blob that the registry has is not uploaded again; one that
+/// another repository of the same registry has is mounted from there. The image id stays the same; so does the digest of the
+/// manifest where the registry has all layers, or all blobs were kept (see --keep-blobs): other layers are compressed anew,
+/// with gzip.
+///
+/// With oci:PATH[:NAME] in the place of the image, what lies in an OCI layout (directory or tar file) is uploaded as it is, an
+/// index with all that it names; no store is opened then.
+///
+/// Without --creds, the credentials are those of `imagelet login` and of the node.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet push registry.example/team/app:2
+  imagelet push app:2 registry.example/team/app:2
+  imagelet push oci:./images:app registry.example/team/app:2
+  imagelet push --tls-verify=false app:2 127.0.0.1:5000/team/app:2
+
+Exit code: 69 if the registry cannot be reached; 77 if it refuses the credential; otherwise 1.")]
+pub(crate) struct Push {
+    /// Image by name or id; or oci:PATH[:NAME]
+    #[arg(value_name = "IMAGE")]
+    pub(crate) image: String,
+    /// Name at the registry [default: the image's]
+    #[arg(value_name = "DESTINATION")]
+    pub(crate) destination: Option<String>,
+    /// Credential for the registry. A variable is better: other users can read the command line
+    #[arg(long, value_name = "USER:PASSWORD", env = "IMAGELET_CREDS", hide_env_values = true, value_parser = ValueParser::from(Creds::parse))]
+    pub(crate) creds: Option<Creds>,
+    /// File that gets the digest
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) digestfile: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+}
+
+/// Log in to a registry
+///
+/// Asks the registry whether it takes the credential, and writes it to the file that podman or docker read: --authfile,
+/// $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json, an auth.json of podman's or docker's config.json that is there already,
+/// otherwise a new auth.json. Where that file names a credential helper, the helper keeps it. Commands that people type read
+/// these files; agents (`serve`, `run`) do not.
+///
+/// Without --username, a credential that is there already is tried first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet login registry.example
+  imagelet login -u ada --password-stdin registry.example < password
+  imagelet login registry.example/team          for the repositories below team alone
+  imagelet login --get-login registry.example
+
+Exit code: 69 if the registry cannot be reached; 77 if it refuses the credential; otherwise 1.")]
+pub(crate) struct Login {
+    /// Registry, or registry with the beginning of a path
+    #[arg(value_name = "REGISTRY", default_value = "docker.io")]
+    pub(crate) registry: String,
+    /// User name
+    #[arg(long, short, value_name = "USER")]
+    pub(crate) username: Option<String>,
+    /// Password. --password-stdin is better: other users can read the command line
+    #[arg(long, short, value_name = "PASSWORD", requires = "username", value_parser = ValueParser::from(Creds::parse))]
+    pub(crate) password: Option<Creds>,
+    /// Read the password from standard input
+    #[arg(long, requires = "username", conflicts_with = "password")]
+    pub(crate) password_stdin: bool,
+    /// Print the user that is logged in, and do nothing else
+    #[arg(long, conflicts_with_all = ["username", "password"])]
+    pub(crate) get_login: bool,
+    /// File of credentials
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) authfile: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+}
+
+/// Log out of a registry
+///
+/// Removes its credential from the files that `login` writes, and from the credential helpers that they name.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet logout registry.example
+  imagelet logout --all")]
+pub(crate) struct Logout {
+    /// Registry, or registry with the beginning of a path
+    #[arg(value_name = "REGISTRY", default_value = "docker.io", conflicts_with = "all")]
+    pub(crate) registry: String,
+    /// Of every registry
+    #[arg(long, short)]
+    pub(crate) all: bool,
+    /// File of credentials
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) authfile: Option<PathBuf>,
+}
+
+/// Registries have no common way to be searched
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Search {
+    /// Term
+    #[arg(value_name = "TERM", trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
+    pub(crate) terms: Vec<String>,
+}

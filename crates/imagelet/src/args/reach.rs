@@ -1,0 +1,28 @@
+//! The flags that say how registries are reached, where a person types them. Parses and checks the form of values, nothing
+//! more.
+
+use clap::{ArgAction, Args};
+use image_service::Reach;
+
+/// How registries are reached, beside what hosts.toml says.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ReachArgs {
+    /// Verify the certificates of registries. With =false, any certificate will do, and plain HTTP where a registry does not
+    /// speak TLS: whoever is on the line can read what is sent
+    #[arg(long, value_name = "BOOL", default_value_t = true, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub(crate) tls_verify: bool,
+    /// Speak plain HTTP with registries
+    #[arg(long, conflicts_with = "tls_verify")]
+    pub(crate) plain_http: bool,
+}
+
+impl ReachArgs {
+    /// What they say together.
+    pub(crate) fn reach(self) -> Reach {
+        match self {
+            Self { plain_http: true, .. } => Reach::PlainHttp,
+            Self { tls_verify: false, .. } => Reach::AnyCertificate,
+            Self { .. } => Reach::AsConfigured,
+        }
+    }
+}

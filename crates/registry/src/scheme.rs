@@ -1,0 +1,102 @@
+//! The scheme of a host that is likelier to speak one of HTTP and HTTPS, and may speak the other: a registry on loopback
+//! speaks plain HTTP, and some speak TLS; where certificates do not matter, it is the other way round. The first answer
+//! tells, and a request without any secret makes sure. Called by [`crate::session`].
+
+use std::sync::atomic::Ordering;
+
+use http::{HeaderMap, Method, StatusCode};
+
+use crate::error::Cause;
+use crate::session::PullSession;
+use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
+
+/// A header that registries send with every answer.
+const API_VERSION: &str = "docker-distribution-api-version";
+
+impl PullSession {
+    /// Asks a host whose scheme is not known yet, without a secret. Returns true if it changed.
+    ///
+    /// # Errors
+    /// Those of [`PullSession::is_in_other_scheme`].
+    pub(crate) async fn find_scheme(&self, host: usize) -> Result<bool, Cause> {
+        if self.hosts[host].scheme_known.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let sent = ping(&self.hosts[host].likelier).await;
+        self.is_in_other_scheme(host, &sent).await
+    }
+
+    /// Takes in the first answer of a host. Returns true if the host is asked in the other scheme from now on.
+    ///
+    /// # Errors
+    /// [`Cause::Tls`], where the host speaks TLS, and its certificate is not one to trust.
+    pub(crate) async fn is_in_other_scheme(
+        &self,
+        host: usize,
+        sent: &Result<RegistryAnswer, Cause>,
+    ) -> Result<bool, Cause> {
+        let host = &self.hosts[host];
+        if host.scheme_known.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let base = &host.likelier.config.base;
+        if is_of_scheme(base.scheme(), sent) {
+            // A failure says nothing of the scheme.
+            host.scheme_known.store(sent.is_ok(), Ordering::Relaxed);
+            return Ok(false);
+        }
+        let Some(config) = host.likelier.config.in_other_scheme() else { return Ok(false) };
+        let transport = self.client.transport(config)?;
+        match ping(&transport).await {
+            Ok(_) => {
+                tracing::debug!(
+                    host = transport.name,
+                    scheme = transport.config.base.scheme(),
+                    "host speaks this scheme"
+                );
+                self.client.note_other_scheme(base);
+                // Somebody else may have found the same.
+                let _ = host.other.set(transport);
+                host.scheme_known.store(true, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(Cause::Tls(words)) if !is_of_plain_server(&words) => Err(Cause::Tls(words)),
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+/// The root of the API, without a secret.
+async fn ping(transport: &Transport) -> Result<RegistryAnswer, Cause> {
+    let mut url = transport.config.base.clone();
+    url.set_path(&format!("{}/", transport.config.api_root()));
+    let ask = RegistryRequest {
+        method: Method::GET,
+        url,
+        headers: HeaderMap::new(),
+        authorization: None,
+        form: None,
+        upload: None,
+        is_token: false,
+    };
+    transport.send(ask).await
+}
+
+/// Returns false for what servers of the other scheme answer: to plain HTTP a 400 of no registry, or what is no HTTP; to TLS
+/// something that is none, or nobody listens.
+fn is_of_scheme(scheme: &str, sent: &Result<RegistryAnswer, Cause>) -> bool {
+    match (scheme, sent) {
+        ("http", Ok(answer)) => {
+            let by_registry = answer.response.headers().contains_key(API_VERSION);
+            answer.status() != StatusCode::BAD_REQUEST || by_registry || answer.content_type().contains("json")
+        }
+        ("http", Err(Cause::Transport(words))) => !words.contains("invalid HTTP"),
+        (_, Err(Cause::Tls(words))) => !is_of_plain_server(words),
+        ("https", Err(Cause::Connect(_))) => false,
+        _ => true,
+    }
+}
+
+fn is_of_plain_server(words: &str) -> bool {
+    words.contains("InvalidContentType")
+}

@@ -1,0 +1,304 @@
+//! Uploads (distribution specification, "Pushing"): blobs in one piece or mounted from another repository, manifests by tag
+//! or digest. Bytes come from the caller, anew for each try. Only hosts with the capability to push are asked, and an
+//! upload that a registry sends to another origin carries no secret.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use http::header::{CONTENT_LENGTH, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame, SizeHint};
+use oci::{Descriptor, Digest};
+use url::Url;
+
+use crate::address::same_origin;
+use crate::error::{Cause, RegistryError};
+use crate::http_client::{self, RequestBody};
+use crate::redact;
+use crate::repository::Repository;
+use crate::retry::HostAttempts;
+use crate::session::{HostRequest, PullSession};
+use crate::transport::{RegistryAnswer, RegistryRequest};
+
+const DIGEST_HEADER: HeaderName = HeaderName::from_static("docker-content-digest");
+/// How long a registry may take to check what it has got, beside the usual wait.
+const CHECKING: Duration = Duration::from_secs(300);
+
+/// The bytes of a blob, in order.
+pub type UploadStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+/// A blob to upload.
+#[derive(Clone)]
+pub struct BlobUpload {
+    /// Digest and size.
+    pub descriptor: Descriptor,
+    /// Begins its bytes anew.
+    pub open: Arc<dyn Fn() -> UploadStream + Send + Sync>,
+}
+
+impl fmt::Debug for BlobUpload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobUpload").field("descriptor", &self.descriptor).finish_non_exhaustive()
+    }
+}
+
+/// Content of a request.
+pub(crate) struct Upload {
+    pub(crate) media_type: HeaderValue,
+    content: Content,
+    /// Bytes that went out.
+    sent: Arc<AtomicU64>,
+}
+
+enum Content {
+    Whole(Bytes),
+    Blob(BlobUpload),
+}
+
+impl Upload {
+    fn of_blob(blob: &BlobUpload) -> Self {
+        let media_type = HeaderValue::from_static("application/octet-stream");
+        Self { media_type, content: Content::Blob(blob.clone()), sent: Arc::default() }
+    }
+
+    fn of_document(media_type: HeaderValue, bytes: Bytes) -> Self {
+        Self { media_type, content: Content::Whole(bytes), sent: Arc::default() }
+    }
+
+    /// The bytes, from the start.
+    pub(crate) fn body(&self) -> RequestBody {
+        match &self.content {
+            Content::Whole(bytes) => http_client::whole(bytes.clone()),
+            Content::Blob(blob) => {
+                let body = BlobBody { stream: (blob.open)(), left: blob.descriptor.size, sent: Arc::clone(&self.sent) };
+                body.boxed_unsync()
+            }
+        }
+    }
+}
+
+/// Waits for an answer: without an upload for so long, with one as long as bytes go out, and for the registry's check of them.
+/// `None`: nothing came.
+pub(crate) async fn watched<T>(answer: impl Future<Output = T>, upload: Option<&Upload>, wait: Duration) -> Option<T> {
+    let Some(upload) = upload else { return tokio::time::timeout(wait, answer).await.ok() };
+    let mut answer = std::pin::pin!(answer);
+    let mut before = None;
+    loop {
+        if let Ok(answer) = tokio::time::timeout(wait + CHECKING, answer.as_mut()).await {
+            return Some(answer);
+        }
+        let sent = upload.sent.load(Ordering::Relaxed);
+        if before.replace(sent) == Some(sent) {
+            return None;
+        }
+    }
+}
+
+/// A body of known length, whose bytes are counted.
+struct BlobBody {
+    stream: UploadStream,
+    left: u64,
+    sent: Arc<AtomicU64>,
+}
+
+impl Body for BlobBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let polled = self.stream.as_mut().poll_next(cx);
+        let Poll::Ready(next) = polled else { return Poll::Pending };
+        let length = match &next {
+            Some(Ok(bytes)) => bytes.len() as u64,
+            Some(Err(_)) | None => 0,
+        };
+        let Some(left) = self.left.checked_sub(length) else {
+            return Poll::Ready(Some(Err(io::Error::other("the blob is longer than its descriptor says"))));
+        };
+        self.left = left;
+        self.sent.fetch_add(length, Ordering::Relaxed);
+        match next {
+            None if left > 0 => {
+                Poll::Ready(Some(Err(io::Error::other("the blob is shorter than its descriptor says"))))
+            }
+            next => Poll::Ready(next.map(|bytes| bytes.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+impl Repository {
+    /// Has the repository take a blob over from another one of the same registry. Returns false where the registry does not.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub async fn mount_blob(&self, digest: &Digest, from: &str) -> Result<bool, RegistryError> {
+        let asked = format!("mount blob {digest} of {from} in {}", self.reference().repository());
+        self.pushed(&asked, async |session, host| {
+            let mut url = session.url_at(host, "blobs", "uploads/");
+            url.query_pairs_mut().append_pair("mount", &digest.to_string()).append_pair("from", from);
+            let answer = post(session, host, url).await?;
+            match answer.status() {
+                StatusCode::CREATED => Ok(true),
+                // The registry has begun an upload instead, which it drops after a while.
+                StatusCode::ACCEPTED => Ok(false),
+                status if status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 429) => Ok(false),
+                _ => Err(answer.into_cause().await),
+            }
+        })
+        .await
+    }
+
+    /// Uploads a blob in one piece.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub async fn upload_blob(&self, blob: &BlobUpload) -> Result<(), RegistryError> {
+        let Descriptor { digest, .. } = &blob.descriptor;
+        let asked = format!("upload blob {digest} to {}", self.reference().repository());
+        let upload = Upload::of_blob(blob);
+        self.pushed(&asked, async |session, host| {
+            let url = session.url_at(host, "blobs", "uploads/");
+            let answer = post(session, host, url.clone()).await?;
+            if answer.status() != StatusCode::ACCEPTED {
+                return Err(no_success(answer).await);
+            }
+            let mut target = location(&answer, &url, &session.transport(host).config.base)?;
+            target.query_pairs_mut().append_pair("digest", &digest.to_string());
+            let answer = put(session, host, target, &upload).await?;
+            if answer.status() == StatusCode::CREATED { Ok(()) } else { Err(no_success(answer).await) }
+        })
+        .await
+    }
+
+    /// Uploads a manifest or an index under a tag or a digest. Returns its digest.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; of kind `InvalidContent` when the registry got something else.
+    pub async fn put_manifest(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<Digest, RegistryError> {
+        let asked = format!("push manifest {name} to {}", self.reference().repository());
+        let digest = Digest::sha256(&bytes);
+        let media_type = HeaderValue::try_from(media_type).map_err(|_| {
+            RegistryError::without_host(&asked, Cause::Content("its media type is no header value".into()))
+        })?;
+        let upload = Upload::of_document(media_type, bytes);
+        self.pushed(&asked, async |session, host| {
+            let answer = put(session, host, session.url_at(host, "manifests", name), &upload).await?;
+            if !answer.status().is_success() {
+                return Err(answer.into_cause().await);
+            }
+            match answer.response.headers().get(DIGEST_HEADER).map(|value| String::from_utf8_lossy(value.as_bytes())) {
+                Some(got) if got.starts_with("sha256:") && got != digest.to_string() => {
+                    let got = redact::text(&got, 100);
+                    Err(Cause::Content(format!("the registry has {got} instead of {digest}")))
+                }
+                _ => Ok(digest.clone()),
+            }
+        })
+        .await
+    }
+
+    /// Asks the root of the API, which tells whether the registry takes the credential.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub async fn check_access(&self) -> Result<(), RegistryError> {
+        let asked = format!("log in to {}", self.reference().domain());
+        self.pushed(&asked, async |session, host| {
+            let transport = session.transport(host);
+            let mut url = transport.config.base.clone();
+            url.set_path(&format!("{}/", transport.config.api_root()));
+            let request = HostRequest { method: Method::GET, url, headers: HeaderMap::new(), upload: None };
+            let answer = session.exchange(host, request).await?;
+            if answer.status().is_success() { Ok(()) } else { Err(answer.into_cause().await) }
+        })
+        .await
+    }
+
+    /// Does something at the first host that takes uploads, anew where it may succeed then.
+    async fn pushed<T>(
+        &self,
+        asked: &str,
+        work: impl AsyncFn(&PullSession, usize) -> Result<T, Cause>,
+    ) -> Result<T, RegistryError> {
+        let session = self.session();
+        let hosts = session.push_hosts();
+        if hosts.is_empty() {
+            let words = format!("no host of {} has the capability push", self.reference().domain());
+            return Err(RegistryError::without_host(asked, Cause::Config(words)));
+        }
+        let mut attempts = HostAttempts::new(hosts);
+        loop {
+            match work(session, attempts.host()).await {
+                Ok(done) => return Ok(done),
+                Err(cause) => session.failed(&mut attempts, cause, asked).await?,
+            }
+        }
+    }
+}
+
+async fn post(session: &PullSession, host: usize, url: Url) -> Result<RegistryAnswer, Cause> {
+    let headers = HeaderMap::from_iter([(CONTENT_LENGTH, HeaderValue::from_static("0"))]);
+    session.exchange(host, HostRequest { method: Method::POST, url, headers, upload: None }).await
+}
+
+async fn put(session: &PullSession, host: usize, url: Url, upload: &Upload) -> Result<RegistryAnswer, Cause> {
+    let transport = session.transport(host);
+    if same_origin(&url, &transport.config.base) {
+        let request = HostRequest { method: Method::PUT, url, headers: HeaderMap::new(), upload: Some(upload) };
+        return session.exchange(host, request).await;
+    }
+    let ask = RegistryRequest {
+        method: Method::PUT,
+        url,
+        headers: HeaderMap::new(),
+        authorization: None,
+        form: None,
+        upload: Some(upload),
+        is_token: false,
+    };
+    transport.send_to_named(ask).await
+}
+
+/// Where an upload goes on. A registry behind a proxy that ends TLS may not know its own scheme: the host's counts.
+fn location(answer: &RegistryAnswer, at: &Url, base: &Url) -> Result<Url, Cause> {
+    let Some(text) = answer.response.headers().get(LOCATION) else {
+        return Err(Cause::Content("the answer to the start of an upload has no Location".into()));
+    };
+    let text = String::from_utf8_lossy(text.as_bytes());
+    let bad = |_| Cause::Content(format!("Location is no URL ({})", redact::text(&text, 100)));
+    let mut url = redact::without_user(at.join(&text).map_err(bad)?);
+    if base.scheme() == "https" && url.scheme() == "http" && url.host() == base.host() {
+        let port = (url.port() != Some(80)).then(|| url.port()).flatten();
+        if url.set_scheme("https").is_err() || (port.is_none() && url.set_port(base.port()).is_err()) {
+            return Err(Cause::Content("Location cannot be asked".into()));
+        }
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// The error of an answer that is no failure by its status, and no success of an upload either.
+async fn no_success(answer: RegistryAnswer) -> Cause {
+    let status = answer.status();
+    if status.is_success() {
+        return Cause::Content(format!("the registry answered {} instead of taking the upload", status.as_u16()));
+    }
+    answer.into_cause().await
+}
