@@ -18,4 +18,4 @@ pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShapes
 pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 pub use engine::ImageEngine;
 pub use layers::{ImageLayers, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls};
-pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};
+pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportReport, ImportedImage, PassedBy, Platforms};

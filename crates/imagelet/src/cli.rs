@@ -21,6 +21,7 @@ mod gc_explain;
 mod images;
 mod import;
 mod inspect;
+mod load;
 mod logs;
 mod ls;
 mod metrics;
@@ -35,6 +36,7 @@ mod rmi;
 mod run;
 mod run_dry;
 mod run_once;
+mod save;
 mod serve;
 mod status;
 pub(crate) mod target;
@@ -80,6 +82,8 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Registry(args) => registry::run(app, args).await,
         Command::Import(args) => import::run(app, args).await,
         Command::Export(args) => export::run(app, args).await,
+        Command::Save(args) => save::run(app, args).await,
+        Command::Load(args) => load::run(app, args).await,
         Command::Backoff(args) => backoff::run(app, args).await,
         Command::Metrics => metrics::run(app).await,
         Command::Completion(args) => completion::run(app.printer, args),
