@@ -104,7 +104,10 @@ impl Shared {
         if let Some(name) = name {
             let [(image, ..)] = roots.as_mut_slice() else {
                 let entries = roots.iter().map(|(.., entry)| entry.as_str()).collect::<Vec<_>>().join(", ");
-                return Err(invalid(format!("it has {} images, and one name was given: {entries}", roots.len())));
+                return Err(invalid(format!(
+                    "it has {} images, and one name was given: {entries} (--image chooses one)",
+                    roots.len()
+                )));
             };
             image.names = BTreeSet::from([name.canonical()]);
         }

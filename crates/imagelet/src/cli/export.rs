@@ -28,7 +28,11 @@ pub(super) async fn run(app: &App, args: &Export) -> Outcome {
             format_of(&args.path, is_directory, there.is_some()).map_err(Failure::usage)?
         }
     };
-    write(app, "export", &args.images, &args.path, format, compress, &args.platforms.platforms).await
+    write(app, "export", &args.images, &args.path, format, compress, &args.platforms.platforms).await?;
+    if args.path != "-" {
+        tracing::info!("written to {}", args.path);
+    }
+    Ok(())
 }
 
 /// Writes images to a path, or to standard output.
@@ -64,7 +68,5 @@ pub(super) async fn write(
     let engine = app.engine(command).await?;
     let options = ExportOptions { format, compress, platforms: platforms(wanted) };
     let exported = engine.export_images(images, Path::new(path), options).await;
-    exported.map_err(|error| Failure::call(format!("{command} to {shown}"), &error).with_platform_hint(&error))?;
-    tracing::info!("written to {shown}");
-    Ok(())
+    exported.map_err(|error| Failure::call(format!("{command} to {shown}"), &error).with_platform_hint(&error))
 }
