@@ -18,4 +18,6 @@ pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShapes
 pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 pub use engine::ImageEngine;
 pub use layers::{ImageLayers, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls};
-pub use transfer::{Compress, ExportOptions, Format, ImageDocuments, ImportOptions, ImportedImage};
+pub use transfer::{
+    Compress, ExportOptions, Format, ImageDocuments, ImportOptions, ImportReport, ImportedImage, PassedBy, Platforms,
+};

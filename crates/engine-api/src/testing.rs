@@ -177,8 +177,8 @@ impl Bench {
                     told.fetch_add(1, Ordering::Relaxed);
                 })
             };
-            let options = ImportOptions { name: None, progress };
-            let imported = self.engine.import_images(&path, options).await.expect("an import");
+            let options = ImportOptions { progress, ..ImportOptions::default() };
+            let imported = self.engine.import_images(&path, options).await.expect("an import").images;
             let ids: Vec<&str> = imported.iter().map(|image| image.id.as_str()).collect();
             assert_eq!(ids, [first.image.as_str()]);
             assert_eq!(imported[0].names, self.names[..1]);

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
-    ImageLayers, ImageUsage, ImportOptions, ImportedImage, LayerLease, LayersOf, MountRequest, MountedImage,
+    ImageLayers, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
     UnfinishedPulls,
 };
 use oci::Digest;
@@ -142,7 +142,7 @@ impl ImageEngine for Engine {
         Ok(LayerLease::new(self.0.store.root().to_owned(), stack, self.0.background.hold(lease)))
     }
 
-    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
+    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
         self.import(path, options).await
     }
 

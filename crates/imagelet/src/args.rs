@@ -1,6 +1,7 @@
 //! The command line: commands, their arguments and the help texts. Parses and checks the form of values, nothing more.
 //! Called by `main`; the commands take their arguments from here.
 
+pub(crate) mod archives;
 mod collecting;
 mod logs;
 mod manifests;
@@ -22,6 +23,7 @@ use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
+pub(crate) use archives::{Export, ExportCompression, ExportFormat, Import, Load, Save};
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
 pub(crate) use logs::Logs;
 pub(crate) use manifests::{Recursive, SkipOtherKinds};
@@ -195,6 +197,8 @@ pub(crate) enum Command {
     Logout(Logout),
     #[command(hide = true)]
     Search(Search),
+    Save(Save),
+    Load(Load),
     Backoff(Backoff),
     /// Show the metrics of the process that serves images or waits for them
     ///
@@ -444,62 +448,6 @@ pub(crate) struct Registry {
     pub(crate) writable: bool,
 }
 
-/// Import images from an OCI layout (directory or archive) or a docker archive
-#[derive(Debug, Args)]
-pub(crate) struct Import {
-    /// Directory or tar file
-    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    pub(crate) path: PathBuf,
-    /// Name for the image; without it, the names in the file. A digest in a name must be the image's
-    #[arg(long, value_name = "REF")]
-    pub(crate) name: Option<String>,
-}
-
-/// Write images to an OCI layout or an archive
-///
-/// An existing file is replaced once the archive is complete. A symbolic link is followed; a device or a pipe, such as
-/// /dev/stdout, is written to directly.
-#[derive(Debug, Args)]
-pub(crate) struct Export {
-    /// Image by name or id
-    #[arg(required = true, value_name = "IMAGE")]
-    pub(crate) images: Vec<String>,
-    /// Destination
-    #[arg(id = "output", long = "output", short = 'o', value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
-    pub(crate) path: String,
-    /// Format of the export: a directory, or a tar file in one of two formats
-    #[arg(long, value_name = "FORMAT", default_value = "oci")]
-    pub(crate) format: ExportFormat,
-    /// Compression of the layers of an OCI layout. The image id stays the same; so does the manifest's digest if all blobs
-    /// of the image were kept (see --keep-blobs)
-    #[arg(long, value_name = "HOW", default_value = "as-pulled")]
-    pub(crate) compress: ExportCompression,
-}
-
-/// Compression of exported layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ExportCompression {
-    /// As pulled, with the pulled manifest, if all blobs of the image were kept; otherwise none
-    AsPulled,
-    /// No compression: the fastest
-    None,
-    /// Gzip, which every tool reads
-    Gzip,
-    /// Zstd
-    Zstd,
-}
-
-/// Formats of an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ExportFormat {
-    /// A directory with an OCI layout
-    Oci,
-    /// A tar file with an OCI layout
-    OciArchive,
-    /// A tar file as `docker save` writes it
-    DockerArchive,
-}
-
 /// Show which images are in back-off, and why
 ///
 /// After a failed pull the next one waits: 10 seconds, then twice as long each time, up to 5 minutes. Asks the process
@@ -607,9 +555,29 @@ mod tests {
         }
         let cli = parse("export a b -o out.tar --format oci-archive").expect("parses");
         let Command::Export(export) = &cli.command else { panic!("an export") };
-        assert_eq!((export.path.as_str(), export.format), ("out.tar", ExportFormat::OciArchive));
+        assert_eq!((export.path.as_str(), export.format), ("out.tar", Some(ExportFormat::OciArchive)));
         assert_eq!(cli.global.printer().format, None);
         assert!(parse("images -o xml").is_err());
+        for (output, want) in
+            [("json", "prints no json"), ("oci-archive", "--format oci-archive"), ("jsonpath={}", "prints no")]
+        {
+            let error = parse(&format!("export a -o {output}")).expect_err(output).to_string();
+            assert!(error.contains(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn platforms_of_imports_are_no_setting() {
+        for line in ["import x --platform linux/arm64 --platform all", "--platform linux/arm64 export x -o y", "load"] {
+            assert!(parse(line).expect(line).settings.given().is_empty(), "{line}");
+        }
+        let cli = parse("--platform linux/arm64 import x").expect("parses");
+        let Command::Import(import) = &cli.command else { panic!("an import") };
+        assert_eq!(import.platforms.platforms, ["linux/arm64"]);
+        let given = parse("pull x --platform linux/arm64").expect("parses").settings.given();
+        assert_eq!(given[0].2, "linux/arm64");
+        let Command::Load(load) = parse("load -i x.tar").expect("parses").command else { panic!("a load") };
+        assert_eq!(load.input.as_deref(), Some(std::path::Path::new("x.tar")));
     }
 
     #[test]

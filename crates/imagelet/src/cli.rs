@@ -22,6 +22,7 @@ mod history;
 mod images;
 mod import;
 mod inspect;
+mod load;
 mod login;
 mod logs;
 mod ls;
@@ -41,6 +42,7 @@ mod rmi;
 mod run;
 mod run_dry;
 mod run_once;
+mod save;
 mod serve;
 mod status;
 pub(crate) mod target;
@@ -94,6 +96,8 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Login(args) => login::login(app, args).await,
         Command::Logout(args) => login::logout(app, args).await,
         Command::Search(args) => Err(push::search(&args.terms)),
+        Command::Save(args) => save::run(app, args).await,
+        Command::Load(args) => load::run(app, args).await,
         Command::Backoff(args) => backoff::run(app, args).await,
         Command::Metrics => metrics::run(app).await,
         Command::Completion(args) => completion::run(app.printer, args),

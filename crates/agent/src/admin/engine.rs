@@ -93,12 +93,12 @@ async fn answer(engine: &dyn ImageEngine, call: Call, tell: mpsc::Sender<Line>) 
             let lease = engine.lease_layers(&text).await?;
             return Ok((lease.stack().clone(), Some(lease)));
         }
-        Call::ImportImages { path, name } => {
+        Call::ImportImages { path, name, images, platforms } => {
             let parse = |text: String| {
                 Reference::parse(&text).map_err(|error| Error::new(Kind::InvalidArgument, format!("{text:?}: {error}")))
             };
             let progress = ProgressSink::new(move |event| drop(tell.try_send(Line::Progress(Progress::Pull(event)))));
-            let options = ImportOptions { name: name.map(parse).transpose()?, progress };
+            let options = ImportOptions { name: name.map(parse).transpose()?, images, platforms, progress };
             value(engine.import_images(&path, options).await?)?
         }
         Call::ExportImages { images, path, options } => value(engine.export_images(&images, &path, options).await?)?,

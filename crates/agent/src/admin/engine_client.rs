@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
-    ImageLayers, ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    ImageLayers, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -167,13 +167,14 @@ impl ImageEngine for AgentEngine {
         Ok(LayerLease::new(self.root.clone(), stack, lines))
     }
 
-    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
-        let ImportOptions { name, progress } = options;
+    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
+        let ImportOptions { name, images, platforms, progress } = options;
         let tell = move |step| match step {
             Progress::Pull(event) => progress.report(event),
             Progress::Check(_) => {}
         };
-        let call = Call::ImportImages { path: elsewhere(path), name: name.map(|name| name.to_string()) };
+        let name = name.map(|name| name.to_string());
+        let call = Call::ImportImages { path: elsewhere(path), name, images, platforms };
         self.call(call, &tell).await
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cri_api::{Error, ImageSpec, Kind, PullEvent, Reason};
-use engine_api::{CheckProgress, CheckRequest, ConvertRequest, ExportOptions, MountRequest};
+use engine_api::{CheckProgress, CheckRequest, ConvertRequest, ExportOptions, MountRequest, Platforms};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(super) enum Call {
     DropUnfinishedPulls { all: bool },
     MountImage { request: MountRequest },
     LeaseLayers { text: String },
-    ImportImages { path: PathBuf, name: Option<String> },
+    ImportImages { path: PathBuf, name: Option<String>, images: Vec<String>, platforms: Platforms },
     ExportImages { images: Vec<String>, path: PathBuf, options: ExportOptions },
 }
 

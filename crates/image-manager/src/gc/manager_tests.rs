@@ -9,7 +9,7 @@ use cri_api::{
 };
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
-    ImageUsage, ImportOptions, ImportedImage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
+    ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
 };
 use parking_lot::Mutex;
 
@@ -161,7 +161,7 @@ impl ImageEngine for Shelf {
         unreachable!("collection does not read")
     }
 
-    async fn import_images(&self, _: &Path, _: ImportOptions) -> Result<Vec<ImportedImage>> {
+    async fn import_images(&self, _: &Path, _: ImportOptions) -> Result<ImportReport> {
         unreachable!("collection does not import")
     }
 

@@ -26,6 +26,10 @@ impl SettingFlags {
     }
 }
 
+/// Commands with an argument of their own under the flag of a setting, which it takes the place of.
+const OF_COMMANDS: [(&str, &str); 4] =
+    [("import", "platform"), ("export", "platform"), ("save", "platform"), ("load", "platform")];
+
 impl FromArgMatches for SettingFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut flags = Self::default();
@@ -34,7 +38,13 @@ impl FromArgMatches for SettingFlags {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let command = matches.subcommand_name().unwrap_or_default();
         for (index, setting) in SETTINGS.iter().enumerate() {
+            if OF_COMMANDS.contains(&(command, setting.flag))
+                && matches.value_source(setting.flag) == Some(ValueSource::CommandLine)
+            {
+                continue;
+            }
             if let Some(values) = matches.get_many::<String>(setting.flag) {
                 let from_flag = matches.value_source(setting.flag) == Some(ValueSource::CommandLine);
                 // Lists are the only settings that take several values; they are joined as in a variable.

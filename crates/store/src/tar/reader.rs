@@ -88,6 +88,8 @@ impl<'a> Reader<'a> {
                         pending.long_link = name;
                     }
                 }
+                // The label of a volume is no file; what stood before it was for it.
+                b'V' if header.size() == Some(0) => pending = Pending::default(),
                 _ => {
                     self.fill_entry(entry, header, pending, raw)?;
                     return Ok(true);
@@ -114,7 +116,12 @@ impl<'a> Reader<'a> {
             raw(data).map_err(TarError::Raw)?;
         }
         while self.padding > 0 {
-            let zeros = self.input.some(self.padding)?;
+            let zeros = self.input.piece(self.padding)?;
+            if zeros.is_empty() {
+                // The archive ends with its last data, as umoci 0.4 writes it, and as Go's reader has it.
+                self.padding = 0;
+                break;
+            }
             self.padding -= zeros.len();
             raw(zeros).map_err(TarError::Raw)?;
         }
@@ -210,7 +217,7 @@ impl<'a> Reader<'a> {
         TarError::Malformed { offset: self.offset(), what: what.into() }
     }
 
-    fn limit(&self, limit_name: &'static str, limit: u64, seen: u64) -> TarError {
+    pub(super) fn limit(&self, limit_name: &'static str, limit: u64, seen: u64) -> TarError {
         TarError::Limit { subject: format!("the entry at byte {}", self.offset()), limit_name, limit, seen }
     }
 }

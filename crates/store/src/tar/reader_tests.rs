@@ -119,7 +119,7 @@ fn kinds_and_devices() {
         let device = matches!(kind, Kind::Char | Kind::Block);
         assert_eq!(entry.device, if device { (7, 8) } else { (0, 0) });
     }
-    for flag in [b'M', b'V', b'D', b'N', b'A', b'9', 0xff] {
+    for flag in [b'M', b'N', b'A', b'9', 0xff] {
         fails(Tar::new().item(&Item::new(flag, "x")), "unsupported type");
     }
     fails(Tar::new().item(&Item::new(b'3', "x").device(4096, 0)), "the device of \"x\"");
@@ -233,11 +233,14 @@ fn ends() {
     assert!(count(&[&a[..], &zero, &a].concat()).unwrap_err().contains("single zero block"));
     assert!(count(&[&a[..], b"garbage"].concat()).unwrap_err().contains("ends inside a header"));
     assert!(count(&[&a[..], &[b'g'; 512]].concat()).unwrap_err().contains("wrong checksum"));
-    for cut in 1..a.len() {
+    for cut in (1..a.len()).filter(|cut| *cut <= 512) {
         let got = read(&a[..cut]).expect_err("cut");
         let TarError::Truncated { inside, offset } = got else { panic!("{cut}: {got}") };
         assert_eq!(inside, if cut < 512 { "a header" } else { "\"a\"" });
         assert_eq!(offset, cut as u64);
+    }
+    for cut in 513..a.len() {
+        assert_eq!(count(&a[..cut]), Ok(1), "padding is left out, as umoci does, or a part of it");
     }
 }
 
