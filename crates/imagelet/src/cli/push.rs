@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use credentials::Requester;
 use cri_api::{ImageSpec, Kind};
-use engine_api::{Compress, Platforms, ExportOptions, Format as ArchiveFormat, ImageDocuments, ImageEngine};
+use engine_api::{Compress, ExportOptions, Format as ArchiveFormat, ImageDocuments, ImageEngine, Platforms};
 use image_service::{Pushed, Registries, Upload};
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;
@@ -231,7 +231,11 @@ impl Job<'_> {
 
 async fn export(engine: &dyn ImageEngine, id: &str, spool: &Spool) -> Result<PathBuf, PushError> {
     let layout = spool.0.join("layout");
-    let options = ExportOptions { format: ArchiveFormat::OciLayout, compress: Compress::AsPulledOrGzip, platforms: Platforms::Own };
+    let options = ExportOptions {
+        format: ArchiveFormat::OciLayout,
+        compress: Compress::AsPulledOrGzip,
+        platforms: Platforms::Own,
+    };
     engine.export_images(&[id.to_owned()], &layout, options).await?;
     Ok(layout)
 }
