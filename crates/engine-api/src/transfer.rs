@@ -22,7 +22,8 @@ pub enum Platforms {
 pub struct ImportOptions {
     /// The name that the image gets in place of those in the archive, which must then hold one image.
     pub name: Option<Reference>,
-    /// The images to import: names or tags as the archive has them, digests of manifests, or image ids. None means every image.
+    /// The images to import: names or tags as the archive has them, digests of manifests, or for docker archives
+    /// image ids. None means every image.
     pub images: Vec<String>,
     /// The platforms to import.
     pub platforms: Platforms,

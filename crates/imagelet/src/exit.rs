@@ -101,12 +101,12 @@ impl Failure {
         }))
     }
 
-    /// The same, and the flag that helps where an image has nothing for this platform.
-    pub(crate) fn with_platform_hint(mut self, error: &cri_api::Error) -> Self {
+    /// The same, and a hint on the flag that helps where an image has nothing for this platform.
+    pub(crate) fn with_platform_hint(mut self, error: &cri_api::Error, hint: &str) -> Self {
         if error.reason() == Some(Reason::NoPlatform)
             && let Some(line) = self.lines.last_mut()
         {
-            line.push_str(" (--platform names another one, --platform all takes every one)");
+            line.push_str(&format!(" ({hint})"));
         }
         self
     }

@@ -70,6 +70,9 @@ pub(crate) struct ExportPlatforms {
     pub(crate) platforms: Vec<String>,
 }
 
+/// The flag that helps where an image has nothing for a platform.
+pub(crate) const PLATFORM_HINT: &str = "--platform names another one, --platform all takes every one";
+
 /// Every platform that there is.
 const ALL: &str = "all";
 

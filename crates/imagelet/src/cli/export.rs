@@ -6,7 +6,7 @@ use std::path::Path;
 use engine_api::{Compress, ExportOptions, Format};
 
 use crate::app::App;
-use crate::args::archives::{format_of, platforms};
+use crate::args::archives::{PLATFORM_HINT, format_of, platforms};
 use crate::args::{Export, ExportCompression, ExportFormat};
 use crate::exit::{Failure, Outcome};
 
@@ -68,5 +68,7 @@ pub(super) async fn write(
     let engine = app.engine(command).await?;
     let options = ExportOptions { format, compress, platforms: platforms(wanted) };
     let exported = engine.export_images(images, Path::new(path), options).await;
-    exported.map_err(|error| Failure::call(format!("{command} to {shown}"), &error).with_platform_hint(&error))
+    exported.map_err(|error| {
+        Failure::call(format!("{command} to {shown}"), &error).with_platform_hint(&error, PLATFORM_HINT)
+    })
 }

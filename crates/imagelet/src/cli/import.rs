@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::args::Import;
-use crate::args::archives::platforms;
+use crate::args::archives::{PLATFORM_HINT, platforms};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
 
@@ -88,8 +88,9 @@ pub(super) async fn import(app: &App, command: &str, path: &Path, options: Impor
     let options = ImportOptions { progress: app.progress.sink(&shown), ..options };
     let report = engine.import_images(path, options).await;
     app.progress.finish();
-    let report =
-        report.map_err(|error| Failure::call(format!("{command} {shown}"), &error).with_platform_hint(&error))?;
+    let report = report.map_err(|error| {
+        Failure::call(format!("{command} {shown}"), &error).with_platform_hint(&error, PLATFORM_HINT)
+    })?;
     for PassedBy { entry, why } in &report.passed_by {
         tracing::warn!("{shown}: {entry} is no container image and was passed by: {why}");
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cri_api::{Kind, PullImageRequest};
-use image_manager::{EnsureImageRequest, EnsuredImage, ImageManager, ObjectRef, PullPolicy, PullRecords, Recorders};
+use image_manager::{
+    EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager, ObjectRef, PullPolicy, PullRecords, Recorders,
+};
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;
 
@@ -14,6 +16,9 @@ use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::images::Images;
 use crate::output::{Format, Report, Table, units};
 use crate::wiring::Mode;
+
+/// The flag that helps where an image has nothing for this machine's platform.
+const PLATFORM_HINT: &str = "--platform names another one";
 
 /// An image that was pulled.
 #[derive(Serialize)]
@@ -107,7 +112,16 @@ async fn pull(app: &App, manager: &ImageManager, image: String) -> Outcome<Pulle
             tracing::info!("{image}: pulled in {}{with}", units::seconds(begin.elapsed()));
             Ok(Pulled { image, image_ref })
         }
-        Err(error) => Err(pull_failure(&image, error.kind(), &error.message())),
+        Err(error) => {
+            let failure = pull_failure(&image, error.kind(), &error.message());
+            Err(match &error {
+                EnsureImageError::Pull { source, .. } => match source.attempts().last() {
+                    Some(attempt) => failure.with_platform_hint(&attempt.error, PLATFORM_HINT),
+                    None => failure,
+                },
+                _ => failure,
+            })
+        }
     }
 }
 
@@ -142,7 +156,7 @@ async fn pull_with(
                 None => intent.failed().await,
                 Some(_) => intent.keep().await,
             }
-            Err(pull_failure(&image, Some(error.kind()), error.message()))
+            Err(pull_failure(&image, Some(error.kind()), error.message()).with_platform_hint(&error, PLATFORM_HINT))
         }
     }
 }

@@ -167,7 +167,7 @@ fn a_destination_says_what_it_gets() {
         ("mkdir there.tar && imagelet export {n} -o there.tar && ls there.tar", listed, written("there.tar"), 0),
         ("imagelet export {n} -o - | tar -t | grep -v blobs", "oci-layout\nindex.json\n", String::new(), 0),
         ("imagelet export {n} -o - > c.tar && cmp b.tar c.tar; test -e ./-", "", String::new(), 1),
-        ("imagelet cp {n}:/file - | tar -xO", "one\n", CP.to_owned(), 0),
+        ("imagelet cp {n}:/file - | tar -xO", "one\n", " INFO copied 1 file (4B) to standard output\n".to_owned(), 0),
         (
             "imagelet export {n} -o - --format oci",
             "",
@@ -269,6 +269,26 @@ fn saved_is_loaded_as_by_podman_and_docker() {
     assert!(said.ends_with("a docker directory holds one image, and these are 2"), "{said}");
     let said = from.fails(2, &["save", "--format", "docker-dir", NAME]);
     assert!(said.contains("-o DIR"), "{said}");
+}
+
+/// umoci 0.4 leaves out what pads the last file of a layer; containerd reads it, and so does a pull here.
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_layer_without_its_last_padding_comes_and_goes() {
+    let g = Ground::new();
+    g.sh("umoci init --layout u && umoci new --image u:x && mkdir t && echo one > t/file && umoci insert --image u:x t /data");
+    for format in ["dir", "erofs"] {
+        let imagelet = g.imagelet(format).global("--layer-format", format);
+        let layout = g.scratch.join("u").display().to_string();
+        imagelet.ok(&["import", &layout, "--platform", "all", "--name", NAME]);
+        assert_eq!(imagelet.ok(&["cat", NAME, "/data/file"]), "one\n", "{format}");
+        imagelet.ok(&["check"]);
+        let out = g.scratch.join(&format!("{format}.tar")).display().to_string();
+        imagelet.ok(&["export", NAME, "-o", &out]);
+        let back = g.imagelet(&format!("back-{format}"));
+        back.ok(&["import", &out, "--platform", "all"]);
+        assert_eq!(back.ids(), imagelet.ids(), "{format}: bit for bit");
+    }
 }
 
 /// A layout with two images, a chart and a blob beside them.

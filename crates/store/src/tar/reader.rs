@@ -137,7 +137,19 @@ impl<'a> Reader<'a> {
         if !is_zero(&block) {
             return Ok(Some(block));
         }
-        if self.block(&mut block, raw)? && !is_zero(&block) {
+        // The second zero block may be cut off, or absent.
+        let mut left = BLOCK;
+        let mut is_zero = true;
+        while left > 0 {
+            let bytes = self.input.piece(left)?;
+            if bytes.is_empty() {
+                break;
+            }
+            is_zero &= bytes.iter().all(|byte| *byte == 0);
+            left -= bytes.len();
+            raw(bytes).map_err(TarError::Raw)?;
+        }
+        if !is_zero {
             return Err(self.malformed("a single zero block is followed by something else"));
         }
         self.drain(raw)?;

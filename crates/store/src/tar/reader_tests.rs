@@ -127,6 +127,31 @@ fn kinds_and_devices() {
 }
 
 #[test]
+fn what_gnu_tar_adds_for_itself_is_passed_by() {
+    let names = |tar: Tar| {
+        let entries = read(&tar.end()).expect("reads");
+        entries.into_iter().map(|(entry, data)| (entry.path, entry.kind, data)).collect::<Vec<_>>()
+    };
+    let file = || (b"f".to_vec(), Kind::File, b"1".to_vec());
+    let label = Item::new(b'V', "label");
+    assert_eq!(names(Tar::new().item(&label).file("f", "1")), [file()], "first");
+    assert_eq!(names(Tar::new().file("f", "1").item(&label)), [file()], "last");
+    assert_eq!(
+        names(Tar::new().pax(&[("path", b"x")]).item(&label).file("f", "1")),
+        [file()],
+        "with a header of its own"
+    );
+    fails(Tar::new().item(&label.data("1")), "unsupported type 'V'");
+    let listed = Item::new(b'D', "d/").data(b"Yf\0Nd\0\0");
+    assert_eq!(names(Tar::new().item(&listed).file("f", "1")), [(b"d/".to_vec(), Kind::Directory, Vec::new()), file()]);
+    let few = Limits { pax_header_bytes: 6, ..Limits::default() };
+    let error = read_with(&mut &Tar::new().item(&listed).end()[..], &few).expect_err("too many").to_string();
+    assert!(error.contains("bytes of names behind a directory"), "{error}");
+    let old = patched(&Item::new(b'3', "c"), &[(257, &[0; 8])]);
+    assert_eq!(one(Tar::new().raw(&old)).device, (0, 0), "a device of v7, which has no numbers");
+}
+
+#[test]
 fn a_size_without_data_is_no_data() {
     // Go and Python ignore the size of everything that is no regular file; a reader that does not finds other entries.
     for flag in [b'1', b'2', b'3', b'4', b'5', b'6'] {
@@ -229,6 +254,8 @@ fn ends() {
     assert_eq!(count(b""), Ok(0), "an empty layer");
     assert_eq!(count(&a), Ok(1), "no trailer");
     assert_eq!(count(&[&a[..], &zero].concat()), Ok(1), "half a trailer");
+    assert_eq!(count(&[&a[..], &zero, &zero[..100]].concat()), Ok(1), "a part of a trailer");
+    assert!(count(&[&a[..], &zero, b"junk"].concat()).unwrap_err().contains("single zero block"));
     assert_eq!(count(&[&a[..], &zero, &zero, b"trailing bytes", &a].concat()), Ok(1), "bytes behind the end");
     assert!(count(&[&a[..], &zero, &a].concat()).unwrap_err().contains("single zero block"));
     assert!(count(&[&a[..], b"garbage"].concat()).unwrap_err().contains("ends inside a header"));
