@@ -21,6 +21,8 @@ pub(crate) struct Environment {
     pub(crate) data_home: Option<PathBuf>,
     /// True if `$NO_COLOR` is set and not empty, or `$TERM` is `dumb`.
     pub(crate) no_color: bool,
+    /// True if `$TERM` is `dumb`: the cursor cannot be moved.
+    pub(crate) dumb_terminal: bool,
     /// Proxies towards registries.
     pub(crate) proxies: Proxies,
     /// `$PATH`.
@@ -66,12 +68,13 @@ impl Environment {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let proxy = |name: &str| text(name).or_else(|| text(&name.to_ascii_lowercase()));
         let path = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let dumb_terminal = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
         Self {
             privileged: rustix::process::geteuid().is_root(),
             home: path("HOME"),
             data_home: path("XDG_DATA_HOME"),
-            no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-                || std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
+            no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) || dumb_terminal,
+            dumb_terminal,
             path: std::env::var_os("PATH"),
             notify_socket: std::env::var_os("NOTIFY_SOCKET"),
             working: std::env::current_dir().ok(),

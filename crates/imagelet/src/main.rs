@@ -23,6 +23,7 @@ mod wiring;
 use std::process::ExitCode;
 
 use tokio_util::task::TaskTracker;
+use tracing_subscriber::filter::LevelFilter;
 
 use app::App;
 use args::{Cli, Command};
@@ -61,8 +62,8 @@ fn main() -> ExitCode {
         args.apply(&mut config);
     }
     let format = config.log_format;
-    let progress = Progress::new(cli.global.progress, cli.global.quiet);
-    let stderr = progress.multi().map(Stderr::with_bars).unwrap_or_default();
+    let progress = Progress::new(cli.global.progress, cli.global.quiet, environment.dumb_terminal);
+    let stderr = progress.bars().map(Stderr::with_bars).unwrap_or_default();
     let service = match &cli.command {
         Command::Serve(_) | Command::Registry(_) => true,
         Command::Run(args) => args.files.is_empty(),
@@ -73,14 +74,17 @@ fn main() -> ExitCode {
         Command::Run(_) | Command::PortForward(_) => true,
         _ => false,
     };
-    logging::start(&config, stderr.clone(), service, environment.no_color);
+    let is_quiet = cli.global.quiet && !service && !config.origins.contains_key("logging.level");
+    let level = if is_quiet { config.log_level.min(LevelFilter::WARN) } else { config.log_level };
+    logging::start(&config, level, stderr.clone(), service, environment.no_color);
 
     for note in &config.notes {
         tracing::info!("{note}");
     }
 
-    let told = stderr.clone();
+    let (told, bars) = (stderr.clone(), progress.clone());
     let refused = move |failure: Failure| {
+        bars.finish();
         logging::failure(failure.lines(), format, &told);
         std::process::exit(i32::from(failure.code() as u8));
     };

@@ -49,5 +49,6 @@ mod signatures;
 mod streaming;
 mod support;
 mod tenants;
+mod terminal;
 mod tree;
 mod warm;
