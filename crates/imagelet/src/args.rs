@@ -2,6 +2,7 @@
 //! Called by `main`; the commands take their arguments from here.
 
 mod collecting;
+mod lists;
 mod logs;
 mod pods;
 mod streaming;
@@ -18,6 +19,7 @@ use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
+pub(crate) use lists::{ListArgs, SortKey};
 pub(crate) use logs::Logs;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
@@ -87,7 +89,7 @@ pub(crate) struct Global {
     pub(crate) early_config: Option<PathBuf>,
     /// Output format
     // Text and not a type of its own: `export` has an argument of the same name, and clap carries both in one place.
-    #[arg(long, short, value_name = "FORMAT", global = true, value_parser = PossibleValuesParser::new(Format::NAMES))]
+    #[arg(long, short, value_name = "FORMAT", global = true, value_parser = lists::OutputParser)]
     pub(crate) output: Option<String>,
     /// Print only ids
     #[arg(long, short, global = true)]
@@ -271,6 +273,8 @@ pub(crate) struct Images {
     /// Only these images: by name or id; a repository alone means all of its tags
     #[arg(value_name = "IMAGE")]
     pub(crate) images: Vec<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
 }
 
 /// Show everything about images: record, config, cost on disk
@@ -540,12 +544,12 @@ mod tests {
     #[test]
     fn output_is_a_format_everywhere_but_in_export() {
         for line in ["-o json images", "images -o json", "images --output=json x"] {
-            assert_eq!(parse(line).expect(line).global.printer().format, Some(Format::Json), "{line}");
+            assert!(matches!(parse(line).expect(line).global.printer().format, Some(Format::Json)), "{line}");
         }
         let cli = parse("export a b -o out.tar --format oci-archive").expect("parses");
         let Command::Export(export) = &cli.command else { panic!("an export") };
         assert_eq!((export.path.as_str(), export.format), ("out.tar", ExportFormat::OciArchive));
-        assert_eq!(cli.global.printer().format, None);
+        assert!(cli.global.printer().format.is_none());
         assert!(parse("images -o xml").is_err());
     }
 
