@@ -316,7 +316,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },
     Wrapper {
-        packages: &["clap", "clap_complete", "tracing-subscriber"],
+        packages: &["clap", "clap_complete", "clap_mangen", "tracing-subscriber"],
         owners: &["imagelet"],
         reason: "the command line and its output end at the binary",
     },

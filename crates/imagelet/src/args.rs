@@ -2,11 +2,14 @@
 //! Called by `main`; the commands take their arguments from here.
 
 mod collecting;
+mod examples;
 mod lists;
 mod logs;
 mod pods;
 mod streaming;
+mod suggest;
 mod trees;
+pub(crate) mod whole;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,11 +22,12 @@ use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
-pub(crate) use lists::{ListArgs, SortKey};
+pub(crate) use lists::{ListArgs, ManPages, SortKey};
 pub(crate) use logs::Logs;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 pub(crate) use trees::{Cat, Cp, Ls};
+pub(crate) use whole::ShowSettings;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -40,8 +44,8 @@ Exit codes:
   69 an endpoint or registry cannot be reached   77 not permitted   130, 143 ended by Ctrl-C or SIGTERM
 
 Every configuration flag is also a field of the file (see `imagelet config`) and an IMAGELET_… variable; flags win over
-variables, variables over the file, the file over a kubelet's configuration (--kubelet-config). `-h` shows the common ones,
-`--help` all.";
+variables, variables over the file, the file over a kubelet's configuration (--kubelet-config). `imagelet help settings`
+shows all.";
 
 /// The kubelet's image half as a program of its own: makes sure that the images which pods need are on the node.
 #[derive(Debug, Parser)]
@@ -58,9 +62,8 @@ pub(crate) struct Cli {
 
 impl Cli {
     /// Parses the command line of this process. Exits the process on `--help` and on wrong usage.
-    pub(crate) fn read() -> Self {
-        let words: Vec<OsString> = std::env::args_os().collect();
-        Self::of_one_command(&words).unwrap_or_else(|| Self::parse_from(words))
+    pub(crate) fn read(words: &[OsString]) -> Self {
+        Self::of_one_command(words).unwrap_or_else(|| whole::parse(words))
     }
 
     /// Parses with a parser of one command only: clap gives each of its commands a copy of every setting, which takes longer
@@ -177,6 +180,9 @@ pub(crate) enum Command {
     ///
     /// Written as YAML that can be used as a configuration file; with -o table, also where each value comes from.
     Config(ShowConfig),
+    Settings(ShowSettings),
+    #[command(hide = true)]
+    Man(ManPages),
 }
 
 /// Arguments of `imagelet config`.
@@ -483,6 +489,8 @@ pub(crate) struct BackoffReset {
 }
 
 /// Write a completion script
+///
+/// It asks this program while somebody types, which knows the images, pods and containers that are there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

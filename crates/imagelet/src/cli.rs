@@ -24,6 +24,7 @@ mod import;
 mod inspect;
 mod logs;
 mod ls;
+pub(crate) mod man;
 mod metrics;
 mod mount;
 mod pins;
@@ -86,5 +87,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Completion(args) => completion::run(app.printer, args),
         Command::Version => version::run(app.printer),
         Command::Config(args) => config::run(app, args),
+        Command::Man(args) => man::run(app.printer, args),
+        Command::Settings(_) => app.printer.lines([crate::args::whole::settings_help().trim_end()]),
     }
 }

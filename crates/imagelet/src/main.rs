@@ -20,6 +20,7 @@ mod signals;
 mod streaming;
 mod wiring;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use tokio_util::task::TaskTracker;
@@ -35,12 +36,23 @@ use progress::Progress;
 use signals::Signals;
 
 fn main() -> ExitCode {
-    let cli = Cli::read();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    match cli::completion::answer(&words) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => error.exit(),
+    }
+    let cli = Cli::read(&words);
     let printer = cli.global.printer();
     // These two need nothing, and must work where nothing else does.
     match &cli.command {
         Command::Completion(args) => {
             return end(cli::completion::run(printer, args), LogFormat::Text, &Stderr::default());
+        }
+        Command::Man(args) => return end(cli::man::run(printer, args), LogFormat::Text, &Stderr::default()),
+        Command::Settings(_) => {
+            let help = args::whole::settings_help();
+            return end(printer.lines([help.trim_end()]), LogFormat::Text, &Stderr::default());
         }
         Command::Version => return end(cli::version::run(printer), LogFormat::Text, &Stderr::default()),
         _ => {}

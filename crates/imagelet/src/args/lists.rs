@@ -1,10 +1,11 @@
-//! Arguments of lists: filters and order of `imagelet images`, and the formats of `-o`.
+//! Arguments of lists: filters and order of `imagelet images`, and the formats of `-o`; and of what packages need.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Args, Command, Error, ValueEnum};
+use clap::{Arg, Args, Command, Error, ValueEnum, ValueHint};
 
 use crate::output::{Expression, Format};
 
@@ -22,7 +23,7 @@ pub(crate) struct ListArgs {
     #[arg(long = "filter", short, value_name = "KEY=VALUE")]
     pub(crate) filters: Vec<String>,
     /// Order of the list: newest first, otherwise ascending [default: by name]
-    #[arg(long, value_name = "KEY", hide_possible_values = false)]
+    #[arg(long, value_name = "KEY")]
     pub(crate) sort: Option<SortKey>,
     /// Show digests as well
     #[arg(long)]
@@ -37,6 +38,17 @@ pub(crate) enum SortKey {
     Repository,
     Size,
     Tag,
+}
+
+/// Write the manual pages of all commands
+///
+/// For packages.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  imagelet man ./man1")]
+pub(crate) struct ManPages {
+    /// Directory; it is made if it is absent
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
 }
 
 /// Parses the value of `-o`: the name of a format, or an expression.

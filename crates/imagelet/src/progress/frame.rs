@@ -126,6 +126,7 @@ impl LayerView {
     }
 
     fn line(&self, word: &str, width: usize) -> String {
+        let width = width.min(WIDEST);
         let (digest, done) = (self.digest.short(), self.done.min(self.size));
         let part = |whole: u64| u64::try_from(u128::from(done) * u128::from(whole) / u128::from(self.size.max(1)));
         let percent = part(100).unwrap_or_default();
@@ -162,6 +163,9 @@ const MIDDLE: usize = 2 + 12 + 1 + 9 + 3 + 1 + 13;
 const RATE: usize = 1 + 10 + 1 + 6;
 /// Width from which on they are shown.
 const WIDE: usize = MIDDLE + RATE + 8;
+
+/// Columns of the longest line of a layer: what is shown on a wide terminal still fits after it has become one of 80 columns.
+const WIDEST: usize = 79;
 
 /// Returns the lines for a terminal of this size. Nothing stands in the last column and in the last row, where the cursor is.
 pub(super) fn lines<'a>(

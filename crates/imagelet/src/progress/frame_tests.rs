@@ -34,9 +34,9 @@ fn lines_fit_every_width() {
             110,
             "\
 / registry.example:5000/team/app:1 1/5 layers
-  4bf5122f3445 fetching  [==============>               ]    2MB/4.27MB    500kB/s     4s
-  dbc1b4c900ff unpacking [==============================] 4.27MB/4.27MB
-  084fed08b978 joined    [>                             ]     0B/4.27MB",
+  4bf5122f3445 fetching  [=========>          ]    2MB/4.27MB    500kB/s     4s
+  dbc1b4c900ff unpacking [====================] 4.27MB/4.27MB
+  084fed08b978 joined    [>                   ]     0B/4.27MB",
         ),
         (
             80,
@@ -57,7 +57,7 @@ fn lines_fit_every_width() {
         (
             40,
             "\
-/ ..le.com:5000/team/app:1 1/5 layers
+/ ...example:5000/team/app:1 1/5 layers
   4bf5122f3445 fetching   46%
   dbc1b4c900ff unpacking 100%
   084fed08b978 joined      0%",

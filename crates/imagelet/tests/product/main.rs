@@ -33,6 +33,7 @@ mod kill;
 mod layers;
 mod layout;
 mod limits;
+mod lists;
 mod logs;
 mod memory;
 mod modes;

@@ -8,6 +8,8 @@ use crate::support::random::noise_of;
 use crate::support::scene::Scene;
 
 const LAYERS: [&str; 5] = ["one", "two", "three", "four", "five"];
+/// Layers that are fetched side by side.
+const FETCHED: usize = 4;
 
 /// A registry with an image of five layers, behind a gate.
 fn scene() -> (Scene, tokio::runtime::Runtime, Gate, String) {
@@ -42,14 +44,14 @@ fn bars_in(sizes: &[(u16, u16)]) {
     let name = format!("{}/team/app:1", gate.host());
     let imagelet = s.imagelet.clone().env("TERM", "xterm-256color");
     let mut pty = Pty::start(imagelet.command(&["pull", &name]), sizes[0]);
-    pty.until("bars of the layers", |text| count(text, "fetching") == LAYERS.len());
+    pty.until("bars of the layers", |text| count(text, "fetching") == FETCHED);
     for size in &sizes[1..] {
         pty.resize(*size);
-        pty.until("a frame of the new size", |text| !pty.wraps() && count(text, "fetching") == LAYERS.len());
+        pty.until("a frame of the new size", |text| !pty.wraps() && count(text, "fetching") == FETCHED);
     }
     let text = pty.text();
     assert_eq!(count(&text, "0/5 layers"), 1, "{text}");
-    assert_eq!(text.lines().count(), 1 + LAYERS.len(), "{text}");
+    assert_eq!(text.lines().count(), 1 + FETCHED, "{text}");
     assert!(!pty.wraps(), "{text}");
     gate.open();
     assert_eq!(pty.end(), Some(0), "{}", pty.text());

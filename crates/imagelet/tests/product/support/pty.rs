@@ -16,8 +16,12 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::process::{PATIENCE, eventually, signal, wait};
 
+/// A line that was there before the program.
+const EARLIER: &str = "earlier\n";
+
 /// A terminal with one program on it.
 pub(crate) struct Pty {
+    earlier: String,
     master: OwnedFd,
     terminal: Arc<Mutex<avt::Terminal>>,
     reader: Option<thread::JoinHandle<()>>,
@@ -38,7 +42,10 @@ impl Pty {
         let child = command.stdin(stream()).stdout(stream()).stderr(stream()).spawn().expect("start");
         // The slave's ends here close with these two, so that the end of the program is the end of its output.
         drop((command, slave));
-        let terminal = avt::Terminal::with_scrollback(columns.into(), rows.into(), None).expect("a size");
+        let mut terminal = avt::Terminal::with_scrollback(columns.into(), rows.into(), None).expect("a size");
+        // The screen is full, as it is after some work: terminals move what is wrapped up, and never down.
+        let earlier = EARLIER.repeat(rows.into());
+        terminal.feed(earlier.replace('\n', "\r\n"));
         let terminal = Arc::new(Mutex::new(terminal));
         let (screen, mut output) = (Arc::clone(&terminal), File::from(master.try_clone().expect("another descriptor")));
         let reader = thread::spawn(move || {
@@ -48,7 +55,7 @@ impl Pty {
                 screen.lock().feed(String::from_utf8_lossy(&buffer[..n]).as_ref());
             }
         });
-        Self { master, terminal, reader: Some(reader), child }
+        Self { earlier, master, terminal, reader: Some(reader), child }
     }
 
     /// Changes the size of the terminal, between two frames of the program.
@@ -66,7 +73,9 @@ impl Pty {
         signal(self.child.id(), Signal::CONT);
     }
 
-    /// Everything that was ever shown and not taken away, with wrapped lines made whole, and without blanks at the ends.
+    /// Everything of the program that was ever shown and not taken away, with wrapped lines made whole, and without blanks at the
+    /// ends. What was there before the program has to be there still.
+    #[track_caller]
     pub(crate) fn text(&self) -> String {
         let terminal = self.terminal.lock();
         let mut text = String::new();
@@ -78,7 +87,8 @@ impl Pty {
                 text.push('\n');
             }
         }
-        format!("{}\n", text.trim_end())
+        let own = text.strip_prefix(&self.earlier);
+        format!("{}\n", own.unwrap_or_else(|| panic!("earlier lines are gone:\n{text}")).trim_end())
     }
 
     /// True if a line is longer than the terminal is wide.
