@@ -213,7 +213,6 @@ pub(crate) const BORDERS: &[Border] = &[
         tests_use: &["imagelet-image-service", "imagelet-registry"],
         never_reaches: &[
             "clap",
-            "indicatif",
             "tracing-subscriber",
             "reqwest",
             "redb",
@@ -324,7 +323,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },
     Wrapper {
-        packages: &["clap", "clap_complete", "indicatif", "tracing-subscriber"],
+        packages: &["clap", "clap_complete", "clap_mangen", "tracing-subscriber"],
         owners: &["imagelet"],
         reason: "the command line and its output end at the binary",
     },

@@ -3,6 +3,8 @@
 
 pub(crate) mod archives;
 mod collecting;
+mod examples;
+mod lists;
 mod logs;
 mod manifests;
 mod names;
@@ -10,7 +12,9 @@ mod pods;
 mod push;
 mod reach;
 mod streaming;
+mod suggest;
 mod trees;
+pub(crate) mod whole;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -25,6 +29,7 @@ use crate::output::{Format, Printer};
 use crate::progress;
 pub(crate) use archives::{Export, ExportCompression, ExportFormat, Import, Load, Save};
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
+pub(crate) use lists::{ListArgs, ManPages, SortKey};
 pub(crate) use logs::Logs;
 pub(crate) use manifests::{Recursive, SkipOtherKinds};
 pub(crate) use names::{History, Prune, Tag, Untag};
@@ -33,6 +38,7 @@ pub(crate) use push::{Login, Logout, Push, Search};
 use reach::ReachArgs;
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 pub(crate) use trees::{Cat, Cp, Ls};
+pub(crate) use whole::ShowSettings;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -49,8 +55,8 @@ Exit codes:
   69 an endpoint or registry cannot be reached   77 not permitted   130, 143 ended by Ctrl-C or SIGTERM
 
 Every configuration flag is also a field of the file (see `imagelet config`) and an IMAGELET_… variable; flags win over
-variables, variables over the file, the file over a kubelet's configuration (--kubelet-config). `-h` shows the common ones,
-`--help` all.";
+variables, variables over the file, the file over a kubelet's configuration (--kubelet-config). `imagelet help settings`
+shows all.";
 
 /// The kubelet's image half as a program of its own: makes sure that the images which pods need are on the node.
 #[derive(Debug, Parser)]
@@ -67,9 +73,8 @@ pub(crate) struct Cli {
 
 impl Cli {
     /// Parses the command line of this process. Exits the process on `--help` and on wrong usage.
-    pub(crate) fn read() -> Self {
-        let words: Vec<OsString> = std::env::args_os().collect();
-        Self::of_one_command(&words).unwrap_or_else(|| Self::parse_from(words))
+    pub(crate) fn read(words: &[OsString]) -> Self {
+        Self::of_one_command(words).unwrap_or_else(|| whole::parse(words))
     }
 
     /// Parses with a parser of one command only: clap gives each of its commands a copy of every setting, which takes longer
@@ -112,7 +117,7 @@ pub(crate) struct Global {
     pub(crate) early_config: Option<PathBuf>,
     /// Output format
     // Text and not a type of its own: `export` has an argument of the same name, and clap carries both in one place.
-    #[arg(long, short, value_name = "FORMAT", global = true, value_parser = PossibleValuesParser::new(Format::NAMES))]
+    #[arg(long, short, value_name = "FORMAT", global = true, value_parser = lists::OutputParser)]
     pub(crate) output: Option<String>,
     /// Print only ids
     #[arg(long, short, global = true)]
@@ -211,6 +216,9 @@ pub(crate) enum Command {
     ///
     /// Written as YAML that can be used as a configuration file; with -o table, also where each value comes from.
     Config(ShowConfig),
+    Settings(ShowSettings),
+    #[command(hide = true)]
+    Man(ManPages),
 }
 
 impl Command {
@@ -331,6 +339,8 @@ pub(crate) struct Images {
     /// Only these images: by name or id; a repository alone means all of its tags
     #[arg(value_name = "IMAGE")]
     pub(crate) images: Vec<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
 }
 
 /// Show everything about images: record, config, cost on disk
@@ -490,6 +500,8 @@ pub(crate) struct BackoffReset {
 }
 
 /// Write a completion script
+///
+/// It asks this program while somebody types, which knows the images, pods and containers that are there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -551,12 +563,12 @@ mod tests {
     #[test]
     fn output_is_a_format_everywhere_but_in_export() {
         for line in ["-o json images", "images -o json", "images --output=json x"] {
-            assert_eq!(parse(line).expect(line).global.printer().format, Some(Format::Json), "{line}");
+            assert!(matches!(parse(line).expect(line).global.printer().format, Some(Format::Json)), "{line}");
         }
         let cli = parse("export a b -o out.tar --format oci-archive").expect("parses");
         let Command::Export(export) = &cli.command else { panic!("an export") };
         assert_eq!((export.path.as_str(), export.format), ("out.tar", Some(ExportFormat::OciArchive)));
-        assert_eq!(cli.global.printer().format, None);
+        assert!(cli.global.printer().format.is_none());
         assert!(parse("images -o xml").is_err());
         for (output, want) in
             [("json", "prints no json"), ("oci-archive", "--format oci-archive"), ("jsonpath={}", "prints no")]

@@ -19,6 +19,7 @@ mod gc;
 mod gc_containers;
 mod gc_explain;
 mod history;
+mod image_filter;
 mod images;
 mod import;
 mod inspect;
@@ -26,6 +27,7 @@ mod load;
 mod login;
 mod logs;
 mod ls;
+pub(crate) mod man;
 mod manifest_files;
 mod metrics;
 mod mount;
@@ -103,5 +105,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Completion(args) => completion::run(app.printer, args),
         Command::Version => version::run(app.printer),
         Command::Config(args) => config::run(app, args),
+        Command::Man(args) => man::run(app.printer, args),
+        Command::Settings(_) => app.printer.lines([crate::args::whole::settings_help().trim_end()]),
     }
 }

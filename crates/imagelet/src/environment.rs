@@ -25,6 +25,8 @@ pub(crate) struct Environment {
     pub(crate) temporary: PathBuf,
     /// True if `$NO_COLOR` is set and not empty, or `$TERM` is `dumb`.
     pub(crate) no_color: bool,
+    /// True if `$TERM` is `dumb`: the cursor cannot be moved.
+    pub(crate) dumb_terminal: bool,
     /// Proxies towards registries.
     pub(crate) proxies: Proxies,
     /// `$PATH`.
@@ -114,14 +116,15 @@ impl Environment {
             config_home: path("XDG_CONFIG_HOME"),
             uid: rustix::process::geteuid().as_raw(),
         };
+        let dumb_terminal = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
         Self {
             auth,
             temporary: path("TMPDIR").unwrap_or_else(|| "/var/tmp".into()),
             privileged: rustix::process::geteuid().is_root(),
             home: path("HOME"),
             data_home: path("XDG_DATA_HOME"),
-            no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-                || std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
+            no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) || dumb_terminal,
+            dumb_terminal,
             path: std::env::var_os("PATH"),
             notify_socket: std::env::var_os("NOTIFY_SOCKET"),
             working: std::env::current_dir().ok(),

@@ -20,9 +20,11 @@ mod signals;
 mod streaming;
 mod wiring;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use tokio_util::task::TaskTracker;
+use tracing_subscriber::filter::LevelFilter;
 
 use app::App;
 use args::{Cli, Command};
@@ -35,12 +37,23 @@ use progress::Progress;
 use signals::Signals;
 
 fn main() -> ExitCode {
-    let cli = Cli::read();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    match cli::completion::answer(&words) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => error.exit(),
+    }
+    let cli = Cli::read(&words);
     let printer = cli.global.printer();
     // These two need nothing, and must work where nothing else does.
     match &cli.command {
         Command::Completion(args) => {
             return end(cli::completion::run(printer, args), LogFormat::Text, &Stderr::default());
+        }
+        Command::Man(args) => return end(cli::man::run(printer, args), LogFormat::Text, &Stderr::default()),
+        Command::Settings(_) => {
+            let help = args::whole::settings_help();
+            return end(printer.lines([help.trim_end()]), LogFormat::Text, &Stderr::default());
         }
         Command::Version => return end(cli::version::run(printer), LogFormat::Text, &Stderr::default()),
         _ => {}
@@ -67,8 +80,8 @@ fn main() -> ExitCode {
     }
     config.engine.reach = cli.command.reach();
     let format = config.log_format;
-    let progress = Progress::new(cli.global.progress, cli.global.quiet);
-    let stderr = progress.multi().map(Stderr::with_bars).unwrap_or_default();
+    let progress = Progress::new(cli.global.progress, cli.global.quiet, environment.dumb_terminal);
+    let stderr = progress.bars().map(Stderr::with_bars).unwrap_or_default();
     let service = match &cli.command {
         Command::Serve(_) | Command::Registry(_) => true,
         Command::Run(args) => args.files.is_empty(),
@@ -79,7 +92,9 @@ fn main() -> ExitCode {
         Command::Run(_) | Command::PortForward(_) => true,
         _ => false,
     };
-    logging::start(&config, stderr.clone(), service, environment.no_color);
+    let is_quiet = cli.global.quiet && !service && !config.origins.contains_key("logging.level");
+    let level = if is_quiet { config.log_level.min(LevelFilter::WARN) } else { config.log_level };
+    logging::start(&config, level, stderr.clone(), service, environment.no_color);
 
     for variable in unknown.strange() {
         tracing::warn!(%variable, "unknown variable");
@@ -88,8 +103,9 @@ fn main() -> ExitCode {
         tracing::info!("{note}");
     }
 
-    let told = stderr.clone();
+    let (told, bars) = (stderr.clone(), progress.clone());
     let refused = move |failure: Failure| {
+        bars.finish();
         logging::failure(failure.lines(), format, &told);
         std::process::exit(i32::from(failure.code() as u8));
     };

@@ -92,7 +92,7 @@ pub(super) async fn run(app: &App, args: &Pods) -> Outcome {
             }
             match (args.pods.as_slice(), shown.pods.as_slice(), app.printer.format) {
                 // One that was asked for by name is itself, and not a list of one.
-                ([_], [one], Some(Format::Json | Format::Yaml)) => app.printer.document(Format::Json, &one.value)?,
+                ([_], [one], Some(format)) if format.is_document() => app.printer.document(Format::Json, &one.value)?,
                 _ => app.printer.report(&shown)?,
             }
         }

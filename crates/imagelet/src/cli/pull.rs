@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::args::{Creds, Pull};
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::images::Images;
-use crate::output::{Format, Report, Table, units};
+use crate::output::{Report, Table, units};
 use crate::wiring::Mode;
 
 /// The flag that helps where an image has nothing for this machine's platform.
@@ -85,9 +85,7 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
     // What scripts want of a pull is what CRI answers: the image ref, one a line.
     match app.printer.format {
         None => app.printer.lines(pulls.ids())?,
-        Some(Format::Table | Format::Wide | Format::Json | Format::Yaml | Format::Name) => {
-            app.printer.report(&pulls)?
-        }
+        Some(_) => app.printer.report(&pulls)?,
     }
     Failure::all(failures).map_or(Ok(()), Err)
 }

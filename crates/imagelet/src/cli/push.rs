@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::args::Push;
 use crate::exit::{Code, Failure, Outcome, chain};
 use crate::images::registries;
-use crate::output::{Format, Report, Table, units};
+use crate::output::{Report, Table, units};
 use crate::wiring;
 
 /// Repositories that are asked for a blob before it is uploaded.
@@ -81,7 +81,7 @@ pub(super) async fn run(app: &App, args: &Push) -> Outcome {
     }
     let had = if pushed.uploaded == 0 { "; the registry had every blob".to_owned() } else { String::new() };
     let (took, bytes) = (units::seconds(begin.elapsed()), units::bytes(pushed.bytes));
-    tracing::info!("{to_text}: pushed in {took}, {} blobs with {bytes} uploaded{had}", pushed.uploaded);
+    tracing::info!(image = %to_text, duration = %took, blobs = pushed.uploaded, %bytes, "pushed{had}");
     let report = PushedImage {
         image: to_text,
         digest: pushed.digest.to_string(),
@@ -89,13 +89,11 @@ pub(super) async fn run(app: &App, args: &Push) -> Outcome {
         uploaded_bytes: pushed.bytes,
         name: job.to.at_digest(pushed.digest).to_string(),
     };
-    match app.printer.format {
-        // What scripts want of a push: a name that means this very image.
-        None if !app.printer.quiet => app.printer.lines([&report.name]),
-        None | Some(Format::Table | Format::Wide | Format::Json | Format::Yaml | Format::Name) => {
-            app.printer.report(&report)
-        }
+    // Scripts want a name that means this very image.
+    if app.printer.format.is_none() && !app.printer.quiet {
+        return app.printer.lines([&report.name]);
     }
+    app.printer.report(&report)
 }
 
 /// `oci:PATH[:NAME]`, as for podman and skopeo, or an image of the store.

@@ -128,7 +128,7 @@ impl Imagelet {
         self
     }
 
-    pub(super) fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = match self.user {
             None if self.through.is_empty() => self.time.command(&self.program),
             None => {
