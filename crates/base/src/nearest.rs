@@ -67,7 +67,7 @@ mod tests {
         let candidates =
             || ["root", "registryPullQPS", "registryBurst", "logging.format"].map(|name| (name, vec![name]));
         assert_eq!(near_names("rooot", candidates()), ["root"]);
-        assert_eq!(near_names("registryQPS", candidates()), ["registryPullQPS"]);
+        assert_eq!(near_names("registryQPS", candidates()), ["registryPullQPS", "registryBurst"]);
         assert!(near_names("zzz", candidates()).is_empty());
     }
 }

@@ -8,7 +8,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::settings::access::Credentials;
 use super::settings::pulls::{BackOff, Pulls};
-use super::table::Setting;
+use super::table::{SETTINGS, Setting};
 use super::*;
 use crate::exit::{Code, Failure};
 

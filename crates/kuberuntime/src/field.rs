@@ -127,7 +127,7 @@ pub struct FieldError {
 pub struct FieldErrors(Vec<FieldError>);
 
 impl FieldErrors {
-    /// All of them: those of the reader in the order of the document, then those of later steps.
+    /// All of them, in the order of the document where they are of one.
     pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
         self.0.iter()
     }

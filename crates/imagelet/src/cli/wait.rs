@@ -47,7 +47,10 @@ pub(super) async fn all(
     admin.collection.clone_from(&collection);
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let ended = app.stop.child_token();
-    let waits = needs.iter().zip(requests).map(|(need, request)| one(&managed.manager, need, request, &ended));
+    let waits = needs
+        .iter()
+        .zip(requests)
+        .map(|(need, request)| one(&managed.manager, (&need.pod, need.image.title()), request, &ended));
     let all = futures::future::join_all(waits);
     tokio::pin!(all);
     let time = async {
@@ -69,7 +72,12 @@ pub(super) async fn all(
 }
 
 /// Asks for one image until it is there. The answer is the last one, if there was any.
-async fn one(manager: &Arc<ImageManager>, need: &Need, request: &EnsureImageRequest, ended: &CancellationToken) -> End {
+async fn one(
+    manager: &Arc<ImageManager>,
+    (pod, container): (&str, String),
+    request: &EnsureImageRequest,
+    ended: &CancellationToken,
+) -> End {
     let mut state = "";
     let mut last = None;
     for round in 0_u64.. {
@@ -86,7 +94,7 @@ async fn one(manager: &Arc<ImageManager>, need: &Need, request: &EnsureImageRequ
             Err(error) => error.reason(),
         };
         if now != std::mem::replace(&mut state, now) {
-            let (pod, container, image) = (&need.pod, need.image.title(), &request.image);
+            let image = &request.image;
             match &result {
                 Ok(_) => tracing::info!(%pod, %container, %image, result = %now, "image is there"),
                 Err(error) => {
