@@ -384,8 +384,7 @@ fn other_platforms_come_and_go() {
     ];
     let values: Vec<(&str, &str)> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let title = "IMPORTED                      IMAGE ID\n";
-    let both =
-        format!("IMPORTED   IMAGE ID   PLATFORM\n{{at}}   {{other}}   linux/arm64\n{{n}}   {{here}}   {{own}}\n");
+    let both = "IMPORTED   IMAGE ID   PLATFORM\n{at}   {other}   linux/arm64\n{n}   {here}   {own}\n".to_owned();
     let squeezed = "| sed 's/   */   /g'";
     let (first, arm) = (format!("{title}{{n}}   {{here}}\n"), format!("{title}{{n}}   {{other}}\n"));
     let line = |what: &str| format!("imagelet import many {what} -o wide {squeezed}");
