@@ -243,6 +243,10 @@ impl Copy<'_> {
                 "the limit of bytes of an archive that {taken} compressed bytes make is {limit}, and there are more"
             )));
         }
+        let limit = self.limits.image_bytes;
+        if self.written > limit {
+            return Err(invalid(format!("the limit of bytes of an archive is {limit}, and there are more")));
+        }
         self.file.write_all(bytes).map_err(|e| error::from_file("write", Path::new("a copy of the archive"), &e))
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::support::home::Home;
 use crate::support::images::{self, Image, Layer};
 use crate::support::process::{need_root, run, tool};
+use crate::support::scene::Scene;
 use crate::support::{Imagelet, Layout, Packing, Scratch};
 
 /// What is typed, standard output, standard error, exit code.
@@ -315,7 +316,7 @@ fn what_is_no_image_is_passed_by_and_one_of_several_is_chosen() {
     let g = Ground::new();
     let (one, two) = mixed(&g);
     let passed_by = " WARN mixed: note is no container image and was passed by: of media type \"text/plain\"\n\
-          WARN mixed: registry.example/site/chart:3 is no container image and was passed by: its config has media type \
+         \u{20}WARN mixed: registry.example/site/chart:3 is no container image and was passed by: its config has media type \
          \"application/vnd.cncf.helm.config.v1+json\"\n";
     let rows: &[Row<'_>] = &[
         (
@@ -383,8 +384,7 @@ fn other_platforms_come_and_go() {
     ];
     let values: Vec<(&str, &str)> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let title = "IMPORTED                      IMAGE ID\n";
-    let both =
-        format!("IMPORTED   IMAGE ID   PLATFORM\n{{at}}   {{other}}   linux/arm64\n{{n}}   {{here}}   {{own}}\n");
+    let both = "IMPORTED   IMAGE ID   PLATFORM\n{at}   {other}   linux/arm64\n{n}   {here}   {own}\n".to_owned();
     let squeezed = "| sed 's/   */   /g'";
     let (first, arm) = (format!("{title}{{n}}   {{here}}\n"), format!("{title}{{n}}   {{other}}\n"));
     let line = |what: &str| format!("imagelet import many {what} -o wide {squeezed}");
@@ -452,7 +452,7 @@ fn other_platforms_come_and_go() {
 fn beside_an_agent_standard_input_and_output_are_the_persons_own() {
     let g = Ground::new();
     let image = one_image(&g);
-    let imagelet = g.imagelet("store");
+    let imagelet = g.imagelet("store").global("--log-level", "warn");
     let _agent = imagelet.serve(&g.scratch.join("serve.sock"));
     let rows: &[Row<'_>] = &[
         (
@@ -470,4 +470,19 @@ fn beside_an_agent_standard_input_and_output_are_the_persons_own() {
     ];
     let imported = IMPORTED.replace("{id}", &short(&image));
     g.types(&imagelet, rows, &[("{n}", NAME), ("{imported}", &imported)]);
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_pull_without_an_image_for_this_machine_names_the_flag() {
+    let s = Scene::new();
+    let risc = json!({"architecture": "riscv64", "os": "linux"});
+    let image = s.layout.image_for(&[s.file_layer("file", "risc", Packing::Gzip)], &json!({}), &risc);
+    let name = s.registry.push(&s.layout, &s.layout.index(&[(&image, risc)]), "site/app:1");
+    for credentials in [&[][..], &["--creds", "user:any"]] {
+        let said = s.imagelet.fails(1, &[&["pull", &name], credentials].concat());
+        assert!(said.ends_with("it is for linux/riscv64 (--platform names another one)"), "{said}");
+    }
+    s.imagelet.ok(&["pull", "--platform", "linux/riscv64", &name]);
+    assert_eq!(s.imagelet.ids(), [image.id.as_str()]);
 }

@@ -83,6 +83,7 @@ impl Reader<'_> {
         if header.type_flag() == b'D' {
             self.check_names(size)?;
             self.begin_data(size);
+            self.finish_data(raw)?;
         }
         if entry.kind == Kind::File {
             entry.size = size;

@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips what is left of the present entry.
-    fn finish_data(&mut self, raw: &mut Raw<'_>) -> Result<(), TarError> {
+    pub(super) fn finish_data(&mut self, raw: &mut Raw<'_>) -> Result<(), TarError> {
         while self.data_left > 0 {
             let data = self.data(usize::MAX)?;
             raw(data).map_err(TarError::Raw)?;
