@@ -10,9 +10,11 @@ use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, connect_image_service};
 use serde_json::json;
 
+use crate::support::cli::PROGRAM;
 use crate::support::containerd::Containerd;
 use crate::support::home::Home;
 use crate::support::images::{self, platform};
+use crate::support::process::{run, tool};
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Layout, Packing};
 
@@ -24,8 +26,7 @@ const IMAGES: [(&str, &str, &[(&str, &str)], usize); 4] = [
     // Loses its name to the one below, whose name is the same.
     ("docker.io/library/old:1", "2023-01-01T00:00:00Z", &[], 500_000),
 ];
-const OVER: (&str, &str, &[(&str, &str)], usize) =
-    ("docker.io/library/old:1", "2023-02-01T00:00:00Z", &[], 400_000);
+const OVER: (&str, &str, &[(&str, &str)], usize) = ("docker.io/library/old:1", "2023-02-01T00:00:00Z", &[], 400_000);
 
 /// A store with these images; the answer is their ids: of the four, and of the one that took a name.
 fn import(imagelet: &Imagelet, layouts: &Path) -> Vec<String> {
@@ -230,8 +231,14 @@ async fn a_filter_that_is_a_repository_means_its_tags() {
     let _agent = imagelet.serve(&socket);
     let endpoint = Endpoint::parse(&format!("unix://{}", socket.display())).expect("an endpoint");
     let service = connect_image_service(&endpoint, ClientOptions::default()).await.expect("connect");
-    let cases =
-        [("app", 2), ("docker.io/library/app", 2), ("app:1", 1), ("quay.io/team/tool", 1), ("quay.io/team", 0), ("", 5)];
+    let cases = [
+        ("app", 2),
+        ("docker.io/library/app", 2),
+        ("app:1", 1),
+        ("quay.io/team/tool", 1),
+        ("quay.io/team", 0),
+        ("", 5),
+    ];
     for (name, want) in cases {
         let filter = ImageFilter { image: Some(ImageSpec::new(name)) };
         let listed = service.list_images(Some(&filter)).await.expect(name);
@@ -311,4 +318,23 @@ fn help_and_manual_pages_are_readable() {
     }
     let page = fs::read_to_string(pages.path().join("imagelet-images.1")).expect("a page");
     assert!(page.contains("Examples:") && !page.contains("max\\-parallel"), "{page}");
+}
+
+#[test]
+fn packages_get_pages_and_scripts() {
+    let to = tempfile::tempdir().expect("a directory");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/share.sh");
+    run(tool("sh").arg(script).arg(PROGRAM).arg(to.path()));
+    let share = to.path().join("usr/share");
+    let files = [
+        "man/man1/imagelet.1.gz",
+        "man/man1/imagelet-images.1.gz",
+        "man/man1/imagelet-settings.1.gz",
+        "bash-completion/completions/imagelet",
+        "zsh/vendor-completions/_imagelet",
+        "fish/vendor_completions.d/imagelet.fish",
+    ];
+    for file in files {
+        assert!(fs::metadata(share.join(file)).expect(file).len() > 100, "{file}");
+    }
 }
