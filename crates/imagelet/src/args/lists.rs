@@ -9,18 +9,21 @@ use clap::{Arg, Args, Command, Error, ValueEnum, ValueHint};
 
 use crate::output::{Expression, Format};
 
-/// What `imagelet images` lists, and how.
+/// Selection and order of `imagelet images`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only images that fit all filters; may be given again
     ///
-    /// reference=PATTERN a name, with or without domain, path and tag; `*` stands for anything but a slash. Several are
-    /// alternatives.
-    /// label=KEY or label=KEY=VALUE a label of the image.
-    /// dangling=true images without a tag. pinned=true images that collection leaves alone.
-    /// before=IMAGE, since=IMAGE created before or after that image. until=TIME created before a time, such as
-    /// 2026-01-31T12:00:00Z, a date, or 24h for a day ago.
-    #[arg(long = "filter", short, value_name = "KEY=VALUE")]
+    ///   reference=PATTERN   a name, with or without domain, path and tag; `*` is anything but
+    ///                       a slash; several are alternatives
+    ///   label=KEY[=VALUE]   with this label
+    ///   dangling=true       without a tag
+    ///   pinned=true         that collection leaves alone
+    ///   before=IMAGE        created before that image
+    ///   since=IMAGE         created after that image
+    ///   until=TIME          created before a time, such as 2026-01-31T12:00:00Z, a date, or
+    ///                       24h for a day ago
+    #[arg(long = "filter", short, value_name = "KEY=VALUE", verbatim_doc_comment)]
     pub(crate) filters: Vec<String>,
     /// Order of the list: newest first, otherwise ascending [default: by name]
     #[arg(long, value_name = "KEY")]

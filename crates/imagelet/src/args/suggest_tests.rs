@@ -1,3 +1,5 @@
+//! Tests of what is suggested to people who type the commands and flags of other programs, or misspell ours.
+
 use super::*;
 use crate::args::whole;
 

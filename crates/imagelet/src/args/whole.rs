@@ -22,7 +22,7 @@ pub(crate) fn command() -> clap::Command {
             command = command.mut_subcommand(name, |sub| sub.after_help(format!("Examples:\n{examples}")));
         }
     }
-    command
+    command.mut_subcommand(SETTINGS, flags::all)
 }
 
 /// Parses the words. Exits the process on `--help` and on wrong usage.
@@ -67,7 +67,8 @@ impl FromArgMatches for ShowSettings {
 
 impl Args for ShowSettings {
     fn augment_args(command: clap::Command) -> clap::Command {
-        let command = command
+        // The hundred flags come with the whole parser: nobody needs them to start another command.
+        command
             .about("Show all settings: flags, variables and defaults")
             .long_about(
                 "All settings. Each is a flag of every command, an IMAGELET_… variable, and a field of the configuration \
@@ -75,9 +76,7 @@ impl Args for ShowSettings {
                  (--kubelet-config). `imagelet config -o table` shows the values in force, and where each comes from.",
             )
             .after_help("Examples:\n  imagelet help settings\n  imagelet config -o table")
-            .hide(true);
-        // A hundred flags, which nobody needs to start another command.
-        command.defer(flags::all)
+            .hide(true)
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {

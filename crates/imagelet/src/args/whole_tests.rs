@@ -1,3 +1,5 @@
+//! Tests of the help texts: their length, their examples, and the settings that they show.
+
 use super::*;
 
 /// Every command that people see, with its path.

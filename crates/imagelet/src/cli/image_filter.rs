@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::exit::{Failure, Outcome};
 use crate::images::Images;
 
-/// What `-f` asks for. References are alternatives; everything else has to fit.
+/// Conditions of `-f`. References are alternatives; everything else has to fit.
 #[derive(Debug, Default)]
 pub(super) struct Filters {
     references: Vec<Pattern>,
@@ -26,7 +26,7 @@ pub(super) struct Filters {
     until: Vec<Timestamp>,
 }
 
-/// What the config of an image says.
+/// Facts in the config of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Details {
     pub(super) created: Option<Timestamp>,
@@ -147,7 +147,7 @@ pub(super) async fn details(images: &Images, listed: &[Image]) -> Outcome<HashMa
     futures::stream::iter(ids).map(ask).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// What the answer of a runtime says. Runtimes put what they like into it; ours and containerd's have the config as `imageSpec`.
+/// Facts in the answer of a runtime. Runtimes put what they like into it; ours and containerd's have the config as `imageSpec`.
 fn details_of(info: &str) -> Details {
     let info = serde_json::from_str::<Value>(info).unwrap_or_default();
     let config = &info["imageSpec"];

@@ -1,3 +1,5 @@
+//! Tests of filters, in the words that users of podman and docker type.
+
 use super::*;
 
 const DIGEST: &str = "sha256:4bf5122f344554c53bde2ebb8cd2b7e3d1600ad631c385a5d7cce23c7785459a";

@@ -20,7 +20,7 @@ pub(super) struct ImageList {
     /// The names that were asked for; empty for all.
     #[serde(skip)]
     pub(super) wanted: Vec<Wanted>,
-    /// What was asked for by filters.
+    /// The filters of `-f`.
     #[serde(skip)]
     filters: Filters,
     /// By image id; without what nobody asked for.

@@ -1,3 +1,5 @@
+//! Tests of templates, with the answers that kubectl gives.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the lines that are shown, for terminals of many sizes.
+
 use super::*;
 
 /// A pull of five layers: one is present, one is being fetched, one unpacked, one somebody else fetches, one waits.

@@ -42,7 +42,7 @@ struct State {
 
 impl Painter {
     /// Shows one more pull until the answer is dropped.
-    pub(super) fn begin(&self, image: String) -> Shown {
+    pub(super) fn begin(&self, image: String) -> ShownPull {
         let mut state = self.0.state.lock();
         state.begun += 1;
         let id = state.begun;
@@ -53,7 +53,7 @@ impl Painter {
             state.painted =
                 std::thread::Builder::new().name("progress".to_owned()).spawn(move || shared.keep_painting()).is_ok();
         }
-        Shown { painter: self.clone(), id }
+        ShownPull { painter: self.clone(), id }
     }
 
     /// Takes the display off the terminal while `write` writes there.
@@ -105,12 +105,12 @@ impl State {
 
 /// A pull on the display.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownPull {
     painter: Painter,
     id: u64,
 }
 
-impl Shown {
+impl ShownPull {
     /// Takes in what the pull reports.
     pub(super) fn report(&self, event: PullEvent) {
         let mut state = self.painter.0.state.lock();
@@ -123,7 +123,7 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for ShownPull {
     fn drop(&mut self) {
         let mut state = self.painter.0.state.lock();
         if state.pulls.remove(&self.id).is_some() {

@@ -1,9 +1,11 @@
+//! Tests of the painter, judged by a terminal emulator that wraps lines again when it becomes narrower.
+
 use cri_api::ProgressSink;
 use oci::Digest;
 
 use super::*;
 
-/// What a terminal shows and has scrolled away, without the empty lines at its end.
+/// Everything that a terminal shows and has scrolled away, without the empty lines at its end.
 fn screen(terminal: &avt::Terminal) -> String {
     let lines = terminal.screen().all_lines().map(|line| line.text().trim_end().to_owned());
     lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
@@ -53,4 +55,17 @@ fn a_pull_is_shown_until_its_sink_is_dropped() {
     shown.report(PullEvent::Committing);
     let state = painter.0.state.lock();
     assert!(state.pulls.is_empty() && state.canvas.widths.is_empty());
+}
+
+#[test]
+fn no_bar_drives_a_terminal() {
+    let painter = Painter::default();
+    let progress = crate::progress::Progress::Bars(painter.clone());
+    let sink = progress.sink("demo/\u{9b}31m\u{202e}x\u{7f}");
+    sink.report(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: Vec::new() });
+    let mut state = painter.0.state.lock();
+    let lines = frame::lines(state.pulls.values_mut(), (80, 24), 0, Instant::now());
+    assert_eq!(lines, ["| demo/?31m?x? 0/0 layers"]);
+    drop(state);
+    progress.finish();
 }

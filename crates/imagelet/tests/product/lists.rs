@@ -10,9 +10,11 @@ use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, connect_image_service};
 use serde_json::json;
 
+use crate::support::cli::PROGRAM;
 use crate::support::containerd::Containerd;
 use crate::support::home::Home;
 use crate::support::images::{self, platform};
+use crate::support::process::{run, tool};
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Layout, Packing};
 
@@ -316,4 +318,23 @@ fn help_and_manual_pages_are_readable() {
     }
     let page = fs::read_to_string(pages.path().join("imagelet-images.1")).expect("a page");
     assert!(page.contains("Examples:") && !page.contains("max\\-parallel"), "{page}");
+}
+
+#[test]
+fn packages_get_pages_and_scripts() {
+    let to = tempfile::tempdir().expect("a directory");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/share.sh");
+    run(tool("sh").arg(script).arg(PROGRAM).arg(to.path()));
+    let share = to.path().join("usr/share");
+    let files = [
+        "man/man1/imagelet.1.gz",
+        "man/man1/imagelet-images.1.gz",
+        "man/man1/imagelet-settings.1.gz",
+        "bash-completion/completions/imagelet",
+        "zsh/vendor-completions/_imagelet",
+        "fish/vendor_completions.d/imagelet.fish",
+    ];
+    for file in files {
+        assert!(fs::metadata(share.join(file)).expect(file).len() > 100, "{file}");
+    }
 }

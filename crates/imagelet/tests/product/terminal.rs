@@ -1,4 +1,4 @@
-//! What a person sees on a terminal: progress bars that fit, follow the size of the terminal, and leave nothing behind; and
+//! The terminal as a person sees it: progress bars that fit, follow the size of the terminal, and leave nothing behind; and
 //! nothing at all where that was asked for.
 
 use crate::support::Packing;
