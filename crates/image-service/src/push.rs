@@ -104,7 +104,10 @@ impl Registries {
                 return Ok(None);
             }
         }
-        for layer in wanted(&manifest.layers) {
+        let layers = wanted(&manifest.layers);
+        let sizes = layers.iter().map(|layer| (layer.digest.clone(), layer.size)).collect();
+        upload.progress.report(PullEvent::Resolved { digest: digest.clone(), layers: sizes });
+        for layer in layers {
             push.state(layer, LayerState::Present);
         }
         if !push.has(&manifest.config).await? {
@@ -187,6 +190,10 @@ impl Push<'_> {
     }
 
     fn state(&self, blob: &Descriptor, state: LayerState) {
+        // A config is no layer, and too small for an eye.
+        if oci::media_type::is_config(&blob.media_type) {
+            return;
+        }
         self.upload.progress.report(PullEvent::Layer { digest: blob.digest.clone(), state });
     }
 

@@ -79,9 +79,13 @@ pub(super) async fn run(app: &App, args: &Push) -> Outcome {
         let written = written.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         written.map_err(|e| Failure::caused(Code::Failed, format!("write {}", file.display()), &e))?;
     }
-    let had = if pushed.uploaded == 0 { "; the registry had every blob".to_owned() } else { String::new() };
-    let (took, bytes) = (units::seconds(begin.elapsed()), units::bytes(pushed.bytes));
-    tracing::info!("{to_text}: pushed in {took}, {} blobs with {bytes} uploaded{had}", pushed.uploaded);
+    let took = units::seconds(begin.elapsed());
+    let uploaded = match pushed.uploaded {
+        0 => "the registry had every blob".to_owned(),
+        1 => format!("1 blob of {} uploaded", units::bytes(pushed.bytes)),
+        count => format!("{count} blobs of {} uploaded", units::bytes(pushed.bytes)),
+    };
+    tracing::info!("{to_text}: pushed in {took}, {uploaded}");
     let report = PushedImage {
         image: to_text,
         digest: pushed.digest.to_string(),
