@@ -361,7 +361,8 @@ pub(crate) struct Unmount {
 #[command(after_help = "\
 Examples:
   imagelet explain -f pod.yaml
-  imagelet explain docker.io/library/busybox:1 --policy IfNotPresent")]
+  imagelet explain docker.io/library/busybox:1 --policy IfNotPresent
+  imagelet explain --check-credentials registry.example/team/app:2")]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["files", "images"])))]
 pub(crate) struct Explain {
     /// Manifest; `-` is standard input; may be given again
@@ -373,6 +374,9 @@ pub(crate) struct Explain {
     /// Image by name
     #[arg(value_name = "IMAGE", conflicts_with = "files")]
     pub(crate) images: Vec<String>,
+    /// Ask the registry which of the credentials it takes, and helpers and providers for theirs. Nothing is pulled
+    #[arg(long)]
+    pub(crate) check_credentials: bool,
     /// Pull policy of the images [default: as the API server would fill it in]
     #[arg(long, value_name = "POLICY", conflicts_with = "files", value_parser = PossibleValuesParser::new(["Always", "IfNotPresent", "Never"]))]
     pub(crate) policy: Option<String>,

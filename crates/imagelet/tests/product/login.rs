@@ -194,9 +194,18 @@ fn a_file_is_given_by_its_name_and_a_refused_credential_is_named() {
     assert_eq!(pushed.code, Some(0), "{}", pushed.stderr);
     assert!(pushed.stderr.contains(&bad), "{}", pushed.stderr);
 
+    p.imagelet.ok(&["rmi", &p.image]);
+    let explained = p.imagelet.run(&["explain", "--check-credentials", &p.image]);
+    assert_eq!(explained.code, Some(0), "{}", explained.stderr);
+    assert!(
+        explained.stdout.contains(&format!("file {bad}: refused, file {second}: accepted")),
+        "{}",
+        explained.stdout
+    );
+    assert!(explained.stderr.contains(&format!("file {bad} is refused")), "{}", explained.stderr);
+
     // The same refusal has the same code, whoever meets it.
     fs::remove_file(&second).expect("removed");
-    p.imagelet.ok(&["rmi", &p.image]);
     let manifest = p.s.scratch.join("pod.yaml");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "image": p.image}]}});
