@@ -29,6 +29,7 @@ impl Person {
     fn new() -> Self {
         let s = Scene::new();
         let (_, image) = s.push_file("team/app:1", "a", "a");
+        s.layout.name(&image, "team/app:1");
         let registry = GuardedRegistry::start(&s.scratch.join("registry"), &[USER]);
         let certs = registry.hosts_file(&s.scratch.join("certs.d"));
         let home = s.scratch.directory("home");

@@ -88,7 +88,7 @@ fn a_push_to_another_registry_keeps_the_image_id_and_with_kept_blobs_the_digest(
     let name = s.registry.push(&s.layout, &image, "from/app:1");
     let other = DockerRegistry::start(&s.scratch.join("other"));
     let spool = s.scratch.directory("spool");
-    let keeping = Imagelet::on(&s.scratch.join("keeping")).global("--keep-blobs", "true");
+    let keeping = Imagelet::on(&s.scratch.join("keeping")).flag("--keep-blobs=true");
     for (imagelet, tag, keeps) in [(&s.imagelet, "plain", false), (&keeping, "kept", true)] {
         let imagelet = imagelet.clone().env("TMPDIR", &spool.display().to_string());
         imagelet.ok(&["pull", &name]);
