@@ -71,7 +71,7 @@ impl Registries {
         push.check_name(&root.digest)?;
         let mut documents = Vec::new();
         push.collect(&*source, root, &mut documents).await?;
-        push.tell(&documents);
+        push.report(&documents);
         for (_, document) in &documents {
             if let Document::Manifest(manifest) = document {
                 push.blobs(&source, manifest).await?;
@@ -179,7 +179,7 @@ impl Push<'_> {
         Ok(())
     }
 
-    fn tell(&self, documents: &[(crate::source::RawDocument, Document)]) {
+    fn report(&self, documents: &[(crate::source::RawDocument, Document)]) {
         let Some((root, _)) = documents.last() else { return };
         let layers = documents.iter().flat_map(|(_, document)| match document {
             Document::Manifest(manifest) => wanted(&manifest.layers),

@@ -269,8 +269,8 @@ pub(crate) struct Manifests {
 ///
 /// Asks the registry every time, and fetches what is missing. Prints the image id of each image. Several images are
 /// pulled at the same time; one that fails does not stop the others. Without --creds, the credentials are those of the
-/// node: docker's config.json with its helpers, and credential providers; the image is for every pod then. With --creds, a
-/// pod has to show the registry a credential of its own before it may use the image.
+/// node and of `imagelet login`: docker's and podman's files with their helpers, and credential providers; the image is for
+/// every pod then. With --creds, a pod has to show the registry a credential of its own before it may use the image.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -52,7 +52,7 @@ impl Report for PushedImage {
 
 /// Content to push.
 enum Content {
-    /// What lies in a layout.
+    /// An image of a layout.
     Layout { path: PathBuf, name: Option<String> },
     /// An image of the store.
     Image(ImageSpec),

@@ -212,7 +212,7 @@ fn a_writable_layout_refuses_what_is_wrong() {
     assert_eq!(fs::read_dir(path.join(".uploads")).expect("uploads").count(), 0, "nothing is left");
 }
 
-/// What is typed, the exit code, standard output, and what stands on standard error.
+/// Arguments, exit code, standard output, and a part of standard error.
 type Row<'a> = (&'a [&'a str], i32, String, &'a str);
 
 #[test]
