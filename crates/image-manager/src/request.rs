@@ -53,7 +53,8 @@ impl EnsureImageRequest {
     }
 
     /// The pod, as the keyring wants to know it.
-    pub(crate) fn requester(&self) -> Requester {
+    #[must_use]
+    pub fn requester(&self) -> Requester {
         Requester {
             namespace: self.pod.namespace.clone(),
             name: self.pod.name.clone(),

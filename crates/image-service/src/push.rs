@@ -75,7 +75,7 @@ impl Registries {
         push.check_name(&root.digest)?;
         let mut documents = Vec::new();
         push.collect(&*source, root, &mut documents).await?;
-        push.tell(&documents);
+        push.report(&documents);
         for (_, document) in &documents {
             if let Document::Manifest(manifest) = document {
                 push.blobs(&source, manifest).await?;
@@ -108,7 +108,10 @@ impl Registries {
                 return Ok(None);
             }
         }
-        for layer in wanted(&manifest.layers) {
+        let layers = wanted(&manifest.layers);
+        let sizes = layers.iter().map(|layer| (layer.digest.clone(), layer.size)).collect();
+        upload.progress.report(PullEvent::Resolved { digest: digest.clone(), layers: sizes });
+        for layer in layers {
             push.state(layer, LayerState::Present);
         }
         if !push.has(&manifest.config).await? {
@@ -180,7 +183,7 @@ impl Push<'_> {
         Ok(())
     }
 
-    fn tell(&self, documents: &[(crate::source::RawDocument, Document)]) {
+    fn report(&self, documents: &[(crate::source::RawDocument, Document)]) {
         let Some((root, _)) = documents.last() else { return };
         let layers = documents.iter().flat_map(|(_, document)| match document {
             Document::Manifest(manifest) => wanted(&manifest.layers),
@@ -191,6 +194,10 @@ impl Push<'_> {
     }
 
     fn state(&self, blob: &Descriptor, state: LayerState) {
+        // A config is no layer, and too small for an eye.
+        if oci::media_type::is_config(&blob.media_type) {
+            return;
+        }
         self.upload.progress.report(PullEvent::Layer { digest: blob.digest.clone(), state });
     }
 

@@ -303,8 +303,8 @@ pub(crate) struct Manifests {
 ///
 /// Asks the registry every time, and fetches what is missing. Prints the image id of each image. Several images are
 /// pulled at the same time; one that fails does not stop the others. Without --creds, the credentials are those of the
-/// node: docker's config.json with its helpers, and credential providers; the image is for every pod then. With --creds, a
-/// pod has to show the registry a credential of its own before it may use the image.
+/// node and of `imagelet login`: docker's and podman's files with their helpers, and credential providers; the image is for
+/// every pod then. With --creds, a pod has to show the registry a credential of its own before it may use the image.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -397,7 +397,8 @@ pub(crate) struct Unmount {
 #[command(after_help = "\
 Examples:
   imagelet explain -f pod.yaml
-  imagelet explain docker.io/library/busybox:1 --policy IfNotPresent")]
+  imagelet explain docker.io/library/busybox:1 --policy IfNotPresent
+  imagelet explain --check-credentials registry.example/team/app:2")]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["files", "images"])))]
 pub(crate) struct Explain {
     /// Manifest, directory of manifests (*.yaml, *.yml, *.json), or URL; `-` is standard input; may be given again
@@ -410,6 +411,9 @@ pub(crate) struct Explain {
     /// Image by name
     #[arg(value_name = "IMAGE", conflicts_with = "files")]
     pub(crate) images: Vec<String>,
+    /// Ask the registry which of the credentials it takes, and helpers and providers for theirs. Nothing is pulled
+    #[arg(long)]
+    pub(crate) check_credentials: bool,
     /// Pull policy of the images [default: as the API server would fill it in]
     #[arg(long, value_name = "POLICY", conflicts_with = "files", value_parser = PossibleValuesParser::new(["Always", "IfNotPresent", "Never"]))]
     pub(crate) policy: Option<String>,

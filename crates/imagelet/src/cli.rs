@@ -14,6 +14,7 @@ mod ensure;
 mod events;
 mod exec;
 mod explain;
+mod explain_credentials;
 mod export;
 mod gc;
 mod gc_containers;

@@ -23,7 +23,12 @@ impl PullSession {
             return Ok(false);
         }
         let sent = ping(&self.hosts[host].likelier).await;
-        self.is_in_other_scheme(host, &sent).await
+        let is_other = self.is_in_other_scheme(host, &sent).await?;
+        match sent {
+            // As long as nothing is known, nothing more is sent.
+            Err(cause) if !is_other => Err(cause),
+            _ => Ok(is_other),
+        }
     }
 
     /// Takes in the first answer of a host. Returns true if the host is asked in the other scheme from now on.
@@ -61,7 +66,10 @@ impl PullSession {
                 Ok(true)
             }
             Err(Cause::Tls(words)) if !is_of_plain_server(&words) => Err(Cause::Tls(words)),
-            Err(_) => Ok(false),
+            Err(_) => {
+                host.scheme_known.store(sent.is_ok(), Ordering::Relaxed);
+                Ok(false)
+            }
         }
     }
 }

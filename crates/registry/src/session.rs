@@ -99,7 +99,14 @@ impl PullSession {
         }
         let mut hosts = Vec::new();
         for config in namespace.hosts {
-            let config = client.in_known_scheme(config);
+            let mut config = client.in_known_scheme(config);
+            // A credential that is for HTTPS alone does not go along into plain HTTP.
+            config.either_scheme &= match (&auth, config.in_other_scheme()) {
+                (Some(auth), Some(other)) => {
+                    is_for(auth, other.upstream, &other.base) || !is_for(auth, config.upstream, &config.base)
+                }
+                _ => true,
+            };
             let (credential, withheld_for) = match &auth {
                 Some(auth) if is_for(auth, config.upstream, &config.base) => (Some(auth.clone()), None),
                 Some(auth) if auth.server_address.is_empty() => (None, Some(reference.domain().to_owned())),

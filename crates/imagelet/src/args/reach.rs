@@ -17,7 +17,7 @@ pub(crate) struct ReachArgs {
 }
 
 impl ReachArgs {
-    /// What they say together.
+    /// The meaning of both together.
     pub(crate) fn reach(self) -> Reach {
         match self {
             Self { plain_http: true, .. } => Reach::PlainHttp,

@@ -15,13 +15,13 @@ use image_manager::{
 };
 use serde::Serialize;
 
-use super::pods;
+use super::{explain_credentials, pods};
 use crate::app::App;
 use crate::args::Explain;
 use crate::endpoint::admin_socket;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table};
-use crate::wiring::Mode;
+use crate::wiring::{self, Mode};
 
 /// The decision about one image.
 #[derive(Serialize)]
@@ -40,6 +40,9 @@ struct Row {
     /// Of a pull: helpers and providers that would be asked for more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     would_ask: Vec<String>,
+    /// Those of the credentials that the registry refuses, each with the reason; only where it was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<String>,
     /// Notes on what would be left out, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
@@ -106,13 +109,30 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
     }
     let managed = app.new_manager(service(app).await?, Arc::new(LogRecorder), Mode::Explain).await?;
     let waiting = waiting(app).await;
+    let keyring = match args.check_credentials {
+        true => Some(wiring::keyring_of_person(&app.config, &app.environment).await?),
+        false => None,
+    };
     let mut decisions = Vec::with_capacity(asked.len());
     for (pod, container, request) in asked {
         let mut explanation = managed.manager.explain(&request).await;
         if matches!(explanation.decision, Ok(Decision::Pull(_))) && explanation.backoff.is_none() {
             explanation.backoff = held(&waiting, &request.pod, &request.image);
         }
-        let row = row(pod, container, explanation, request.missing_secrets);
+        let checked = match (&explanation.decision, &keyring) {
+            (Ok(Decision::Pull(_)), Some(keyring)) => {
+                Some(explain_credentials::check(app, keyring, &request.image, &request.requester()).await?)
+            }
+            _ => None,
+        };
+        let mut row = row(pod, container, explanation, request.missing_secrets);
+        if let Some(checked) = checked {
+            for line in &checked.refused {
+                tracing::warn!("{}: {line}", row.image);
+            }
+            (row.credentials, row.refused) = (checked.credentials, checked.refused);
+            row.would_ask.clear();
+        }
         for note in &row.notes {
             tracing::warn!(image = row.image, error = note, "credentials are left out");
         }
@@ -202,6 +222,7 @@ fn row(pod: String, container: String, explanation: Explanation, missing_secrets
         credentials: explanation.candidates.iter().map(ToString::to_string).collect(),
         image: explanation.image,
         would_ask: explanation.would_ask,
+        refused: Vec::new(),
         notes: explanation.notes,
         missing_secrets,
     }

@@ -164,7 +164,7 @@ ID             CREATED      CREATED BY                                      SIZE
 ";
         assert_eq!(text.table(false, false).render(), want);
         assert!(steps("x", r#"{"history": null}"#, &[], now).expect("reads").is_empty());
-        assert!(steps("x", "[]", &[], now).is_err());
+        assert!(steps("x", "3", &[], now).is_err());
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub(super) async fn run(app: &App, args: &Prune) -> Outcome {
     }
     let count = lines.len();
     app.printer.lines(lines)?;
-    let verb = if args.dry_run { "would be removed" } else { "were removed" };
-    tracing::info!("{count} images {verb}, {}", units::bytes(bytes));
+    let verb = if args.dry_run { "would be removed" } else { "removed" };
+    let images = if count == 1 { "image" } else { "images" };
+    tracing::info!("{count} {images} {verb}: {}", units::bytes(bytes));
     Failure::all(failures).map_or(Ok(()), Err)
 }

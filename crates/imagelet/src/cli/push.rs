@@ -52,7 +52,7 @@ impl Report for PushedImage {
 
 /// Content to push.
 enum Content {
-    /// What lies in a layout.
+    /// An image of a layout.
     Layout { path: PathBuf, name: Option<String> },
     /// An image of the store.
     Image(ImageSpec),
@@ -79,9 +79,8 @@ pub(super) async fn run(app: &App, args: &Push) -> Outcome {
         let written = written.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         written.map_err(|e| Failure::caused(Code::Failed, format!("write {}", file.display()), &e))?;
     }
-    let had = if pushed.uploaded == 0 { "; the registry had every blob".to_owned() } else { String::new() };
-    let (took, bytes) = (units::seconds(begin.elapsed()), units::bytes(pushed.bytes));
-    tracing::info!(image = %to_text, duration = %took, blobs = pushed.uploaded, %bytes, "pushed{had}");
+    let (duration, bytes) = (units::seconds(begin.elapsed()), units::bytes(pushed.bytes));
+    tracing::info!(image = %to_text, %duration, uploaded_blobs = pushed.uploaded, uploaded = %bytes, "pushed");
     let report = PushedImage {
         image: to_text,
         digest: pushed.digest.to_string(),

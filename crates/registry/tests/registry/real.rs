@@ -14,9 +14,9 @@ const PROGRAM: &str = "/usr/bin/docker-registry";
 /// bcrypt of `swordfish`.
 const HTPASSWD: &str = "ada:$2y$05$0WAVrJ8V0HwjvT9e8h0HDeMQ66d5w2K99BqishCGisDJa3wqvYEMW\n";
 
-struct Registry {
+pub(crate) struct Registry {
     process: Child,
-    host: String,
+    pub(crate) host: String,
     _dir: tempfile::TempDir,
 }
 
@@ -28,7 +28,7 @@ impl Drop for Registry {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a real registry is a program")]
-fn start(with_password: bool) -> Registry {
+pub(crate) fn start(with_password: bool) -> Registry {
     let installed = Path::new(PROGRAM).exists();
     assert!(installed, "{PROGRAM} is missing: scripts/prerequisites.sh installs it");
     let dir = tempfile::tempdir().expect("a directory");
