@@ -137,7 +137,7 @@ mod tests {
     async fn one_line_for_each_pull_failure_and_removal() {
         let fake = FakeImageService::new();
         let name = "registry.test/app:1";
-        fake.publish(name, &FakeImage::new("app").sized(4711));
+        fake.publish(name, &FakeImage::new("app"));
         let begin = Instant::now();
         let times = Mutex::new(0);
         // Each look at the clock is 1.5 seconds later.
@@ -153,6 +153,7 @@ mod tests {
         let subscriber = log.with_target(false).finish();
         let calls = async {
             let id = logged.pull_image(PullImageRequest::new(name)).await.unwrap();
+            let size = fake.image_status(&ImageSpec::new(&id), false).await.unwrap().image.unwrap().size;
             logged.remove_image(&ImageSpec::new(&id)).await.unwrap();
             logged.remove_image(&ImageSpec::new(&id)).await.unwrap();
             let limited = Error::new(Kind::ResourceExhausted, "429").with_reason(Reason::RateLimited);
@@ -164,13 +165,13 @@ mod tests {
                 _ = logged.pull_image(PullImageRequest::new(name)) => panic!("the gate is closed"),
                 () = gate.until_waiting(1) => {}
             }
-            id
+            (id, size)
         };
-        let id = calls.with_subscriber(subscriber).await;
+        let (id, size) = calls.with_subscriber(subscriber).await;
         let text = String::from_utf8(kept.0.lock().clone()).unwrap();
         let want = format!(
-            " INFO image pulled image=\"{name}\" size=4711 duration=1.5s\n \
-             INFO image removed image=\"{id}\" size=4711 duration=1.5s reason=\"requested\"\n \
+            " INFO image pulled image=\"{name}\" size={size} duration=1.5s\n \
+             INFO image removed image=\"{id}\" size={size} duration=1.5s reason=\"requested\"\n \
              INFO pull failed image=\"{name}\" duration=1.5s reason=\"rate-limited\" error=429\n \
              INFO pull given up by its client image=\"{name}\" duration=1.5s reason=\"cancelled\"\n"
         );

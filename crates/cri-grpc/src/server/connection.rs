@@ -22,6 +22,7 @@ use tonic::codegen::http::Request;
 
 use super::Listener;
 use super::lingering::Lingering;
+use super::listener::BACKLOG;
 use super::served::CallRouter;
 
 /// Calls that one connection may have open. A pull holds its stream for minutes, and a client queues in silence what
@@ -68,7 +69,8 @@ impl Connections {
         if listener.is_inherited() {
             return;
         }
-        while let Some(stream) = listener.accept_waiting() {
+        // So many may wait; a client that goes on and on connecting keeps nobody here.
+        for stream in std::iter::from_fn(|| listener.accept_waiting()).take(BACKLOG) {
             match stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)) {
                 Ok(stream) => drop(self.tasks.spawn(self.clone().serve(stream))),
                 Err(error) => tracing::warn!(%endpoint, %error, "cannot serve a connection"),

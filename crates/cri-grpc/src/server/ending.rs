@@ -23,18 +23,38 @@ use tonic::codegen::http::Response;
 /// The answer as the transport sends it; an error resets the stream with its reason.
 pub(super) type Sent = Result<Response<Body>, h2::Error>;
 
-/// Calls of a runtime that are not asked for twice: each of them makes something, or runs a program.
-const ONCE: [&str; 10] = [
-    "RunPodSandbox",
-    "CreateContainer",
-    "StartContainer",
-    "UpdateContainerResources",
-    "UpdatePodSandboxResources",
-    "ExecSync",
-    "CheckpointContainer",
-    "CheckpointPod",
-    "RestorePod",
-    "UpdateRuntimeConfig",
+/// Calls that are answered soon, and whose answer is the same, or none the worse, when they are made again. What is not in a
+/// list here is made once.
+const SHORT: [&str; 29] = [
+    "Attach",
+    "ContainerStats",
+    "ContainerStatus",
+    "Exec",
+    "ImageFsInfo",
+    "ImageStatus",
+    "ListContainerStats",
+    "ListContainers",
+    "ListImages",
+    "ListMetricDescriptors",
+    "ListPodSandbox",
+    "ListPodSandboxMetrics",
+    "ListPodSandboxStats",
+    "PodSandboxStats",
+    "PodSandboxStatus",
+    "PortForward",
+    "RemoveContainer",
+    "RemoveImage",
+    "RemovePodSandbox",
+    "ReopenContainerLog",
+    "RuntimeConfig",
+    "Status",
+    "StreamContainerStats",
+    "StreamContainers",
+    "StreamImages",
+    "StreamPodSandboxMetrics",
+    "StreamPodSandboxStats",
+    "StreamPodSandboxes",
+    "Version",
 ];
 /// Calls that may take minutes, and have the same result when they are made again.
 const LONG: [&str; 3] = ["PullImage", "StopContainer", "StopPodSandbox"];
@@ -58,8 +78,8 @@ impl CallNature {
         match name.rsplit('/').next().unwrap_or_default() {
             "GetContainerEvents" => Self::Endless,
             call if LONG.contains(&call) => Self::Long,
-            call if ONCE.contains(&call) => Self::Once,
-            _ => Self::Short,
+            call if SHORT.contains(&call) => Self::Short,
+            _ => Self::Once,
         }
     }
 
@@ -183,7 +203,8 @@ mod tests {
             ("runtime.v1.RuntimeService/RunPodSandbox", CallNature::Once),
             ("runtime.v1.RuntimeService/GetContainerEvents", CallNature::Endless),
             ("runtime.v1.RuntimeService/RemoveContainer", CallNature::Short),
-            ("", CallNature::Short),
+            ("runtime.v1.RuntimeService/CallToCome", CallNature::Once),
+            ("", CallNature::Once),
         ];
         for (name, want) in cases {
             assert_eq!(CallNature::of(name), want, "{name}");

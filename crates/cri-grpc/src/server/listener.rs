@@ -27,7 +27,7 @@ const SHARED: Mode = Mode::from_raw_mode(0o660);
 /// The owner alone may connect.
 const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 /// Connections that wait to be accepted.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: usize = 1024;
 /// How long another process may hold the directory's lock; it needs it for a few system calls.
 const LOCK_TIME: Duration = Duration::from_secs(5);
 
@@ -123,7 +123,7 @@ fn bind_with(endpoint: &Endpoint, mode: Mode) -> Result<Listener, BindError> {
     let identity = give_mode(path, mode)?;
     let (socket, endpoint) = (socket.into(), endpoint.clone());
     let listener = Listener { socket, endpoint, identity: Some(identity), remains: SocketRemains::default() };
-    rustix::net::listen(&listener.socket, BACKLOG).map_err(failed("listen on"))?;
+    rustix::net::listen(&listener.socket, i32::try_from(BACKLOG).unwrap_or(i32::MAX)).map_err(failed("listen on"))?;
     Ok(listener)
 }
 

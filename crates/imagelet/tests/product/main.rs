@@ -41,6 +41,7 @@ mod plugins;
 mod pods;
 mod pull_real;
 mod remote;
+mod restart;
 mod runtime_conformance;
 mod secrets;
 mod serve;
