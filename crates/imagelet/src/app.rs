@@ -2,6 +2,7 @@
 //! process that collects them. Does nothing with images.
 //! Called by `main` and the commands.
 
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use agent::node::events::DebugRecorder;
 use cri_api::{ImageService, RuntimeService};
 use engine_api::ImageEngine;
 use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullRecords};
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +41,8 @@ pub(crate) struct App {
     /// Somebody keeps back-off: a kubelet in front, or our own manager that tries again. Then a registry's wish to
     /// be left alone ends a pull with that error, and does not keep the place of others while it is waited out.
     pub(crate) backs_off: bool,
+    /// The sockets that systemd passed, until somebody serves on them.
+    sockets: Mutex<Vec<UnixListener>>,
     images: OnceCell<Images>,
     managed: OnceCell<Managed>,
     owner: OnceCell<Arc<Owner>>,
@@ -64,11 +68,22 @@ impl App {
             stop,
             signals,
             backs_off,
+            sockets: Mutex::default(),
             images: OnceCell::new(),
             managed: OnceCell::new(),
             owner: OnceCell::new(),
             records: OnceCell::new(),
         }
+    }
+
+    /// Keeps the sockets that systemd passed.
+    pub(crate) fn pass_sockets(&self, sockets: Vec<UnixListener>) {
+        *self.sockets.lock() = sockets;
+    }
+
+    /// The sockets that systemd passed, once.
+    pub(crate) fn passed_sockets(&self) -> Vec<UnixListener> {
+        std::mem::take(&mut *self.sockets.lock())
     }
 
     /// The images that the configuration means; where the embedded root is held by an agent, the agent's.

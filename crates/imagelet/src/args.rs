@@ -421,17 +421,24 @@ pub(crate) struct Explain {
 
 /// Serve images on a CRI socket, for a kubelet, crictl or any CRI client
 ///
-/// The images are those of the embedded store, or with --image-endpoint those of the runtime behind it. Prints the
-/// endpoint on stdout when it is ready. Ends on SIGTERM or Ctrl-C.
+/// The images are those of the embedded store, or with --image-endpoint those of the runtime behind it. With
+/// --runtime-endpoint every call for pods and containers passes to that runtime. No runtime sees the images of the embedded
+/// store: a kubelet that is served from it starts no container.
+///
+/// Waits for a runtime that is not up yet. Prints the endpoint on stdout when it is ready, and tells systemd (Type=notify).
+/// Takes the socket of a systemd socket unit (LISTEN_FDS): then calls wait while the service restarts, and none fails. Ends
+/// on SIGTERM or Ctrl-C once long calls have ended, after ten seconds at the latest; SIGTERM leaves the socket's file for the
+/// next process.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet serve --listen unix:///run/imagelet/imagelet.sock
+  systemd-socket-activate -l /run/between.sock imagelet serve -i unix:///run/containerd/containerd.sock
   imagelet serve --listen unix:///run/between.sock -i unix:///run/containerd/containerd.sock -r unix:///run/containerd/containerd.sock")]
 pub(crate) struct Serve {
-    /// Where to listen
+    /// Where to listen [default: the socket that systemd passes]
     #[arg(long, value_name = "ENDPOINT")]
-    pub(crate) listen: String,
+    pub(crate) listen: Option<String>,
 }
 
 /// Serve an OCI layout as a registry

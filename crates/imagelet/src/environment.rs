@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// The variable of `imagelet pull --creds`.
@@ -131,6 +132,13 @@ impl Environment {
             variables: Variables(std::env::vars_os().collect()),
             proxies: Proxies { http: proxy("HTTP_PROXY"), https: proxy("HTTPS_PROXY"), no_proxy: proxy("NO_PROXY") },
         }
+    }
+
+    /// Takes the sockets that systemd passes to this process (`$LISTEN_FDS`), which no child inherits. Before any thread is
+    /// started: the variables go as well. What is no unix stream socket is an error.
+    pub(crate) fn take_sockets() -> std::io::Result<Vec<UnixListener>> {
+        let mut passed = listenfd::ListenFd::from_env();
+        (0..passed.len()).filter_map(|index| passed.take_unix_listener(index).transpose()).collect()
     }
 
     /// Returns the environment of credential helpers and providers: ours, without our own credentials.

@@ -121,6 +121,11 @@ impl Images {
         self.endpoint().map(ToString::to_string).unwrap_or_default()
     }
 
+    /// Returns true if `imagelet serve` keeps them, in the root of this command.
+    pub(crate) fn are_served(&self) -> bool {
+        matches!(self.keeper, Keeper::Agent(_))
+    }
+
     /// The other process that collects these images and answers on `socket`; `None`: this one may.
     pub(crate) async fn collector(&self, socket: &Path) -> Outcome<Option<Owner>> {
         match &self.keeper {

@@ -63,6 +63,17 @@ fn main() -> ExitCode {
     if let Err(error) = memory::keep_to_itself() {
         return end(Err(error), LogFormat::Text, &Stderr::default());
     }
+    let sockets = match &cli.command {
+        Command::Serve(_) => Environment::take_sockets(),
+        _ => Ok(Vec::new()),
+    };
+    let sockets = match sockets {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            let failure = Failure::caused(Code::Config, "sockets of systemd", &error);
+            return end(Err(failure), LogFormat::Text, &Stderr::default());
+        }
+    };
     let environment = Environment::read();
     let unknown = UnknownVariables::among(&environment.names(), Cli::variables);
     if let Err(error) = unknown.refuse_misspelt() {
@@ -116,6 +127,7 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
         let app = App::new(environment, config, printer, progress.clone(), signals.clone(), service || waits);
+        app.pass_sockets(sockets);
         let outcome = tokio::select! {
             outcome = cli::run(&app, &cli.command) => outcome,
             // What goes on ends by itself when it is asked to; everything else is dropped where it stands.

@@ -5,6 +5,7 @@ pub(crate) mod collection;
 mod fingerprint;
 pub(crate) mod node;
 mod tokens;
+pub(crate) mod waiting;
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;

@@ -156,7 +156,15 @@ async fn service(app: &App) -> Outcome<Arc<dyn ImageService>> {
     {
         return Ok(Arc::new(Nothing));
     }
-    app.service().await
+    let images = app.images().await?;
+    if images.are_served() {
+        tracing::info!(
+            "`imagelet serve` has these images in {}, where no container runtime sees them: a kubelet in front of it cannot \
+             start containers",
+            app.config.root.display()
+        );
+    }
+    Ok(images.service())
 }
 
 /// Returns true if nobody has opened a store at `root` yet. Blocks.

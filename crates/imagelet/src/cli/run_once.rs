@@ -25,7 +25,7 @@ use crate::wiring;
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let reading = wiring::node::reading(&app.config, false);
     let sources = sources(app, args, &reading).await?;
-    let _lock = PodsLock::take(&app.config.root)?;
+    let _lock = PodsLock::take(&app.config.root).await?;
     let node = wiring::node::open(app, reading, sources).await?;
     // It goes on while pods end, whatever signal came.
     let stop = CancellationToken::new();

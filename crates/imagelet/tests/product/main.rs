@@ -46,6 +46,7 @@ mod pods;
 mod pull_real;
 mod push;
 mod remote;
+mod restart;
 mod runtime_conformance;
 mod secrets;
 mod serve;

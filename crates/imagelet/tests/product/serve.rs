@@ -11,8 +11,10 @@ use cri_api::{ImageFilter, ImageService, ImageSpec, Kind, PullImageRequest, Runt
 use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, connect_image_service, connect_runtime_service};
 use registry::testing::{Fault, ImageBuilder, TestRegistry};
+use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::support::process::signal;
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Scratch};
 
@@ -82,8 +84,9 @@ fn the_socket_is_a_socket_for_its_group_and_goes_with_the_agent() {
     let second = Imagelet::on(&s.scratch.join("other"))
         .fails(1, &["serve", "--listen", &format!("unix://{}", socket.display())]);
     assert!(second.contains("cri.sock") && second.contains("another process answers"), "{second}");
-    agent.stop();
-    assert!(!socket.exists(), "an agent that ends in order takes its socket along");
+    signal(agent.pid(), Signal::INT);
+    agent.ended();
+    assert!(!socket.exists(), "an agent that a person ends takes its socket along");
 }
 
 #[test]

@@ -128,6 +128,13 @@ impl Daemon {
         let _ = self.child.wait();
     }
 
+    /// Waits until it has ended by itself, or by a signal that it was sent.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) -> std::process::ExitStatus {
+        wait(&mut self.child, PATIENCE)
+            .unwrap_or_else(|| panic!("{} does not end:\n{}", self.name, self.lines().join("\n")))
+    }
+
     /// Asks it to end, and waits until it has; kills it when it does not.
     pub(crate) fn stop(&mut self) {
         signal(self.child.id(), rustix::process::Signal::TERM);
