@@ -15,11 +15,12 @@ use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullRecords};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Access;
 use crate::config::Config;
 use crate::endpoint::{admin_socket, connect_pod_runtime, parse_endpoint};
 use crate::environment::Environment;
 use crate::exit::{Failure, Outcome, chain};
-use crate::images::{Images, engine_of_agent};
+use crate::images::{Images, Opening};
 use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -39,6 +40,8 @@ pub(crate) struct App {
     /// Somebody keeps back-off: a kubelet in front, or our own manager that tries again. Then a registry's wish to
     /// be left alone ends a pull with that error, and does not keep the place of others while it is waited out.
     pub(crate) backs_off: bool,
+    /// How the command uses the root.
+    access: Access,
     images: OnceCell<Images>,
     managed: OnceCell<Managed>,
     owner: OnceCell<Arc<Owner>>,
@@ -54,6 +57,7 @@ impl App {
         progress: Progress,
         signals: Signals,
         backs_off: bool,
+        access: Access,
     ) -> Self {
         let stop = signals.stop.clone();
         Self {
@@ -64,6 +68,7 @@ impl App {
             stop,
             signals,
             backs_off,
+            access,
             images: OnceCell::new(),
             managed: OnceCell::new(),
             owner: OnceCell::new(),
@@ -71,7 +76,7 @@ impl App {
         }
     }
 
-    /// The images that the configuration means; where the embedded root is held by an agent, the agent's.
+    /// The images that the configuration means; where another process holds the embedded root, through that process.
     pub(crate) async fn images(&self) -> Outcome<&Images> {
         self.images.get_or_try_init(|| self.open_images(None)).await
     }
@@ -82,7 +87,16 @@ impl App {
     }
 
     async fn open_images(&self, socket: Option<PathBuf>) -> Outcome<Images> {
-        Images::open(&self.config, &self.environment.proxies, self.backs_off, socket).await
+        let opening = Opening {
+            proxies: &self.environment.proxies,
+            access: &self.access,
+            backs_off: self.backs_off,
+            socket,
+            stop: &self.stop,
+        };
+        let opened = Images::open(&self.config, opening).await;
+        opened
+            .map_err(|failure| if self.stop.is_cancelled() { failure.with_code(self.signals.code()) } else { failure })
     }
 
     /// The image service.
@@ -93,18 +107,16 @@ impl App {
     /// The image service, with what is pinned marked as such.
     pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
         let images = self.images().await?;
-        let mark = async |service: Arc<dyn ImageService>| -> Arc<dyn ImageService> {
-            let runtime = Err("nobody asked".to_owned());
-            let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(DebugRecorder));
-            match Collection::open(parts).await {
-                Ok(collection) => Arc::new(collection.served(service, false)),
-                Err(error) => {
-                    tracing::warn!("what is pinned is not known: {}", chain(&error));
-                    service
-                }
+        let service = images.service();
+        let runtime = Err("nobody asked".to_owned());
+        let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(DebugRecorder));
+        Ok(match Collection::open(parts).await {
+            Ok(collection) => Arc::new(collection.served(service, false)),
+            Err(error) => {
+                tracing::warn!("what is pinned is not known: {}", chain(&error));
+                service
             }
-        };
-        Ok(images.marked(mark).await)
+        })
     }
 
     /// The image manager over the image service, made when it is first asked for.
@@ -165,24 +177,21 @@ impl App {
 
     async fn find_owner(&self) -> Outcome<Owner> {
         let socket = admin_socket(&self.config);
-        let images = match self.images().await {
-            Ok(images) => images,
-            Err(_) if self.is_answered_for().await => return Ok(Owner::of_root(&socket).await?),
-            Err(failure) => return Err(failure),
-        };
-        if let Some(agent) = images.collector(&socket).await? {
+        let images = self.images().await?;
+        if let Some(agent) = images.collector(&socket).await {
             return Ok(agent);
         }
-        let records = self.records_to_prune().await;
+        let records =
+            if self.access.makes || self.is_root_there().await { self.records_to_prune().await } else { None };
         let collection = self.open_collection(images, images.service(), None, Arc::new(DebugRecorder), records).await?;
         Ok(Owner::Here(Arc::new(collection)))
     }
 
-    /// Returns true if another process answers for the embedded root: one that goes on, such as `ensure --wait`, serves no
-    /// images and answers all the same.
-    async fn is_answered_for(&self) -> bool {
-        let embedded = self.config.image_service_endpoint.is_none();
-        embedded && tokio::net::UnixStream::connect(admin_socket(&self.config)).await.is_ok()
+    /// Returns true if the root is there, and no store is missing in it: a command that only asks makes nothing.
+    async fn is_root_there(&self) -> bool {
+        let is_absent = self.images.get().is_some_and(|images| images.absent_root().is_some());
+        let root = self.config.root.clone();
+        !is_absent && tokio::task::spawn_blocking(move || root.exists()).await.unwrap_or(true)
     }
 
     /// The collection of `images`, through `service`, which counts its calls in `operations`.
@@ -249,16 +258,11 @@ impl App {
         }
     }
 
-    /// The calls that only a store of ours has, in this process or in the agent that holds the root; `what` names the call.
+    /// The calls that only a store of ours has, in this process or in the one that holds the root; `what` names the call.
     pub(crate) async fn engine(&self, what: &str) -> Outcome<Arc<dyn ImageEngine>> {
-        match self.images().await {
-            Ok(images) => {
-                let none = || NoEngine { what: what.to_owned(), endpoint: images.endpoint_text() };
-                Ok(images.engine().ok_or_else(none)?)
-            }
-            Err(_) if self.is_answered_for().await => Ok(Arc::new(engine_of_agent(&self.config))),
-            Err(failure) => Err(failure),
-        }
+        let images = self.images().await?;
+        let none = || NoEngine { what: what.to_owned(), endpoint: images.endpoint_text() };
+        Ok(images.engine().ok_or_else(none)?)
     }
 
     /// Logs a line for an ordinary user, before something is unpacked in this process.
@@ -306,6 +310,10 @@ pub(crate) fn collection_parts(
     let endpoint = images.endpoint_text();
     let mut options = wiring::collection::of_images(config, &endpoint);
     options.engine = images.engine();
+    if let Some(directory) = images.absent_root() {
+        options.directory = None;
+        options.pressure.node_directory = Some(directory.to_owned());
+    }
     let containers = wiring::collection::of_containers(config);
     CollectionParts { service, endpoint, runtime, events, images: options, containers, pods: None }
 }

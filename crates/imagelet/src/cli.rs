@@ -18,6 +18,7 @@ mod export;
 mod gc;
 mod gc_containers;
 mod gc_explain;
+mod gc_interrupted;
 mod images;
 mod import;
 mod inspect;

@@ -1,6 +1,7 @@
 //! The binary: reads the command line, the environment and the configuration, starts log and signals, runs one command
 //! and ends with its exit code. Holds no rule of its own; the commands are in [`cli`].
 
+mod access;
 mod app;
 mod args;
 mod cli;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 
 use tokio_util::task::TaskTracker;
 
+use access::Access;
 use app::App;
 use args::{Cli, Command};
 use config::{Config, LogFormat};
@@ -90,7 +92,8 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
-        let app = App::new(environment, config, printer, progress.clone(), signals.clone(), service || waits);
+        let access = Access::of(&cli.command);
+        let app = App::new(environment, config, printer, progress.clone(), signals.clone(), service || waits, access);
         let outcome = tokio::select! {
             outcome = cli::run(&app, &cli.command) => outcome,
             // What goes on ends by itself when it is asked to; everything else is dropped where it stands.

@@ -41,7 +41,10 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     }
     // Whoever asks here decides for himself: what there is to count is the service.
     let service = collection.served(Arc::new(counted(&metrics).with_pulls()), collects);
-    let mut options = ServerOptions::new(Arc::new(service), env!("CARGO_PKG_VERSION"));
+    let service = Arc::new(service);
+    // Commands that find the root held are served alike.
+    images.answer_with(Arc::clone(&service) as _);
+    let mut options = ServerOptions::new(service, env!("CARGO_PKG_VERSION"));
     if let Some(text) = &app.config.container_runtime_endpoint {
         options.runtime = Some(connect_runtime(&app.config, &parse_endpoint(text)?).await?);
     }
