@@ -17,5 +17,7 @@ mod transfer;
 pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShapes, Problem, ProblemKind};
 pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 pub use engine::ImageEngine;
-pub use layers::{ImageLayers, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls};
+pub use layers::{
+    ImageLayers, ImageMount, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
+};
 pub use transfer::{Compress, ExportOptions, Format, ImportOptions, ImportedImage};

@@ -9,7 +9,7 @@ use agent::admin::NoEngine;
 use agent::collection::owner::Owner;
 use agent::collection::{Collection, CollectionParts};
 use agent::node::events::DebugRecorder;
-use cri_api::{ImageService, RuntimeService};
+use cri_api::{Image, ImageService, RuntimeService};
 use engine_api::ImageEngine;
 use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullRecords};
 use tokio::sync::OnceCell;
@@ -78,7 +78,14 @@ impl App {
 
     /// The images that the configuration means; where another process holds the embedded root, through that process.
     pub(crate) async fn images(&self) -> Outcome<&Images> {
-        self.images.get_or_try_init(|| self.open_images(None)).await
+        let open = async || {
+            let images = self.open_images(None).await?;
+            if images.absent_root().is_some() {
+                tracing::info!("there is no store in {}: no image was brought there", self.config.root.display());
+            }
+            Ok(images)
+        };
+        self.images.get_or_try_init(open).await
     }
 
     /// The images to serve on `socket`: others will find it in the lock of the root.
@@ -106,17 +113,30 @@ impl App {
 
     /// The image service, with what is pinned marked as such.
     pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
-        let images = self.images().await?;
+        Ok(self.marked(self.images().await?).await)
+    }
+
+    /// The images as they are now, with what is pinned marked as such; true if this process had to open the store for them. It is
+    /// not kept open.
+    pub(crate) async fn list_images_now(&self) -> Outcome<(Vec<Image>, bool)> {
+        let images = self.open_images(None).await?;
+        let own = images.has_store();
+        let listed = self.marked(&images).await.list_images(None).await;
+        images.close().await;
+        Ok((listed.map_err(|error| Failure::call("list images", &error))?, own))
+    }
+
+    async fn marked(&self, images: &Images) -> Arc<dyn ImageService> {
         let service = images.service();
         let runtime = Err("nobody asked".to_owned());
         let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(DebugRecorder));
-        Ok(match Collection::open(parts).await {
+        match Collection::open(parts).await {
             Ok(collection) => Arc::new(collection.served(service, false)),
             Err(error) => {
                 tracing::warn!("what is pinned is not known: {}", chain(&error));
                 service
             }
-        })
+        }
     }
 
     /// The image manager over the image service, made when it is first asked for.

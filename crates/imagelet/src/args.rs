@@ -6,6 +6,7 @@ mod logs;
 mod pods;
 mod streaming;
 mod trees;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub(crate) use logs::Logs;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 pub(crate) use trees::{Cat, Cp, Ls};
+pub(crate) use watch::Watch;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -271,6 +273,8 @@ pub(crate) struct Images {
     /// Only these images: by name or id; a repository alone means all of its tags
     #[arg(value_name = "IMAGE")]
     pub(crate) images: Vec<String>,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
 }
 
 /// Show everything about images: record, config, cost on disk
@@ -299,17 +303,23 @@ pub(crate) struct Rmi {
 
 /// Mount an image's file system on a directory
 ///
-/// Read-only, or with --writable a layer on top. Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs.
+/// Read-only, or with --writable a layer on top. Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs. Without arguments, lists
+/// the mounted images.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet mount docker.io/library/busybox:1 /mnt
+  imagelet mount                          what is mounted
+  imagelet unmount /mnt")]
 pub(crate) struct Mount {
     /// Image by name or id
-    #[arg(value_name = "IMAGE")]
-    pub(crate) image: String,
+    #[arg(value_name = "IMAGE", requires = "directory")]
+    pub(crate) image: Option<String>,
     /// Mount point; must exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) directory: PathBuf,
+    pub(crate) directory: Option<PathBuf>,
     /// Directory that takes the writes; it is kept
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "image")]
     pub(crate) writable: Option<PathBuf>,
 }
 

@@ -42,6 +42,7 @@ pub(crate) mod target;
 mod tree;
 pub(crate) mod version;
 mod wait;
+mod watch;
 
 use crate::app::App;
 use crate::args::Command;

@@ -84,7 +84,6 @@ impl Images {
         if !access.makes
             && let Some(nothing) = nothing(&config.root).await
         {
-            tracing::info!("there is no store in {}: no image was brought there", config.root.display());
             let images = Arc::new(nothing.clone());
             let engine = Some(Arc::clone(&images) as Arc<dyn ImageEngine>);
             return Ok(Self { service: images, engine, keeper: Keeper::Nobody(nothing) });
@@ -144,6 +143,11 @@ impl Images {
             Keeper::Nobody(nothing) => Some(nothing.directory()),
             Keeper::Root(_) | Keeper::Runtime(_) => None,
         }
+    }
+
+    /// Returns true if this process has the embedded store.
+    pub(crate) fn has_store(&self) -> bool {
+        matches!(&self.keeper, Keeper::Root(root) if root.own().is_some())
     }
 
     /// The other process that collects these images and answers on `socket`; `None`: this one may.

@@ -30,6 +30,7 @@ pub(super) enum Call {
     UnfinishedPulls,
     DropUnfinishedPulls { all: bool },
     MountImage { request: MountRequest },
+    Mounts,
     LeaseLayers { text: String },
     ImportImages { path: PathBuf, name: Option<String> },
     ExportImages { images: Vec<String>, path: PathBuf, options: ExportOptions },

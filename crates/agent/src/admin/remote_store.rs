@@ -10,7 +10,7 @@ use cri_api::{
 };
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
-    ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    ImageMount, ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -183,6 +183,10 @@ impl ImageEngine for RemoteStore {
 
     async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage> {
         self.call(Call::MountImage { request: request.clone() }, &|_| {}).await
+    }
+
+    async fn mounts(&self) -> Result<Vec<ImageMount>> {
+        self.quick(Call::Mounts).await
     }
 
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {

@@ -1,6 +1,8 @@
 //! [`Survey`]: the images, containers and layers of the node as one pass listed them, with the user of each image. Making
 //! one brings the [usage history](super::history::UsageHistory) up to date.
 
+use std::time::Duration;
+
 use cri_api::{Container, Image};
 use engine_api::ImageLayers;
 use jiff::Timestamp;

@@ -26,8 +26,12 @@ pub(super) async fn run(app: &App, dry_run: bool) -> Outcome {
         let dropped = engine.drop_unfinished_pulls(true).await;
         Some(dropped.map_err(|e| Failure::call("remove what interrupted pulls left", &e))?)
     };
-    if !app.printer.is_table() {
+    if matches!(app.printer.format, Some(Format::Json | Format::Yaml)) && !app.printer.quiet {
         return app.printer.document(Format::Json, &Interrupted { unfinished_pulls: left, freed_bytes });
+    }
+    if !app.printer.is_table() {
+        // There is no image to name.
+        return Ok(());
     }
     let line = match freed_bytes {
         _ if left == UnfinishedPulls::default() => "Interrupted pulls left nothing.".to_owned(),

@@ -4,6 +4,7 @@ use cri_api::{Image, ImageFilter, ImageService, ImageSpec};
 use oci::Reference;
 use serde::Serialize;
 
+use super::watch::ImageLists;
 use crate::app::App;
 use crate::args::Images;
 use crate::exit::{Failure, Outcome};
@@ -155,8 +156,15 @@ pub(super) async fn run(app: &App, args: &Images) -> Outcome {
     for text in &args.images {
         wanted.extend(Wanted::parse(text)?);
     }
-    let images = app.marked_service().await?.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
-    app.printer.report(&ImageList::select(images, wanted))
+    let (mut lists, mut last) = (ImageLists::new(app, args.watch.watch), None);
+    while let Some(images) = lists.next().await? {
+        let list = ImageList::select(images, wanted.clone());
+        if last.as_ref() != Some(&list.images) {
+            app.printer.report(&list)?;
+        }
+        last = Some(list.images);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
-    ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    ImageMount, ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
 };
 
 use super::root::{Holder, Root, can_be_repeated};
@@ -102,6 +102,10 @@ impl ImageEngine for Root {
 
     async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage> {
         ask!(self, store => store.mount_image(request))
+    }
+
+    async fn mounts(&self) -> Result<Vec<ImageMount>> {
+        ask!(self, store => store.mounts())
     }
 
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {

@@ -10,7 +10,7 @@ use cri_api::{
 };
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
-    ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    ImageMount, ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
 };
 
 /// No images.
@@ -114,6 +114,10 @@ impl ImageEngine for Nothing {
 
     async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage> {
         self.absent(&request.image.image)
+    }
+
+    async fn mounts(&self) -> Result<Vec<ImageMount>> {
+        Ok(Vec::new())
     }
 
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {

@@ -151,6 +151,12 @@ impl Store {
         Ok(true)
     }
 
+    /// When the records under `root` were changed last, as the file system says; `None` where there are none. Any process may ask.
+    #[must_use]
+    pub fn changed_at(root: &Path) -> Option<std::time::SystemTime> {
+        std::fs::metadata(root.join(layout::DATABASE)).and_then(|found| found.modified()).ok()
+    }
+
     /// The bytes on disk of the files under `root` that belong to no image: the reserve, and the database. Any process may ask.
     ///
     /// # Errors
