@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::args::Command;
+use crate::args::{Command, Gc, GcAction};
 
 /// The way in which a command uses the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub(crate) struct Access {
     pub(crate) command: String,
     /// Makes a store where there is none.
     pub(crate) makes: bool,
+    /// Collects, and remembers what it saw for the next time.
+    pub(crate) collects: bool,
     /// Brings images, by the registries, the signature policy and the form of layers of this configuration.
     pub(crate) brings: bool,
 }
@@ -39,7 +41,12 @@ impl Access {
             Command::Pin(_) => (true, false),
             _ => (true, true),
         };
-        Self { command: format!("imagelet {}", name(command)), makes, brings }
+        let collects = match command {
+            Command::Gc(Gc { action: None, dry_run, interrupted, .. }) => !dry_run && !interrupted,
+            Command::Gc(Gc { action: Some(GcAction::Containers(containers)), .. }) => !containers.dry_run,
+            _ => false,
+        };
+        Self { command: format!("imagelet {}", name(command)), makes, collects, brings }
     }
 }
 

@@ -80,7 +80,7 @@ impl App {
     pub(crate) async fn images(&self) -> Outcome<&Images> {
         let open = async || {
             let images = self.open_images(None).await?;
-            if images.absent_root().is_some() {
+            if images.is_without_store() {
                 tracing::info!("there is no store in {}: no image was brought there", self.config.root.display());
             }
             Ok(images)
@@ -201,17 +201,9 @@ impl App {
         if let Some(agent) = images.collector(&socket).await {
             return Ok(agent);
         }
-        let records =
-            if self.access.makes || self.is_root_there().await { self.records_to_prune().await } else { None };
+        let records = if images.absent_root().is_some() { None } else { self.records_to_prune().await };
         let collection = self.open_collection(images, images.service(), None, Arc::new(DebugRecorder), records).await?;
         Ok(Owner::Here(Arc::new(collection)))
-    }
-
-    /// Returns true if the root is there, and no store is missing in it: a command that only asks makes nothing.
-    async fn is_root_there(&self) -> bool {
-        let is_absent = self.images.get().is_some_and(|images| images.absent_root().is_some());
-        let root = self.config.root.clone();
-        !is_absent && tokio::task::spawn_blocking(move || root.exists()).await.unwrap_or(true)
     }
 
     /// The collection of `images`, through `service`, which counts its calls in `operations`.

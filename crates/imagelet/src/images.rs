@@ -35,6 +35,8 @@ pub(crate) struct Images {
     /// The calls beyond CRI; `None` where a foreign runtime keeps the images.
     engine: Option<Arc<dyn ImageEngine>>,
     keeper: Keeper,
+    /// Where the root is missing and nothing is made, the directory that is there in its place.
+    absent_root: Option<PathBuf>,
 }
 
 /// Who keeps the images.
@@ -42,7 +44,7 @@ enum Keeper {
     /// The embedded store.
     Root(Arc<Root>),
     /// Nobody: there is no store yet, and none is made for a question.
-    Nobody(Nothing),
+    Nobody,
     /// A runtime, or an agent that was named as one.
     Runtime(Endpoint),
 }
@@ -78,7 +80,12 @@ impl Images {
                 );
             }
             let service = connect(config, &endpoint).await?;
-            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint) });
+            let absent_root = if opening.access.makes || opening.access.collects {
+                None
+            } else {
+                nothing(&config.root).await.filter(|_| !config.root.exists()).map(Nothing::into_directory)
+            };
+            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint), absent_root });
         }
         let Opening { proxies, access, backs_off, socket, stop } = opening;
         if !access.makes
@@ -86,7 +93,8 @@ impl Images {
         {
             let images = Arc::new(nothing.clone());
             let engine = Some(Arc::clone(&images) as Arc<dyn ImageEngine>);
-            return Ok(Self { service: images, engine, keeper: Keeper::Nobody(nothing) });
+            let absent_root = Some(nothing.into_directory());
+            return Ok(Self { service: images, engine, keeper: Keeper::Nobody, absent_root });
         }
         let mut options = engine_options(config, proxies, backs_off, socket);
         options.store.command = Some(access.command.clone());
@@ -95,7 +103,7 @@ impl Images {
             Ok(root) => {
                 let root = Arc::new(root);
                 let engine = Some(Arc::clone(&root) as Arc<dyn ImageEngine>);
-                Ok(Self { service: Arc::clone(&root) as _, engine, keeper: Keeper::Root(root) })
+                Ok(Self { service: Arc::clone(&root) as _, engine, keeper: Keeper::Root(root), absent_root: None })
             }
             Err(RootError::Stopped) => Err(Failure::new(Code::Interrupted, RootError::Stopped.to_string())),
             Err(RootError::Open(error)) => Err(open_failure(&error)),
@@ -127,7 +135,7 @@ impl Images {
     /// The endpoint of a runtime that keeps the images.
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
         match &self.keeper {
-            Keeper::Root(_) | Keeper::Nobody(_) => None,
+            Keeper::Root(_) | Keeper::Nobody => None,
             Keeper::Runtime(endpoint) => Some(endpoint),
         }
     }
@@ -137,12 +145,14 @@ impl Images {
         self.endpoint().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Where there is no store, the directory that is there in place of its root.
+    /// Where the root is missing and nothing is made, the directory that is there in its place.
     pub(crate) fn absent_root(&self) -> Option<&Path> {
-        match &self.keeper {
-            Keeper::Nobody(nothing) => Some(nothing.directory()),
-            Keeper::Root(_) | Keeper::Runtime(_) => None,
-        }
+        self.absent_root.as_deref()
+    }
+
+    /// Returns true if the embedded store is meant, and there is none.
+    pub(crate) fn is_without_store(&self) -> bool {
+        matches!(self.keeper, Keeper::Nobody)
     }
 
     /// Returns true if this process has the embedded store.
@@ -153,7 +163,7 @@ impl Images {
     /// The other process that collects these images and answers on `socket`; `None`: this one may.
     pub(crate) async fn collector(&self, socket: &Path) -> Option<Owner> {
         match &self.keeper {
-            Keeper::Nobody(_) => None,
+            Keeper::Nobody => None,
             // A process that has the store and collects nothing, as a pull, leaves that to whoever wants it.
             Keeper::Root(root) => match root.own() {
                 Some(_) => None,
@@ -167,7 +177,7 @@ impl Images {
     pub(crate) fn unpacks_directories(&self) -> Option<bool> {
         match &self.keeper {
             Keeper::Root(root) => Some(root.own()?.store().new_layers().format == store::LayerFormat::Dir),
-            Keeper::Nobody(_) | Keeper::Runtime(_) => None,
+            Keeper::Nobody | Keeper::Runtime(_) => None,
         }
     }
 

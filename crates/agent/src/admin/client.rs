@@ -166,7 +166,7 @@ pub(super) async fn lines(socket: &Path, method: Method, target: &str, body: Vec
 type Connection = hyper::client::conn::http1::Connection<TokioIo<UnixStream>, Body>;
 
 /// A connection to the process that listens on `socket`.
-pub(super) async fn stream(socket: &Path) -> Result<UnixStream, AskError> {
+async fn stream(socket: &Path) -> Result<UnixStream, AskError> {
     let connect = async || {
         let (short, _directory) = reachable(socket)?;
         UnixStream::connect(short).await

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse as _;
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Router, extract};
 use cri_api::{Error, ImageFilter, ImageService, Kind, ProgressSink, PullImageRequest, Result};
 use engine_api::{CheckSink, ImageEngine, ImportOptions, LayerLease};
@@ -64,10 +65,12 @@ impl StoreServer {
         }
         // The directory is its owner's alone.
         let (short, _directory) = reachable(&path)?;
-        let listener = tokio::net::UnixListener::bind(short)?;
+        let listener = tokio::net::UnixListener::bind(&short)?;
+        fs::set_permissions(&short, fs::Permissions::from_mode(0o600))?;
         let shared = Arc::new(Shared { service: Mutex::new(service), engine, stop: CancellationToken::new() });
         let tasks = TaskTracker::new();
-        let router = Router::new().route("/engine", post(answer_call)).with_state(Arc::clone(&shared));
+        let router = Router::new().route("/engine", post(answer_call)).route("/healthz", get(health));
+        let router = router.with_state(Arc::clone(&shared));
         let stop = shared.stop.clone();
         tasks.spawn(async move {
             let serve = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
@@ -118,6 +121,11 @@ pub(super) fn reachable(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let directory = File::open(parent)?;
     let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
     Ok((short, Some(directory)))
+}
+
+/// Answers as long as calls are answered.
+async fn health(extract::State(shared): extract::State<Arc<Shared>>) -> StatusCode {
+    if shared.stop.is_cancelled() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
 }
 
 async fn answer_call(extract::State(shared): extract::State<Arc<Shared>>, body: Bytes) -> Answer {

@@ -125,7 +125,7 @@ pub(super) async fn run(app: &App) -> Outcome {
 
 /// The files of the embedded store; `None` where a runtime keeps the images, or there is no store.
 async fn own_files(app: &App, images: &Images) -> Option<OwnFiles> {
-    if images.endpoint().is_some() || images.absent_root().is_some() {
+    if images.endpoint().is_some() || images.is_without_store() {
         return None;
     }
     let root = app.config.root.clone();

@@ -114,7 +114,13 @@ impl ImageEngine for Root {
 
     async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
         let (path, holder) = (path.to_owned(), self.holder());
-        if matches!(holder, Holder::Other { .. }) && !repeats(path.clone()).await {
+        // What was read of a pipe cannot be read again. An agent stays; others are not relied on.
+        if let Holder::Other { person, remote } = &holder
+            && !repeats(path.clone()).await
+        {
+            if person.is_agent {
+                return remote.import_images(&path, options).await;
+            }
             self.take(&holder).await?;
         }
         ask!(self, store => store.import_images(&path, options.clone()))

@@ -32,12 +32,12 @@ impl Nothing {
     }
 
     /// The directory that is there in place of the root: itself, or the nearest one above.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+    pub(crate) fn into_directory(self) -> PathBuf {
+        self.directory
     }
 
-    fn absent<T>(&self, image: &str) -> Result<T> {
-        Err(Error::new(Kind::NotFound, format!("no such image: {image}: there is no store in {}", self.root.display())))
+    fn absent<T>(image: &str) -> Result<T> {
+        Err(Error::new(Kind::NotFound, format!("no such image: {image}")))
     }
 
     fn refused<T>(&self) -> Result<T> {
@@ -90,7 +90,7 @@ impl ImageEngine for Nothing {
     }
 
     async fn pin_image(&self, image: &ImageSpec, _: bool) -> Result<()> {
-        self.absent(&image.image)
+        Self::absent(&image.image)
     }
 
     async fn check_images(&self, _: &CheckRequest, _: &CheckSink) -> Result<CheckReport> {
@@ -99,7 +99,7 @@ impl ImageEngine for Nothing {
 
     async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport> {
         match request.images.first() {
-            Some(image) => self.absent(image),
+            Some(image) => Self::absent(image),
             None => Ok(ConvertReport::default()),
         }
     }
@@ -113,7 +113,7 @@ impl ImageEngine for Nothing {
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage> {
-        self.absent(&request.image.image)
+        Self::absent(&request.image.image)
     }
 
     async fn mounts(&self) -> Result<Vec<ImageMount>> {
@@ -121,7 +121,7 @@ impl ImageEngine for Nothing {
     }
 
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {
-        self.absent(text)
+        Self::absent(text)
     }
 
     async fn import_images(&self, _: &Path, _: ImportOptions) -> Result<Vec<ImportedImage>> {
@@ -130,7 +130,7 @@ impl ImageEngine for Nothing {
 
     async fn export_images(&self, images: &[String], _: &Path, _: ExportOptions) -> Result<()> {
         match images.first() {
-            Some(image) => self.absent(image),
+            Some(image) => Self::absent(image),
             None => self.refused(),
         }
     }

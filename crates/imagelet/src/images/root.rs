@@ -2,6 +2,7 @@
 //! the store's socket, and when it ends one of them goes on in its place: a call that it did not answer is made once more.
 //! Commands see a store that is always there. Does nothing with images. Called by [`Images`](super::Images).
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,14 +41,33 @@ pub(super) enum Holder {
     /// This one. Dropped in this order: nobody is to ask when the lock is free.
     Own { server: Option<Arc<StoreServer>>, engine: Engine },
     /// Another one.
-    Other { pid: Option<u32>, remote: RemoteStore },
+    Other { person: Person, remote: RemoteStore },
+}
+
+/// A process that has the store, as its lock file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Person {
+    pid: Option<u32>,
+    command: Option<String>,
+    /// Stays until it is asked to end.
+    pub(super) is_agent: bool,
+}
+
+impl fmt::Display for Person {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.pid, &self.command) {
+            (Some(pid), Some(command)) => write!(f, "process {pid} ({command})"),
+            (Some(pid), None) => write!(f, "process {pid}"),
+            (None, _) => f.write_str("another process"),
+        }
+    }
 }
 
 impl Holder {
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Own { .. }, Self::Own { .. }) => true,
-            (Self::Other { pid: one, .. }, Self::Other { pid: two, .. }) => one == two,
+            (Self::Other { person: one, .. }, Self::Other { person: two, .. }) => one == two,
             _ => false,
         }
     }
@@ -73,13 +93,25 @@ impl Root {
     ) -> std::result::Result<Self, RootError> {
         let own = options.store.agent_socket.is_some();
         let holder = find(&options, access, stop, own).await?;
-        Ok(Self {
+        let root = Self {
             options,
             access: access.clone(),
             stop: stop.clone(),
             holder: Mutex::new(holder),
             looking: tokio::sync::Mutex::new(()),
-        })
+        };
+        root.tell();
+        Ok(root)
+    }
+
+    /// Says which process brings images for this command.
+    fn tell(&self) {
+        if let Holder::Other { person, .. } = self.holder()
+            && self.access.brings
+        {
+            let root = self.options.root.display();
+            tracing::info!("{root} is held by {person}, which does the work for this command");
+        }
     }
 
     /// The process that has the store now.
@@ -126,6 +158,7 @@ impl Root {
         let moved = !found.is(old);
         if moved {
             *self.holder.lock() = found;
+            self.tell();
         }
         Ok(moved)
     }
@@ -162,40 +195,26 @@ async fn find(
         let StoreOpenError::Held { root, pid, command, settings, socket } = &error else {
             return Err(OpenError::Store(error).into());
         };
-        let is_agent = socket.is_some();
-        if own && is_agent && options.store.agent_socket.is_some() {
+        let person = Person { pid: *pid, command: command.clone(), is_agent: socket.is_some() };
+        if person.is_agent && options.store.agent_socket.is_some() {
             return Err(OpenError::Store(error).into());
         }
-        let pulls_alike = is_agent || *settings == options.store.settings;
-        let who = person(*pid, command.as_deref());
-        let root = root.display();
+        let pulls_alike = person.is_agent || *settings == options.store.settings;
         if !own && (pulls_alike || !access.brings) {
             let remote = RemoteStore::of(&options.root);
             if remote.is_answered().await {
-                if access.brings {
-                    tracing::info!("{root} is held by {who}, which does the work for this command");
-                }
-                return Ok(Holder::Other { pid: *pid, remote });
+                return Ok(Holder::Other { person, remote });
             }
         }
         if !told && begin.elapsed() >= GRACE {
             told = true;
             let settings = if pulls_alike || own { "" } else { " and pulls by other settings" };
-            tracing::info!("waiting for {who}, which holds {root}{settings}");
+            tracing::info!("waiting for {person}, which holds {}{settings}", root.display());
         }
         tokio::select! {
             () = stop.cancelled() => return Err(RootError::Stopped),
             () = tokio::time::sleep(PAUSE) => {}
         }
-    }
-}
-
-/// A process as people are told of it.
-fn person(pid: Option<u32>, command: Option<&str>) -> String {
-    match (pid, command) {
-        (Some(pid), Some(command)) => format!("process {pid} ({command})"),
-        (Some(pid), None) => format!("process {pid}"),
-        (None, _) => "another process".to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod admin;
 mod backoff;
+mod beside;
 mod clock_steps;
 mod config;
 mod conformance;
@@ -26,6 +27,7 @@ mod gc_disk;
 mod gc_kill;
 mod gc_rules;
 mod hosts;
+mod housekeeping;
 mod in_directories;
 mod in_images;
 mod interrupt;
