@@ -6,19 +6,19 @@
 //! `GET /backoff`, `POST /backoff/reset`: see `backoff`. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
 //! `POST /gc/room`, `POST /check`, `GET /names`,
 //! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see `gc`. `GET /pods`, `GET /pods/{namespace}/{name}`,
-//! `GET /events`, `GET /node`: see `pod_routes`. `POST /engine`: see `engine`.
+//! `GET /events`, `GET /node`: see `pod_routes`. The socket of the store is another one: see `engine`.
 
 pub mod backoff;
 pub mod client;
 mod collecting;
-mod engine;
-pub mod engine_client;
+pub mod engine;
 mod engine_wire;
 mod exposition;
 pub mod gc;
 mod pod_routes;
 pub mod pods;
 mod process;
+pub mod remote_store;
 mod routes;
 mod state;
 

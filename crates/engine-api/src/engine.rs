@@ -7,7 +7,7 @@ use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 
 use crate::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageLayers,
-    ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
 };
 
 /// A store of images that is ours: in this process, or in an agent that holds its root.
@@ -83,6 +83,9 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// `NotFound` for an absent image, `FailedPrecondition` for one that must not be used and for a directory that cannot be
     /// mounted on, `PermissionDenied` where the process may not mount.
     async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage>;
+
+    /// The mounts of images, by directory. What is not mounted any more is not among them.
+    async fn mounts(&self) -> Result<Vec<ImageMount>>;
 
     /// Leases the layers of an image, by name or id, or of one layer, by its digest, for a process that reads them in the
     /// store.

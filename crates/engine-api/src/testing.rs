@@ -147,6 +147,7 @@ impl Bench {
 
     async fn nothing_is_left_of_pulls_that_ended(&self) {
         self.pull(0).await;
+        assert_eq!(self.engine.mounts().await.expect("an answer"), [], "nothing is mounted yet");
         assert_eq!(self.engine.unfinished_pulls().await.expect("an answer"), UnfinishedPulls::default());
         for all in [false, true] {
             assert_eq!(self.engine.drop_unfinished_pulls(all).await.expect("an answer"), 0);

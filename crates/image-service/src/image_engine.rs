@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
-    ImageLayers, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
+    ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
     UnfinishedPulls,
 };
 use oci::Digest;
@@ -120,6 +120,16 @@ impl ImageEngine for Engine {
             Ok(MountedImage { id: record.id.to_string(), layers: record.layers.len() })
         };
         self.0.background.run(mount).await
+    }
+
+    async fn mounts(&self) -> Result<Vec<ImageMount>> {
+        let store = self.0.store.clone();
+        let mounts = move || store.mounts().map_err(|e| error::from_store(store.root(), &e));
+        let mount = |mount: store::ImageMount| {
+            let store::ImageMount { target, image, writable } = mount;
+            ImageMount { image: image.to_string(), target, writable }
+        };
+        Ok(self.0.background.run(mounts).await?.into_iter().map(mount).collect())
     }
 
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {

@@ -14,6 +14,7 @@ mod reach;
 mod streaming;
 mod suggest;
 mod trees;
+mod watch;
 pub(crate) mod whole;
 
 use std::collections::BTreeSet;
@@ -38,6 +39,7 @@ pub(crate) use push::{Login, Logout, Push, Search};
 use reach::ReachArgs;
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 pub(crate) use trees::{Cat, Cp, Ls};
+pub(crate) use watch::Watch;
 pub(crate) use whole::ShowSettings;
 
 const AFTER_HELP: &str = "\
@@ -341,6 +343,8 @@ pub(crate) struct Images {
     pub(crate) images: Vec<String>,
     #[command(flatten)]
     pub(crate) list: ListArgs,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
 }
 
 /// Show everything about images: record, config, cost on disk
@@ -369,17 +373,23 @@ pub(crate) struct Rmi {
 
 /// Mount an image's file system on a directory
 ///
-/// Read-only, or with --writable a layer on top. Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs.
+/// Read-only, or with --writable a layer on top. Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs. Without arguments, lists
+/// the mounted images.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet mount docker.io/library/busybox:1 /mnt
+  imagelet mount                          what is mounted
+  imagelet unmount /mnt")]
 pub(crate) struct Mount {
     /// Image by name or id
-    #[arg(value_name = "IMAGE")]
-    pub(crate) image: String,
+    #[arg(value_name = "IMAGE", requires = "directory")]
+    pub(crate) image: Option<String>,
     /// Mount point; must exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) directory: PathBuf,
+    pub(crate) directory: Option<PathBuf>,
     /// Directory that takes the writes; it is kept
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "image")]
     pub(crate) writable: Option<PathBuf>,
 }
 

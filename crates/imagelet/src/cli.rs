@@ -19,6 +19,7 @@ mod export;
 mod gc;
 mod gc_containers;
 mod gc_explain;
+mod gc_interrupted;
 mod history;
 mod image_filter;
 mod images;
@@ -52,6 +53,7 @@ pub(crate) mod target;
 mod tree;
 pub(crate) mod version;
 mod wait;
+mod watch;
 
 use crate::app::App;
 use crate::args::Command;

@@ -1,6 +1,7 @@
 //! The binary: reads the command line, the environment and the configuration, starts log and signals, runs one command
 //! and ends with its exit code. Holds no rule of its own; the commands are in [`cli`].
 
+mod access;
 mod app;
 mod args;
 mod cli;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 use tokio_util::task::TaskTracker;
 use tracing_subscriber::filter::LevelFilter;
 
+use access::Access;
 use app::App;
 use args::{Cli, Command};
 use config::names::UnknownVariables;
@@ -126,7 +128,8 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
-        let app = App::new(environment, config, printer, progress.clone(), signals.clone(), service || waits);
+        let (access, backs_off) = (Access::of(&cli.command), service || waits);
+        let app = App::new(environment, config, printer, progress.clone(), signals.clone(), backs_off, access);
         app.pass_sockets(sockets);
         let outcome = tokio::select! {
             outcome = cli::run(&app, &cli.command) => outcome,

@@ -9,7 +9,8 @@ use cri_api::{
 };
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
-    ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
+    ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
+    UnfinishedPulls,
 };
 use parking_lot::Mutex;
 
@@ -154,6 +155,10 @@ impl ImageEngine for Shelf {
     }
 
     async fn mount_image(&self, _: &MountRequest) -> Result<MountedImage> {
+        unreachable!("collection does not mount")
+    }
+
+    async fn mounts(&self) -> Result<Vec<ImageMount>> {
         unreachable!("collection does not mount")
     }
 

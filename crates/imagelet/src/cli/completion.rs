@@ -11,6 +11,7 @@ use clap_complete::env::{CompleteEnv, Shells};
 use kuberuntime::labels::{POD_NAME, POD_NAMESPACE};
 use tokio_util::task::TaskTracker;
 
+use crate::access::Access;
 use crate::app::App;
 use crate::args::{Completion, whole};
 use crate::config::Config;
@@ -138,7 +139,8 @@ fn ask<T: Default>(question: impl AsyncFnOnce(&App) -> Outcome<T>) -> Option<T> 
     let runtime = crate::runtime::start(|_| std::process::exit(1)).ok()?;
     let found = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).ok()?;
-        let app = App::new(environment, config, Printer::default(), Progress::Nothing, signals, false);
+        let app =
+            App::new(environment, config, Printer::default(), Progress::Nothing, signals, false, Access::reading());
         let found = tokio::time::timeout(PATIENCE, question(&app)).await;
         app.close().await;
         found.ok()?.ok()

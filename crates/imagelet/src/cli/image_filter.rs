@@ -14,7 +14,7 @@ use crate::exit::{Failure, Outcome};
 use crate::images::Images;
 
 /// Conditions of `-f`. References are alternatives; everything else has to fit.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Filters {
     references: Vec<Pattern>,
     labels: Vec<(String, Option<String>)>,

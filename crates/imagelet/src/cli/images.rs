@@ -8,6 +8,7 @@ use oci::Reference;
 use serde::Serialize;
 
 use super::image_filter::{Details, Filters, Span, details};
+use super::watch::ImageLists;
 use crate::app::App;
 use crate::args::{Images, SortKey};
 use crate::exit::{Failure, Outcome};
@@ -228,25 +229,33 @@ pub(super) async fn run(app: &App, args: &Images) -> Outcome {
         wanted.extend(Wanted::parse(text)?);
     }
     let filters = Filters::parse(&args.list.filters, Timestamp::now())?;
-    let service = app.marked_service().await?;
-    let images = service.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
-    let mut list = ImageList::select(images, wanted);
     let is_wide = matches!(app.printer.format, Some(Format::Wide)) && !app.printer.quiet;
-    if is_wide || args.list.sort == Some(SortKey::Created) || filters.need_details() {
-        list.details = details(app.images().await?, &list.images).await?;
+    let needs_details = is_wide || args.list.sort == Some(SortKey::Created) || filters.need_details();
+    let (mut lists, mut last) = (ImageLists::new(app, args.watch.watch), None);
+    while let Some(images) = lists.next().await? {
+        if last.as_ref() == Some(&images) {
+            continue;
+        }
+        let mut list = ImageList::select(images.clone(), wanted.clone());
+        last = Some(images);
+        if needs_details {
+            list.details = details(app.images().await?, &list.images).await?;
+        }
+        let span = span(app, &filters).await?;
+        list.digests = args.list.digests;
+        app.printer.report(&list.filter(filters.clone(), span).sort(args.list.sort))?;
     }
-    let span = span(app, &*service, &filters).await?;
-    list.digests = args.list.digests;
-    app.printer.report(&list.filter(filters, span).sort(args.list.sort))
+    Ok(())
 }
 
 /// The times that `before` and `since` stand for.
-async fn span(app: &App, service: &dyn ImageService, filters: &Filters) -> Outcome<Span> {
+async fn span(app: &App, filters: &Filters) -> Outcome<Span> {
     let created = async |names: &[String]| {
         let mut times = Vec::new();
         for name in names {
+            let service = app.service().await?;
             let found =
-                look_up(service, name).await.map_err(|error| Failure::call(format!("filter by {name}"), &error))?;
+                look_up(&*service, name).await.map_err(|error| Failure::call(format!("filter by {name}"), &error))?;
             let image = found.ok_or_else(|| Failure::failed(format!("no such image: {name}")))?;
             let details = details(app.images().await?, std::slice::from_ref(&image)).await?;
             let time = details.get(&image.id).and_then(|details| details.created);

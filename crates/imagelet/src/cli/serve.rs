@@ -60,8 +60,10 @@ async fn serve(app: &App, args: &Serve) -> Outcome {
     }
     // Whoever asks here decides for himself: what there is to count is the service.
     let service = collection.served(Arc::new(counted(&metrics).with_pulls()), collects);
-    let service = Logged::new(Arc::new(service), Arc::clone(&clock));
-    let options = ServerOptions { runtime, ..ServerOptions::new(Arc::new(service), env!("CARGO_PKG_VERSION")) };
+    let service = Arc::new(Logged::new(Arc::new(service), Arc::clone(&clock)));
+    // Commands that find the root held are served alike.
+    images.answer_with(Arc::clone(&service) as _);
+    let options = ServerOptions { runtime, ..ServerOptions::new(service, env!("CARGO_PKG_VERSION")) };
     let listener = match passed {
         Some(listener) => listener,
         None => server::bind(&endpoint).map_err(|error| ListenError::new(&endpoint, error))?,

@@ -23,7 +23,7 @@ use super::waiting::until_there;
 use crate::app::{App, collection_parts};
 use crate::config::Config;
 use crate::endpoint::{self, connect_pod_runtime, parse_endpoint};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 
 /// Where runtimes listen that nobody had to configure.
 const USUAL_SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock"];

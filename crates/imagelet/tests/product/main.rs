@@ -7,6 +7,7 @@
 mod admin;
 mod archives;
 mod backoff;
+mod beside;
 mod clock_steps;
 mod config;
 mod conformance;
@@ -27,6 +28,7 @@ mod gc_disk;
 mod gc_kill;
 mod gc_rules;
 mod hosts;
+mod housekeeping;
 mod in_directories;
 mod in_images;
 mod interrupt;

@@ -134,7 +134,7 @@ fn an_agent_that_is_killed_leaves_a_root_that_opens() {
 }
 
 #[test]
-fn two_command_lines_at_once_share_a_root_or_say_who_holds_it() {
+fn command_lines_at_once_share_a_root() {
     let scratch = Scratch::new();
     let imagelet = Imagelet::on(&scratch.join("store"));
     let mut running: Vec<_> = (0..6).map(|_| imagelet.spawn(&["images"])).collect();
@@ -142,6 +142,6 @@ fn two_command_lines_at_once_share_a_root_or_say_who_holds_it() {
         let status = crate::support::cli::end_of(child);
         let mut said = String::new();
         std::io::Read::read_to_string(&mut child.stderr.take().expect("piped"), &mut said).expect("text");
-        assert!(status.success() || said.contains("is in use by "), "{status}: {said}");
+        assert!(status.success(), "{status}: {said}");
     }
 }

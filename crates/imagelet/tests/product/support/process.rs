@@ -122,6 +122,13 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Waits until it ends by itself, and answers its exit code.
+    #[track_caller]
+    pub(crate) fn ends(&mut self) -> Option<i32> {
+        let status = wait(&mut self.child, PATIENCE);
+        status.unwrap_or_else(|| panic!("{} does not end:\n{}", self.name, self.lines().join("\n"))).code()
+    }
+
     /// Kills it as `kill -9` does.
     pub(crate) fn kill(mut self) {
         let _ = self.child.kill();
