@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::{Failure, Outcome};
 
-/// What a file in a directory must end in to count as a manifest.
+/// Extensions of the files in a directory that count as manifests.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// A place from which a manifest is read.

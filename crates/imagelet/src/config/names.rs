@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::error::ConfigError;
 use super::table::SETTINGS;
 
-/// What begins the names of our variables.
+/// Prefix of the names of our variables.
 const PREFIX: &str = "IMAGELET_";
 
 /// A hint for a field that is not there: `; did you mean root?`.

@@ -1,4 +1,4 @@
-//! What is typed about manifests and settings, and every line that is answered: files, directories, addresses and streams; kinds of
+//! Commands about manifests and settings as they are typed, and every line that is answered: files, directories, addresses and streams; kinds of
 //! others; misspelt fields, keys and variables. Needs no daemon and no store; the same for root and for an ordinary user.
 
 use std::fs;
@@ -14,10 +14,10 @@ const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec:\n  c
 const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n";
 const ROLLOUT: &str = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec:\n  strategy: {canary: {}}\n  \
                        template: {spec: {containers: [{name: c, image: '127.0.0.1:1/x:1', imagePullPolicy: Never}]}}\n";
-/// What a person sees first of the answer of `explain`.
+/// Titles of the answer of `explain`.
 const HEAD: &str = "POD CONTAINER IMAGE POLICY DECISION WHY CREDENTIALS\n";
 
-/// What is typed, with standard input, and what is answered. `D` is the directory of the manifests; runs of blanks are one blank.
+/// A command with its standard input, and what is answered. `D` is the directory of the manifests; runs of blanks are one blank.
 struct Row {
     typed: &'static str,
     input: String,
