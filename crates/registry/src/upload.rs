@@ -36,13 +36,16 @@ const CHECKING: Duration = Duration::from_secs(300);
 /// The bytes of a blob, in order.
 pub type UploadStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
+/// Begins the bytes of a blob anew.
+type OpenBlob = Arc<dyn Fn() -> UploadStream + Send + Sync>;
+
 /// A blob to upload.
 #[derive(Clone)]
 pub struct BlobUpload {
     /// Digest and size.
     pub descriptor: Descriptor,
     /// Begins its bytes anew.
-    pub open: Arc<dyn Fn() -> UploadStream + Send + Sync>,
+    pub open: OpenBlob,
 }
 
 impl fmt::Debug for BlobUpload {
@@ -61,13 +64,17 @@ pub(crate) struct Upload {
 
 enum Content {
     Whole(Bytes),
-    Blob(BlobUpload),
+    Blob { size: u64, open: OpenBlob },
 }
 
 impl Upload {
     fn of_blob(blob: &BlobUpload) -> Self {
         let media_type = HeaderValue::from_static("application/octet-stream");
-        Self { media_type, content: Content::Blob(blob.clone()), sent: Arc::default() }
+        Self {
+            media_type,
+            content: Content::Blob { size: blob.descriptor.size, open: Arc::clone(&blob.open) },
+            sent: Arc::default(),
+        }
     }
 
     fn of_document(media_type: HeaderValue, bytes: Bytes) -> Self {
@@ -78,8 +85,8 @@ impl Upload {
     pub(crate) fn body(&self) -> RequestBody {
         match &self.content {
             Content::Whole(bytes) => http_client::whole(bytes.clone()),
-            Content::Blob(blob) => {
-                let body = BlobBody { stream: (blob.open)(), left: blob.descriptor.size, sent: Arc::clone(&self.sent) };
+            Content::Blob { size, open } => {
+                let body = BlobBody { stream: open(), left: *size, sent: Arc::clone(&self.sent) };
                 body.boxed_unsync()
             }
         }

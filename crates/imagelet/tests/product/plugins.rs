@@ -161,7 +161,7 @@ fn providers_that_fail_are_told_and_stop_nobody() {
     // Alone, they leave the pull without a credential, and its error says why.
     let imagelet = w.with_providers(&bad);
     let done = imagelet.run(&["--log-level", "trace", "ensure", "-f", &w.pod()]);
-    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert_eq!(done.code, Some(77), "{}", done.stderr);
     assert!(done.stderr.contains("ErrImagePull"), "{}", done.stderr);
     for name in ["mute", "sick", "old"] {
         assert!(done.stderr.contains(name), "{name} is not told of:\n{}", done.stderr);
@@ -199,7 +199,7 @@ fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
     let imagelet = w.with_providers(&[w.provider("sleeper")]).global("--credential-provider-timeout", "300ms");
     let done = imagelet.run(&["ensure", "-f", &w.pod()]);
     assert!(done.stderr.contains("no answer within 300ms"), "its own time ends it:\n{}", done.stderr);
-    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert_eq!(done.code, Some(77), "{}", done.stderr);
     assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains("sleeper"), "{}", done.stderr);
     assert!(is_gone(&w.note("sleeper")), "the provider is ended when its time is up");
     // Beside a good one nobody misses it.
@@ -283,7 +283,7 @@ fn helpers_that_hang_or_print_garbage_are_told_and_stop_nobody() {
             .global("--credential-helper-timeout", "300ms");
         let done = imagelet.run(&["--log-level", "trace", "ensure", "-f", &w.pod()]);
         assert_eq!(done.stderr.contains("no answer within 300ms"), hangs, "its own time ends it:\n{}", done.stderr);
-        assert_eq!(done.code, Some(1), "{}", done.stderr);
+        assert_eq!(done.code, Some(77), "{}", done.stderr);
         assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains(name), "{}", done.stderr);
         tells_no_secret(&done.stderr);
         tells_no_secret(&done.stdout);

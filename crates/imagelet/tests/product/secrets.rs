@@ -181,9 +181,9 @@ fn no_output_and_no_file_tells_a_password() {
 
         // Refused ones; what they say goes to people and to events.
         let refused = manifest("refused", &["wrong-secret"], "Always");
-        let done = seen.run(&with_wrong_file, 1, &["ensure", "-f", &refused]);
+        let done = seen.run(&with_wrong_file, 77, &["ensure", "-f", &refused]);
         assert!(done.stderr.contains("ErrImagePull"), "{}", done.stderr);
-        seen.run(&with_wrong_file, 1, &["ensure", "-o", "yaml", "-f", &refused]);
+        seen.run(&with_wrong_file, 77, &["ensure", "-o", "yaml", "-f", &refused]);
         seen.run(&with_wrong_file, 0, &["explain", "-o", "json", "-f", &refused]);
         seen.run(&with_provider, 0, &["explain", "-f", &manifest("provider", &["by-secret"], "Always")]);
 
