@@ -24,7 +24,7 @@ use crate::pull::key::Names;
 use crate::pull::{Incoming, digests};
 use crate::shared::Shared;
 use crate::signatures::evidence;
-use crate::source::Source;
+use crate::source::{RawDocument, Source};
 
 /// An image of an archive whose manifest is chosen.
 struct ChosenImage {
@@ -38,6 +38,15 @@ struct ChosenImage {
     has_manifest: bool,
     /// How it is recorded, by each of its names, and the signatures which the policy demanded for that.
     records: Vec<NameRecord>,
+}
+
+/// An entry of an archive, opened.
+struct Root {
+    image: ArchivedImage,
+    source: Arc<dyn Source>,
+    document: RawDocument,
+    /// For messages.
+    entry: String,
 }
 
 /// A name under which an image is recorded.
@@ -76,52 +85,29 @@ impl Shared {
     async fn import(self: &Arc<Self>, path: &Path, options: ImportOptions) -> Result<ImportReport> {
         let ImportOptions { name, images, platforms, progress } = options;
         let (archive, found, signatures) = self.open_archive(path, images.clone(), platforms.clone()).await?;
-        let Found { images: mut found, mut passed_by } = found;
-        let mut roots = Vec::with_capacity(found.len());
-        for image in std::mem::take(&mut found) {
-            let source: Arc<dyn Source> = Arc::new(ArchiveSource {
-                archive: Arc::clone(&archive),
-                background: self.background.clone(),
-                elsewhere: image.layers.clone(),
-                made_up: image.documents.clone(),
-            });
-            let entry = image.names.first().map_or_else(|| image.descriptor.digest.to_string(), ToString::to_string);
-            let root = source.document(&image.descriptor).await?;
-            match not_an_image(&root, &entry)? {
-                // One that was asked for is no image: that is an error.
-                Some(why) if !images.is_empty() => {
-                    return Err(invalid(format!("{entry} is not a container image: {why}")));
-                }
-                Some(why) => passed_by.push(PassedBy { entry, why }),
-                None => roots.push((image, source, root, entry)),
-            }
-        }
-        if roots.is_empty() {
-            let what = passed_by.iter().map(|entry| format!("{} is {}", entry.entry, entry.why)).collect::<Vec<_>>();
-            let what = if what.is_empty() { "it lists none".to_owned() } else { what.join(", ") };
-            return Err(invalid(format!("there is no container image in it: {what}")));
-        }
+        let (mut roots, passed_by) = self.roots(&archive, found, !images.is_empty()).await?;
         if let Some(name) = name {
-            let [(image, ..)] = roots.as_mut_slice() else {
-                let entries = roots.iter().map(|(.., entry)| entry.as_str()).collect::<Vec<_>>().join(", ");
+            let [root] = roots.as_mut_slice() else {
+                let entries = roots.iter().map(|root| root.entry.as_str()).collect::<Vec<_>>().join(", ");
                 return Err(invalid(format!(
                     "it has {} images, and one name was given: {entries} (--image chooses one)",
                     roots.len()
                 )));
             };
-            image.names = BTreeSet::from([name.canonical()]);
+            let name = name.canonical();
+            root.entry = name.to_string();
+            root.image.names = BTreeSet::from([name]);
         }
-        if let Some(name) =
-            roots.iter().filter(|(image, ..)| !image.has_manifest).find_map(|(image, ..)| digest_name(image))
-        {
+        let mut made_up = roots.iter().map(|root| &root.image).filter(|image| !image.has_manifest);
+        if let Some(name) = made_up.find_map(digest_name) {
             return Err(invalid(format!(
                 "image name {name} has a digest, and a docker archive brings no manifest which could have it: name the image by a tag"
             )));
         }
         let mut chosen = Vec::with_capacity(roots.len());
-        for (image, source, root, entry) in roots {
+        for Root { image, source, document, entry } in roots {
             let resolved = image.descriptor.digest;
-            for alternative in alternatives(source.as_ref(), root, &self.options, &platforms, &entry).await? {
+            for alternative in alternatives(source.as_ref(), document, &self.options, &platforms, &entry).await? {
                 let Alternative { chosen: manifest, platform } = alternative;
                 check_digests(&image.names, &manifest)?;
                 chosen.push(ChosenImage {
@@ -167,6 +153,33 @@ impl Shared {
             imported.push(ImportedImage { id, names, platform: platform.to_string() });
         }
         Ok(ImportReport { images: imported, passed_by })
+    }
+
+    /// Reads the documents of entries, and sets those aside that are of no image. `is_asked`: each was asked for, so that this is an
+    /// error.
+    async fn roots(&self, archive: &Arc<Archive>, found: Found, is_asked: bool) -> Result<(Vec<Root>, Vec<PassedBy>)> {
+        let Found { images, mut passed_by } = found;
+        let mut roots = Vec::with_capacity(images.len());
+        for image in images {
+            let source: Arc<dyn Source> = Arc::new(ArchiveSource {
+                archive: Arc::clone(archive),
+                background: self.background.clone(),
+                elsewhere: image.layers.clone(),
+                made_up: image.documents.clone(),
+            });
+            let entry = image.names.first().map_or_else(|| image.descriptor.digest.to_string(), ToString::to_string);
+            let document = source.document(&image.descriptor).await?;
+            match not_an_image(&document, &entry)? {
+                Some(why) if is_asked => return Err(invalid(format!("{entry} is not a container image: {why}"))),
+                Some(why) => passed_by.push(PassedBy { entry, why }),
+                None => roots.push(Root { image, source, document, entry }),
+            }
+        }
+        if roots.is_empty() {
+            let what: Vec<String> = passed_by.iter().map(|entry| format!("; {}: {}", entry.entry, entry.why)).collect();
+            return Err(invalid(format!("there is no container image in it{}", what.concat())));
+        }
+        Ok((roots, passed_by))
     }
 
     /// Opens an archive and finds the wanted images, and the signatures where a policy may demand some.

@@ -187,8 +187,8 @@ fn destination(text: &str) -> Result<String, String> {
             "-o is the destination of an export, and it prints no {text}; ./{text} is a file of this name"
         ));
     }
-    let is_format = ExportFormat::from_str(text, true).is_ok();
-    if is_format {
+    // `oci` and `dir` may well be names of directories.
+    if ["oci-archive", "oci-dir", "docker-archive", "docker-dir"].contains(&text) {
         return Err(format!("-o is the destination, and --format {text} the format; ./{text} is a file of this name"));
     }
     Ok(text.to_owned())
