@@ -106,8 +106,9 @@ impl SocketUnit {
         let path = scratch.join("cri.sock");
         let socket = UnixListener::bind(&path).expect("a socket");
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).expect("a socket for children");
+        // Not sh: Debian's knows descriptors of one digit alone.
         let pass = format!("export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\" 3<&{}", socket.as_raw_fd());
-        let imagelet = Imagelet::on(&scratch.join("store")).through(&["/bin/sh", "-c", &pass]);
+        let imagelet = Imagelet::on(&scratch.join("store")).through(&["/bin/bash", "-c", &pass]);
         Self { socket, path, imagelet }
     }
 

@@ -272,7 +272,7 @@ impl Imagelet {
     pub(crate) fn serve(&self, socket: &Path) -> Daemon {
         let endpoint = format!("unix://{}", socket.display());
         let daemon = self.daemon(&["serve", "--listen", &endpoint]);
-        daemon.wait_for("where it serves", |line| line.contains(&socket.display().to_string()).then_some(()));
+        daemon.wait_for("where it serves", |line| (line == endpoint).then_some(()));
         daemon
     }
 
