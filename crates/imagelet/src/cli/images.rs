@@ -233,7 +233,7 @@ pub(super) async fn run(app: &App, args: &Images) -> Outcome {
     let mut list = ImageList::select(images, wanted);
     let is_wide = matches!(app.printer.format, Some(Format::Wide)) && !app.printer.quiet;
     if is_wide || args.list.sort == Some(SortKey::Created) || filters.need_details() {
-        list.details = details(app.images().await?, &list.images).await?;
+        list.details = details(app.images().await?, &list.images).await;
     }
     let span = span(app, &*service, &filters).await?;
     list.digests = args.list.digests;
@@ -248,7 +248,7 @@ async fn span(app: &App, service: &dyn ImageService, filters: &Filters) -> Outco
             let found =
                 look_up(service, name).await.map_err(|error| Failure::call(format!("filter by {name}"), &error))?;
             let image = found.ok_or_else(|| Failure::failed(format!("no such image: {name}")))?;
-            let details = details(app.images().await?, std::slice::from_ref(&image)).await?;
+            let details = details(app.images().await?, std::slice::from_ref(&image)).await;
             let time = details.get(&image.id).and_then(|details| details.created);
             times.push(time.ok_or_else(|| Failure::failed(format!("{name} does not say when it was created")))?);
         }
