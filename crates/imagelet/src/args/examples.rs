@@ -1,7 +1,7 @@
 //! Examples of commands whose arguments have none beside them. Called by [`super::whole`].
 
 /// Command and its examples.
-pub(super) const EXAMPLES: [(&str, &str); 26] = [
+pub(super) const EXAMPLES: [(&str, &str); 27] = [
     (
         "images",
         "  imagelet images
@@ -22,6 +22,7 @@ pub(super) const EXAMPLES: [(&str, &str); 26] = [
   imagelet rmi $(imagelet images -q -f dangling=true)",
     ),
     ("df", "  imagelet df\n  imagelet df -o json"),
+    ("unpin", "  imagelet unpin registry.example/app:1"),
     ("pins", "  imagelet pins\n  imagelet pins -o json"),
     ("status", "  imagelet status\n  imagelet status -o jsonpath='{.conditions[?(@.type==\"DiskPressure\")].status}'"),
     ("mount", "  imagelet mount busybox:1 /mnt\n  imagelet mount --writable ./changes busybox:1 /mnt"),

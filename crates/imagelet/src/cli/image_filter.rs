@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use base::GoDuration;
-use cri_api::{Image, ImageSpec};
-use futures::{StreamExt as _, TryStreamExt as _};
+use cri_api::{Image, ImageSpec, ImageStatus};
+use futures::StreamExt as _;
 use glob::{MatchOptions, Pattern};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use serde_json::Value;
@@ -135,16 +135,18 @@ fn time(text: &str, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// Returns what the configs of these images say, by image id.
-pub(super) async fn details(images: &Images, listed: &[Image]) -> Outcome<HashMap<String, Details>> {
+pub(super) async fn details(images: &Images, listed: &[Image]) -> HashMap<String, Details> {
     /// Images that are asked for at the same time.
     const AT_ONCE: usize = 8;
     let ask = async |id: String| {
-        let status = images.inspect(&ImageSpec::new(&id)).await;
-        let status = status.map_err(|error| Failure::call(format!("inspect {id}"), &error))?;
-        Ok((id, status.info.get("info").map(|info| details_of(info)).unwrap_or_default()))
+        let status = images.inspect(&ImageSpec::new(&id)).await.unwrap_or_else(|error| {
+            tracing::warn!("inspect {id}: {}: labels and time of creation are not known", error.message());
+            ImageStatus::default()
+        });
+        (id, status.info.get("info").map(|info| details_of(info)).unwrap_or_default())
     };
     let ids: Vec<String> = listed.iter().map(|image| image.id.clone()).collect();
-    futures::stream::iter(ids).map(ask).buffer_unordered(AT_ONCE).try_collect().await
+    futures::stream::iter(ids).map(ask).buffer_unordered(AT_ONCE).collect().await
 }
 
 /// Facts in the answer of a runtime. Runtimes put what they like into it; ours and containerd's have the config as `imageSpec`.

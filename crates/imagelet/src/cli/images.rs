@@ -239,7 +239,7 @@ pub(super) async fn run(app: &App, args: &Images) -> Outcome {
         let mut list = ImageList::select(images.clone(), wanted.clone());
         last = Some(images);
         if needs_details {
-            list.details = details(app.images().await?, &list.images).await?;
+            list.details = details(app.images().await?, &list.images).await;
         }
         let span = span(app, &filters).await?;
         list.digests = args.list.digests;
@@ -257,7 +257,7 @@ async fn span(app: &App, filters: &Filters) -> Outcome<Span> {
             let found =
                 look_up(&*service, name).await.map_err(|error| Failure::call(format!("filter by {name}"), &error))?;
             let image = found.ok_or_else(|| Failure::failed(format!("no such image: {name}")))?;
-            let details = details(app.images().await?, std::slice::from_ref(&image)).await?;
+            let details = details(app.images().await?, std::slice::from_ref(&image)).await;
             let time = details.get(&image.id).and_then(|details| details.created);
             times.push(time.ok_or_else(|| Failure::failed(format!("{name} does not say when it was created")))?);
         }

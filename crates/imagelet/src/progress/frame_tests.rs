@@ -64,7 +64,7 @@ fn lines_fit_every_width() {
   dbc1b4c900ff unpacking 100%
   084fed08b978 joined      0%",
         ),
-        (16, "/  1/5 layers\n  4bf5122f3445 \n  dbc1b4c900ff \n  084fed08b978 "),
+        (16, "/ .. 1/5 layers\n  4bf5122f3445 \n  dbc1b4c900ff \n  084fed08b978 "),
     ];
     for (columns, want) in cases {
         assert_eq!(shown(&mut [pull(name)], (columns, 24)), want, "{columns}");

@@ -68,7 +68,11 @@ fn frozen(text: &str, ids: &[String]) -> String {
         let number = cell.trim_end_matches(['k', 'M', 'B']);
         cell.ends_with('B') && number.parse::<f64>().is_ok()
     };
-    let cell = |cell: &str| if is_size(cell) { "SIZE".to_owned() } else { cell.to_owned() };
+    let cell = |cell: &str| match cell {
+        size if is_size(size) => "SIZE".to_owned(),
+        digest if digest.starts_with("sha256:") => "DIGEST".to_owned(),
+        other => other.to_owned(),
+    };
     let line = |line: &str| {
         let cells: Vec<String> = line.split("   ").map(str::trim).filter(|c| !c.is_empty()).map(cell).collect();
         if cells.len() > 1 { cells.join("|") } else { line.to_owned() }
@@ -86,22 +90,22 @@ const ROWS: &[Row] = &[
          docker.io/library/app|1|ID0|SIZE\n\
          docker.io/library/app|2|ID1|SIZE\n\
          docker.io/library/old|1|ID4|SIZE\n\
-         quay.io/team/tool|v1|ID2|SIZE\n\
-         <none>|<none>|ID3|SIZE\n",
+         docker.io/library/old|<none>|ID3|SIZE\n\
+         quay.io/team/tool|v1|ID2|SIZE\n",
         "",
         0,
     ),
     (
         &["images", "app", "-o", "wide"],
         "IMAGE|TAG|IMAGE ID|SIZE|DIGEST|USER|PINNED|CREATED\n\
-         docker.io/library/app|1|ID0|SIZE|<none>|-|false|2025-01-01T00:00:00Z\n\
-         docker.io/library/app|2|ID1|SIZE|<none>|-|false|2026-01-01T00:00:00Z\n",
+         docker.io/library/app|1|ID0|SIZE|DIGEST|-|false|2025-01-01T00:00:00Z\n\
+         docker.io/library/app|2|ID1|SIZE|DIGEST|-|false|2026-01-01T00:00:00Z\n",
         "",
         0,
     ),
     (
         &["images", "app:1", "--digests"],
-        "IMAGE|TAG|DIGEST|IMAGE ID|SIZE\ndocker.io/library/app|1|<none>|ID0|SIZE\n",
+        "IMAGE|TAG|DIGEST|IMAGE ID|SIZE\ndocker.io/library/app|1|DIGEST|ID0|SIZE\n",
         "",
         0,
     ),
@@ -119,7 +123,7 @@ const ROWS: &[Row] = &[
     (&["images", "-q", "-f", "reference=app:1", "-f", "reference=team/*"], "ID0\nID2\n", "", 0),
     (&["images", "-q", "-f", "label=tier"], "ID0\nID1\n", "", 0),
     (&["images", "-q", "-f", "label=tier=web", "-f", "label=team=a"], "ID0\n", "", 0),
-    (&["images", "-q", "-f", "before=app:1"], "ID4\nID2\nID3\n", "", 0),
+    (&["images", "-q", "-f", "before=app:1"], "ID4\nID3\nID2\n", "", 0),
     (&["images", "-q", "-f", "since=tool:v1"], "", "error: no such image: tool:v1\n", 1),
     (&["images", "-q", "-f", "since=quay.io/team/tool:v1", "-f", "before=app:2"], "ID0\n", "", 0),
     (&["images", "-q", "-f", "until=2024-01-01"], "ID4\nID3\n", "", 0),
@@ -212,7 +216,7 @@ fn rows_hold(imagelet: &Imagelet) {
 #[test]
 fn lists_as_they_are_typed() {
     let root = tempfile::tempdir().expect("a directory");
-    rows_hold(&Imagelet::on(root.path()));
+    rows_hold(&Imagelet::on(&root.path().join("store")));
 }
 
 #[test]
@@ -225,7 +229,7 @@ fn lists_as_an_ordinary_user_types_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filter_that_is_a_repository_means_its_tags() {
     let root = tempfile::tempdir().expect("a directory");
-    let imagelet = Imagelet::on(root.path());
+    let imagelet = Imagelet::on(&root.path().join("store"));
     import(&imagelet, root.path());
     let socket = root.path().join("cri.sock");
     let _agent = imagelet.serve(&socket);
@@ -272,10 +276,10 @@ fn an_absent_image_of_containerd_is_absent() {
 #[test]
 fn completion_knows_what_is_there() {
     let root = tempfile::tempdir().expect("a directory");
-    let imagelet = Imagelet::on(root.path());
+    let imagelet = Imagelet::on(&root.path().join("store"));
     let ids = import(&imagelet, root.path());
     let shell = Imagelet::bare().env("_IMAGELET_COMPLETE", "fish");
-    let root = root.path().display().to_string();
+    let root = root.path().join("store").display().to_string();
     let offered = |words: &[&str]| -> Vec<String> {
         let line = [&["--", "imagelet", "--root", &root], words].concat();
         let text = shell.ok(&line);
