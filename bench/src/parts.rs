@@ -85,7 +85,7 @@ fn ten(images: &[String]) -> Vec<PullName> {
 
 /// The seconds after which a pull was done, by the line that says so.
 fn pulled_in(text: &str, reference: &str) -> Option<f64> {
-    let after = text.lines().find_map(|line| line.split_once(&format!("{reference}: pulled in ")))?.1;
+    let after = text.lines().find_map(|line| line.split_once(&format!("pulled image={reference} duration=")))?.1;
     let word = after.split_ascii_whitespace().next()?;
     if let Some(milliseconds) = word.strip_suffix("ms") {
         return Some(milliseconds.parse::<f64>().ok()? / 1000.0);

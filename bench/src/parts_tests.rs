@@ -17,7 +17,8 @@ fn ten_names_are_ten_references() {
 
 #[test]
 fn times_are_read_in_all_their_forms() {
-    let text = " INFO r:1/a:latest: pulled in 555ms\n INFO r:1/b:latest: pulled in 2.29s with a credential\n INFO r:1/c:1: pulled in 1m7s\n";
+    let text = " INFO pulled image=r:1/a:latest duration=555ms\n INFO pulled image=r:1/b:latest duration=2.29s credential=\"a file\"\n \
+                INFO pulled image=r:1/c:1 duration=1m7s\n";
     assert_eq!(pulled_in(text, "r:1/a:latest"), Some(0.555));
     assert_eq!(pulled_in(text, "r:1/b:latest"), Some(2.29));
     assert_eq!(pulled_in(text, "r:1/c:1"), Some(67.0));

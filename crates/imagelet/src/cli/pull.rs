@@ -106,8 +106,8 @@ async fn pull(app: &App, manager: &ImageManager, image: String) -> Outcome<Pulle
     };
     match manager.ensure_image_exists(&request).await {
         Ok(EnsuredImage { image_ref, credential, .. }) => {
-            let with = credential.map(|source| format!(" with {source}")).unwrap_or_default();
-            tracing::info!("{image}: pulled in {}{with}", units::seconds(begin.elapsed()));
+            let (duration, credential) = (units::seconds(begin.elapsed()), credential.map(|source| source.to_string()));
+            tracing::info!(%image, %duration, credential, "pulled");
             Ok(Pulled { image, image_ref })
         }
         Err(error) => {
@@ -145,7 +145,7 @@ async fn pull_with(
     match source.service().pull_image(request).await {
         Ok(image_ref) => {
             intent.came(&image_ref).await.map_err(recorded)?;
-            tracing::info!("{image}: pulled in {}", units::seconds(begin.elapsed()));
+            tracing::info!(%image, duration = %units::seconds(begin.elapsed()), "pulled");
             Ok(Pulled { image, image_ref })
         }
         Err(error) => {
