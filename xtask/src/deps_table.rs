@@ -63,6 +63,13 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
+        package: "imagelet-containerd",
+        uses: &["imagelet-oci"],
+        never_reaches: &["reqwest", "redb", "axum", "imagelet-store", "imagelet-registry"],
+        reason: "containerd speaks containerd's API; what is pulled, and from where, is decided above it",
+        ..ALONE
+    },
+    Border {
         package: "imagelet-cri-grpc",
         uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-image-manager", "imagelet-image-service"],
@@ -87,7 +94,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-base",
-        third_party: Some(&["rustix"]),
+        third_party: Some(&["rustix", "strsim"]),
         never_reaches: &["hyper", "reqwest", "tonic", "axum", "redb"],
         reason: "base is small mechanisms of the node: it knows nothing of images, pods and settings",
         ..ALONE
@@ -206,7 +213,6 @@ pub(crate) const BORDERS: &[Border] = &[
         tests_use: &["imagelet-image-service", "imagelet-registry"],
         never_reaches: &[
             "clap",
-            "indicatif",
             "tracing-subscriber",
             "reqwest",
             "redb",
@@ -275,8 +281,8 @@ pub(crate) const BORDERS: &[Border] = &[
 pub(crate) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         packages: &["tonic", "tonic-prost", "tonic-prost-build", "prost", "prost-types", "protox"],
-        owners: &["imagelet-cri-grpc"],
-        reason: "only cri-grpc knows protobuf and gRPC",
+        owners: &["imagelet-containerd", "imagelet-cri-grpc"],
+        reason: "protobuf and gRPC stay behind the crates of the two APIs that are spoken with them",
     },
     Wrapper {
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
@@ -317,7 +323,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },
     Wrapper {
-        packages: &["clap", "clap_complete", "indicatif", "tracing-subscriber"],
+        packages: &["clap", "clap_complete", "clap_mangen", "tracing-subscriber"],
         owners: &["imagelet"],
         reason: "the command line and its output end at the binary",
     },

@@ -6,19 +6,19 @@
 //! `GET /backoff`, `POST /backoff/reset`: see `backoff`. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
 //! `POST /gc/room`, `POST /check`, `GET /names`,
 //! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see `gc`. `GET /pods`, `GET /pods/{namespace}/{name}`,
-//! `GET /events`, `GET /node`: see `pod_routes`. `POST /engine`: see `engine`.
+//! `GET /events`, `GET /node`: see `pod_routes`. The socket of the store is another one: see `engine`.
 
 pub mod backoff;
 pub mod client;
 mod collecting;
-mod engine;
-pub mod engine_client;
+pub mod engine;
 mod engine_wire;
 mod exposition;
 pub mod gc;
 mod pod_routes;
 pub mod pods;
 mod process;
+pub mod remote_store;
 mod routes;
 mod state;
 
@@ -108,7 +108,7 @@ impl Admin {
             Err(error) if at.required => return Err(error),
             Err(error) => {
                 let error = cri_api::Error::from_source(cri_api::Kind::Unavailable, &error);
-                tracing::warn!("no admin endpoint: {}", error.message());
+                tracing::warn!(path = %path.display(), error = error.message(), "no admin endpoint");
                 None
             }
         };
@@ -120,12 +120,12 @@ impl Admin {
             let listener = socket.try_clone().and_then(tokio::net::UnixListener::from_std);
             let listener = listener.map_err(|error| ListenError::new(path.display(), error))?;
             tasks.spawn(answer(listener, routes::all(Arc::clone(&state)), stop.clone()));
-            tracing::debug!("admin endpoint on {}", path.display());
+            tracing::debug!(path = %path.display(), "admin endpoint");
         }
         let address = tcp.as_ref().map(|(_, address)| *address);
         if let Some((listener, address)) = tcp {
             tasks.spawn(answer(listener, routes::public(state), stop.clone()));
-            tracing::info!("metrics on http://{address}/metrics");
+            tracing::info!(endpoint = %format_args!("http://{address}/metrics"), "metrics");
         }
         tasks.close();
         Ok(AdminServer { stop, tasks, tcp: address, _socket: socket })

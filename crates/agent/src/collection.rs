@@ -1,6 +1,7 @@
 //! Garbage collection: [`Collection`] is the manager with its state, its thresholds and the runtime that knows the containers. What commands and the admin endpoint ask of it, it answers in the plain data of
 //! [`crate::admin::gc`], the same whether the answer goes over a socket or not. Decides nothing about images.
 
+mod logged;
 pub mod owner;
 mod served;
 
@@ -23,6 +24,7 @@ use crate::admin::client::AskError;
 use crate::admin::gc::{
     CollectPlan, CollectReport, CollectRequest, CollectedContainers, DiskChange, DiskUsage, Leftover, MissingSpace, Pin,
 };
+pub use logged::Logged;
 use served::Board;
 pub use served::Served;
 

@@ -1,6 +1,6 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
 //! table of [mounts](mount), [loop devices](LoopDevice), [locks of files](FileLock), the error of a [full
-//! disk](is_disk_full) and reads that [`fill`] a buffer.
+//! disk](is_disk_full), reads that [`fill`] a buffer, and the names [`nearest`] to a wrong one.
 //!
 //! Nothing here knows images, pods or settings.
 
@@ -12,6 +12,7 @@ mod fill;
 mod go_duration;
 mod loop_device;
 pub mod mount;
+mod nearest;
 
 #[cfg(feature = "tokio")]
 pub use blocking::{blocking, joined};
@@ -20,3 +21,4 @@ pub use file_lock::FileLock;
 pub use fill::fill;
 pub use go_duration::GoDuration;
 pub use loop_device::{LoopDevice, LoopFlags};
+pub use nearest::{near_names, nearest};

@@ -107,6 +107,8 @@ pub enum Reason {
     Unauthenticated,
     /// The registry does not have the image.
     NotFound,
+    /// The image has nothing for the platform that was asked for.
+    NoPlatform,
     /// Content is not what was promised, or cannot be used.
     InvalidContent,
     /// The deadline passed.
@@ -119,7 +121,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::RegistryUnavailable,
         Self::SignatureInvalid,
         Self::DiskFull,
@@ -127,6 +129,7 @@ impl Reason {
         Self::RateLimited,
         Self::Unauthenticated,
         Self::NotFound,
+        Self::NoPlatform,
         Self::InvalidContent,
         Self::Deadline,
         Self::Cancelled,
@@ -154,6 +157,7 @@ impl Reason {
             Self::RateLimited => "rate-limited",
             Self::Unauthenticated => "unauthenticated",
             Self::NotFound => "not-found",
+            Self::NoPlatform => "no-platform",
             Self::InvalidContent => "invalid-content",
             Self::Deadline => "deadline",
             Self::Cancelled => "cancelled",

@@ -41,7 +41,8 @@ pub struct Image {
 /// Restricts a list of images.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageFilter {
-    /// Only the image that this resolves to, if any. `None` or an empty name: all.
+    /// Only the image that this resolves to, if any; of a repository without tag and digest, the images of all its names.
+    /// `None` or an empty name: all.
     pub image: Option<ImageSpec>,
 }
 

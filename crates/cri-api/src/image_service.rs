@@ -10,7 +10,7 @@ use crate::{FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, PullImageRequest
 /// wait for the same one, and leaves nothing half visible.
 #[async_trait]
 pub trait ImageService: Send + Sync + 'static {
-    /// All images, or the one that the filter resolves to.
+    /// All images, or those that the filter means.
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>>;
 
     /// The image that `image` resolves to, if it may be used; absence is `Ok` with `None` in it.

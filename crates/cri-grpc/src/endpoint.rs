@@ -79,6 +79,22 @@ impl Endpoint {
         Ok(Self { path: checked(path).map_err(bad)?, deprecated: false })
     }
 
+    /// The endpoint of the socket at an absolute path, which is taken as it stands.
+    ///
+    /// # Errors
+    /// Where no unix socket can have this path.
+    pub fn of_path(path: &Path) -> Result<Self, EndpointError> {
+        let text = path.to_string_lossy().into_owned();
+        let bad = |why: String| EndpointError::Path { text: text.clone(), why };
+        if path.to_str().is_none() {
+            return Err(bad("the path is not UTF-8".into()));
+        }
+        if !path.is_absolute() {
+            return Err(bad("the path must be absolute".into()));
+        }
+        Ok(Self { path: checked(text.clone()).map_err(bad)?, deprecated: false })
+    }
+
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -7,7 +7,7 @@ use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 
 use crate::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageLayers,
-    ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
 };
 
 /// A store of images that is ours: in this process, or in an agent that holds its root.
@@ -84,6 +84,9 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// mounted on, `PermissionDenied` where the process may not mount.
     async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage>;
 
+    /// The mounts of images, by directory. What is not mounted any more is not among them.
+    async fn mounts(&self) -> Result<Vec<ImageMount>>;
+
     /// Leases the layers of an image, by name or id, or of one layer, by its digest, for a process that reads them in the
     /// store.
     ///
@@ -91,11 +94,12 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// `NotFound` for an absent image or layer, and for one that is not whole.
     async fn lease_layers(&self, text: &str) -> Result<LayerLease>;
 
-    /// Imports every image of an archive: an OCI layout (directory or tar) or a docker archive.
+    /// Imports the images of an archive: an OCI layout (directory or tar), a docker archive, or a directory as skopeo's `dir:`
+    /// writes it. A file may be compressed with gzip, zstd or xz, and may be a pipe.
     ///
     /// # Errors
     /// Those of a pull; they do not name the archive.
-    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>>;
+    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<ImportReport>;
 
     /// Exports images to `path`, which appears when it is whole. A symbolic link is followed; a device or a pipe is written
     /// to.

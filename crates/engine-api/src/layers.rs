@@ -112,3 +112,15 @@ pub struct MountedImage {
     /// Number of layers below the mount.
     pub layers: usize,
 }
+
+/// A mount of an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageMount {
+    /// Image id of the mounted image.
+    pub image: String,
+    /// The directory on which it is mounted.
+    pub target: PathBuf,
+    /// True if it can be written to.
+    pub writable: bool,
+}

@@ -17,5 +17,9 @@ mod transfer;
 pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShapes, Problem, ProblemKind};
 pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
 pub use engine::ImageEngine;
-pub use layers::{ImageLayers, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls};
-pub use transfer::{Compress, ExportOptions, Format, ImageDocuments, ImportOptions, ImportedImage};
+pub use layers::{
+    ImageLayers, ImageMount, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
+};
+pub use transfer::{
+    Compress, ExportOptions, Format, ImageDocuments, ImportOptions, ImportReport, ImportedImage, PassedBy, Platforms,
+};

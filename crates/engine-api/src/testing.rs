@@ -147,6 +147,7 @@ impl Bench {
 
     async fn nothing_is_left_of_pulls_that_ended(&self) {
         self.pull(0).await;
+        assert_eq!(self.engine.mounts().await.expect("an answer"), [], "nothing is mounted yet");
         assert_eq!(self.engine.unfinished_pulls().await.expect("an answer"), UnfinishedPulls::default());
         for all in [false, true] {
             assert_eq!(self.engine.drop_unfinished_pulls(all).await.expect("an answer"), 0);
@@ -177,8 +178,8 @@ impl Bench {
                     told.fetch_add(1, Ordering::Relaxed);
                 })
             };
-            let options = ImportOptions { name: None, progress };
-            let imported = self.engine.import_images(&path, options).await.expect("an import");
+            let options = ImportOptions { progress, ..ImportOptions::default() };
+            let imported = self.engine.import_images(&path, options).await.expect("an import").images;
             let ids: Vec<&str> = imported.iter().map(|image| image.id.as_str()).collect();
             assert_eq!(ids, [first.image.as_str()]);
             assert_eq!(imported[0].names, self.names[..1]);

@@ -1,16 +1,44 @@
 //! Plain types of imports and exports.
 
 use cri_api::ProgressSink;
-use oci::Reference;
+use oci::{Platform, Reference};
 use serde::{Deserialize, Serialize};
+
+/// Platforms of the images to bring in or to write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Platforms {
+    /// An import takes the engine's own platform, an export the image that is named.
+    #[default]
+    Own,
+    /// Each of these, which must be there.
+    These(Vec<Platform>),
+    /// Every platform that there is.
+    All,
+}
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The name that the image gets in place of those in the archive, which must then hold one image.
     pub name: Option<Reference>,
+    /// The images to import: names or tags as the archive has them, digests of manifests, or for docker archives
+    /// image ids. None means every image.
+    pub images: Vec<String>,
+    /// The platforms to import.
+    pub platforms: Platforms,
     /// Receives progress, image after image.
     pub progress: ProgressSink,
+}
+
+/// Result of an import.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImportReport {
+    /// The images, in the order of the archive.
+    pub images: Vec<ImportedImage>,
+    /// Content of the archive that is no image.
+    pub passed_by: Vec<PassedBy>,
 }
 
 /// An image that was imported.
@@ -20,6 +48,18 @@ pub struct ImportedImage {
     pub id: String,
     /// The names under which it was recorded, in normal form; none where neither archive nor caller gave one.
     pub names: Vec<String>,
+    /// The platform that its config names.
+    #[serde(default)]
+    pub platform: String,
+}
+
+/// An entry of an archive that an import passed by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedBy {
+    /// The name that the archive gives, otherwise the digest.
+    pub entry: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// The documents of an image as they were pulled.
@@ -52,6 +92,8 @@ pub enum Format {
     OciArchive,
     /// A tar file as `docker save` writes it.
     DockerArchive,
+    /// A directory with one image and a docker manifest, as `podman save --format docker-dir` and skopeo's `dir:` write it.
+    DockerDirectory,
 }
 
 /// How the layers of an export are compressed.
@@ -73,17 +115,20 @@ pub enum Compress {
 }
 
 /// How to export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportOptions {
     /// Content of the archive.
     pub format: Format,
     /// How layers are compressed. Docker archives take none.
     pub compress: Compress,
+    /// The platforms to write of each image.
+    #[serde(default)]
+    pub platforms: Platforms,
 }
 
 impl From<Format> for ExportOptions {
     fn from(format: Format) -> Self {
-        Self { format, compress: Compress::AsPulled }
+        Self { format, compress: Compress::AsPulled, platforms: Platforms::Own }
     }
 }

@@ -86,7 +86,7 @@ impl Cause {
             Reason::DiskFull | Reason::QuotaExceeded => Self::DiskFull,
             Reason::RateLimited => Self::RateLimited,
             Reason::Unauthenticated => Self::Unauthenticated,
-            Reason::NotFound => Self::NotFound,
+            Reason::NotFound | Reason::NoPlatform => Self::NotFound,
             Reason::InvalidContent => Self::InvalidContent,
             Reason::Deadline => Self::Deadline,
             Reason::Cancelled => Self::Cancelled,

@@ -86,9 +86,10 @@ pub struct LogRecorder;
 impl EventRecorder for LogRecorder {
     fn record(&self, event: EventRef<'_>) {
         let EventRef { object, kind, reason, message } = event;
+        let (pod, container) = (object.pod_title(), object.container_name());
         match kind {
-            EventType::Normal => tracing::info!(%object, reason, "{message}"),
-            EventType::Warning => tracing::warn!(%object, reason, "{message}"),
+            EventType::Normal => tracing::info!(pod, container, reason, "{message}"),
+            EventType::Warning => tracing::warn!(pod, container, reason, "{message}"),
         }
     }
 }

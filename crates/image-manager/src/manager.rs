@@ -210,7 +210,7 @@ impl ImageManager {
             EnsureImageError::BackOff { .. } => {}
             EnsureImageError::Credentials { .. } => {
                 let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
-                tracing::warn!(%pod, image = request.image, "{}", error.message());
+                tracing::warn!(%pod, image = request.image, error = error.message(), "cannot look up credentials");
             }
             told => drop(self.record_event(request, Outcome::Failed(told))),
         }
@@ -292,7 +292,7 @@ impl ImageManager {
         let access = records.access(&request.image, image_ref, async || lookup.candidates().await).await;
         match access {
             Err(error) if request.policy == PullPolicy::Never => {
-                tracing::warn!(image = request.image, "{}", error.message());
+                tracing::warn!(image = request.image, error = error.message(), "cannot look up who may have the image");
                 Ok(Access::MustVerify(Doubt::NoMatchingCredential))
             }
             access => access,

@@ -47,6 +47,18 @@ impl ObjectRef {
         Self::part(pod, format!("spec.initContainers{{{name}}}"))
     }
 
+    /// `NAMESPACE/NAME` of the pod, if there is one: for the log.
+    #[must_use]
+    pub fn pod_title(&self) -> Option<String> {
+        (!self.name.is_empty()).then(|| format!("{}/{}", self.namespace, self.name))
+    }
+
+    /// Name of the container, if it is one: for the log.
+    #[must_use]
+    pub fn container_name(&self) -> Option<&str> {
+        self.field_path.strip_suffix('}')?.split_once('{').map(|(_, name)| name)
+    }
+
     fn part(pod: &PodRef, field_path: String) -> Self {
         Self { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone(), field_path }
     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
-    ImageLayers, ImageUsage, ImportOptions, ImportedImage, LayerLease, LayersOf, MountRequest, MountedImage,
+    ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
     UnfinishedPulls,
 };
 use oci::Digest;
@@ -122,6 +122,16 @@ impl ImageEngine for Engine {
         self.0.background.run(mount).await
     }
 
+    async fn mounts(&self) -> Result<Vec<ImageMount>> {
+        let store = self.0.store.clone();
+        let mounts = move || store.mounts().map_err(|e| error::from_store(store.root(), &e));
+        let mount = |mount: store::ImageMount| {
+            let store::ImageMount { target, image, writable } = mount;
+            ImageMount { image: image.to_string(), target, writable }
+        };
+        Ok(self.0.background.run(mounts).await?.into_iter().map(mount).collect())
+    }
+
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {
         self.0.check_running()?;
         let (store, text) = (self.0.store.clone(), text.to_owned());
@@ -142,7 +152,7 @@ impl ImageEngine for Engine {
         Ok(LayerLease::new(self.0.store.root().to_owned(), stack, self.0.background.hold(lease)))
     }
 
-    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
+    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
         self.import(path, options).await
     }
 

@@ -17,9 +17,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::background::Background;
 use crate::error::{self, damaged, invalid};
+use crate::options::Limits;
 use crate::registries::Registries;
 use crate::source::{Chunks, Source};
 use crate::transfer::archive::{Archive, ArchiveSource};
+use crate::transfer::input::Copying;
 use crate::transfer::layout;
 
 /// Blobs that are uploaded side by side.
@@ -60,7 +62,9 @@ impl Registries {
         let background = Background::new(TaskTracker::new());
         let (path, name) = (layout.to_owned(), name.map(str::to_owned));
         let open = move || {
-            let archive = Archive::open(&path)?;
+            let spool = || Err(invalid("a compressed layout cannot be pushed: import it first"));
+            let copying = Copying { spool: &spool, limits: &Limits::default(), cancelled: &|| false };
+            let archive = Archive::open(&path, &copying)?;
             let root = layout::entry(&archive, name.as_deref())?;
             Ok((Arc::new(archive), root))
         };

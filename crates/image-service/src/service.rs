@@ -19,21 +19,43 @@ use crate::pull::PullJob;
 use crate::pull::assemble::chain_ids;
 use crate::shared::Shared;
 
+/// The repository that a name without tag and digest stands for, as `crictl images REPOSITORY` asks for it.
+fn whole_repository(text: &str) -> Option<String> {
+    let reference = Reference::parse(text).ok()?;
+    (reference.tag().is_none() && reference.digest().is_none()).then(|| reference.repository())
+}
+
+fn is_of(image: &Image, repository: &str) -> bool {
+    let is_of = |name: &String| Reference::parse(name).is_ok_and(|reference| reference.repository() == repository);
+    image.repo_tags.iter().chain(&image.repo_digests).any(is_of)
+}
+
 #[async_trait]
 impl ImageService for Engine {
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
         let wanted = filter.and_then(|f| f.image.as_ref()).filter(|spec| !spec.image.is_empty());
+        let mut found = None;
+        let mut repository = None;
         if let Some(spec) = wanted {
-            return match self.0.find(spec.image.clone()).await {
-                Ok(found) => Ok(found.iter().map(to_image).collect()),
+            found = match self.0.find(spec.image.clone()).await {
+                Ok(found) => found,
                 // What cannot be a name matches nothing.
-                Err(error) if error.kind() == Kind::InvalidArgument => Ok(Vec::new()),
-                Err(error) => Err(error),
+                Err(error) if error.kind() == Kind::InvalidArgument => None,
+                Err(error) => return Err(error),
             };
+            repository = whole_repository(&spec.image);
+            if repository.is_none() {
+                return Ok(found.iter().map(to_image).collect());
+            }
         }
         let store = self.0.store.clone();
         let images = move || store.images().map_err(|e| error::from_store(store.root(), &e));
-        Ok(self.0.background.run(images).await?.iter().map(to_image).collect())
+        let mut images: Vec<Image> = self.0.background.run(images).await?.iter().map(to_image).collect();
+        if let Some(repository) = repository {
+            let by_id = found.map(|record| to_image(&record).id);
+            images.retain(|image| by_id.as_ref() == Some(&image.id) || is_of(image, &repository));
+        }
+        Ok(images)
     }
 
     /// An image of which a layer is missing is absent, so that the next pull brings it back. So is one that the signature

@@ -112,7 +112,7 @@ impl Shared {
             .run(move || match shared.objection_to_use(&image, &text)? {
                 None => Ok(Some(image)),
                 Some(why) => {
-                    tracing::debug!(image = text, %why, "signature policy refuses a present image");
+                    tracing::debug!(image = text, reason = %why, "signature policy refuses a present image");
                     Ok(None)
                 }
             })

@@ -2,6 +2,7 @@
 //! process that collects them. Does nothing with images.
 //! Called by `main` and the commands.
 
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,17 +10,19 @@ use agent::admin::NoEngine;
 use agent::collection::owner::Owner;
 use agent::collection::{Collection, CollectionParts};
 use agent::node::events::DebugRecorder;
-use cri_api::{ImageService, RuntimeService};
+use cri_api::{Image, ImageService, RuntimeService};
 use engine_api::ImageEngine;
 use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullRecords};
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Access;
 use crate::config::Config;
 use crate::endpoint::{admin_socket, connect_pod_runtime, parse_endpoint};
 use crate::environment::Environment;
 use crate::exit::{Failure, Outcome, chain};
-use crate::images::{Images, engine_of_agent};
+use crate::images::{Images, Opening};
 use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -39,6 +42,10 @@ pub(crate) struct App {
     /// Somebody keeps back-off: a kubelet in front, or our own manager that tries again. Then a registry's wish to
     /// be left alone ends a pull with that error, and does not keep the place of others while it is waited out.
     pub(crate) backs_off: bool,
+    /// The sockets that systemd passed, until somebody serves on them.
+    sockets: Mutex<Vec<UnixListener>>,
+    /// How the command uses the root.
+    access: Access,
     images: OnceCell<Images>,
     managed: OnceCell<Managed>,
     owner: OnceCell<Arc<Owner>>,
@@ -54,6 +61,7 @@ impl App {
         progress: Progress,
         signals: Signals,
         backs_off: bool,
+        access: Access,
     ) -> Self {
         let stop = signals.stop.clone();
         Self {
@@ -64,6 +72,8 @@ impl App {
             stop,
             signals,
             backs_off,
+            sockets: Mutex::default(),
+            access,
             images: OnceCell::new(),
             managed: OnceCell::new(),
             owner: OnceCell::new(),
@@ -71,9 +81,26 @@ impl App {
         }
     }
 
-    /// The images that the configuration means; where the embedded root is held by an agent, the agent's.
+    /// Keeps the sockets that systemd passed.
+    pub(crate) fn pass_sockets(&self, sockets: Vec<UnixListener>) {
+        *self.sockets.lock() = sockets;
+    }
+
+    /// The sockets that systemd passed, once.
+    pub(crate) fn passed_sockets(&self) -> Vec<UnixListener> {
+        std::mem::take(&mut *self.sockets.lock())
+    }
+
+    /// The images that the configuration means; where another process holds the embedded root, through that process.
     pub(crate) async fn images(&self) -> Outcome<&Images> {
-        self.images.get_or_try_init(|| self.open_images(None)).await
+        let open = async || {
+            let images = self.open_images(None).await?;
+            if images.is_without_store() {
+                tracing::info!("there is no store in {}: no image was brought there", self.config.root.display());
+            }
+            Ok(images)
+        };
+        self.images.get_or_try_init(open).await
     }
 
     /// The images to serve on `socket`: others will find it in the lock of the root.
@@ -82,7 +109,16 @@ impl App {
     }
 
     async fn open_images(&self, socket: Option<PathBuf>) -> Outcome<Images> {
-        Images::open(&self.config, &self.environment.proxies, self.backs_off, socket).await
+        let opening = Opening {
+            proxies: &self.environment.proxies,
+            access: &self.access,
+            backs_off: self.backs_off,
+            socket,
+            stop: &self.stop,
+        };
+        let opened = Images::open(&self.config, opening).await;
+        opened
+            .map_err(|failure| if self.stop.is_cancelled() { failure.with_code(self.signals.code()) } else { failure })
     }
 
     /// The image service.
@@ -92,19 +128,30 @@ impl App {
 
     /// The image service, with what is pinned marked as such.
     pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
-        let images = self.images().await?;
-        let mark = async |service: Arc<dyn ImageService>| -> Arc<dyn ImageService> {
-            let runtime = Err("nobody asked".to_owned());
-            let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(DebugRecorder));
-            match Collection::open(parts).await {
-                Ok(collection) => Arc::new(collection.served(service, false)),
-                Err(error) => {
-                    tracing::warn!("what is pinned is not known: {}", chain(&error));
-                    service
-                }
+        Ok(self.marked(self.images().await?).await)
+    }
+
+    /// The images as they are now, with what is pinned marked as such; true if this process had to open the store for them. It is
+    /// not kept open.
+    pub(crate) async fn list_images_now(&self) -> Outcome<(Vec<Image>, bool)> {
+        let images = self.open_images(None).await?;
+        let own = images.has_store();
+        let listed = self.marked(&images).await.list_images(None).await;
+        images.close().await;
+        Ok((listed.map_err(|error| Failure::call("list images", &error))?, own))
+    }
+
+    async fn marked(&self, images: &Images) -> Arc<dyn ImageService> {
+        let service = images.service();
+        let runtime = Err("nobody asked".to_owned());
+        let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(DebugRecorder));
+        match Collection::open(parts).await {
+            Ok(collection) => Arc::new(collection.served(service, false)),
+            Err(error) => {
+                tracing::warn!(error = chain(&error), "what is pinned is not known");
+                service
             }
-        };
-        Ok(images.marked(mark).await)
+        }
     }
 
     /// The image manager over the image service, made when it is first asked for.
@@ -146,7 +193,7 @@ impl App {
         match self.owner().await {
             Ok(owner) => Some(Arc::clone(owner) as Arc<dyn MakeRoom>),
             Err(failure) => {
-                tracing::debug!("nobody makes room for pulls: {}", failure.lines().join("; "));
+                tracing::debug!(error = failure.lines().join("; "), "nobody makes room for pulls");
                 None
             }
         }
@@ -165,24 +212,13 @@ impl App {
 
     async fn find_owner(&self) -> Outcome<Owner> {
         let socket = admin_socket(&self.config);
-        let images = match self.images().await {
-            Ok(images) => images,
-            Err(_) if self.is_answered_for().await => return Ok(Owner::of_root(&socket).await?),
-            Err(failure) => return Err(failure),
-        };
-        if let Some(agent) = images.collector(&socket).await? {
+        let images = self.images().await?;
+        if let Some(agent) = images.collector(&socket).await {
             return Ok(agent);
         }
-        let records = self.records_to_prune().await;
+        let records = if images.absent_root().is_some() { None } else { self.records_to_prune().await };
         let collection = self.open_collection(images, images.service(), None, Arc::new(DebugRecorder), records).await?;
         Ok(Owner::Here(Arc::new(collection)))
-    }
-
-    /// Returns true if another process answers for the embedded root: one that goes on, such as `ensure --wait`, serves no
-    /// images and answers all the same.
-    async fn is_answered_for(&self) -> bool {
-        let embedded = self.config.image_service_endpoint.is_none();
-        embedded && tokio::net::UnixStream::connect(admin_socket(&self.config)).await.is_ok()
     }
 
     /// The collection of `images`, through `service`, which counts its calls in `operations`.
@@ -213,7 +249,7 @@ impl App {
         match self.records().await {
             Ok((_, records)) => Some(records.clone()),
             Err(failure) => {
-                tracing::warn!("records of removed images stay for now: {}", failure.lines().join("; "));
+                tracing::warn!(error = failure.lines().join("; "), "records of removed images stay for now");
                 None
             }
         }
@@ -243,22 +279,21 @@ impl App {
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = protected {
-                tracing::warn!("{id} is not protected from collection: {}", failure.lines().join("; "));
+                tracing::warn!(
+                    image = id,
+                    error = failure.lines().join("; "),
+                    "image is not protected from collection"
+                );
                 return;
             }
         }
     }
 
-    /// The calls that only a store of ours has, in this process or in the agent that holds the root; `what` names the call.
+    /// The calls that only a store of ours has, in this process or in the one that holds the root; `what` names the call.
     pub(crate) async fn engine(&self, what: &str) -> Outcome<Arc<dyn ImageEngine>> {
-        match self.images().await {
-            Ok(images) => {
-                let none = || NoEngine { what: what.to_owned(), endpoint: images.endpoint_text() };
-                Ok(images.engine().ok_or_else(none)?)
-            }
-            Err(_) if self.is_answered_for().await => Ok(Arc::new(engine_of_agent(&self.config))),
-            Err(failure) => Err(failure),
-        }
+        let images = self.images().await?;
+        let none = || NoEngine { what: what.to_owned(), endpoint: images.endpoint_text() };
+        Ok(images.engine().ok_or_else(none)?)
     }
 
     /// Logs a line for an ordinary user, before something is unpacked in this process.
@@ -306,6 +341,10 @@ pub(crate) fn collection_parts(
     let endpoint = images.endpoint_text();
     let mut options = wiring::collection::of_images(config, &endpoint);
     options.engine = images.engine();
+    if let Some(directory) = images.absent_root() {
+        options.directory = None;
+        options.pressure.node_directory = Some(directory.to_owned());
+    }
     let containers = wiring::collection::of_containers(config);
     CollectionParts { service, endpoint, runtime, events, images: options, containers, pods: None }
 }

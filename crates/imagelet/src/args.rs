@@ -1,15 +1,23 @@
 //! The command line: commands, their arguments and the help texts. Parses and checks the form of values, nothing more.
 //! Called by `main`; the commands take their arguments from here.
 
+pub(crate) mod archives;
 mod collecting;
+mod examples;
+mod lists;
 mod logs;
+mod manifests;
 mod names;
 mod pods;
 mod push;
 mod reach;
 mod streaming;
+mod suggest;
 mod trees;
+mod watch;
+pub(crate) mod whole;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,14 +28,19 @@ use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
+pub(crate) use archives::{Export, ExportCompression, ExportFormat, Import, Load, Save};
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
+pub(crate) use lists::{ListArgs, ManPages, SortKey};
 pub(crate) use logs::Logs;
+pub(crate) use manifests::{Recursive, SkipOtherKinds};
 pub(crate) use names::{History, Prune, Tag, Untag};
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use push::{Login, Logout, Push, Search};
 use reach::ReachArgs;
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 pub(crate) use trees::{Cat, Cp, Ls};
+pub(crate) use watch::Watch;
+pub(crate) use whole::ShowSettings;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -44,8 +57,8 @@ Exit codes:
   69 an endpoint or registry cannot be reached   77 not permitted   130, 143 ended by Ctrl-C or SIGTERM
 
 Every configuration flag is also a field of the file (see `imagelet config`) and an IMAGELET_… variable; flags win over
-variables, variables over the file, the file over a kubelet's configuration (--kubelet-config). `-h` shows the common ones,
-`--help` all.";
+variables, variables over the file, the file over a kubelet's configuration (--kubelet-config). `imagelet help settings`
+shows all.";
 
 /// The kubelet's image half as a program of its own: makes sure that the images which pods need are on the node.
 #[derive(Debug, Parser)]
@@ -62,9 +75,8 @@ pub(crate) struct Cli {
 
 impl Cli {
     /// Parses the command line of this process. Exits the process on `--help` and on wrong usage.
-    pub(crate) fn read() -> Self {
-        let words: Vec<OsString> = std::env::args_os().collect();
-        Self::of_one_command(&words).unwrap_or_else(|| Self::parse_from(words))
+    pub(crate) fn read(words: &[OsString]) -> Self {
+        Self::of_one_command(words).unwrap_or_else(|| whole::parse(words))
     }
 
     /// Parses with a parser of one command only: clap gives each of its commands a copy of every setting, which takes longer
@@ -82,6 +94,20 @@ impl Cli {
     }
 }
 
+impl Cli {
+    /// Variables that stand for arguments.
+    pub(crate) fn variables() -> BTreeSet<String> {
+        fn add(command: &clap::Command, names: &mut BTreeSet<String>) {
+            let variables = command.get_arguments().filter_map(clap::Arg::get_env);
+            names.extend(variables.filter_map(|name| name.to_str().map(str::to_owned)));
+            command.get_subcommands().for_each(|command| add(command, names));
+        }
+        let mut names = BTreeSet::new();
+        add(&<Self as clap::CommandFactory>::command(), &mut names);
+        names
+    }
+}
+
 /// Arguments of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
@@ -93,7 +119,7 @@ pub(crate) struct Global {
     pub(crate) early_config: Option<PathBuf>,
     /// Output format
     // Text and not a type of its own: `export` has an argument of the same name, and clap carries both in one place.
-    #[arg(long, short, value_name = "FORMAT", global = true, value_parser = PossibleValuesParser::new(Format::NAMES))]
+    #[arg(long, short, value_name = "FORMAT", global = true, value_parser = lists::OutputParser)]
     pub(crate) output: Option<String>,
     /// Print only ids
     #[arg(long, short, global = true)]
@@ -178,6 +204,8 @@ pub(crate) enum Command {
     Logout(Logout),
     #[command(hide = true)]
     Search(Search),
+    Save(Save),
+    Load(Load),
     Backoff(Backoff),
     /// Show the metrics of the process that serves images or waits for them
     ///
@@ -190,6 +218,9 @@ pub(crate) enum Command {
     ///
     /// Written as YAML that can be used as a configuration file; with -o table, also where each value comes from.
     Config(ShowConfig),
+    Settings(ShowSettings),
+    #[command(hide = true)]
+    Man(ManPages),
 }
 
 impl Command {
@@ -217,9 +248,11 @@ pub(crate) struct ShowConfig {
 /// Make sure that the images of pods are present
 ///
 /// Reads Pods and the pod templates of Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers, Jobs,
-/// CronJobs and Lists of them, as YAML or JSON. Containers of all kinds and image volumes count. Each image is pulled,
-/// used as it is or refused, as its pull policy says; without one, the tag `latest` or no tag means Always, anything
-/// else IfNotPresent. All are ensured at the same time; one that fails does not stop the others.
+/// CronJobs and Lists of them, as YAML or JSON; of kinds that are not Kubernetes' own as well, where spec.template or
+/// spec.jobTemplate.spec.template is a pod template, as in a Rollout of Argo or a CloneSet of OpenKruise. Other objects are passed
+/// by. Containers of all kinds and image volumes count. Each image is pulled, used as it is or refused, as its pull policy
+/// says; without one, the tag `latest` or no tag means Always, anything else IfNotPresent. All are ensured at the same
+/// time; one that fails does not stop the others.
 ///
 /// Pull secrets are Secrets in the same files or in --secrets-dir, by the names in imagePullSecrets, otherwise those of
 /// the pod's service account; then come the node's docker configuration and the credential providers. All pulls run at
@@ -230,7 +263,9 @@ pub(crate) struct ShowConfig {
 Examples:
   imagelet ensure -f pod.yaml
   kubectl get deployment web -o yaml | imagelet ensure -f -
-  helm template chart/ | imagelet ensure --skip-other-kinds -f -
+  imagelet ensure -R -f manifests/
+  kubectl kustomize overlays/site | imagelet ensure -f -
+  helm template chart/ | imagelet ensure -f -
   imagelet ensure --wait --timeout 10m -f pod.yaml -f secrets.yaml
 
 Exit code: 0 if every image is present; 69 if every failure is a registry that cannot be reached; 77 if every one is a
@@ -257,12 +292,13 @@ fn timeout(text: &str) -> Result<Duration, String> {
 /// Sources of pods.
 #[derive(Debug, Args)]
 pub(crate) struct Manifests {
-    /// Manifest; `-` is standard input; may be given again
-    #[arg(long = "filename", short, value_name = "FILE", required = true, value_hint = ValueHint::FilePath, num_args = 1..)]
+    /// Manifest, directory of manifests (*.yaml, *.yml, *.json), or URL; `-` is standard input; may be given again
+    #[arg(long = "filename", short, value_name = "FILE", required = true, value_hint = ValueHint::AnyPath, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// Skip objects that hold no pod (services, config maps) instead of refusing them
-    #[arg(long)]
-    pub(crate) skip_other_kinds: bool,
+    #[command(flatten)]
+    pub(crate) below: Recursive,
+    #[command(flatten)]
+    _other_kinds: SkipOtherKinds,
 }
 
 /// Pull images
@@ -305,6 +341,10 @@ pub(crate) struct Images {
     /// Only these images: by name or id; a repository alone means all of its tags
     #[arg(value_name = "IMAGE")]
     pub(crate) images: Vec<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
 }
 
 /// Show everything about images: record, config, cost on disk
@@ -333,17 +373,23 @@ pub(crate) struct Rmi {
 
 /// Mount an image's file system on a directory
 ///
-/// Read-only, or with --writable a layer on top. Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs.
+/// Read-only, or with --writable a layer on top. Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs. Without arguments, lists
+/// the mounted images.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet mount docker.io/library/busybox:1 /mnt
+  imagelet mount                          what is mounted
+  imagelet unmount /mnt")]
 pub(crate) struct Mount {
     /// Image by name or id
-    #[arg(value_name = "IMAGE")]
-    pub(crate) image: String,
+    #[arg(value_name = "IMAGE", requires = "directory")]
+    pub(crate) image: Option<String>,
     /// Mount point; must exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) directory: PathBuf,
+    pub(crate) directory: Option<PathBuf>,
     /// Directory that takes the writes; it is kept
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "image")]
     pub(crate) writable: Option<PathBuf>,
 }
 
@@ -365,12 +411,13 @@ Examples:
   imagelet explain --check-credentials registry.example/team/app:2")]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["files", "images"])))]
 pub(crate) struct Explain {
-    /// Manifest; `-` is standard input; may be given again
-    #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 1..)]
+    /// Manifest, directory of manifests (*.yaml, *.yml, *.json), or URL; `-` is standard input; may be given again
+    #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::AnyPath, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// Skip objects that hold no pod (services, config maps) instead of refusing them
-    #[arg(long, requires = "files")]
-    pub(crate) skip_other_kinds: bool,
+    #[command(flatten)]
+    pub(crate) below: Recursive,
+    #[command(flatten)]
+    _other_kinds: SkipOtherKinds,
     /// Image by name
     #[arg(value_name = "IMAGE", conflicts_with = "files")]
     pub(crate) images: Vec<String>,
@@ -384,17 +431,24 @@ pub(crate) struct Explain {
 
 /// Serve images on a CRI socket, for a kubelet, crictl or any CRI client
 ///
-/// The images are those of the embedded store, or with --image-endpoint those of the runtime behind it. Prints the
-/// endpoint on stdout when it is ready. Ends on SIGTERM or Ctrl-C.
+/// The images are those of the embedded store, or with --image-endpoint those of the runtime behind it. With
+/// --runtime-endpoint every call for pods and containers passes to that runtime. No runtime sees the images of the embedded
+/// store: a kubelet that is served from it starts no container.
+///
+/// Waits for a runtime that is not up yet. Prints the endpoint on stdout when it is ready, and tells systemd (Type=notify).
+/// Takes the socket of a systemd socket unit (LISTEN_FDS): then calls wait while the service restarts, and none fails. Ends
+/// on SIGTERM or Ctrl-C once long calls have ended, after ten seconds at the latest; SIGTERM leaves the socket's file for the
+/// next process.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet serve --listen unix:///run/imagelet/imagelet.sock
+  systemd-socket-activate -l /run/between.sock imagelet serve -i unix:///run/containerd/containerd.sock
   imagelet serve --listen unix:///run/between.sock -i unix:///run/containerd/containerd.sock -r unix:///run/containerd/containerd.sock")]
 pub(crate) struct Serve {
-    /// Where to listen
+    /// Where to listen [default: the socket that systemd passes]
     #[arg(long, value_name = "ENDPOINT")]
-    pub(crate) listen: String,
+    pub(crate) listen: Option<String>,
 }
 
 /// Serve an OCI layout as a registry
@@ -423,62 +477,6 @@ pub(crate) struct Registry {
     /// Take uploads, too: of everybody who reaches the address. The layout is made where there is none
     #[arg(long)]
     pub(crate) writable: bool,
-}
-
-/// Import images from an OCI layout (directory or archive) or a docker archive
-#[derive(Debug, Args)]
-pub(crate) struct Import {
-    /// Directory or tar file
-    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    pub(crate) path: PathBuf,
-    /// Name for the image; without it, the names in the file. A digest in a name must be the image's
-    #[arg(long, value_name = "REF")]
-    pub(crate) name: Option<String>,
-}
-
-/// Write images to an OCI layout or an archive
-///
-/// An existing file is replaced once the archive is complete. A symbolic link is followed; a device or a pipe, such as
-/// /dev/stdout, is written to directly.
-#[derive(Debug, Args)]
-pub(crate) struct Export {
-    /// Image by name or id
-    #[arg(required = true, value_name = "IMAGE")]
-    pub(crate) images: Vec<String>,
-    /// Destination
-    #[arg(id = "output", long = "output", short = 'o', value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
-    pub(crate) path: String,
-    /// Format of the export: a directory, or a tar file in one of two formats
-    #[arg(long, value_name = "FORMAT", default_value = "oci")]
-    pub(crate) format: ExportFormat,
-    /// Compression of the layers of an OCI layout. The image id stays the same; so does the manifest's digest if all blobs
-    /// of the image were kept (see --keep-blobs)
-    #[arg(long, value_name = "HOW", default_value = "as-pulled")]
-    pub(crate) compress: ExportCompression,
-}
-
-/// Compression of exported layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ExportCompression {
-    /// As pulled, with the pulled manifest, if all blobs of the image were kept; otherwise none
-    AsPulled,
-    /// No compression: the fastest
-    None,
-    /// Gzip, which every tool reads
-    Gzip,
-    /// Zstd
-    Zstd,
-}
-
-/// Formats of an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ExportFormat {
-    /// A directory with an OCI layout
-    Oci,
-    /// A tar file with an OCI layout
-    OciArchive,
-    /// A tar file as `docker save` writes it
-    DockerArchive,
 }
 
 /// Show which images are in back-off, and why
@@ -523,6 +521,8 @@ pub(crate) struct BackoffReset {
 }
 
 /// Write a completion script
+///
+/// It asks this program while somebody types, which knows the images, pods and containers that are there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -584,13 +584,33 @@ mod tests {
     #[test]
     fn output_is_a_format_everywhere_but_in_export() {
         for line in ["-o json images", "images -o json", "images --output=json x"] {
-            assert_eq!(parse(line).expect(line).global.printer().format, Some(Format::Json), "{line}");
+            assert!(matches!(parse(line).expect(line).global.printer().format, Some(Format::Json)), "{line}");
         }
         let cli = parse("export a b -o out.tar --format oci-archive").expect("parses");
         let Command::Export(export) = &cli.command else { panic!("an export") };
-        assert_eq!((export.path.as_str(), export.format), ("out.tar", ExportFormat::OciArchive));
-        assert_eq!(cli.global.printer().format, None);
+        assert_eq!((export.path.as_str(), export.format), ("out.tar", Some(ExportFormat::OciArchive)));
+        assert!(cli.global.printer().format.is_none());
         assert!(parse("images -o xml").is_err());
+        for (output, want) in
+            [("json", "prints no json"), ("oci-archive", "--format oci-archive"), ("jsonpath={}", "prints no")]
+        {
+            let error = parse(&format!("export a -o {output}")).expect_err(output).to_string();
+            assert!(error.contains(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn platforms_of_imports_are_no_setting() {
+        for line in ["import x --platform linux/arm64 --platform all", "--platform linux/arm64 export x -o y", "load"] {
+            assert!(parse(line).expect(line).settings.given().is_empty(), "{line}");
+        }
+        let cli = parse("--platform linux/arm64 import x").expect("parses");
+        let Command::Import(import) = &cli.command else { panic!("an import") };
+        assert_eq!(import.platforms.platforms, ["linux/arm64"]);
+        let given = parse("pull x --platform linux/arm64").expect("parses").settings.given();
+        assert_eq!(given[0].2, "linux/arm64");
+        let Command::Load(load) = parse("load -i x.tar").expect("parses").command else { panic!("a load") };
+        assert_eq!(load.input.as_deref(), Some(std::path::Path::new("x.tar")));
     }
 
     #[test]

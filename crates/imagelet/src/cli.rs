@@ -19,13 +19,18 @@ mod export;
 mod gc;
 mod gc_containers;
 mod gc_explain;
+mod gc_interrupted;
 mod history;
+mod image_filter;
 mod images;
 mod import;
 mod inspect;
+mod load;
 mod login;
 mod logs;
 mod ls;
+pub(crate) mod man;
+mod manifest_files;
 mod metrics;
 mod mount;
 mod names;
@@ -41,12 +46,14 @@ mod rmi;
 mod run;
 mod run_dry;
 mod run_once;
+mod save;
 mod serve;
 mod status;
 pub(crate) mod target;
 mod tree;
 pub(crate) mod version;
 mod wait;
+mod watch;
 
 use crate::app::App;
 use crate::args::Command;
@@ -94,10 +101,14 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Login(args) => login::login(app, args).await,
         Command::Logout(args) => login::logout(app, args).await,
         Command::Search(args) => Err(push::search(&args.terms)),
+        Command::Save(args) => save::run(app, args).await,
+        Command::Load(args) => load::run(app, args).await,
         Command::Backoff(args) => backoff::run(app, args).await,
         Command::Metrics => metrics::run(app).await,
         Command::Completion(args) => completion::run(app.printer, args),
         Command::Version => version::run(app.printer),
         Command::Config(args) => config::run(app, args),
+        Command::Man(args) => man::run(app.printer, args),
+        Command::Settings(_) => app.printer.lines([crate::args::whole::settings_help().trim_end()]),
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod keep;
 mod kind;
 mod kubelet;
 mod model;
+pub(crate) mod names;
 pub(crate) mod reference;
 pub(crate) mod settings;
 pub(crate) mod table;
@@ -25,7 +26,7 @@ pub(crate) use error::{ConfigError, Origin};
 use manifest::yaml::{Node, Value};
 pub(crate) use model::{Config, LogFormat};
 pub(crate) use store::Durability;
-use table::{Given, SETTINGS, of_field};
+use table::{Given, of_field};
 use value::Raw;
 
 /// Group and version of the configuration file.
@@ -92,8 +93,7 @@ impl Config {
             };
             for (field, node) in fields {
                 let Some(setting) = of_field(&field) else {
-                    let known: Vec<&str> = SETTINGS.iter().map(|s| s.field).collect();
-                    return document.error(node, format!("unknown field {field:?}; known: {}", known.join(", ")));
+                    return document.error(node, format!("unknown field {field:?}{}", names::hint(&field)));
                 };
                 self.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
             }

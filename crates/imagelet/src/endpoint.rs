@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::admin::AdminAddress;
 use cri_api::{RuntimeService, VersionInfo};
 use cri_grpc::Endpoint;
-use cri_grpc::client::{ClientOptions, connect_runtime_service};
+use cri_grpc::client::{ClientOptions, RuntimePassthrough, connect_runtime_service};
 
 use crate::config::Config;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
@@ -47,6 +47,14 @@ pub(crate) fn client_options(config: &Config) -> ClientOptions {
 pub(crate) async fn connect_runtime(config: &Config, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
     match connect_runtime_service(endpoint, client_options(config)).await {
         Ok(runtime) => Ok(Arc::new(runtime)),
+        Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
+    }
+}
+
+/// The container runtime behind an endpoint, for calls of others that pass unread.
+pub(crate) async fn connect_passthrough(config: &Config, endpoint: &Endpoint) -> Outcome<RuntimePassthrough> {
+    match connect_runtime_service(endpoint, client_options(config)).await {
+        Ok(runtime) => Ok(runtime.passthrough()),
         Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
     }
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// The variable of `imagelet pull --creds`.
@@ -25,6 +26,8 @@ pub(crate) struct Environment {
     pub(crate) temporary: PathBuf,
     /// True if `$NO_COLOR` is set and not empty, or `$TERM` is `dumb`.
     pub(crate) no_color: bool,
+    /// True if `$TERM` is `dumb`: the cursor cannot be moved.
+    pub(crate) dumb_terminal: bool,
     /// Proxies towards registries.
     pub(crate) proxies: Proxies,
     /// `$PATH`.
@@ -114,14 +117,15 @@ impl Environment {
             config_home: path("XDG_CONFIG_HOME"),
             uid: rustix::process::geteuid().as_raw(),
         };
+        let dumb_terminal = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
         Self {
             auth,
             temporary: path("TMPDIR").unwrap_or_else(|| "/var/tmp".into()),
             privileged: rustix::process::geteuid().is_root(),
             home: path("HOME"),
             data_home: path("XDG_DATA_HOME"),
-            no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-                || std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
+            no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()) || dumb_terminal,
+            dumb_terminal,
             path: std::env::var_os("PATH"),
             notify_socket: std::env::var_os("NOTIFY_SOCKET"),
             working: std::env::current_dir().ok(),
@@ -130,9 +134,21 @@ impl Environment {
         }
     }
 
+    /// Takes the sockets that systemd passes to this process (`$LISTEN_FDS`), which no child inherits. Before any thread is
+    /// started: the variables go as well. What is no unix stream socket is an error.
+    pub(crate) fn take_sockets() -> std::io::Result<Vec<UnixListener>> {
+        let mut passed = listenfd::ListenFd::from_env();
+        (0..passed.len()).filter_map(|index| passed.take_unix_listener(index).transpose()).collect()
+    }
+
     /// Returns the environment of credential helpers and providers: ours, without our own credentials.
     pub(crate) fn of_children(&self) -> Vec<(OsString, OsString)> {
         self.variables.0.iter().filter(|(name, _)| name != CREDENTIAL && name != HEADERS).cloned().collect()
+    }
+
+    /// Returns the names of all variables that are text.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.variables.0.iter().filter_map(|(name, _)| name.to_str().map(str::to_owned)).collect()
     }
 
     /// Returns the default root of the embedded store. An ordinary user without a home gets the system's path, which

@@ -8,7 +8,7 @@ use agent::admin::{ListenError, NoEngine};
 use agent::collection::CollectionError;
 use agent::node::SecretsError;
 use agent::node::lock::LockError;
-use cri_api::Kind;
+use cri_api::{Kind, Reason};
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,16 @@ impl Failure {
             all.lines.extend(next.lines);
             all
         }))
+    }
+
+    /// The same, and a hint on the flag that helps where an image has nothing for this platform.
+    pub(crate) fn with_platform_hint(mut self, error: &cri_api::Error, hint: &str) -> Self {
+        if error.reason() == Some(Reason::NoPlatform)
+            && let Some(line) = self.lines.last_mut()
+        {
+            line.push_str(&format!(" ({hint})"));
+        }
+        self
     }
 
     /// The same with another exit code.

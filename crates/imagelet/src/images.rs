@@ -1,25 +1,30 @@
-//! [`Images`]: the images that a command means: in a store of this process, in that of an agent which holds the root, or behind
-//! a foreign runtime. Decides which, once; everybody else sees the traits of the waist. Does nothing with images.
-//! Called by [`App`](crate::app::App).
+//! [`Images`]: the images that a command means: in the embedded store, whoever holds it, or behind a foreign runtime. Decides which,
+//! once; everybody else sees the traits of the waist. Does nothing with images. Called by [`App`](crate::app::App).
+
+mod calls;
+mod nothing;
+mod root;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::admin::engine_client::AgentEngine;
-use agent::admin::socket_endpoint;
 use agent::collection::owner::Owner;
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_image_service;
 use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
-use image_service::{Engine, EngineOptions, OpenError, Reach, Registries};
+use image_service::{EngineOptions, OpenError, Reach, Registries};
 use store::OpenError as StoreOpenError;
+use tokio_util::sync::CancellationToken;
 
+use crate::access::Access;
 use crate::config::Config;
-use crate::endpoint::{USER_AGENT, admin_socket, client_options, parse_endpoint};
+use crate::endpoint::{USER_AGENT, client_options, parse_endpoint};
 use crate::environment::Proxies;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
+use nothing::Nothing;
+use root::{Root, RootError};
 
 /// A `Retry-After` that is waited out within a pull although somebody would come again.
 const BRIEF: Duration = Duration::from_secs(2);
@@ -30,16 +35,30 @@ pub(crate) struct Images {
     /// The calls beyond CRI; `None` where a foreign runtime keeps the images.
     engine: Option<Arc<dyn ImageEngine>>,
     keeper: Keeper,
+    /// Where the root is missing and nothing is made, the directory that is there in its place.
+    absent_root: Option<PathBuf>,
 }
 
-/// The process that keeps the images.
+/// Who keeps the images.
 enum Keeper {
-    /// This one.
-    ThisProcess(Engine),
-    /// The agent that holds the root.
-    Agent(Endpoint),
+    /// The embedded store.
+    Root(Arc<Root>),
+    /// Nobody: there is no store yet, and none is made for a question.
+    Nobody,
     /// A runtime, or an agent that was named as one.
     Runtime(Endpoint),
+}
+
+/// How images are opened.
+pub(crate) struct Opening<'a> {
+    pub(crate) proxies: &'a Proxies,
+    pub(crate) access: &'a Access,
+    /// Somebody tries failed pulls again later.
+    pub(crate) backs_off: bool,
+    /// The embedded store is for this process alone, which will serve its images there.
+    pub(crate) socket: Option<PathBuf>,
+    /// Cancelled when the process is asked to end.
+    pub(crate) stop: &'a CancellationToken,
 }
 
 impl std::fmt::Debug for Images {
@@ -49,14 +68,8 @@ impl std::fmt::Debug for Images {
 }
 
 impl Images {
-    /// Opens what the configuration names. With `socket` the embedded root is for this process alone, which will serve its
-    /// images there. `backs_off`: somebody tries failed pulls again later.
-    pub(crate) async fn open(
-        config: &Config,
-        proxies: &Proxies,
-        backs_off: bool,
-        socket: Option<PathBuf>,
-    ) -> Outcome<Self> {
+    /// Opens what the configuration names.
+    pub(crate) async fn open(config: &Config, opening: Opening<'_>) -> Outcome<Self> {
         if let Some(endpoint) = &config.image_service_endpoint {
             let endpoint = parse_endpoint(endpoint)?;
             warn(&endpoint);
@@ -68,28 +81,36 @@ impl Images {
             }
             own_reach(config, &endpoint)?;
             let service = connect(config, &endpoint).await?;
-            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint) });
+            let absent_root = if opening.access.makes || opening.access.collects {
+                None
+            } else {
+                nothing(&config.root).await.filter(|_| !config.root.exists()).map(Nothing::into_directory)
+            };
+            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint), absent_root });
         }
-        let serves = socket.is_some();
-        match Engine::open(engine_options(config, proxies, backs_off, socket)).await {
-            Ok(engine) => Ok(Self {
-                service: Arc::new(engine.clone()),
-                engine: Some(Arc::new(engine.clone())),
-                keeper: Keeper::ThisProcess(engine),
-            }),
-            Err(OpenError::Store(StoreOpenError::Held { root, pid, socket: Some(socket) })) if !serves => {
-                let pid = pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
-                let (root, shown) = (root.display(), socket.display());
-                tracing::info!("{root} is held by process {pid}; going on through its socket {shown}");
-                let endpoint = socket_endpoint(&socket)
-                    .map_err(|error| Failure::caused(Code::Config, format!("endpoint {shown}"), &error))?;
-                warn(&endpoint);
-                own_reach(config, &endpoint)?;
-                let service = connect(config, &endpoint).await?;
-                let engine = Some(Arc::new(engine_of_agent(config)) as Arc<dyn ImageEngine>);
-                Ok(Self { service, engine, keeper: Keeper::Agent(endpoint) })
+        let Opening { proxies, access, backs_off, socket, stop } = opening;
+        if !access.makes
+            && let Some(nothing) = nothing(&config.root).await
+        {
+            let images = Arc::new(nothing.clone());
+            let engine = Some(Arc::clone(&images) as Arc<dyn ImageEngine>);
+            let absent_root = Some(nothing.into_directory());
+            return Ok(Self { service: images, engine, keeper: Keeper::Nobody, absent_root });
+        }
+        let mut options = engine_options(config, proxies, backs_off, socket);
+        options.store.command = Some(access.command.clone());
+        options.store.settings = Some(settings(&options));
+        match Root::open(options, access, stop).await {
+            Ok(root) => {
+                if let Some(agent) = root.agent() {
+                    own_reach(config, &agent)?;
+                }
+                let root = Arc::new(root);
+                let engine = Some(Arc::clone(&root) as Arc<dyn ImageEngine>);
+                Ok(Self { service: Arc::clone(&root) as _, engine, keeper: Keeper::Root(root), absent_root: None })
             }
-            Err(error) => Err(open_failure(&error)),
+            Err(RootError::Stopped) => Err(Failure::new(Code::Interrupted, RootError::Stopped.to_string())),
+            Err(RootError::Open(error)) => Err(open_failure(&error)),
         }
     }
 
@@ -103,49 +124,69 @@ impl Images {
         self.engine.clone()
     }
 
-    /// The same, of a store of this process: what its admin endpoint does for others.
+    /// The same, of the embedded store: what an admin endpoint of this process does for others.
     pub(crate) fn own_engine(&self) -> Option<Arc<dyn ImageEngine>> {
-        self.engine.clone().filter(|_| matches!(self.keeper, Keeper::ThisProcess(_)))
+        self.engine.clone().filter(|_| matches!(self.keeper, Keeper::Root(_)))
     }
 
-    /// The endpoint of another process that keeps the images.
-    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
-        match &self.keeper {
-            Keeper::ThisProcess(_) => None,
-            Keeper::Agent(endpoint) | Keeper::Runtime(endpoint) => Some(endpoint),
+    /// From now on, others who ask for images of the store of this process get them from `service`.
+    pub(crate) fn answer_with(&self, service: Arc<dyn ImageService>) {
+        if let Keeper::Root(root) = &self.keeper {
+            root.answer_with(service);
         }
     }
 
-    /// The same as text; empty for a store of this process.
+    /// The endpoint of a runtime that keeps the images.
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.keeper {
+            Keeper::Root(_) | Keeper::Nobody => None,
+            Keeper::Runtime(endpoint) => Some(endpoint),
+        }
+    }
+
+    /// The same as text; empty for the embedded store.
     pub(crate) fn endpoint_text(&self) -> String {
         self.endpoint().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// The other process that collects these images and answers on `socket`; `None`: this one may.
-    pub(crate) async fn collector(&self, socket: &Path) -> Outcome<Option<Owner>> {
-        match &self.keeper {
-            Keeper::ThisProcess(_) => Ok(None),
-            Keeper::Agent(_) => Ok(Some(Owner::of_root(socket).await?)),
-            Keeper::Runtime(endpoint) => Ok(Owner::of_endpoint(socket, &endpoint.to_string()).await),
-        }
+    /// Returns true if `imagelet serve` has them, in the root of this command.
+    pub(crate) fn are_served(&self) -> bool {
+        matches!(&self.keeper, Keeper::Root(root) if root.agent().is_some())
     }
 
-    /// The CRI half, with what is pinned marked as such: as it is where an agent marks it, otherwise as `mark` makes it.
-    pub(crate) async fn marked(
-        &self,
-        mark: impl AsyncFnOnce(Arc<dyn ImageService>) -> Arc<dyn ImageService>,
-    ) -> Arc<dyn ImageService> {
-        match self.keeper {
-            Keeper::Agent(_) => self.service(),
-            Keeper::ThisProcess(_) | Keeper::Runtime(_) => mark(self.service()).await,
+    /// Where the root is missing and nothing is made, the directory that is there in its place.
+    pub(crate) fn absent_root(&self) -> Option<&Path> {
+        self.absent_root.as_deref()
+    }
+
+    /// Returns true if the embedded store is meant, and there is none.
+    pub(crate) fn is_without_store(&self) -> bool {
+        matches!(self.keeper, Keeper::Nobody)
+    }
+
+    /// Returns true if this process has the embedded store.
+    pub(crate) fn has_store(&self) -> bool {
+        matches!(&self.keeper, Keeper::Root(root) if root.own().is_some())
+    }
+
+    /// The other process that collects these images and answers on `socket`; `None`: this one may.
+    pub(crate) async fn collector(&self, socket: &Path) -> Option<Owner> {
+        match &self.keeper {
+            Keeper::Nobody => None,
+            // A process that has the store and collects nothing, as a pull, leaves that to whoever wants it.
+            Keeper::Root(root) => match root.own() {
+                Some(_) => None,
+                None => Owner::of_root(socket).await.inspect_err(|e| tracing::debug!("nobody collects: {e}")).ok(),
+            },
+            Keeper::Runtime(endpoint) => Owner::of_endpoint(socket, &endpoint.to_string()).await,
         }
     }
 
     /// Returns true if layers become directory trees in this process; `None` where another one unpacks.
     pub(crate) fn unpacks_directories(&self) -> Option<bool> {
         match &self.keeper {
-            Keeper::ThisProcess(engine) => Some(engine.store().new_layers().format == store::LayerFormat::Dir),
-            Keeper::Agent(_) | Keeper::Runtime(_) => None,
+            Keeper::Root(root) => Some(root.own()?.store().new_layers().format == store::LayerFormat::Dir),
+            Keeper::Nobody | Keeper::Runtime(_) => None,
         }
     }
 
@@ -178,18 +219,51 @@ impl Images {
 
     /// Ends what goes on in the background of a store of this process.
     pub(crate) async fn close(&self) {
-        if let Keeper::ThisProcess(engine) = &self.keeper {
-            engine.shutdown().await;
+        if let Keeper::Root(root) = &self.keeper {
+            root.close().await;
         }
     }
 }
 
-/// The engine of the agent that holds the root.
-pub(crate) fn engine_of_agent(config: &Config) -> AgentEngine {
-    AgentEngine::new(admin_socket(config), config.root.clone())
+/// The images of a root without a store.
+async fn nothing(root: &Path) -> Option<Nothing> {
+    let root = root.to_owned();
+    tokio::task::spawn_blocking(move || Nothing::in_place_of(&root)).await.ok().flatten()
 }
 
-/// An answer without which a command can do: `None` where the agent's admin socket is elsewhere, or the agent is an older one.
+/// A digest of everything that decides which images come and in what form: a process with an equal one pulls as this one would.
+fn settings(options: &EngineOptions) -> String {
+    let EngineOptions {
+        root: _,
+        hosts_roots,
+        platform,
+        max_parallel_layers: _,
+        memory: _,
+        store,
+        limits,
+        user_agent: _,
+        retry: _,
+        proxy,
+        reach,
+        ranges: _,
+        bandwidth: _,
+        allowed_targets,
+        runtime_handlers,
+        trust_present_digests,
+        shared_content,
+        check_disk_space: _,
+        keep_blobs,
+        resume: _,
+        signature_policy,
+        clock: _,
+    } = options;
+    let registries = (hosts_roots, allowed_targets, proxy, reach, signature_policy);
+    let images = (platform, limits, runtime_handlers, trust_present_digests, shared_content, keep_blobs);
+    let layers = (store.durability, &store.limits, store.sharing, store.layer_format);
+    oci::Digest::sha256(format!("{registries:?} {images:?} {layers:?}").as_bytes()).to_string()
+}
+
+/// An answer without which a command can do: `None` where the process that has the store is an older one.
 fn optional<T>(answer: cri_api::Result<T>) -> cri_api::Result<Option<T>> {
     match answer {
         Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Unimplemented) => {
@@ -214,12 +288,12 @@ async fn connect(config: &Config, endpoint: &Endpoint) -> Outcome<Arc<dyn ImageS
 }
 
 /// Refuses flags that say how registries are reached where another process reaches them.
-fn own_reach(config: &Config, endpoint: &Endpoint) -> Outcome {
+fn own_reach(config: &Config, puller: &dyn std::fmt::Display) -> Outcome {
     if config.engine.reach == Reach::AsConfigured {
         return Ok(());
     }
     let flags = "--tls-verify and --plain-http are for pulls of this process";
-    Err(Failure::usage(format!("{flags}, and {endpoint} pulls: configure the registry's hosts.toml there")))
+    Err(Failure::usage(format!("{flags}, and {puller} pulls: configure the registry's hosts.toml there")))
 }
 
 /// The registries as this process reaches them, without a store.

@@ -4,7 +4,6 @@
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
 
-use indicatif::MultiProgress;
 use tracing::field::Field;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -14,16 +13,17 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::{Config, LogFormat};
+use crate::progress::Painter;
 
 /// Everything that writes to stderr goes through here, so that bars step aside.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stderr {
-    bars: Option<MultiProgress>,
+    bars: Option<Painter>,
 }
 
 impl Stderr {
     /// Stderr that shares the terminal with these bars.
-    pub(crate) fn with_bars(bars: MultiProgress) -> Self {
+    pub(crate) fn with_bars(bars: Painter) -> Self {
         Self { bars: Some(bars) }
     }
 }
@@ -59,8 +59,7 @@ impl MakeWriter<'_> for Stderr {
 }
 
 /// Starts the log. Services stamp their lines with the time; commands that a person waits for do only in detail.
-pub(crate) fn start(config: &Config, stderr: Stderr, stamped: bool, no_color: bool) {
-    let level = config.log_level;
+pub(crate) fn start(config: &Config, level: LevelFilter, stderr: Stderr, stamped: bool, no_color: bool) {
     // The names of all our crates begin with this.
     let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("imagelet", level);
     let registry = tracing_subscriber::registry().with(targets);
@@ -97,7 +96,7 @@ fn fields() -> impl for<'w> FormatFields<'w> + 'static {
 pub(crate) fn failure(lines: &[String], format: LogFormat, stderr: &Stderr) {
     for line in lines {
         match format {
-            LogFormat::Json => tracing::error!("{line}"),
+            LogFormat::Json => tracing::error!(error = line, "command failed"),
             LogFormat::Text => {
                 // Where stderr is gone there is nobody to tell.
                 let _ = writeln!(stderr.clone(), "error: {}", crate::output::table::clean(line));

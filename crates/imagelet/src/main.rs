@@ -1,6 +1,7 @@
 //! The binary: reads the command line, the environment and the configuration, starts log and signals, runs one command
 //! and ends with its exit code. Holds no rule of its own; the commands are in [`cli`].
 
+mod access;
 mod app;
 mod args;
 mod cli;
@@ -20,12 +21,16 @@ mod signals;
 mod streaming;
 mod wiring;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use tokio_util::task::TaskTracker;
+use tracing_subscriber::filter::LevelFilter;
 
+use access::Access;
 use app::App;
 use args::{Cli, Command};
+use config::names::UnknownVariables;
 use config::{Config, LogFormat};
 use environment::Environment;
 use exit::{Code, Failure, Outcome};
@@ -34,12 +39,23 @@ use progress::Progress;
 use signals::Signals;
 
 fn main() -> ExitCode {
-    let cli = Cli::read();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    match cli::completion::answer(&words) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => error.exit(),
+    }
+    let cli = Cli::read(&words);
     let printer = cli.global.printer();
     // These two need nothing, and must work where nothing else does.
     match &cli.command {
         Command::Completion(args) => {
             return end(cli::completion::run(printer, args), LogFormat::Text, &Stderr::default());
+        }
+        Command::Man(args) => return end(cli::man::run(printer, args), LogFormat::Text, &Stderr::default()),
+        Command::Settings(_) => {
+            let help = args::whole::settings_help();
+            return end(printer.lines([help.trim_end()]), LogFormat::Text, &Stderr::default());
         }
         Command::Version => return end(cli::version::run(printer), LogFormat::Text, &Stderr::default()),
         _ => {}
@@ -49,7 +65,22 @@ fn main() -> ExitCode {
     if let Err(error) = memory::keep_to_itself() {
         return end(Err(error), LogFormat::Text, &Stderr::default());
     }
+    let sockets = match &cli.command {
+        Command::Serve(_) => Environment::take_sockets(),
+        _ => Ok(Vec::new()),
+    };
+    let sockets = match sockets {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            let failure = Failure::caused(Code::Config, "sockets of systemd", &error);
+            return end(Err(failure), LogFormat::Text, &Stderr::default());
+        }
+    };
     let environment = Environment::read();
+    let unknown = UnknownVariables::among(&environment.names(), Cli::variables);
+    if let Err(error) = unknown.refuse_misspelt() {
+        return end(Err(error.into()), LogFormat::Text, &Stderr::default());
+    }
     let mut config = match Config::load(&environment, cli.global.config(), cli.settings.given()) {
         Ok(config) => config,
         Err(error) => return end(Err(error.into()), LogFormat::Text, &Stderr::default()),
@@ -62,8 +93,8 @@ fn main() -> ExitCode {
     }
     config.engine.reach = cli.command.reach();
     let format = config.log_format;
-    let progress = Progress::new(cli.global.progress, cli.global.quiet);
-    let stderr = progress.multi().map(Stderr::with_bars).unwrap_or_default();
+    let progress = Progress::new(cli.global.progress, cli.global.quiet, environment.dumb_terminal);
+    let stderr = progress.bars().map(Stderr::with_bars).unwrap_or_default();
     let service = match &cli.command {
         Command::Serve(_) | Command::Registry(_) => true,
         Command::Run(args) => args.files.is_empty(),
@@ -74,14 +105,20 @@ fn main() -> ExitCode {
         Command::Run(_) | Command::PortForward(_) => true,
         _ => false,
     };
-    logging::start(&config, stderr.clone(), service, environment.no_color);
+    let is_quiet = cli.global.quiet && !service && !config.origins.contains_key("logging.level");
+    let level = if is_quiet { config.log_level.min(LevelFilter::WARN) } else { config.log_level };
+    logging::start(&config, level, stderr.clone(), service, environment.no_color);
 
+    for variable in unknown.strange() {
+        tracing::warn!(%variable, "unknown variable");
+    }
     for note in &config.notes {
         tracing::info!("{note}");
     }
 
-    let told = stderr.clone();
+    let (told, bars) = (stderr.clone(), progress.clone());
     let refused = move |failure: Failure| {
+        bars.finish();
         logging::failure(failure.lines(), format, &told);
         std::process::exit(i32::from(failure.code() as u8));
     };
@@ -91,7 +128,9 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
-        let app = App::new(environment, config, printer, progress.clone(), signals.clone(), service || waits);
+        let (access, backs_off) = (Access::of(&cli.command), service || waits);
+        let app = App::new(environment, config, printer, progress.clone(), signals.clone(), backs_off, access);
+        app.pass_sockets(sockets);
         let outcome = tokio::select! {
             outcome = cli::run(&app, &cli.command) => outcome,
             // What goes on ends by itself when it is asked to; everything else is dropped where it stands.

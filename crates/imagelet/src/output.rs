@@ -4,6 +4,8 @@
 //! Everything else that people read (errors, logs, progress) goes to stderr, see [`crate::logging`].
 
 mod document;
+mod expression;
+mod jsonpath;
 mod sequence;
 pub(crate) mod table;
 pub(crate) mod units;
@@ -13,11 +15,12 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use serde::Serialize;
 
 use crate::exit::{Code, Failure, Outcome};
+pub(crate) use expression::Expression;
 pub(crate) use sequence::Sequence;
 pub(crate) use table::Table;
 
 /// How results are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Format {
     /// Columns for people.
     #[default]
@@ -30,16 +33,26 @@ pub(crate) enum Format {
     Yaml,
     /// Names alone, one a line.
     Name,
+    /// An expression over the JSON. There is one in a process, which lives as long as it.
+    Expression(&'static Expression),
 }
 
 impl Format {
-    /// Names as they stand on the command line.
+    /// Names as they stand on the command line, beside [`Expression::FORMS`].
     pub(crate) const NAMES: [&str; 5] = ["table", "wide", "json", "yaml", "name"];
 
     /// The format of this name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Table, Self::Wide, Self::Json, Self::Yaml, Self::Name];
+        if let Some(Ok(expression)) = Expression::parse(name) {
+            return Some(Self::Expression(Box::leak(Box::new(expression))));
+        }
         Self::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+    }
+
+    /// Returns true for JSON, YAML and expressions, which are made of the same value.
+    pub(crate) fn is_document(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml | Self::Expression(_))
     }
 }
 
@@ -78,6 +91,7 @@ impl Printer {
             Format::Name => self.lines(report.names()),
             Format::Json => self.json(report),
             Format::Yaml => self.yaml(report),
+            Format::Expression(expression) => self.expression(expression, report),
         }
     }
 
@@ -86,6 +100,7 @@ impl Printer {
         match self.format.unwrap_or(otherwise) {
             Format::Json => self.json(value),
             Format::Yaml => self.yaml(value),
+            Format::Expression(expression) => self.expression(expression, value),
             _ => Err(Failure::usage("this command writes json or yaml: choose one of them with -o")),
         }
     }
@@ -107,6 +122,12 @@ impl Printer {
 
     fn json(&self, value: &impl Serialize) -> Outcome {
         self.lines([document::json(value)?])
+    }
+
+    fn expression(&self, expression: &Expression, value: &impl Serialize) -> Outcome {
+        let value = serde_json::to_value(value)
+            .map_err(|error| Failure::caused(Code::Failed, "read the result for -o", &error))?;
+        write(&expression.render(&value))
     }
 
     fn yaml(&self, value: &impl Serialize) -> Outcome {
@@ -131,8 +152,9 @@ mod tests {
 
     #[test]
     fn formats_by_name() {
-        assert_eq!(Format::from_name("wide"), Some(Format::Wide));
-        assert_eq!(Format::from_name("name"), Some(Format::Name));
-        assert_eq!(Format::from_name("xml"), None);
+        assert!(matches!(Format::from_name("wide"), Some(Format::Wide)));
+        assert!(matches!(Format::from_name("name"), Some(Format::Name)));
+        assert!(matches!(Format::from_name("jsonpath={.id}"), Some(Format::Expression(_))));
+        assert!(Format::from_name("xml").is_none());
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod collection;
 mod fingerprint;
 pub(crate) mod node;
 mod tokens;
+pub(crate) mod waiting;
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
@@ -137,10 +138,10 @@ impl Managed {
         match self.records.recover(&images).await {
             Ok(0) => {}
             Ok(count) => {
-                tracing::info!("{count} pulls were not finished by an earlier process; their images count as pulled")
+                tracing::info!(count, "pulls were not finished by an earlier process; their images count as pulled")
             }
             // The intents stay, and with them the doubt: credentials are verified.
-            Err(error) => tracing::warn!("recover pull records: {}", chain(&error)),
+            Err(error) => tracing::warn!(error = chain(&error), "cannot recover pull records"),
         }
         Ok(())
     }

@@ -17,6 +17,14 @@ pub enum Compression {
 #[error("compressed with {0}, which image layers may not be: gzip, zstd and plain tar are supported")]
 pub struct Unsupported(&'static str);
 
+impl Unsupported {
+    /// Name of the compression.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0
+    }
+}
+
 /// Number of bytes that [`detect`] needs.
 pub const MAGIC: usize = 6;
 

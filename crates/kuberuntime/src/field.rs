@@ -1,6 +1,8 @@
 //! Where in an object something is wrong, and what: [`FieldPath`], [`FieldError`] and [`FieldErrors`], in the forms of
 //! apimachinery (`spec.containers[1].name: Required value`), so that people and tools find what they know. Knows no rule.
 
+mod order;
+
 use std::fmt;
 
 /// The way to a field: `spec.containers[1].ports[0].containerPort`.
@@ -125,7 +127,7 @@ pub struct FieldError {
 pub struct FieldErrors(Vec<FieldError>);
 
 impl FieldErrors {
-    /// All of them, in the order in which they were found.
+    /// All of them, in the order of the document where they are of one.
     pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
         self.0.iter()
     }

@@ -41,7 +41,7 @@ impl Origin<'_> {
 /// The pod of a manifest, ready to be run on `node`: read, named, with its defaults filled in, and valid.
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the steps, each place once.
+/// Everything that is wrong with it, in the order of the manifest, each place once.
 pub fn admit(manifest: &Value, node: &str, origin: Origin<'_>) -> Result<Pod, FieldErrors> {
     let (mut pod, mut errors) = Pod::read_all(manifest);
     make_static(&mut pod, manifest, node, origin);
@@ -52,7 +52,7 @@ pub fn admit(manifest: &Value, node: &str, origin: Origin<'_>) -> Result<Pod, Fi
     if let Err(found) = validate(&pod) {
         errors.merge(found);
     }
-    errors.into_result().map(|()| pod)
+    errors.in_order_of(manifest, &FieldPath::default()).into_result().map(|()| pod)
 }
 
 /// Gives a pod the uid, the name and the annotations of a static pod. A uid that the manifest has is kept.
@@ -167,12 +167,12 @@ mod tests {
         assert_eq!(
             shown,
             [
-                "spec.containers[0]: Invalid value: 7: must be a map",
-                "spec.containers[1].imagePulPolicy: Unknown field; did you mean \"imagePul",
-                "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"A",
-                "spec.ephemeralContainers: Forbidden: cannot be set on create",
                 "metadata.name: Invalid value: \"Web-n\": a lowercase RFC 1123 subdomain mu",
+                "spec.containers[0]: Invalid value: 7: must be a map",
                 "spec.containers[1].image: Required value",
+                "spec.containers[1].imagePulPolicy: Unknown field; did you mean \"imagePul",
+                "spec.ephemeralContainers: Forbidden: cannot be set on create",
+                "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"A",
             ]
         );
     }

@@ -16,6 +16,7 @@ mod values;
 mod variable;
 mod volume;
 mod workload;
+mod workload_kind;
 
 use std::collections::BTreeMap;
 
@@ -46,7 +47,8 @@ pub use volume::{
     DocumentVolume, DownwardApiVolume, DownwardItem, EmptyDirVolume, HostPathType, HostPathVolume, ImageVolume,
     KeyToPath, Medium, ProjectedSource, ProjectedVolume, Volume, VolumeSource,
 };
-pub use workload::{WORKLOAD_KINDS, Workload, WorkloadError, WorkloadKind};
+pub use workload::{Workload, WorkloadError, WorkloadNote};
+pub use workload_kind::{KindError, WorkloadKind};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
@@ -79,15 +81,15 @@ impl Pod {
     pub fn read_all(value: &Value) -> (Self, FieldErrors) {
         let mut errors = FieldErrors::default();
         let pod = Self::from_value(value, FieldPath::default(), &mut errors).unwrap_or_default();
-        (pod, errors)
+        (pod, errors.in_order_of(value, &FieldPath::default()))
     }
 
     /// The same of the template in a workload, which stands at `path` of it.
     #[must_use]
     pub fn read_template(value: &Value, path: FieldPath) -> (Self, FieldErrors) {
         let mut errors = FieldErrors::default();
-        let template = Template::from_value(value, path, &mut errors);
-        (template.map(|Template(pod)| pod).unwrap_or_default(), errors)
+        let template = Template::from_value(value, path.clone(), &mut errors);
+        (template.map(|Template(pod)| pod).unwrap_or_default(), errors.in_order_of(value, &path))
     }
 
     /// Reads a pod, without filling anything in and without asking whether it is valid. [`crate::admit`] does all three.

@@ -288,24 +288,24 @@ fn what_cannot_be_honoured_is_refused_with_the_reason() {
     assert_eq!(
         paths,
         [
-            "spec.automountServiceAccountToken",
-            "spec.readinessGates",
             "spec.resourceClaims",
+            "spec.readinessGates",
             "spec.hostUsers",
             "spec.os.name",
+            "spec.automountServiceAccountToken",
+            "spec.priorityClassName",
             "spec.volumes[0].persistentVolumeClaim",
             "spec.volumes[1].csi",
             "spec.volumes[2].nfs",
             "spec.volumes[3].emptyDir.medium",
             "spec.volumes[4].projected.sources[0].serviceAccountToken",
-            "spec.containers[0].volumeDevices",
-            "spec.containers[0].resources.claims",
-            "spec.containers[0].securityContext.windowsOptions",
-            "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[vendor.example/gpu]",
+            "spec.containers[0].resources.limits[ephemeral-storage]",
+            "spec.containers[0].resources.claims",
+            "spec.containers[0].volumeDevices",
             "spec.containers[0].securityContext.procMount",
+            "spec.containers[0].securityContext.windowsOptions",
             "spec.containers[0].lifecycle.preStop.tcpSocket",
-            "spec.priorityClassName",
         ]
     );
     // What is there and says nothing is no reason.

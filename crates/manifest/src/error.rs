@@ -1,5 +1,5 @@
-//! [`ManifestError`] and [`ObjectOrigin`]: why a manifest is refused, and the place that the error names. Used by all readers of
-//! manifests.
+//! [`ManifestError`], [`ManifestNote`] and [`ObjectOrigin`]: why a manifest is refused, what its author should know, and the place
+//! that is named. Used by all readers of manifests.
 
 use std::fmt;
 
@@ -26,15 +26,41 @@ fn shown(file: &str) -> &str {
     if file == "-" { "standard input" } else { file }
 }
 
+/// A problem of a manifest that is read all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestNote {
+    pub at: ObjectOrigin,
+    /// Message in one line, without the place.
+    pub message: String,
+}
+
+/// The most objects that are named where none of them is a pod.
+const NAMED: usize = 5;
+
 /// Why a manifest is refused: one line that says where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     #[error("{}{}: {message}", shown(file), position.map(|p| format!(":{}:{}", p.line, p.column)).unwrap_or_default())]
     Yaml { file: String, position: Option<Position>, message: String },
-    #[error("{}: there is no pod in it", shown(file))]
-    Empty { file: String },
-    #[error("there is no pod in any of the manifests")]
-    NoPod,
+    /// No pod in any manifest, of which there may be one. `passed_by` names the other objects.
+    #[error("{}{}", lack(file), others(passed_by))]
+    NoPod { file: Option<String>, passed_by: Vec<String> },
     #[error("{at}: {message}")]
     Object { at: ObjectOrigin, message: String },
+}
+
+fn lack(file: &Option<String>) -> String {
+    match file {
+        Some(file) => format!("{}: there is no pod in it", shown(file)),
+        None => "there is no pod in any of the manifests".to_owned(),
+    }
+}
+
+fn others(passed_by: &[String]) -> String {
+    if passed_by.is_empty() {
+        return String::new();
+    }
+    let (named, rest) = passed_by.split_at(passed_by.len().min(NAMED));
+    let rest = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    format!(", only {}{rest}", named.join(", "))
 }

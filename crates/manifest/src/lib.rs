@@ -13,7 +13,7 @@ mod secrets;
 pub mod yaml;
 
 pub use directory::{SecretsDirectory, read as read_directory};
-pub use error::{ManifestError, ObjectOrigin};
+pub use error::{ManifestError, ManifestNote, ObjectOrigin};
 pub use object::{AccountObject, Objects, Pod, PodImage, Role, SecretObject};
-pub use read::{OtherKinds, check, parse, parse_secrets};
+pub use read::{check, parse, parse_secrets};
 pub use secrets::{Resolved, SecretStore};

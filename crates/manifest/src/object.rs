@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use credentials::{PullSecret, ServiceAccount};
 use image_manager::PullPolicy;
 
-use crate::error::{ManifestError, ObjectOrigin};
+use crate::error::{ManifestError, ManifestNote, ObjectOrigin};
 
 /// A pod, or what a workload makes pods from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +105,10 @@ pub struct Objects {
     pub pods: Vec<Pod>,
     pub secrets: Vec<SecretObject>,
     pub accounts: Vec<AccountObject>,
+    /// Objects that hold no pod, as kubectl names objects.
+    pub passed_by: Vec<String>,
+    /// Problems that change nothing about the images.
+    pub notes: Vec<ManifestNote>,
 }
 
 impl Objects {
@@ -113,6 +117,8 @@ impl Objects {
         self.pods.extend(other.pods);
         self.secrets.extend(other.secrets);
         self.accounts.extend(other.accounts);
+        self.passed_by.extend(other.passed_by);
+        self.notes.extend(other.notes);
     }
 
     /// The first object that was given before.

@@ -3,27 +3,23 @@
 //! place of each object in its file. Pulls nothing, leaves image names to whoever pulls, and never shows
 //! what is in a Secret. Called by `ensure`, `explain` and the secrets directory.
 
-use kuberuntime::pod::WORKLOAD_KINDS;
+use std::path::Path;
+
+use kuberuntime::pod::WorkloadKind;
 
 use crate::error::ManifestError;
-use crate::object::{Objects, Pod};
+use crate::object::Objects;
 use crate::place::ManifestDocument;
 use crate::yaml::{self, Node, Value};
 
-/// Treatment of objects that hold no pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OtherKinds {
-    Refuse,
-    Skip,
-}
+/// The API group of what kustomize builds manifests from.
+const KUSTOMIZE: &str = "kustomize.config.k8s.io/";
+/// The names under which kustomize looks for it; there it may stand without its kind.
+const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// The objects of one file, at least one.
-pub fn parse(file: &str, text: &str, others: OtherKinds) -> Result<Objects, ManifestError> {
-    let objects = read(file, text, Expected::Pods(others))?;
-    if objects == Objects::default() {
-        return Err(ManifestError::Empty { file: file.to_owned() });
-    }
-    Ok(objects)
+/// The objects of one file; there may be none. Those that hold no pod are passed by.
+pub fn parse(file: &str, text: &str) -> Result<Objects, ManifestError> {
+    read(file, text, Expected::Pods)
 }
 
 /// The Secrets and ServiceAccounts of one file that has nothing else.
@@ -46,11 +42,13 @@ fn read(file: &str, text: &str, expected: Expected) -> Result<Objects, ManifestE
 }
 
 /// Refuses an object that stands in the manifests more than once, of which only one can be meant, and manifests without
-/// any pod.
-pub fn check(objects: &Objects) -> Result<(), ManifestError> {
+/// any pod. `file` is their name if they are one file.
+pub fn check(objects: &Objects, file: Option<&str>) -> Result<(), ManifestError> {
     match objects.duplicate() {
         Some(error) => Err(error),
-        None if objects.pods.is_empty() => Err(ManifestError::NoPod),
+        None if objects.pods.is_empty() => {
+            Err(ManifestError::NoPod { file: file.map(str::to_owned), passed_by: objects.passed_by.clone() })
+        }
         None => Ok(()),
     }
 }
@@ -58,7 +56,9 @@ pub fn check(objects: &Objects) -> Result<(), ManifestError> {
 /// Objects that a file may hold.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
-    Pods(OtherKinds),
+    /// Pods, what they name, and anything else.
+    Pods,
+    /// Secrets and ServiceAccounts, and nothing else.
     Secrets,
 }
 
@@ -79,14 +79,17 @@ impl ManifestDocument<'_> {
             return self.error(node, format!("an object was expected, not {}", node.value.kind()));
         }
         let Some(kind) = self.text(node, "kind", "kind")?.or(inherited.map(|i| i.0)) else {
+            if self.is_kustomization() {
+                return self.kustomization(node);
+            }
             return self.error(node, "kind is missing");
         };
         let Some(version) = self.text(node, "apiVersion", "apiVersion")?.or(inherited.map(|i| i.1)) else {
             return self.error(node, format!("apiVersion of {kind} is missing"));
         };
-        if let Some(of) = kind.strip_suffix("List") {
+        if let Some((of, items)) = self.items(node, kind)? {
             let inherited = (!of.is_empty()).then_some((of, version));
-            for item in self.list(node, "items", "items")? {
+            for item in items {
                 self.object(item, inherited, expected, objects)?;
             }
             return Ok(());
@@ -98,37 +101,57 @@ impl ManifestDocument<'_> {
                 return self
                     .error(node, format!("kind {kind} ({version}) is none of Secret, ServiceAccount, List (v1)"));
             }
-            (_, Expected::Pods(others)) => self.workload(node, kind, version, others, &mut objects.pods)?,
+            (_, Expected::Pods) if version.starts_with(KUSTOMIZE) => return self.kustomization(node),
+            (_, Expected::Pods) => self.workload(node, kind, version, objects)?,
         }
         Ok(())
     }
 
-    /// Reads an object that should hold a pod.
-    fn workload(
-        &self,
-        node: &Node,
-        kind: &str,
-        version: &str,
-        others: OtherKinds,
-        pods: &mut Vec<Pod>,
-    ) -> Result<(), ManifestError> {
-        match WORKLOAD_KINDS.into_iter().find(|known| known.name == kind) {
-            Some(known) if known.versions.contains(&version) => pods.push(self.pod(node, known)?),
-            _ if others == OtherKinds::Skip => {}
-            Some(known) => {
-                let known = known.versions.join(", ");
-                return self.error(node, format!("{kind} of {version} is not known, only of {known}"));
+    /// The kind of the objects of a list, empty where each says its own, and the objects. A kind of somebody else's may have a
+    /// name that ends so and be no list of objects.
+    fn items<'k, 'n>(&self, node: &'n Node, kind: &'k str) -> Result<Option<(&'k str, &'n [Node])>, ManifestError> {
+        let Some(of) = kind.strip_suffix("List") else { return Ok(None) };
+        if of.is_empty() {
+            return Ok(Some((of, self.list(node, "items", "items")?)));
+        }
+        Ok(match node.get("items").map(|items| &items.value) {
+            Some(Value::List(items)) if items.iter().all(|item| matches!(item.value, Value::Map(_))) => {
+                Some((of, items))
             }
-            None => {
-                let message = format!(
-                    "kind {kind} ({version}) holds no pod; known: {}, Secret, ServiceAccount, List (--skip-other-kinds \
-                     passes over others)",
-                    WORKLOAD_KINDS.map(|known| known.name).join(", ")
-                );
-                return self.error(node, message);
+            _ => None,
+        })
+    }
+
+    /// Reads an object that may hold a pod.
+    fn workload(&self, node: &Node, kind: &str, version: &str, objects: &mut Objects) -> Result<(), ManifestError> {
+        let object = node.value.clone().into();
+        match WorkloadKind::of(kind, version, &object) {
+            Ok(Some(kind)) => {
+                let (pod, notes) = self.pod(node, &kind, &object)?;
+                objects.pods.push(pod);
+                objects.notes.extend(notes);
             }
+            Ok(None) => {
+                let name = node.get("metadata").and_then(|metadata| metadata.get("name"));
+                let name = name.map(|name| match &name.value {
+                    Value::Text(name) => format!("/{name}"),
+                    _ => String::new(),
+                });
+                objects.passed_by.push(format!("{}{}", kind.to_lowercase(), name.unwrap_or_default()));
+            }
+            Err(error) => return self.error(node, error.to_string()),
         }
         Ok(())
+    }
+
+    fn is_kustomization(&self) -> bool {
+        let name = Path::new(self.file).file_name();
+        name.is_some_and(|name| KUSTOMIZATIONS.iter().any(|kustomization| name == *kustomization))
+    }
+
+    /// Refuses what manifests are yet to be built from: the images that it replaces would be the wrong ones.
+    fn kustomization<T>(&self, node: &Node) -> Result<T, ManifestError> {
+        self.error(node, "a kustomization is not built here: `kubectl kustomize DIR | imagelet ensure -f -`")
     }
 }
 

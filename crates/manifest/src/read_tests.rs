@@ -6,14 +6,14 @@ use image_manager::PullPolicy;
 
 use super::*;
 use crate::error::ObjectOrigin;
-use crate::object::{AccountObject, Role, SecretObject};
+use crate::object::{AccountObject, Pod, Role, SecretObject};
 
 fn pods(text: &str) -> Vec<Pod> {
-    parse("f.yaml", text, OtherKinds::Refuse).unwrap_or_else(|e| panic!("{e}\n{text}")).pods
+    parse("f.yaml", text).unwrap_or_else(|e| panic!("{e}\n{text}")).pods
 }
 
 fn error(text: &str) -> String {
-    parse("f.yaml", text, OtherKinds::Refuse).expect_err(text).to_string()
+    parse("f.yaml", text).expect_err(text).to_string()
 }
 
 fn images(pod: &Pod) -> Vec<(Role, &str, &str, PullPolicy)> {
@@ -121,11 +121,6 @@ fn mistakes_are_named_with_their_place() {
     let pod = |spec: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n{spec}");
     let cases = [
         (
-            "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {template: odd}\n".to_owned(),
-            "f.yaml:1: document 1: kind Service (v1) holds no pod; known: Pod, ReplicationController, Deployment, \
-             ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, Secret, ServiceAccount, List (--skip-other-kinds passes over others)",
-        ),
-        (
             format!("{}---\napiVersion: apps/v2\nkind: Deployment\n", SMALL),
             "f.yaml:6: document 2: Deployment of apps/v2 is not known, only of apps/v1, apps/v1beta1, apps/v1beta2, \
              extensions/v1beta1",
@@ -133,7 +128,47 @@ fn mistakes_are_named_with_their_place() {
         ("kind: Pod\n".to_owned(), "f.yaml:1: document 1: apiVersion of Pod is missing"),
         ("apiVersion: v1\n".to_owned(), "f.yaml:1: document 1: kind is missing"),
         ("just text\n".to_owned(), "f.yaml:1: document 1: an object was expected, not text"),
-        (String::new(), "f.yaml: there is no pod in it"),
+        (
+            pod("  contaners: [{name: c, image: i}]\n"),
+            "f.yaml:5: document 1: spec.contaners: Unknown field; did you mean \"containers\"?",
+        ),
+        (
+            pod("  initContainer: [{name: c, image: i}]\n  containers: [{name: c, image: i}]\n"),
+            "f.yaml:5: document 1: spec.initContainer: Unknown field; did you mean \"initContainers\"?",
+        ),
+        (
+            pod("  containers:\n  - name: c\n    image: i\n    imagePullPolcy: Never\n"),
+            "f.yaml:8: document 1: spec.containers[0].imagePullPolcy: Unknown field; did you mean \"imagePullPolicy\"?",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespce: x}\nspec: {containers: [{name: c, image: i}]}\n".to_owned(),
+            "f.yaml:3: document 1: metadata.namespce: Unknown field; did you mean \"namespace\"?",
+        ),
+        (
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: p}\nspec:\n  tempalte: {}\n".to_owned(),
+            "f.yaml:5: document 1: Deployment p has no spec.template; spec.tempalte: Unknown field; did you mean \"template\"?",
+        ),
+        (
+            "apiVersion: apps/v1\nkind: Deploymnet\nmetadata: {name: p}\n".to_owned(),
+            "f.yaml:1: document 1: kind Deploymnet (apps/v1) is not known; did you mean \"Deployment\"?",
+        ),
+        // Of several mistakes, the one that stands first.
+        (
+            pod("  priority: high\n  containers:\n  - image: 1\n    name: 2\n"),
+            "f.yaml:5: document 1: spec.priority must be a whole number of 32 bits, not \"high\"",
+        ),
+        (
+            pod("  containers:\n  - image: 1\n    name: 2\n  priority: high\n"),
+            "f.yaml:6: document 1: spec.containers[0].image must be text, not 1",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nspec:\n  containers: 1\nmetadata: {name: 2}\n".to_owned(),
+            "f.yaml:4: document 1: spec.containers must be a list, not 1",
+        ),
+        (
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n".to_owned(),
+            "f.yaml:1: document 1: a kustomization is not built here: `kubectl kustomize DIR | imagelet ensure -f -`",
+        ),
         ("apiVersion: v1\nkind: Pod\nspec: {}\n".to_owned(), "f.yaml:1: document 1: Pod has no metadata.name"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n".to_owned(), "f.yaml:1: document 1: Pod p has no spec"),
         (
@@ -192,26 +227,85 @@ fn bad_yaml_names_file_and_line() {
     assert!((3..=5).contains(&line), "{got}");
     let got = error(&format!("{SMALL}spec: {{}}\n"));
     assert!(got.starts_with("f.yaml:5:") && got.ends_with("the key \"spec\" stands twice"), "{got}");
-    let got = parse("-", "a: [", OtherKinds::Refuse).expect_err("refused").to_string();
+    let got = parse("-", "a: [").expect_err("refused").to_string();
     assert!(got.starts_with("standard input:1:"), "{got}");
 }
 
 #[test]
-fn other_kinds_can_be_passed_over() {
-    let text = format!("apiVersion: v1\nkind: Service\nmetadata: 3\nspec: {{template: odd}}\n---\n{SMALL}");
-    let pods = parse("f", &text, OtherKinds::Skip).expect("parses").pods;
-    assert_eq!((pods.len(), pods[0].source.document), (1, 2));
-    let nothing = parse("f", "apiVersion: v1\nkind: Service\n", OtherKinds::Skip).expect_err("refused");
-    assert_eq!(nothing.to_string(), "f: there is no pod in it");
+fn kinds_of_others_are_read_by_their_shape() {
+    let rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec:\n  strategy: {canary: {}}\n  \
+                   template: {spec: {containers: [{name: c, image: 'i:1', imagePullPolcy: Never}], odd: 1}}\n";
+    let objects = parse("f.yaml", rollout).expect("parses");
+    assert_eq!(objects.pods[0].title(), "rollout/r");
+    assert_eq!(images(&objects.pods[0]), [(Role::Container, "c", "i:1", PullPolicy::IfNotPresent)]);
+    // Fields of their own are no mistakes; a misspelt one is, and may be one of their own all the same.
+    let notes: Vec<_> = objects.notes.iter().map(|note| format!("{}: {}", note.at, note.message)).collect();
+    let want = "f.yaml:6: document 1: spec.template.spec.containers[0].imagePullPolcy: Unknown field; did you mean \
+                \"imagePullPolicy\"?";
+    assert_eq!(notes, [want]);
+
+    // A container of Knative has no name; an image of OpenShift may be filled in by a trigger.
+    let text = "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: hello}\nspec:\n  template:\n    spec:\n      \
+                containerConcurrency: 3\n      containers: [{image: 'i:1'}]\n---\n\
+                apiVersion: apps.openshift.io/v1\nkind: DeploymentConfig\nmetadata: {name: d}\nspec:\n  template: {spec: \
+                {containers: [{name: a, image: ' '}, {name: b, image: 'i:2'}]}}\n";
+    let objects = parse("f.yaml", text).expect("parses");
+    let got: Vec<_> = objects.pods.iter().map(|pod| (pod.title(), images(pod))).collect();
+    let container = |name, image| vec![(Role::Container, name, image, PullPolicy::IfNotPresent)];
+    assert_eq!(
+        got,
+        [
+            ("service/hello".to_owned(), container("containers[0]", "i:1")),
+            ("deploymentconfig/d".to_owned(), container("b", "i:2"))
+        ]
+    );
+    assert_eq!(objects.notes[0].message, "spec.template.spec.containers[0] has no image yet: it is passed by");
+}
+
+#[test]
+fn fields_that_decide_nothing_are_noted() {
+    let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  hostNetwrk: true\n  containers: [{name: c, image: i, \
+                prots: []}]\n  newField: 1\nstatus: {phase: Running}\n";
+    let notes: Vec<_> = parse("f.yaml", text).expect("parses").notes.into_iter().map(|note| note.message).collect();
+    let want = [
+        "spec.hostNetwrk: Unknown field; did you mean \"hostNetwork\"?",
+        "spec.containers[0].prots: Unknown field; did you mean \"ports\"?",
+        "spec.newField: Unknown field",
+    ];
+    assert_eq!(notes, want);
+}
+
+#[test]
+fn objects_without_pods_are_passed_by() {
+    let other = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {template: odd}\n---\n";
+    let list = "apiVersion: example.dev/v1\nkind: AllowList\nitems: [a, b]\n---\n";
+    let objects = parse("f", &format!("# head\n{other}---\n{list}{SMALL}---\n")).expect("parses");
+    assert_eq!((objects.pods.len(), objects.pods[0].source.document), (1, 3));
+    assert_eq!(objects.passed_by, ["service/s", "allowlist"]);
+    check(&objects, None).expect("there is a pod");
+    for (text, want) in [
+        (other.to_owned(), "f: there is no pod in it, only service/s"),
+        (
+            other.repeat(7),
+            "f: there is no pod in it, only service/s, service/s, service/s, service/s, service/s and 2 more",
+        ),
+        ("# nothing\n---\n".to_owned(), "f: there is no pod in it"),
+        (String::new(), "f: there is no pod in it"),
+    ] {
+        let error = check(&parse("f", &text).expect("parses"), Some("f")).expect_err("refused");
+        assert_eq!(error.to_string(), want);
+    }
+    let error = check(&Objects::default(), None).expect_err("refused");
+    assert_eq!(error.to_string(), "there is no pod in any of the manifests");
 }
 
 #[test]
 fn one_object_cannot_be_given_twice() {
     let text = SMALL.replace("NAME", "a");
-    let mut all = parse("one.yaml", &text, OtherKinds::Refuse).expect("parses");
-    check(&all).expect("one is fine");
-    all.extend(parse("two.yaml", &text, OtherKinds::Refuse).expect("parses"));
-    let error = check(&all).expect_err("refused").to_string();
+    let mut all = parse("one.yaml", &text).expect("parses");
+    check(&all, None).expect("one is fine");
+    all.extend(parse("two.yaml", &text).expect("parses"));
+    let error = check(&all, None).expect_err("refused").to_string();
     assert_eq!(error, "two.yaml:1: document 1: Pod default/a was given before, at one.yaml:1: document 1");
 }
 
@@ -283,7 +377,7 @@ metadata: {name: web, annotations: {a: b}}
 imagePullSecrets: [{name: regcred}, {name: ''}]
 secrets: [{name: web-token}]
 ";
-    let objects = parse("f.yaml", text, OtherKinds::Refuse).expect("parses");
+    let objects = parse("f.yaml", text).expect("parses");
     let SecretObject { source, secret } = &objects.secrets[0];
     assert_eq!(
         (source.line, secret.namespace.as_str(), secret.name.as_str(), secret.uid.as_str()),
@@ -295,7 +389,7 @@ secrets: [{name: web-token}]
     let AccountObject { account, pull_secrets, .. } = &objects.accounts[0];
     assert_eq!((account.namespace.as_str(), account.name.as_str()), ("default", "web"));
     assert_eq!((account.annotations.len(), pull_secrets.as_slice()), (1, ["regcred".to_owned()].as_slice()));
-    assert!(matches!(check(&objects), Err(ManifestError::NoPod)));
+    assert!(matches!(check(&objects, None), Err(ManifestError::NoPod { .. })));
     assert!(!format!("{objects:?}").contains("hello"));
 }
 
@@ -317,8 +411,8 @@ fn bad_secrets_are_named_with_their_place_and_never_shown() {
     }
     assert_eq!(error("apiVersion: v1\nkind: Secret\n"), "f.yaml:1: document 1: Secret has no metadata.name");
     let twice = "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n---\n".repeat(2);
-    let objects = parse("f.yaml", &twice, OtherKinds::Refuse).expect("parses");
-    let got = check(&objects).expect_err("refused").to_string();
+    let objects = parse("f.yaml", &twice).expect("parses");
+    let got = check(&objects, None).expect_err("refused").to_string();
     assert_eq!(got, "f.yaml:5: document 2: Secret default/x was given before, at f.yaml:1: document 1");
 }
 
@@ -333,7 +427,7 @@ proptest::proptest! {
     fn a_damaged_secret_is_not_shown(at in 0..SECRETS.len(), cut in 0_usize..8, put in "[-\\[\\]{}:,&*!|>'\"#~@`% \n\ta-z0-9]{0,6}") {
         let end = (at + cut).min(SECRETS.len());
         let text = format!("{}{put}{}", &SECRETS[..at], &SECRETS[end..]);
-        for result in [parse("f.yaml", &text, OtherKinds::Refuse), parse_secrets("f.yaml", &text)] {
+        for result in [parse("f.yaml", &text), parse_secrets("f.yaml", &text)] {
             if let Err(error) = result {
                 let line = error.to_string();
                 for part in ["QjY0X0l", "PLAIN_IS", "BLOCK_IS", "_SECRET"] {
@@ -348,7 +442,7 @@ proptest::proptest! {
     fn a_damaged_manifest_gives_one_line(at in 0..SMALL.len(), cut in 0_usize..20, put in "[-\\[\\]{}:,&*!|>'\"#~ \n\ta-z0-9]{0,12}") {
         let end = (at + cut).min(SMALL.len());
         let text = format!("{}{put}{}", &SMALL[..at], &SMALL[end..]);
-        match parse("f.yaml", &text, OtherKinds::Refuse) {
+        match parse("f.yaml", &text) {
             Ok(objects) => proptest::prop_assert!(objects.pods.iter().all(|pod| !pod.images.is_empty())),
             Err(error) => {
                 let line = error.to_string();

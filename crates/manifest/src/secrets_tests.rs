@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::*;
 use crate::directory::read as read_directory;
-use crate::read::{OtherKinds, parse};
+use crate::read::parse;
 
 const CONFIG: &str = "{\"auths\":{\"registry.example\":{\"username\":\"u\",\"password\":\"s3cret\"}}}";
 
@@ -31,7 +31,7 @@ fn pod(spec: &str) -> String {
 }
 
 fn resolve(manifest: &str) -> (Vec<String>, Vec<String>, String) {
-    let mut objects = parse("f.yaml", manifest, OtherKinds::Refuse).expect("parses");
+    let mut objects = parse("f.yaml", manifest).expect("parses");
     let pod = objects.pods.remove(0);
     let mut store = SecretStore::default();
     store.add(objects);
@@ -74,7 +74,7 @@ fn names_stand_for_objects_of_the_pods_namespace() {
 #[test]
 fn made_uids_are_stable_and_differ() {
     let uid = |text: &str| {
-        let objects = parse("f", text, OtherKinds::Refuse).expect("parses");
+        let objects = parse("f", text).expect("parses");
         let uids = objects.secrets.iter().map(|s| &s.secret.uid).chain(objects.accounts.iter().map(|a| &a.account.uid));
         uids.cloned().collect::<Vec<_>>()
     };
@@ -90,7 +90,7 @@ fn made_uids_are_stable_and_differ() {
 #[test]
 fn what_was_given_first_counts() {
     let mut store = SecretStore::default();
-    let parsed = |text: &str| parse("f", text, OtherKinds::Refuse).expect("parses");
+    let parsed = |text: &str| parse("f", text).expect("parses");
     store.add(parsed(&secret("shop", "a").replace("s3cret", "first")));
     store.add(parsed(&(secret("shop", "a") + &secret("shop", "b"))));
     let pod = parsed(&pod(", imagePullSecrets: [{name: a}, {name: b}]")).pods.remove(0);

@@ -20,6 +20,8 @@ pub const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.lis
 pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 /// Docker layer, gzip (the type may lie: the magic bytes decide).
 pub const DOCKER_LAYER_GZIP: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
+/// Docker layer, uncompressed tar.
+pub const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar";
 /// Docker schema 1 manifest, signed.
 pub const DOCKER_SCHEMA1_SIGNED: &str = "application/vnd.docker.distribution.manifest.v1+prettyjws";
 /// Docker schema 1 manifest.
@@ -77,6 +79,14 @@ pub fn is_layer(media_type: &str) -> bool {
     matches!(rest, "tar" | "tar+gzip" | "tar+zstd")
 }
 
+/// Returns true if the type is one of an image's layer, also where it cannot be unpacked: encrypted, or of another compression.
+#[must_use]
+pub fn is_of_image(media_type: &str) -> bool {
+    let prefixes = ["application/vnd.oci.image.layer.", "application/vnd.docker.image.rootfs."];
+    let essence = essence(media_type);
+    prefixes.iter().any(|prefix| essence.starts_with(prefix))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,7 +102,7 @@ mod tests {
             "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip",
             "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
         ] {
-            assert!(is_layer(yes), "{yes}");
+            assert!(is_layer(yes) && is_of_image(yes), "{yes}");
         }
         for no in [
             OCI_CONFIG,
@@ -102,6 +112,14 @@ mod tests {
             "",
         ] {
             assert!(!is_layer(no), "{no}");
+        }
+    }
+
+    #[test]
+    fn layers_that_cannot_be_unpacked_are_still_of_images() {
+        assert!(is_of_image("application/vnd.oci.image.layer.v1.tar+encrypted"));
+        for no in ["application/vnd.cncf.helm.chart.content.v1.tar+gzip", "application/vnd.dsse.envelope.v1+json", ""] {
+            assert!(!is_of_image(no), "{no}");
         }
     }
 

@@ -333,7 +333,7 @@ impl BlobPart {
                 PartState::Reading { read, skip: self.from.saturating_sub(at), until }
             }
         };
-        tracing::debug!(%cause, from = self.from, "stalled connection broke");
+        tracing::debug!(error = %cause, from = self.from, "stalled connection broke");
         PartEvent::Replaced
     }
 }

@@ -348,8 +348,8 @@ fn follow_scheme(url: &mut Url, base: &Url) {
 fn note_failure(host: &SessionHost, cause: &Cause, asked: &str) {
     let name = &host.transport().name;
     match cause {
-        Cause::Content(_) => tracing::warn!(host = name, %cause, asked, "host sent wrong content"),
-        _ => tracing::debug!(host = name, %cause, asked, "request failed"),
+        Cause::Content(_) => tracing::warn!(host = name, error = %cause, request = asked, "host sent wrong content"),
+        _ => tracing::debug!(host = name, error = %cause, request = asked, "request failed"),
     }
 }
 

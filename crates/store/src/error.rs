@@ -10,11 +10,15 @@ use oci::{Digest, ReferenceError};
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process, or another handle of this one, has it open.
-    #[error("store {} is in use{}", root.display(), holder(*pid, socket.as_deref()))]
+    #[error("store {} is in use{}", root.display(), holder(*pid, command.as_deref(), socket.as_deref()))]
     Held {
         root: PathBuf,
         /// The process that holds it; absent while that process has not yet written it down.
         pid: Option<u32>,
+        /// The command of that process, for people.
+        command: Option<String>,
+        /// A digest of the settings by which it pulls.
+        settings: Option<String>,
         /// The socket on which the holder answers, where it has one.
         socket: Option<PathBuf>,
     },
@@ -87,11 +91,12 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
-fn holder(pid: Option<u32>, socket: Option<&Path>) -> String {
-    match (pid, socket) {
-        (Some(pid), Some(socket)) => format!(" by process {pid}, which answers on {}", socket.display()),
-        (Some(pid), None) => format!(" by process {pid}"),
-        (None, _) => " by another process".to_owned(),
+fn holder(pid: Option<u32>, command: Option<&str>, socket: Option<&Path>) -> String {
+    let Some(pid) = pid else { return " by another process".to_owned() };
+    let command = command.map(|command| format!(" ({command})")).unwrap_or_default();
+    match socket {
+        Some(socket) => format!(" by process {pid}{command}, which answers on {}", socket.display()),
+        None => format!(" by process {pid}{command}"),
     }
 }
 

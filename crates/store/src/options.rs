@@ -45,6 +45,11 @@ pub enum LayerFormat {
 
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
+    /// The command of this process; written into the lock file for people who wait for it.
+    pub command: Option<String>,
+    /// A digest of the settings by which this process pulls; written into the lock file, so that others know whether a pull of
+    /// this process is as good as their own.
+    pub settings: Option<String>,
     /// Where this process answers; written into the lock file for others to find.
     pub agent_socket: Option<PathBuf>,
     /// How sure a commit is.
@@ -68,6 +73,8 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
+            command: None,
+            settings: None,
             agent_socket: None,
             durability: Durability::Full,
             limits: Limits::default(),

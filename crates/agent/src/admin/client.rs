@@ -1,5 +1,5 @@
 //! A request to an admin endpoint, over its unix socket. Called by [`Owner`](crate::collection::owner::Owner),
-//! [`AgentEngine`](super::engine_client::AgentEngine) and the commands that ask a long-running process.
+//! [`RemoteStore`](super::remote_store::RemoteStore) and the commands that ask a long-running process.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -15,6 +15,8 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio_util::task::TaskTracker;
+
+use super::engine::reachable;
 
 pub use axum::http::Method;
 
@@ -155,18 +157,28 @@ pub(super) async fn lines(socket: &Path, method: Method, target: &str, body: Vec
     let body = Body::new(response.into_body());
     if status != StatusCode::OK {
         let text = to_bytes(body, MAX_ANSWER).await.unwrap_or_default();
-        return Err(refusal(socket, target, status, Kind::Unknown, &String::from_utf8_lossy(&text)));
+        let kind = if status == StatusCode::SERVICE_UNAVAILABLE { Kind::Unavailable } else { Kind::Unknown };
+        return Err(refusal(socket, target, status, kind, &String::from_utf8_lossy(&text)));
     }
     Ok(Lines { socket: socket.to_owned(), body: body.into_data_stream(), read: Vec::new(), _connection: connection })
 }
 
 type Connection = hyper::client::conn::http1::Connection<TokioIo<UnixStream>, Body>;
 
-async fn connect(socket: &Path) -> Result<(hyper::client::conn::http1::SendRequest<Body>, Connection), AskError> {
-    let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
+/// A connection to the process that listens on `socket`.
+async fn stream(socket: &Path) -> Result<UnixStream, AskError> {
+    let connect = async || {
+        let (short, _directory) = reachable(socket)?;
+        UnixStream::connect(short).await
+    };
+    connect().await.map_err(|source| match source.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => AskError::NotListening(socket.to_owned()),
         _ => AskError::Connect { socket: socket.to_owned(), source },
-    })?;
+    })
+}
+
+async fn connect(socket: &Path) -> Result<(hyper::client::conn::http1::SendRequest<Body>, Connection), AskError> {
+    let stream = stream(socket).await?;
     let shake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     shake.map_err(|error| AskError::broken(socket, error))
 }

@@ -1,45 +1,151 @@
-//! `POST /engine`: the calls of [`ImageEngine`] for another process of the same user, while this one holds the root. The body is
-//! one call as JSON; the answer is lines of JSON: progress, where the call tells any, then the answer or the error. A call ends
-//! when its caller goes away; so does a lease. Called by axum; [`AgentEngine`](super::engine_client::AgentEngine) asks.
+//! The store's socket: every process that holds a root answers there for the others, so that a root is never out of reach. `POST /engine` has the
+//! calls of [`ImageEngine`] and [`ImageService`]. The body is one call as JSON; the answer is lines of JSON: progress, where the
+//! call tells any, then the answer or the error. A call ends when its caller goes away; so does a lease. When the process ends, the
+//! answers end without a last line, which says that somebody else has to be asked. Decides nothing. Made by the binary;
+//! [`RemoteStore`](super::remote_store::RemoteStore) asks.
 
 use std::convert::Infallible;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse as _;
-use axum::routing::post;
-use cri_api::{Error, Kind, ProgressSink, Result};
+use axum::routing::{get, post};
+use axum::{Router, extract};
+use cri_api::{Error, ImageFilter, ImageService, Kind, ProgressSink, PullImageRequest, Result};
 use engine_api::{CheckSink, ImageEngine, ImportOptions, LayerLease};
 use futures::StreamExt as _;
 use oci::Reference;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::engine_wire::{Call, Line, Progress, WireError};
-use super::state::{Admin, Answer, Refusal, SharedState, bad_request};
+use super::state::{Answer, Refusal, bad_request};
 
+/// Name of the socket in the root.
+const SOCKET: &str = "store.sock";
 /// Lines of progress that wait for a slow reader; more are left out.
 const WAITING_LINES: usize = 1024;
 
-/// Adds the route.
-pub(super) fn add(router: Router<Arc<Admin>>) -> Router<Arc<Admin>> {
-    router.route("/engine", post(engine))
+/// Answers for the store of this process. Dropping it ends that.
+pub struct StoreServer {
+    shared: Arc<Shared>,
+    tasks: TaskTracker,
+    path: PathBuf,
 }
 
-async fn engine(state: SharedState, body: Bytes) -> Answer {
+struct Shared {
+    /// Guards who answers the calls of CRI.
+    service: Mutex<Arc<dyn ImageService>>,
+    engine: Arc<dyn ImageEngine>,
+    /// Cancelled when the process is about to end.
+    stop: CancellationToken,
+}
+
+impl StoreServer {
+    /// Answers on the socket of `root`, which this process holds: a socket that lies there was left by a process that is gone.
+    ///
+    /// # Errors
+    /// The socket could not be made.
+    pub fn start(root: &Path, service: Arc<dyn ImageService>, engine: Arc<dyn ImageEngine>) -> io::Result<Self> {
+        let path = root.join(SOCKET);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // The directory is its owner's alone.
+        let (short, _directory) = reachable(&path)?;
+        let listener = tokio::net::UnixListener::bind(&short)?;
+        fs::set_permissions(&short, fs::Permissions::from_mode(0o600))?;
+        let shared = Arc::new(Shared { service: Mutex::new(service), engine, stop: CancellationToken::new() });
+        let tasks = TaskTracker::new();
+        let router = Router::new().route("/engine", post(answer_call)).route("/healthz", get(health));
+        let router = router.with_state(Arc::clone(&shared));
+        let stop = shared.stop.clone();
+        tasks.spawn(async move {
+            let serve = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+            tokio::select! {
+                served = serve => if let Err(error) = served {
+                    tracing::warn!(%error, "the store's socket answers no more");
+                },
+                () = stop.cancelled() => {}
+            }
+        });
+        tasks.close();
+        Ok(Self { shared, tasks, path })
+    }
+
+    /// From now on answers the calls of CRI with `service`, which does more than the store itself.
+    pub fn answer_with(&self, service: Arc<dyn ImageService>) {
+        *self.shared.service.lock() = service;
+    }
+
+    /// Answers nobody any more.
+    pub async fn stop(&self) {
+        self.shared.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for StoreServer {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+        // Its path is left to the next process otherwise, which removes it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The socket of the process that holds `root`.
+pub(super) fn store_socket(root: &Path) -> PathBuf {
+    root.join(SOCKET)
+}
+
+/// A path to the socket at `path` that is short enough for the kernel as long as the directory is open, which is the second value.
+pub(super) fn reachable(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+    /// Bytes that the kernel takes, without the end.
+    const LONGEST: usize = 107;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok((path.to_owned(), None)) };
+    if path.as_os_str().len() <= LONGEST {
+        return Ok((path.to_owned(), None));
+    }
+    let directory = File::open(parent)?;
+    let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+    Ok((short, Some(directory)))
+}
+
+/// Answers as long as calls are answered.
+async fn health(extract::State(shared): extract::State<Arc<Shared>>) -> StatusCode {
+    if shared.stop.is_cancelled() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
+}
+
+async fn answer_call(extract::State(shared): extract::State<Arc<Shared>>, body: Bytes) -> Answer {
     let call = serde_json::from_slice(&body).map_err(|error| bad_request(format!("a call cannot be read: {error}")))?;
-    let Some(engine) = state.engine.clone() else {
-        let line = "the images of this process are not in a store of its own";
-        return Err(Refusal(StatusCode::NOT_FOUND, line.to_owned()));
-    };
+    if shared.stop.is_cancelled() {
+        return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, "about to end".to_owned()));
+    }
     let (tell, told) = mpsc::channel(WAITING_LINES);
-    let stop = state.stop.clone();
+    let stop = shared.stop.clone();
     let end = async move {
-        let (line, lease) = match answer(&*engine, call, tell).await {
+        let answered = tokio::select! {
+            biased;
+            () = shared.stop.cancelled() => return None,
+            answered = answer(&shared, call, tell) => answered,
+        };
+        // An end of the process is no error of the call.
+        if answered.is_err() && shared.stop.is_cancelled() {
+            return None;
+        }
+        let (line, lease) = match answered {
             Ok((value, lease)) => (Line::Answer(value), lease),
             Err(error) => (Line::Error(WireError::from(&error)), None),
         };
@@ -51,10 +157,11 @@ async fn engine(state: SharedState, body: Bytes) -> Answer {
                 Bytes::new()
             }
         });
-        futures::stream::once(std::future::ready(bytes(&line))).chain(rest)
+        Some(futures::stream::once(std::future::ready(bytes(&line))).chain(rest))
     };
     let progress = futures::stream::unfold(told, async |mut told| Some((bytes(&told.recv().await?), told)));
-    let lines = futures::stream::select(progress, futures::stream::once(end).flatten());
+    let end = futures::stream::once(end).filter_map(std::future::ready).flatten();
+    let lines = futures::stream::select(progress, end);
     let headers = [(CONTENT_TYPE, "application/jsonl"), (CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(lines.map(Ok::<_, Infallible>))).into_response())
 }
@@ -67,8 +174,22 @@ fn bytes(line: &Line) -> Bytes {
 }
 
 /// The answer to a call, and what is held for the caller.
-async fn answer(engine: &dyn ImageEngine, call: Call, tell: mpsc::Sender<Line>) -> Result<(Value, Option<LayerLease>)> {
+async fn answer(shared: &Shared, call: Call, tell: mpsc::Sender<Line>) -> Result<(Value, Option<LayerLease>)> {
+    let engine = &*shared.engine;
+    let service = Arc::clone(&shared.service.lock());
     let value = match call {
+        Call::ListImages { image } => {
+            let filter = image.map(|image| ImageFilter { image: Some(image) });
+            value(service.list_images(filter.as_ref()).await?)?
+        }
+        Call::ImageStatus { image, verbose } => value(service.image_status(&image, verbose).await?)?,
+        Call::PullImage { image, auth } => {
+            let progress = ProgressSink::new(move |event| drop(tell.try_send(Line::Progress(Progress::Pull(event)))));
+            let auth = auth.map(Into::into);
+            value(service.pull_image(PullImageRequest { image, auth, progress, ..PullImageRequest::default() }).await?)?
+        }
+        Call::RemoveImage { image } => value(service.remove_image(&image).await?)?,
+        Call::ImageFsInfo => value(service.image_fs_info().await?)?,
         Call::InspectImage { image } => value(engine.inspect_image(&image).await?)?,
         Call::ImageUsage { image } => value(engine.image_usage(&image).await?)?,
         Call::ImageLayers => value(engine.image_layers().await?)?,
@@ -89,16 +210,17 @@ async fn answer(engine: &dyn ImageEngine, call: Call, tell: mpsc::Sender<Line>) 
         Call::UnfinishedPulls => value(engine.unfinished_pulls().await?)?,
         Call::DropUnfinishedPulls { all } => value(engine.drop_unfinished_pulls(all).await?)?,
         Call::MountImage { request } => value(engine.mount_image(&request).await?)?,
+        Call::Mounts => value(engine.mounts().await?)?,
         Call::LeaseLayers { text } => {
             let lease = engine.lease_layers(&text).await?;
             return Ok((lease.stack().clone(), Some(lease)));
         }
-        Call::ImportImages { path, name } => {
+        Call::ImportImages { path, name, images, platforms } => {
             let parse = |text: String| {
                 Reference::parse(&text).map_err(|error| Error::new(Kind::InvalidArgument, format!("{text:?}: {error}")))
             };
             let progress = ProgressSink::new(move |event| drop(tell.try_send(Line::Progress(Progress::Pull(event)))));
-            let options = ImportOptions { name: name.map(parse).transpose()?, progress };
+            let options = ImportOptions { name: name.map(parse).transpose()?, images, platforms, progress };
             value(engine.import_images(&path, options).await?)?
         }
         Call::ExportImages { images, path, options } => value(engine.export_images(&images, &path, options).await?)?,

@@ -1,4 +1,4 @@
-//! The store of another process, over its admin socket, does what a store of this process does: the conformance suite.
+//! The store of another process, over the store's socket, does what a store of this process does: the conformance suite.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,11 +7,9 @@ use cri_api::Reason;
 use engine_api::testing::{Bench, run_all};
 use image_service::{Engine, EngineOptions};
 use registry::testing::{ImageBuilder, LayerBuilder, TestRegistry};
-use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::admin::engine_client::AgentEngine;
-use crate::admin::{Admin, AdminAddress, AdminServer};
+use crate::admin::remote_store::RemoteStore;
 
 async fn open(root: &Path) -> Engine {
     let platform = "linux/amd64".parse().expect("a platform");
@@ -19,19 +17,17 @@ async fn open(root: &Path) -> Engine {
     Engine::open(options).await.expect("it opens")
 }
 
-async fn answer_for(engine: &Engine, root: &Path, own: bool) -> (AdminServer, AgentEngine) {
+fn answer_for(engine: &Engine, root: &Path) -> (StoreServer, RemoteStore) {
     let engine = Arc::new(engine.clone());
-    let admin = Admin { engine: own.then_some(Arc::clone(&engine) as _), ..Admin::new(|_| {}, engine as _) };
-    let socket = root.join(format!("admin-{own}.sock"));
-    let places = AdminAddress { socket: socket.clone(), required: true, metrics: None };
-    let running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
-    (running, AgentEngine::new(socket, root.to_owned()))
+    let running = StoreServer::start(root, Arc::clone(&engine) as _, engine).expect("it starts");
+    (running, RemoteStore::of(root))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_store_of_an_agent_conforms() {
+async fn the_store_of_another_process_conforms() {
     let directory = tempfile::tempdir().expect("a directory");
-    let engine = open(&directory.path().join("store")).await;
+    let root = directory.path().join("store");
+    let engine = open(&root).await;
     let registry = TestRegistry::open().await;
     let layer = |name: &str, size: usize| LayerBuilder::new().file(name, vec![b'x'; size]);
     let base = layer("base", 100_000).build();
@@ -39,27 +35,76 @@ async fn the_store_of_an_agent_conforms() {
         let image = ImageBuilder::new().platform("linux/amd64".parse().expect("a platform"));
         registry.push(name, "v1", &image.layer(base.clone()).layer(layer(name, 30_000)).build());
     }
-    let (running, agent) = answer_for(&engine, directory.path(), true).await;
+    let (running, remote) = answer_for(&engine, &root);
     let scratch = directory.path().join("scratch");
     std::fs::create_dir(&scratch).expect("makes");
     let names = ["one", "two"].map(|name| format!("{}/{name}:v1", registry.host()));
-    run_all(&Bench { service: Arc::new(engine.clone()), engine: Arc::new(agent), names, scratch }).await;
+    run_all(&Bench { service: Arc::new(engine.clone()), engine: Arc::new(remote), names, scratch }).await;
     running.stop().await;
     engine.shutdown().await;
 }
 
+/// The calls of CRI are there as well, and the ends of a call.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_no_store_says_so_and_errors_keep_what_they_say() {
+async fn the_images_of_another_process_conform() {
     let directory = tempfile::tempdir().expect("a directory");
-    let engine = open(&directory.path().join("store")).await;
-    let (running, agent) = answer_for(&engine, directory.path(), false).await;
-    let error = agent.unfinished_pulls().await.expect_err("it has none");
-    assert_eq!(error.kind(), Kind::Unimplemented);
-    assert_eq!(error.message(), "the images of this process are not in a store of its own");
+    // Longer than the address of a socket may be.
+    let root = directory.path().join("a".repeat(60)).join("b".repeat(60));
+    let engine = open(&root).await;
+    let registry = TestRegistry::open().await;
+    registry.push("one", "v1", &ImageBuilder::tiny("one"));
+    let (running, remote) = answer_for(&engine, &root);
+    let name = format!("{}/one:v1", registry.host());
+    let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    let progress = ProgressSink::new(move |_| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    let auth = Some(oci::RegistryAuth::basic("somebody", "s3cret"));
+    let request = PullImageRequest { progress, auth, ..PullImageRequest::new(&name) };
+    let id = remote.pull_image(request).await.expect("a pull");
+    assert!(told.load(std::sync::atomic::Ordering::Relaxed) > 0, "progress comes along");
+    let listed = remote.list_images(None).await.expect("a list");
+    assert_eq!(listed, engine.list_images(None).await.expect("a list"));
+    let spec = cri_api::ImageSpec::new(&name);
+    assert_eq!(remote.image_status(&spec, false).await.expect("a status").image.map(|image| image.id), Some(id));
+    let missing = PullImageRequest::new(format!("{}/two:v1", registry.host()));
+    assert_eq!(remote.pull_image(missing).await.expect_err("no such image").kind(), Kind::NotFound);
+    assert!(!remote.image_fs_info().await.expect("file systems").image_filesystems.is_empty());
+    remote.remove_image(&spec).await.expect("a removal");
+    assert_eq!(remote.list_images(None).await.expect("a list"), []);
+    assert!(remote.is_answered().await);
     running.stop().await;
-    let error = agent.unfinished_pulls().await.expect_err("nobody is there");
-    assert_eq!(error.kind(), Kind::Unavailable);
+    drop(running);
     engine.shutdown().await;
+}
+
+/// A caller learns of the end of the process as of somebody who is gone, not as an error of the call.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_of_the_process_is_no_answer() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let root = directory.path().join("store");
+    let engine = open(&root).await;
+    let registry = TestRegistry::open().await;
+    registry.push("slow", "v1", &ImageBuilder::tiny("slow"));
+    registry.faults().always("/manifests/", registry::testing::Fault::Hang);
+    let (running, remote) = answer_for(&engine, &root);
+    let request = PullImageRequest::new(format!("{}/slow:v1", registry.host()));
+    let asked = remote.clone();
+    let pull = tokio::spawn(async move { asked.pull_image(request).await });
+    while registry.requests_for("/manifests/").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    running.stop().await;
+    let error = pull.await.expect("it ends").expect_err("nobody answers");
+    assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+    drop(running);
+    assert!(!remote.is_answered().await && !root.join("store.sock").exists());
+    engine.shutdown().await;
+}
+
+#[test]
+fn errors_keep_what_they_say() {
     for kind in Kind::ALL {
         let error = Error::new(kind, "x")
             .with_reason(Reason::DiskFull)

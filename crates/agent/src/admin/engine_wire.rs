@@ -1,18 +1,25 @@
-//! The calls of [`ImageEngine`](engine_api::ImageEngine) and their answers as they travel over the admin socket, in JSON.
-//! Written and read by both ends: [`super::engine`] and [`AgentEngine`](super::engine_client::AgentEngine).
+//! The calls of [`ImageEngine`](engine_api::ImageEngine) and [`ImageService`](cri_api::ImageService) and their answers as they
+//! travel over the store's socket, in JSON. Written and read by both ends: [`super::engine`] and
+//! [`RemoteStore`](super::remote_store::RemoteStore).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cri_api::{Error, ImageSpec, Kind, PullEvent, Reason};
-use engine_api::{CheckProgress, CheckRequest, ConvertRequest, ExportOptions, MountRequest};
+use engine_api::{CheckProgress, CheckRequest, ConvertRequest, ExportOptions, MountRequest, Platforms};
+use oci::{RegistryAuth, Secret};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A call of the trait.
+/// A call of the traits.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "camelCase")]
 pub(super) enum Call {
+    ListImages { image: Option<ImageSpec> },
+    ImageStatus { image: ImageSpec, verbose: bool },
+    PullImage { image: ImageSpec, auth: Option<WireAuth> },
+    RemoveImage { image: ImageSpec },
+    ImageFsInfo,
     InspectImage { image: ImageSpec },
     ImageUsage { image: ImageSpec },
     ImageLayers,
@@ -26,9 +33,50 @@ pub(super) enum Call {
     UnfinishedPulls,
     DropUnfinishedPulls { all: bool },
     MountImage { request: MountRequest },
+    Mounts,
     LeaseLayers { text: String },
-    ImportImages { path: PathBuf, name: Option<String> },
+    ImportImages { path: PathBuf, name: Option<String>, images: Vec<String>, platforms: Platforms },
     ExportImages { images: Vec<String>, path: PathBuf, options: ExportOptions },
+}
+
+/// A credential on its way to the process that pulls with it, which is one of the same user. The one form of it that can be
+/// written down: it goes into the body of a request and nowhere else.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct WireAuth {
+    username: String,
+    password: String,
+    auth: String,
+    server_address: String,
+    identity_token: String,
+    registry_token: String,
+}
+
+impl From<&RegistryAuth> for WireAuth {
+    fn from(auth: &RegistryAuth) -> Self {
+        let exposed = |secret: &Secret| secret.expose().to_owned();
+        Self {
+            username: auth.username.clone(),
+            password: exposed(&auth.password),
+            auth: exposed(&auth.auth),
+            server_address: auth.server_address.clone(),
+            identity_token: exposed(&auth.identity_token),
+            registry_token: exposed(&auth.registry_token),
+        }
+    }
+}
+
+impl From<WireAuth> for RegistryAuth {
+    fn from(wire: WireAuth) -> Self {
+        Self {
+            username: wire.username,
+            password: Secret::new(wire.password),
+            auth: Secret::new(wire.auth),
+            server_address: wire.server_address,
+            identity_token: Secret::new(wire.identity_token),
+            registry_token: Secret::new(wire.registry_token),
+        }
+    }
 }
 
 /// Progress of a call.
@@ -37,7 +85,7 @@ pub(super) enum Call {
 pub(super) enum Progress {
     /// Of a check.
     Check(CheckProgress),
-    /// Of an import.
+    /// Of a pull or an import.
     Pull(PullEvent),
 }
 

@@ -17,6 +17,9 @@ use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, 
 /// How long a client may wait for an event in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// How long a question about pods waits for the first list of them.
+const FIRST_LIST: Duration = Duration::from_secs(5);
+
 /// The refusal of a process that runs no pods.
 pub(super) const NOBODY: &str = "this process runs no pods; `imagelet run` does";
 
@@ -37,12 +40,22 @@ fn board(state: &Admin) -> Result<&PodBoard, Refusal> {
     state.pods.as_ref().ok_or_else(none)
 }
 
+/// The board of a process that knows its pods: right after its start it has yet to hear which ones run.
+async fn known(state: &Admin) -> Result<&PodBoard, Refusal> {
+    let board = board(state)?;
+    let known = tokio::select! {
+        known = board.known(FIRST_LIST) => known,
+        () = state.stop.cancelled() => Err("the process is about to end".to_owned()),
+    };
+    known.map(|()| board).map_err(|why| Refusal(StatusCode::TOO_EARLY, why))
+}
+
 async fn list(state: SharedState) -> Answer {
-    json(&board(&state)?.list())
+    json(&known(&state).await?.list())
 }
 
 async fn one(state: SharedState, Path((namespace, name)): Path<(String, String)>) -> Answer {
-    let pod = board(&state)?.one(&namespace, &name);
+    let pod = known(&state).await?.one(&namespace, &name);
     json(&pod.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, format!("pod {namespace}/{name} not found")))?)
 }
 

@@ -2,6 +2,7 @@
 //! `super::pod_routes` and `super::state`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kuberuntime::Phase;
@@ -70,6 +71,15 @@ impl PodBoard {
     /// Fails with the reason while the node does not keep its pods as they should be.
     pub(super) fn healthy(&self) -> Result<(), String> {
         self.agent.healthy()
+    }
+
+    /// Waits until it is known which pods there are, for `patience` at most.
+    pub(super) async fn known(&self, patience: Duration) -> Result<(), String> {
+        if tokio::time::timeout(patience, self.agent.until_known()).await.is_ok() {
+            return Ok(());
+        }
+        let why = self.agent.healthy().err().unwrap_or_else(|| "their first sync goes on".to_owned());
+        Err(format!("it is not known yet which pods run: {why}"))
     }
 
     pub(super) fn list(&self) -> Value {

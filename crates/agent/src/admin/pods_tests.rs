@@ -59,13 +59,17 @@ fn facts(directory: &std::path::Path) -> NodeFacts {
 
 impl Rig {
     async fn start() -> Self {
+        Self::on(FakeRuntimeService::new()).await
+    }
+
+    async fn on(runtime: FakeRuntimeService) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let images = FakeImageService::new();
         images.preload("registry.test/web:1", &FakeImage::new("web"));
         let clock: image_manager::WallClock = Arc::new(Timestamp::now);
         let events = Arc::new(EventBook::new(100, Arc::clone(&clock)));
         let recorder = Arc::clone(&events) as Arc<dyn EventRecorder>;
-        let runtime = Arc::new(FakeRuntimeService::new()) as Arc<dyn RuntimeService>;
+        let runtime = Arc::new(runtime) as Arc<dyn RuntimeService>;
         let options = image_manager::Options::default();
         let manager = Arc::new(ImageManager::new(Arc::new(images.clone()), Arc::clone(&recorder), options));
         let handlers = Arc::new(Handlers::new(Arc::clone(&runtime)));
@@ -290,4 +294,22 @@ async fn the_page_names_every_metric_of_pods() {
         ]
     );
     rig.end().await;
+}
+
+#[tokio::test]
+async fn before_the_runtime_has_told_no_list_is_empty() {
+    let runtime = FakeRuntimeService::new();
+    runtime.faults().be_absent(cri_api::Error::new(Kind::Unavailable, "no such file"));
+    let rig = Rig::on(runtime.clone()).await;
+    rig.want(&["web"]);
+    let (agent, desired, events) = (Arc::clone(&rig.agent), rig.desired.subscribe(), Arc::clone(&rig.events));
+    let board = PodBoard { agent, desired, events, node: NodeInfo::default() };
+    let why = board.known(Duration::ZERO).await.expect_err("nobody knows");
+    assert!(why.starts_with("it is not known yet which pods run: "), "{why}");
+    // Whoever asks gets a list when there is one.
+    let (list, ()) = tokio::join!(rig.list(), async {
+        tokio::task::yield_now().await;
+        runtime.faults().return_to_duty();
+    });
+    assert_eq!(list.items.len(), 1);
 }

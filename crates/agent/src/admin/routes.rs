@@ -15,7 +15,7 @@ use super::backoff::{self, BackoffList, NOBODY_DECIDES, ResetCount};
 use super::exposition::Form;
 use super::pods::PodBoard;
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
-use super::{collecting, engine, pod_routes};
+use super::{collecting, pod_routes};
 
 /// How long the image service may take to say that it is there.
 const READY_TIME: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ const READY_TIME: Duration = Duration::from_secs(2);
 /// For the owner.
 pub(super) fn all(state: Arc<Admin>) -> Router {
     let own = Router::new().route("/backoff", get(list)).route("/backoff/reset", post(reset));
-    engine::add(pod_routes::add(collecting::add(own))).with_state(Arc::clone(&state)).merge(public(state))
+    pod_routes::add(collecting::add(own)).with_state(Arc::clone(&state)).merge(public(state))
 }
 
 /// For everybody who reaches the address.

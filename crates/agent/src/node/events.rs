@@ -90,7 +90,7 @@ pub struct DebugRecorder;
 impl EventRecorder for DebugRecorder {
     fn record(&self, event: EventRef<'_>) {
         let EventRef { object, reason, message, .. } = event;
-        tracing::debug!(%object, reason, "{message}");
+        tracing::debug!(pod = object.pod_title(), container = object.container_name(), reason, "{message}");
     }
 }
 

@@ -1,17 +1,24 @@
 //! [`PodsLock`]: one process runs pods from a root, and the file says which. The lock is of the open file (`flock`), so it
-//! ends with its holder, however that ends. The store of the same root has a lock of its own: somebody else may serve it.
-//! Taken by `imagelet run`.
+//! ends with its holder, however that ends. It lasts a moment longer where the kernel is still at the end of the process, or a
+//! program that the process was starting has a copy of the file: a holder that is gone is waited for. The store of the same
+//! root has a lock of its own: somebody else may serve it. Taken by `imagelet run`.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base::FileLock;
 use rustix::fs::FlockOperation;
+use rustix::process::{Pid, test_kill_process};
 
 /// The file in the root.
 const NAME: &str = "pods.lock";
+
+/// How long the lock of a process that is gone may last, and how often it is tried in that time.
+const GONE_SOON: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The lock, held until it is dropped.
 #[derive(Debug)]
@@ -27,13 +34,46 @@ pub enum LockError {
         root.display()
     )]
     Held { holder: String, root: PathBuf },
+    #[error(
+        "process {pid} ran the pods of {} and is gone, but its lock on {NAME} is still held: by a program that it started, or by a \
+         process that cannot be seen from here",
+        root.display()
+    )]
+    HeldAfter { pid: u32, root: PathBuf },
     #[error("lock {}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 
 impl PodsLock {
-    /// Takes the lock of a root, which is made where it is missing, for its owner alone. Does not wait.
-    pub fn take(root: &Path) -> Result<Self, LockError> {
+    /// Takes the lock of a root, which is made where it is missing, for its owner alone. Waits for no process that runs, and up
+    /// to 5 seconds for one that is gone.
+    pub async fn take(root: &Path) -> Result<Self, LockError> {
+        Self::take_within(root, GONE_SOON).await
+    }
+
+    async fn take_within(root: &Path, patience: Duration) -> Result<Self, LockError> {
+        let begin = tokio::time::Instant::now();
+        loop {
+            let pid = match Self::attempt(root)? {
+                Attempt::Taken(lock) => return Ok(lock),
+                Attempt::Held(pid) => pid,
+            };
+            let holder = match pid {
+                Some(pid) if !is_running(pid) => {
+                    if begin.elapsed() >= patience {
+                        return Err(LockError::HeldAfter { pid, root: root.to_owned() });
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+                Some(pid) => format!("process {pid}"),
+                None => "another process".to_owned(),
+            };
+            return Err(LockError::Held { holder, root: root.to_owned() });
+        }
+    }
+
+    fn attempt(root: &Path) -> Result<Attempt, LockError> {
         let failed = |source| LockError::Io { path: root.join(NAME), source };
         DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed)?;
         let mut options = OpenOptions::new();
@@ -44,11 +84,7 @@ impl PodsLock {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut text = String::new();
                 let _ = file.take(64).read_to_string(&mut text);
-                let holder = text
-                    .trim()
-                    .parse::<u32>()
-                    .map_or_else(|_| "another process".to_owned(), |p| format!("process {p}"));
-                return Err(LockError::Held { holder, root: root.to_owned() });
+                return Ok(Attempt::Held(text.trim().parse().ok()));
             }
             Err(error) => return Err(failed(error.into())),
         }
@@ -57,22 +93,73 @@ impl PodsLock {
         if let Err(error) = named {
             tracing::debug!(%error, "the lock does not name its holder");
         }
-        Ok(Self { _file: FileLock::new(file) })
+        Ok(Attempt::Taken(Self { _file: FileLock::new(file) }))
     }
+}
+
+/// An attempt to take the lock.
+enum Attempt {
+    Taken(PodsLock),
+    /// Another process has it: this one, as the file says.
+    Held(Option<u32>),
+}
+
+/// Returns true if there is such a process, and it has not ended.
+fn is_running(pid: u32) -> bool {
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if !id.is_some_and(|id| !matches!(test_kill_process(id), Err(rustix::io::Errno::SRCH))) {
+        return false;
+    }
+    // One that has ended stays in the table of processes until its parent has asked for it. The name, in brackets, may hold
+    // anything; the state follows it.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    !matches!(state, Some('Z' | 'X'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_second_one_is_told_who_was_first() {
+    fn root() -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path().join("a/root");
-        let first = PodsLock::take(&root).expect("taken");
-        let error = PodsLock::take(&root).expect_err("held").to_string();
+        (directory, root)
+    }
+
+    #[tokio::test]
+    async fn a_second_one_is_told_who_was_first() {
+        let (_directory, root) = root();
+        let first = PodsLock::take(&root).await.expect("taken");
+        let error = PodsLock::take(&root).await.expect_err("held").to_string();
         assert!(error.starts_with(&format!("process {} runs the pods", std::process::id())), "{error}");
         drop(first);
-        PodsLock::take(&root).expect("free again");
+        PodsLock::take(&root).await.expect("free again");
+    }
+
+    /// A number that no process has: the largest one is below it.
+    const NOBODY: u32 = 1 << 22;
+
+    #[tokio::test]
+    async fn a_lock_that_outlives_its_holder_is_waited_for() {
+        let (_directory, root) = root();
+        let left = PodsLock::take(&root).await.expect("taken");
+        std::fs::write(root.join(NAME), format!("{NOBODY}\n")).expect("written");
+        let error = PodsLock::take_within(&root, PAUSE).await.expect_err("held").to_string();
+        let start = format!("process {NOBODY} ran the pods of {} and is gone, but its lock", root.display());
+        assert!(error.starts_with(&start), "{error}");
+        let taken = PodsLock::take_within(&root, Duration::from_secs(60));
+        let ends = async {
+            tokio::task::yield_now().await;
+            drop(left);
+        };
+        let (taken, ()) = tokio::join!(taken, ends);
+        taken.expect("it is free when the last copy is closed");
+    }
+
+    #[test]
+    fn processes_that_run() {
+        assert!(is_running(std::process::id()));
+        assert!(!is_running(NOBODY) && !is_running(0) && !is_running(u32::MAX));
     }
 }

@@ -80,7 +80,7 @@ fn memory(text: &str) -> Option<u64> {
 /// The content of the node's resolver file. `chosen`: a person named it, so it counts as it is.
 pub fn resolver(path: &Path, chosen: bool) -> DnsConfig {
     let text = fs::read_to_string(path).unwrap_or_else(|error| {
-        tracing::warn!("{}: {error}; pods that ask whom the node asks have no name servers", path.display());
+        tracing::warn!(path = %path.display(), %error, "no name servers for pods that ask whom the node asks");
         String::new()
     });
     let said = resolv_conf(&text);
@@ -90,9 +90,8 @@ pub fn resolver(path: &Path, chosen: bool) -> DnsConfig {
     match fs::read_to_string(REAL_RESOLVER_FILE) {
         Ok(text) => {
             tracing::info!(
-                "{} names only this machine as its name server, which no pod reaches: {REAL_RESOLVER_FILE} counts; \
-                 --resolv-conf says otherwise",
-                path.display()
+                path = %path.display(), used = REAL_RESOLVER_FILE,
+                "the resolver file names only this machine, which no pod reaches: another file is used, or that of --resolv-conf"
             );
             resolv_conf(&text)
         }

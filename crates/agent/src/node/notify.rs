@@ -1,5 +1,5 @@
 //! Tells systemd, where it started us and asked for it, how far we are: words on the socket that `$NOTIFY_SOCKET` names. A
-//! word that does not arrive is nobody's problem. Called by `imagelet run`.
+//! word that does not arrive is nobody's problem. Called by `imagelet run` and `imagelet serve`.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;
@@ -22,19 +22,19 @@ impl Notify {
         Self(address)
     }
 
-    /// Reports that the agent is ready.
-    pub fn ready(&self) {
-        self.send("READY=1\nSTATUS=running pods");
+    /// Reports that the agent is ready, and what it does, for people.
+    pub fn ready(&self, text: &str) {
+        self.send(&format!("READY=1\n{}", status(text)));
     }
 
-    /// Reports that the agent is ending.
-    pub fn stopping(&self) {
-        self.send("STOPPING=1\nSTATUS=ending; containers go on");
+    /// Reports that the agent is ending, and what becomes of its work.
+    pub fn stopping(&self, text: &str) {
+        self.send(&format!("STOPPING=1\n{}", status(text)));
     }
 
     /// Reports what the agent does, for people.
     pub fn status(&self, text: &str) {
-        self.send(&format!("STATUS={}", text.replace('\n', " ")));
+        self.send(&status(text));
     }
 
     fn send(&self, words: &str) {
@@ -49,6 +49,10 @@ impl Notify {
     }
 }
 
+fn status(text: &str) -> String {
+    format!("STATUS={}", text.replace('\n', " "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,8 +64,8 @@ mod tests {
         let socket = UnixDatagram::bind(&path).expect("bound");
         let notify = Notify::new(Some(path.as_os_str()));
         notify.status("waits\nfor it");
-        notify.ready();
-        notify.stopping();
+        notify.ready("running pods");
+        notify.stopping("ending\nnow");
         let mut heard = Vec::new();
         for _ in 0..3 {
             let mut bytes = vec![0; 256];
@@ -70,10 +74,10 @@ mod tests {
             heard.push(String::from_utf8(bytes).expect("text"));
         }
         assert_eq!(heard[0], "STATUS=waits for it");
-        assert!(heard[1].starts_with("READY=1\n") && heard[2].starts_with("STOPPING=1\n"), "{heard:?}");
+        assert_eq!(heard[1..], ["READY=1\nSTATUS=running pods", "STOPPING=1\nSTATUS=ending now"]);
         // Nobody asked, and nobody is there any more.
-        Notify::new(None).ready();
+        Notify::new(None).ready("");
         drop((socket, directory));
-        notify.ready();
+        notify.ready("");
     }
 }

@@ -234,6 +234,15 @@ impl Store {
         }
     }
 
+    /// The images of a repository that is named without tag and digest.
+    fn of_repository(&self, text: &str) -> Vec<Digest> {
+        let reference = Reference::parse(text).ok().filter(|r| r.tag().is_none() && r.digest().is_none());
+        let Some(repository) = reference.map(|reference| reference.repository()) else { return Vec::new() };
+        let is_of = |name: &str| Reference::parse(name).is_ok_and(|reference| reference.repository() == repository);
+        let names = self.tags.iter().chain(&self.digests);
+        names.filter(|(name, _)| is_of(name)).map(|(_, id)| id.clone()).collect()
+    }
+
     fn view(&self, id: &Digest) -> Option<Image> {
         let present = self.images.get(id)?;
         let names = |map: &BTreeMap<String, Digest>| {
@@ -280,7 +289,11 @@ impl ImageService for FakeImageService {
         self.enter(Call::ListImages(wanted.clone())).await?;
         let store = self.0.store.lock();
         let ids: Vec<Digest> = match wanted {
-            Some(wanted) => store.resolve(&wanted)?.into_iter().collect(),
+            Some(wanted) => {
+                let mut ids: BTreeSet<Digest> = store.resolve(&wanted)?.into_iter().collect();
+                ids.extend(store.of_repository(&wanted));
+                ids.into_iter().collect()
+            }
             None => store.images.keys().cloned().collect(),
         };
         Ok(ids.iter().filter_map(|id| store.view(id)).collect())

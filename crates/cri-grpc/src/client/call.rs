@@ -1,6 +1,6 @@
 //! [`Caller`]: one channel, and how a call on it ends: in time or not, answered by the peer or lost on the way.
 
-use std::error::Error as _;
+use std::error::Error as StdError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,6 +17,9 @@ use crate::status::from_status;
 
 /// Headers carry error messages, and those of other runtimes can be long.
 const MAX_HEADER_BYTES: u32 = 1024 * 1024;
+
+/// How often a call is made again that its peer did not process. Of a connection that is being closed, a channel may hear late.
+const REPEATS: u32 = 8;
 
 /// Result of a call of tonic.
 type CallResult<T> = std::result::Result<T, Status>;
@@ -83,17 +86,30 @@ impl Caller {
         })
     }
 
+    /// Makes a call, and again where the peer says that it has not processed it, as a peer does that ends: gRPC's clients do
+    /// so by themselves.
+    pub(super) async fn repeated<T, F>(&self, call: impl Fn() -> F + Send) -> CallResult<T>
+    where
+        F: Future<Output = CallResult<T>> + Send,
+    {
+        for _ in 0..REPEATS {
+            match call().await {
+                Err(status) if causes(&status).any(is_unprocessed) => {
+                    tracing::debug!(endpoint = %self.connector.endpoint, %status, "the call was not processed");
+                }
+                outcome => return outcome,
+            }
+        }
+        call().await
+    }
+
     /// A status of the peer has no source; one that was made on this side names the cause.
     pub(super) fn error(&self, status: &Status) -> Error {
         let Some(source) = status.source() else {
             return from_status(status);
         };
-        let mut cause = Some(source);
-        while let Some(error) = cause {
-            if let Some(failure) = error.downcast_ref::<ConnectFailure>() {
-                return Error::new(Kind::Unavailable, failure.to_string());
-            }
-            cause = error.source();
+        if let Some(failure) = causes(status).find_map(|cause| cause.downcast_ref::<ConnectFailure>()) {
+            return Error::new(Kind::Unavailable, failure.to_string());
         }
         if let Some(failure) = self.connector.last_failure() {
             return Error::new(Kind::Unavailable, failure.to_string());
@@ -101,6 +117,20 @@ impl Caller {
         let chain = Error::from_source(Kind::Unavailable, source);
         Error::new(Kind::Unavailable, format!("lost the connection to {}: {chain}", self.connector.endpoint))
     }
+}
+
+/// The causes of an error, the nearest first.
+pub(super) fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(error.source(), |cause| (*cause).source())
+}
+
+/// Returns true if a call ended so before the peer did anything for it: it was not sent, or was given back.
+fn is_unprocessed(cause: &(dyn StdError + 'static)) -> bool {
+    let sent_back = cause.downcast_ref::<h2::Error>().is_some_and(|error| {
+        let given_back = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        error.is_remote() && (given_back || (error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR)))
+    });
+    sent_back || cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled)
 }
 
 /// A list that a peer may know as a stream of batches: asks for the stream first, and never again once the peer has

@@ -45,26 +45,32 @@ impl RemoteImageService {
     }
 }
 
+/// A call of the generated client, made once more where the peer has not processed it.
+macro_rules! repeated {
+    ($service:ident, $call:ident, $request:ident) => {
+        $service.caller.repeated(|| {
+            let (mut client, request) = ($service.client(), $request.clone());
+            async move { client.$call(request).await }
+        })
+    };
+}
+
 #[async_trait]
 impl ImageService for RemoteImageService {
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
         let filter: Option<pb::ImageFilter> = filter.map(|f| f.clone().into());
-        let (mut streaming, mut whole) = (self.client(), self.client());
-        let list = self.lists.collect(
-            streaming.stream_images(pb::StreamImagesRequest { filter: filter.clone() }),
-            |batch| batch.images,
-            async move {
-                let answer = whole.list_images(pb::ListImagesRequest { filter }).await?;
-                Ok(answer.into_inner().images)
-            },
-        );
+        let request = pb::StreamImagesRequest { filter: filter.clone() };
+        let whole = pb::ListImagesRequest { filter };
+        let list = self.lists.collect(repeated!(self, stream_images, request), |batch| batch.images, async {
+            Ok(repeated!(self, list_images, whole).await?.into_inner().images)
+        });
         Ok(all(self.caller.timed("ListImages", list).await?))
     }
 
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
         let name = image.image.clone();
         let request = pb::ImageStatusRequest { image: Some(image.clone().into()), verbose };
-        let answer = self.caller.timed("ImageStatus", self.client().image_status(request)).await?;
+        let answer = self.caller.timed("ImageStatus", repeated!(self, image_status, request)).await?;
         let status = ImageStatus::from(answer.into_inner());
         if status.image.as_ref().is_some_and(|image| image.id.is_empty() || image.size == 0) {
             return Err(Error::new(Kind::Internal, format!("Id or size of image {name:?} is not set")));
@@ -78,7 +84,7 @@ impl ImageService for RemoteImageService {
         let name = request.image.image.clone();
         let request = pb::PullImageRequest::from(request);
         // Only the caller ends a pull.
-        let answer = self.client().pull_image(request).await.map_err(|status| self.caller.error(&status))?;
+        let answer = repeated!(self, pull_image, request).await.map_err(|status| self.caller.error(&status))?;
         let image_ref = answer.into_inner().image_ref;
         if image_ref.is_empty() {
             return Err(Error::new(Kind::Internal, format!("imageRef of image {name:?} is not set")));
@@ -92,12 +98,13 @@ impl ImageService for RemoteImageService {
             return Err(Error::new(Kind::InvalidArgument, "no image is specified"));
         }
         let request = pb::RemoveImageRequest { image: Some(image.clone().into()) };
-        self.caller.timed("RemoveImage", self.client().remove_image(request)).await?;
+        self.caller.timed("RemoveImage", repeated!(self, remove_image, request)).await?;
         Ok(())
     }
 
     async fn image_fs_info(&self) -> Result<FsInfo> {
-        let answer = self.caller.timed("ImageFsInfo", self.client().image_fs_info(pb::ImageFsInfoRequest {})).await?;
+        let request = pb::ImageFsInfoRequest {};
+        let answer = self.caller.timed("ImageFsInfo", repeated!(self, image_fs_info, request)).await?;
         Ok(answer.into_inner().into())
     }
 }

@@ -8,6 +8,7 @@ mod call;
 mod connector;
 mod image;
 mod options;
+mod passthrough;
 mod runtime;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 
 pub use image::RemoteImageService;
 pub use options::{ClientOptions, ConnectBackoff};
+pub use passthrough::RuntimePassthrough;
 pub use runtime::RemoteRuntimeService;
 
 use crate::{Endpoint, KUBE_RUNTIME_API_VERSION};

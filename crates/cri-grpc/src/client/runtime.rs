@@ -17,6 +17,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tonic::transport::Channel;
 
 use super::call::{Caller, ListMode};
+use super::passthrough::RuntimePassthrough;
 use crate::convert::all;
 use crate::pb::runtime_service_client::RuntimeServiceClient;
 use crate::{Endpoint, KUBE_RUNTIME_API_VERSION, pb};
@@ -35,10 +36,22 @@ impl RemoteRuntimeService {
         Self { caller, lists }
     }
 
+    /// The runtime at an endpoint, which is asked nothing yet.
+    #[cfg(test)]
+    pub(crate) fn of(endpoint: &Endpoint, options: super::ClientOptions) -> Self {
+        Self::new(Arc::new(Caller::new(endpoint, options)))
+    }
+
     /// Where it is.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.caller.connector.endpoint
+    }
+
+    /// The same runtime, for calls of others that pass unread.
+    #[must_use]
+    pub fn passthrough(&self) -> RuntimePassthrough {
+        RuntimePassthrough::new(Arc::clone(&self.caller))
     }
 
     fn client(&self) -> RuntimeServiceClient<Channel> {

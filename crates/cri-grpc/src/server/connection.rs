@@ -1,6 +1,6 @@
-//! Connections: accepted with patience when the process has too many files open, and ended in order: no new calls,
-//! then no calls, then no connection. Every task belongs to a tracker, so that the server knows when the last one is
-//! gone.
+//! Connections: accepted with patience when the process has too many files open, and ended in order: no new connection, no new
+//! calls on those that there are, no connection. Every task belongs to a tracker, so that the server knows when the last one
+//! is gone.
 //!
 //! The transport's own server is not used: it detaches its tasks, and answers `Canceled` to a client whose deadline
 //! passes, where every other server says `DeadlineExceeded`.
@@ -21,6 +21,8 @@ use tonic::body::Body;
 use tonic::codegen::http::Request;
 
 use super::Listener;
+use super::lingering::Lingering;
+use super::listener::BACKLOG;
 use super::served::CallRouter;
 
 /// Calls that one connection may have open. A pull holds its stream for minutes, and a client queues in silence what
@@ -35,19 +37,20 @@ pub(super) struct Connections {
     pub(super) served: CallRouter,
     pub(super) tasks: TaskTracker,
     /// No new connections and no new calls from here on.
-    pub(super) shutdown: CancellationToken,
+    pub(super) closing: CancellationToken,
     /// No connections from here on.
     pub(super) cut: CancellationToken,
 }
 
 impl Connections {
-    /// Accepts until the shutdown. The listener goes, and its socket with it, when this ends.
+    /// Accepts until the closing. The listener goes when this ends, and whoever waits in its queue is served first, unless the
+    /// queue is another process' and the next one accepts from it.
     pub(super) async fn accept(&self, accepting: UnixListener, listener: Listener) {
         let endpoint = listener.endpoint();
         loop {
             let accepted = tokio::select! {
                 biased;
-                () = self.shutdown.cancelled() => break,
+                () = self.closing.cancelled() => break,
                 accepted = accepting.accept() => accepted,
             };
             match accepted {
@@ -57,10 +60,20 @@ impl Connections {
                 Err(error) => {
                     tracing::warn!(%endpoint, %error, "cannot accept a connection");
                     tokio::select! {
-                        () = self.shutdown.cancelled() => break,
+                        () = self.closing.cancelled() => break,
                         () = tokio::time::sleep(ACCEPT_PAUSE) => {}
                     }
                 }
+            }
+        }
+        if listener.is_inherited() {
+            return;
+        }
+        // So many may wait; a client that goes on and on connecting keeps nobody here.
+        for stream in std::iter::from_fn(|| listener.accept_waiting()).take(BACKLOG) {
+            match stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)) {
+                Ok(stream) => drop(self.tasks.spawn(self.clone().serve(stream))),
+                Err(error) => tracing::warn!(%endpoint, %error, "cannot serve a connection"),
             }
         }
     }
@@ -80,12 +93,12 @@ impl Connections {
             .max_concurrent_streams(MAX_STREAMS)
             .initial_stream_window_size(1024 * 1024)
             .initial_connection_window_size(4 * 1024 * 1024)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Lingering::new(stream)), service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
-            () = self.shutdown.cancelled() => {
+            () = self.closing.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
                     ended = connection => ended,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use cri_api::{ImageFilter, ImageService, ImageSpec};
-use tokio_util::sync::CancellationToken;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
@@ -14,18 +13,16 @@ use crate::pb;
 /// The service behind the calls.
 pub(super) struct ImageCalls {
     service: Arc<dyn ImageService>,
-    /// Cancelled when calls must end.
-    end: CancellationToken,
 }
 
 impl ImageCalls {
-    pub(super) fn new(service: Arc<dyn ImageService>, end: CancellationToken) -> Self {
-        Self { service, end }
+    pub(super) fn new(service: Arc<dyn ImageService>) -> Self {
+        Self { service }
     }
 
     async fn list(&self, name: &'static str, filter: Option<pb::ImageFilter>) -> Result<Vec<pb::Image>, Status> {
         let filter: Option<ImageFilter> = filter.map(Into::into);
-        Ok(all(run(&self.end, name, "", self.service.list_images(filter.as_ref())).await?))
+        Ok(all(run(name, "", self.service.list_images(filter.as_ref())).await?))
     }
 }
 
@@ -59,7 +56,7 @@ impl pb::image_service_server::ImageService for ImageCalls {
         let request = request.into_inner();
         let image = spec(request.image);
         let call = self.service.image_status(&image, request.verbose);
-        let status = run(&self.end, "ImageStatus", &image.image, call).await?;
+        let status = run("ImageStatus", &image.image, call).await?;
         Ok(Response::new(status.into()))
     }
 
@@ -69,7 +66,7 @@ impl pb::image_service_server::ImageService for ImageCalls {
     ) -> Result<Response<pb::PullImageResponse>, Status> {
         let request = cri_api::PullImageRequest::from(request.into_inner());
         let name = request.image.image.clone();
-        let image_ref = run(&self.end, "PullImage", &name, self.service.pull_image(request)).await?;
+        let image_ref = run("PullImage", &name, self.service.pull_image(request)).await?;
         Ok(Response::new(pb::PullImageResponse { image_ref }))
     }
 
@@ -78,7 +75,7 @@ impl pb::image_service_server::ImageService for ImageCalls {
         request: Request<pb::RemoveImageRequest>,
     ) -> Result<Response<pb::RemoveImageResponse>, Status> {
         let image = spec(request.into_inner().image);
-        run(&self.end, "RemoveImage", &image.image, self.service.remove_image(&image)).await?;
+        run("RemoveImage", &image.image, self.service.remove_image(&image)).await?;
         Ok(Response::new(pb::RemoveImageResponse {}))
     }
 
@@ -86,7 +83,7 @@ impl pb::image_service_server::ImageService for ImageCalls {
         &self,
         _: Request<pb::ImageFsInfoRequest>,
     ) -> Result<Response<pb::ImageFsInfoResponse>, Status> {
-        let info = run(&self.end, "ImageFsInfo", "", self.service.image_fs_info()).await?;
+        let info = run("ImageFsInfo", "", self.service.image_fs_info()).await?;
         Ok(Response::new(info.into()))
     }
 }

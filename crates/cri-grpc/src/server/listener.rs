@@ -1,5 +1,5 @@
 //! The socket in the file system: made for its owner and group, or its owner alone, taken over from a dead process but never from a living one,
-//! and removed at the end if it is still ours.
+//! and removed at the end if it is still ours and nobody comes next.
 //!
 //! Two processes that start at the same moment take turns by a lock on the directory. It never creates a directory, never
 //! removes anything but a socket on which nobody answers, and never changes the mode of anything but the socket that it made:
@@ -11,6 +11,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base::FileLock;
@@ -25,7 +27,7 @@ const SHARED: Mode = Mode::from_raw_mode(0o660);
 /// The owner alone may connect.
 const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 /// Connections that wait to be accepted.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: usize = 1024;
 /// How long another process may hold the directory's lock; it needs it for a few system calls.
 const LOCK_TIME: Duration = Duration::from_secs(5);
 
@@ -67,13 +69,27 @@ pub enum BindError {
     },
 }
 
-/// A socket that listens. Dropping it removes the socket from the file system if it is still the same one.
+/// A socket that listens. Dropping it removes the socket from the file system if it made that and it is still the same one.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
     endpoint: Endpoint,
-    /// Device and inode of the socket's file. The open socket keeps the inode, so the number is not used again.
-    identity: (u64, u64),
+    /// Device and inode of the socket's file. The open socket keeps the inode, so the number is not used again. `None`: the file
+    /// is that of the process which passed the socket on.
+    identity: Option<(u64, u64)>,
+    remains: SocketRemains,
+}
+
+/// Says that the file of a socket is to stay at the end, for the process that comes next: clients are refused until that
+/// listens there.
+#[derive(Clone, Debug, Default)]
+pub struct SocketRemains(Arc<AtomicBool>);
+
+impl SocketRemains {
+    /// The file stays from now on.
+    pub fn leave(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Makes the socket of `endpoint`, to which owner and group may connect, and listens on it.
@@ -105,12 +121,35 @@ fn bind_with(endpoint: &Endpoint, mode: Mode) -> Result<Listener, BindError> {
     let address = SocketAddrUnix::new(path).map_err(failed("use socket path"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
     let identity = give_mode(path, mode)?;
-    let listener = Listener { socket: socket.into(), endpoint: endpoint.clone(), identity };
-    rustix::net::listen(&listener.socket, BACKLOG).map_err(failed("listen on"))?;
+    let (socket, endpoint) = (socket.into(), endpoint.clone());
+    let listener = Listener { socket, endpoint, identity: Some(identity), remains: SocketRemains::default() };
+    rustix::net::listen(&listener.socket, i32::try_from(BACKLOG).unwrap_or(i32::MAX)).map_err(failed("listen on"))?;
     Ok(listener)
 }
 
 impl Listener {
+    /// A socket of another process that listens on `endpoint`. Its file is left alone.
+    pub(super) fn of_another(socket: UnixListener, endpoint: Endpoint) -> Self {
+        Self { socket, endpoint, identity: None, remains: SocketRemains::default() }
+    }
+
+    /// Returns true if another process made the socket and keeps it open: whoever connects waits for the next one that accepts.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.identity.is_none()
+    }
+
+    /// To say before the end that the file is to stay.
+    #[must_use]
+    pub fn remains(&self) -> SocketRemains {
+        self.remains.clone()
+    }
+
+    /// A connection that waits already.
+    pub(super) fn accept_waiting(&self) -> Option<UnixStream> {
+        self.socket.accept().ok().map(|(stream, _)| stream)
+    }
+
     /// Where it listens.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
@@ -128,9 +167,13 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        let Some(identity) = self.identity else { return };
+        if self.remains.0.load(Ordering::Relaxed) {
+            return tracing::debug!(endpoint = %self.endpoint, "the socket stays for the next process");
+        }
         // No lock: while this socket is open, another server sees it answer and leaves the path alone.
         let path = self.endpoint.path();
-        match remove(path, self.identity) {
+        match remove(path, identity) {
             Ok(true) => {}
             Ok(false) => tracing::warn!(endpoint = %self.endpoint, "socket was replaced, not removing it"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,11 +1,14 @@
 //! The server side: any [`ImageService`] on a unix socket, as a kubelet, crictl or another imagelet expects it.
 //!
-//! All of ImageService; of RuntimeService what a client asks for when it connects, from a given runtime or from a
-//! stand-in that says that no pods run here; `Unimplemented` with a reason for the rest. A call whose client goes away
-//! is dropped at once, and with it the future of the service.
+//! All of ImageService. RuntimeService is a given runtime's, whose calls and answers pass unread; without one a stand-in answers
+//! what a client asks for when it connects, and says that no pods run here: `Unimplemented` with a reason for the rest. A
+//! call whose client goes away is dropped at once, and with it the future of the service.
 
 mod connection;
+mod ending;
 mod image;
+mod inherited;
+mod lingering;
 mod listener;
 mod runtime;
 mod served;
@@ -13,22 +16,28 @@ mod served;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::{ImageService, RuntimeService};
+use cri_api::ImageService;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use connection::Connections;
+use ending::Ending;
 use served::CallRouter;
 
-pub use listener::{BindError, Listener, bind, bind_private};
+pub use inherited::{InheritError, inherited};
+pub use listener::{BindError, Listener, SocketRemains, bind, bind_private};
 #[cfg(test)]
 pub(crate) use runtime::batches;
 
+use crate::client::RuntimePassthrough;
 use crate::pb::image_service_server::ImageServiceServer;
 use crate::pb::runtime_service_server::RuntimeServiceServer;
 use crate::{Endpoint, MAX_MESSAGE_BYTES};
 
+/// How long short calls have to end once no new ones are taken. With [`CLOSE_TIME`] less than the kubelet waits for a
+/// connection to answer (5 seconds), so that the next process answers in time.
+const LAST_CALLS: Duration = Duration::from_secs(1);
 /// How long connections have to close once every call has ended.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
@@ -36,11 +45,12 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct ServerOptions {
     pub image: Arc<dyn ImageService>,
-    /// The runtime whose answers are passed on; without one a stand-in answers that there are no pods.
-    pub runtime: Option<Arc<dyn RuntimeService>>,
+    /// The runtime that calls for a runtime pass to; without one a stand-in answers that there are no pods.
+    pub runtime: Option<RuntimePassthrough>,
     /// The version that the stand-in names.
     pub version: String,
-    /// How long calls may go on after the order to stop: 10 seconds. What is left then ends with `Unavailable`.
+    /// How long everything goes on after the order to stop while calls are open that take long: 10 seconds. See `ending` for
+    /// what becomes of the rest.
     pub grace: Duration,
 }
 
@@ -89,29 +99,34 @@ pub async fn serve_on(
 ) -> Result<(), ServeError> {
     let endpoint = listener.endpoint().clone();
     let ServerOptions { image, runtime, version, grace } = options;
-    let runtime = runtime.unwrap_or_else(|| Arc::new(runtime::NoPods::new(version)));
     // Cancelled one after the other. Where this future is dropped before its end, all of them are.
-    let (stop, calls_end, cut) = (shutdown.child_token(), CancellationToken::new(), CancellationToken::new());
-    let _guards = [&stop, &calls_end, &cut].map(|token| token.clone().drop_guard());
-    let images = ImageServiceServer::new(image::ImageCalls::new(image, calls_end.clone()))
-        .max_decoding_message_size(MAX_MESSAGE_BYTES);
-    let runtime = RuntimeServiceServer::new(runtime::RuntimeCalls::new(runtime, calls_end.clone()))
+    let (ending, cut) = (Ending::default(), CancellationToken::new());
+    let _guards = [&ending.closing, &ending.over, &cut].map(|token| token.clone().drop_guard());
+    let images = ImageServiceServer::new(image::ImageCalls::new(image)).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let stand_in = RuntimeServiceServer::new(runtime::RuntimeCalls::new(Arc::new(runtime::NoPods::new(version))))
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let tasks = TaskTracker::new();
     let connections = Connections {
-        served: CallRouter { images, runtime },
+        served: CallRouter { images, stand_in, runtime, ending: ending.clone() },
         tasks: tasks.clone(),
-        shutdown: stop.clone(),
+        closing: ending.closing.clone(),
         cut: cut.clone(),
     };
     let accepting = connection::on_reactor(&listener)
         .map_err(|source| ServeError::Listen { endpoint: endpoint.clone(), source })?;
     tracing::info!(%endpoint, "serving");
-    connections.accept(accepting, listener).await;
-    tracing::info!(%endpoint, "no new calls; waiting for those in flight");
+    let drain = async {
+        shutdown.cancelled().await;
+        let calls = ending.open();
+        tracing::info!(%endpoint, calls, "ending: calls that take long may end, others are answered until then");
+        ending.drained(grace).await;
+        ending.closing.cancel();
+    };
+    tokio::join!(connections.accept(accepting, listener), drain);
+    tracing::info!(%endpoint, "no new calls");
     tasks.close();
-    if timeout(grace, tasks.wait()).await.is_err() {
-        calls_end.cancel();
+    if timeout(LAST_CALLS, tasks.wait()).await.is_err() {
+        ending.over.cancel();
         if timeout(CLOSE_TIME, tasks.wait()).await.is_err() {
             cut.cancel();
             tasks.wait().await;

@@ -1,5 +1,5 @@
-//! Handlers of RuntimeService, as far as image clients need them; the stand-in [`NoPods`] for servers without a
-//! runtime; and what all handlers share.
+//! Handlers of RuntimeService for servers without a runtime, as far as image clients need them, with the stand-in [`NoPods`]
+//! behind them; and what all handlers share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,6 @@ use cri_api::{
     PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, RuntimeService, RuntimeStatus, VersionInfo,
 };
 use prost::Message;
-use tokio_util::sync::CancellationToken;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
@@ -25,35 +24,33 @@ const BATCH_BYTES: usize = 1024 * 1024;
 /// The runtime behind the calls.
 pub(super) struct RuntimeCalls {
     service: Arc<dyn RuntimeService>,
-    /// Cancelled when calls must end.
-    end: CancellationToken,
 }
 
 impl RuntimeCalls {
-    pub(super) fn new(service: Arc<dyn RuntimeService>, end: CancellationToken) -> Self {
-        Self { service, end }
+    pub(super) fn new(service: Arc<dyn RuntimeService>) -> Self {
+        Self { service }
     }
 
     async fn sandboxes(&self, filter: Option<pb::PodSandboxFilter>) -> Result<Vec<pb::PodSandbox>, Status> {
         let filter: Option<PodSandboxFilter> = filter.map(Into::into);
-        Ok(all(run(&self.end, "ListPodSandbox", "", self.service.list_pod_sandboxes(filter.as_ref())).await?))
+        Ok(all(run("ListPodSandbox", "", self.service.list_pod_sandboxes(filter.as_ref())).await?))
     }
 
     async fn containers(&self, filter: Option<pb::ContainerFilter>) -> Result<Vec<pb::Container>, Status> {
         let filter: Option<ContainerFilter> = filter.map(Into::into);
-        Ok(all(run(&self.end, "ListContainers", "", self.service.list_containers(filter.as_ref())).await?))
+        Ok(all(run("ListContainers", "", self.service.list_containers(filter.as_ref())).await?))
     }
 }
 
 #[tonic::async_trait]
 impl pb::runtime_service_server::RuntimeService for RuntimeCalls {
     async fn version(&self, _: Request<pb::VersionRequest>) -> Result<Response<pb::VersionResponse>, Status> {
-        let version = run(&self.end, "Version", "", self.service.version()).await?;
+        let version = run("Version", "", self.service.version()).await?;
         Ok(Response::new(version.into()))
     }
 
     async fn status(&self, request: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
-        let status = run(&self.end, "Status", "", self.service.status(request.into_inner().verbose)).await?;
+        let status = run("Status", "", self.service.status(request.into_inner().verbose)).await?;
         Ok(Response::new(status.into()))
     }
 
@@ -180,19 +177,14 @@ fn images_only(call: &str) -> Error {
     Error::new(Kind::Unimplemented, format!("{call}: this endpoint serves images and runs no pods"))
 }
 
-/// Runs a call to the service's answer, or to `Unavailable` when calls must end. `subject` is for the log.
+/// Runs a call to the service's answer. `subject` is for the log.
 pub(super) async fn run<T>(
-    end: &CancellationToken,
     name: &'static str,
     subject: &str,
     call: impl Future<Output = cri_api::Result<T>> + Send,
 ) -> Result<T, Status> {
-    let mut log = CallLog { name, subject, start: Instant::now(), outcome: CallOutcome::ClientGone };
-    let outcome = tokio::select! {
-        biased;
-        () = end.cancelled() => Err(Status::unavailable(format!("{name}: the server is shutting down"))),
-        answer = call => answer.map_err(|error| to_status(&error)),
-    };
+    let mut log = CallLog { name, subject, start: Instant::now(), outcome: CallOutcome::Dropped };
+    let outcome = call.await.map_err(|error| to_status(&error));
     log.outcome = match &outcome {
         Ok(_) => CallOutcome::Done,
         Err(status) => CallOutcome::Failed(format!("{:?}: {}", status.code(), status.message())),
@@ -200,7 +192,7 @@ pub(super) async fn run<T>(
     outcome
 }
 
-/// Writes one line when a call ends, also when its client went away.
+/// Writes one line when a call ends, also when nobody wants its answer any more.
 struct CallLog<'a> {
     name: &'static str,
     subject: &'a str,
@@ -211,7 +203,7 @@ struct CallLog<'a> {
 /// The end of a call.
 enum CallOutcome {
     /// Dropped before it ended.
-    ClientGone,
+    Dropped,
     Done,
     /// Answered with this error.
     Failed(String),
@@ -220,12 +212,12 @@ enum CallOutcome {
 impl Drop for CallLog<'_> {
     fn drop(&mut self) {
         let outcome = match &self.outcome {
-            CallOutcome::ClientGone => "the client went away",
+            CallOutcome::Dropped => "ended before its answer: by its client, or with the server",
             CallOutcome::Done => "done",
             CallOutcome::Failed(error) => error,
         };
-        let millis = self.start.elapsed().as_millis();
-        tracing::debug!(call = self.name, subject = self.subject, millis, outcome);
+        let duration = self.start.elapsed();
+        tracing::debug!(call = self.name, subject = self.subject, ?duration, outcome, "call ended");
     }
 }
 

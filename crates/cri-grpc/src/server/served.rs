@@ -1,7 +1,6 @@
-//! Which calls are answered, how long they may take, and the words for those that are not answered. Clients show them
-//! to people: the transport's own answer to an unknown call has no message.
+//! Which calls are answered, by whom, how long they may take, and the words for those that are not answered. Clients show
+//! them to people: the transport's own answer to an unknown call has no message.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use tonic::Status;
@@ -9,13 +8,17 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tower::Service as _;
 
+use super::ending::{CallNature, Ending, Sent};
 use super::image::ImageCalls;
 use super::runtime::RuntimeCalls;
+use crate::client::RuntimePassthrough;
 use crate::pb::image_service_server::ImageServiceServer;
 use crate::pb::runtime_service_server::RuntimeServiceServer;
 
 /// Start of the paths that are for the image service.
 const IMAGES: &str = "/runtime.v1.ImageService/";
+/// Start of the paths that are for the runtime.
+const RUNTIME: &str = "/runtime.v1.RuntimeService/";
 /// Calls that are passed to a handler.
 const SERVED: [&str; 12] = [
     "/runtime.v1.ImageService/ListImages",
@@ -36,28 +39,44 @@ const SERVED: [&str; 12] = [
 #[derive(Clone)]
 pub(super) struct CallRouter {
     pub(super) images: ImageServiceServer<ImageCalls>,
-    pub(super) runtime: RuntimeServiceServer<RuntimeCalls>,
+    /// The answers where there is no runtime.
+    pub(super) stand_in: RuntimeServiceServer<RuntimeCalls>,
+    /// The runtime that every call for a runtime goes to.
+    pub(super) runtime: Option<RuntimePassthrough>,
+    pub(super) ending: Ending,
 }
 
 impl CallRouter {
     /// The answer to a call, within the deadline that the client names. Streams answer at once; the client ends them.
-    pub(super) async fn call(mut self, request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    /// An error is a call that this server did not begin to answer, as far as its client has to know.
+    pub(super) async fn call(self, request: Request<Body>) -> Sent {
         let path = request.uri().path();
-        if let Some(message) = refusal(path) {
-            tracing::debug!("{message}");
+        let passed = self.runtime.is_some() && path.starts_with(RUNTIME);
+        if !passed && let Some(message) = refusal(path) {
+            tracing::debug!(call = path, error = message, "call is not served");
             return Ok(Status::unimplemented(message).into_http());
         }
-        let name = path.to_owned();
+        let name = path.trim_start_matches('/').to_owned();
+        let nature = CallNature::of(&name);
+        let ending = self.ending.clone();
+        ending.until(nature, &name, self.answer(&name, nature, request)).await
+    }
+
+    async fn answer(mut self, name: &str, nature: CallNature, request: Request<Body>) -> Response<Body> {
         let limit = request.headers().get("grpc-timeout").and_then(|value| parse_timeout(value.as_bytes()));
-        // Generated services are always ready.
-        let answer = if path.starts_with(IMAGES) { self.images.call(request) } else { self.runtime.call(request) };
+        let answer = async {
+            // Generated services are always ready, and never fail.
+            let Ok(answer) = match &self.runtime {
+                _ if request.uri().path().starts_with(IMAGES) => self.images.call(request).await,
+                Some(runtime) => Ok(self.ending.ended_with(nature, runtime.call(name, request).await)),
+                None => self.stand_in.call(request).await,
+            };
+            answer
+        };
         let Some(limit) = limit else { return answer.await };
         match tokio::time::timeout(limit, answer).await {
             Ok(answer) => answer,
-            Err(_) => {
-                let message = format!("{}: not done within {limit:?}", name.trim_start_matches('/'));
-                Ok(Status::deadline_exceeded(message).into_http())
-            }
+            Err(_) => Status::deadline_exceeded(format!("{name}: not done within {limit:?}")).into_http(),
         }
     }
 }

@@ -4,7 +4,9 @@
 mod calls;
 mod conformance;
 mod connecting;
+mod ending;
 mod lists;
+mod passing;
 mod pod_peer;
 mod pods;
 mod serving;

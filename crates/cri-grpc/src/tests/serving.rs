@@ -1,14 +1,10 @@
 //! The server beyond single calls: what it says of a runtime, what it does not serve, and how it ends.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::testing::{CallKind, FakeImage, FakeImageService, FakeRuntimeService};
-use cri_api::{
-    Container, ContainerFilter, ContainerState, Error, ImageService as _, Kind, PodSandbox, PodSandboxFilter,
-    PullImageRequest, RuntimeService as _,
-};
+use cri_api::testing::{CallKind, FakeImage, FakeImageService};
+use cri_api::{ImageService as _, Kind, PullImageRequest, RuntimeService as _};
 use http_body_util::Full;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -58,50 +54,6 @@ async fn without_a_runtime_there_are_no_pods() {
 }
 
 #[tokio::test]
-async fn a_runtime_is_passed_through() {
-    let runtime = FakeRuntimeService::new();
-    let sandbox = PodSandbox { id: "s1".into(), ready: true, created_at: 7, ..PodSandbox::default() };
-    let labels: BTreeMap<_, _> = [("app".to_owned(), "web".to_owned())].into();
-    let container = |id: &str, state| Container {
-        id: id.into(),
-        pod_sandbox_id: "s1".into(),
-        image: "app:1".into(),
-        image_id: "sha256:1".into(),
-        state,
-        labels: labels.clone(),
-        ..Container::default()
-    };
-    runtime.put_sandbox(sandbox.clone());
-    runtime.put_sandbox(PodSandbox { id: "s2".into(), ..PodSandbox::default() });
-    runtime.put_container(container("c1", ContainerState::Running));
-    runtime.put_container(container("c2", ContainerState::Exited));
-    let (_, mut options) = options(Duration::ZERO);
-    options.runtime = Some(Arc::new(runtime.clone()));
-    let server = Running::with(options);
-    for stream_lists in [true, false] {
-        let options = ClientOptions { stream_lists, ..ClientOptions::default() };
-        let client = soon(connect_runtime_service(&server.endpoint, options)).await.unwrap();
-        assert_eq!(soon(client.version()).await, runtime.version().await);
-        assert_eq!(soon(client.status(true)).await, runtime.status(true).await);
-        assert_eq!(soon(client.list_pod_sandboxes(None)).await.unwrap().len(), 2);
-        let filter = PodSandboxFilter { id: Some("s1".into()), ready: Some(true), labels: BTreeMap::new() };
-        assert_eq!(soon(client.list_pod_sandboxes(Some(&filter))).await.unwrap(), std::slice::from_ref(&sandbox));
-        let filter = ContainerFilter {
-            id: None,
-            state: Some(ContainerState::Exited),
-            pod_sandbox_id: Some("s1".into()),
-            labels: labels.clone(),
-        };
-        let found = soon(client.list_containers(Some(&filter))).await.unwrap();
-        assert_eq!(found, [container("c2", ContainerState::Exited)]);
-    }
-    runtime.faults().fail(CallKind::ListContainers, Error::new(Kind::Unavailable, "runtime is away"));
-    let client = soon(connect_runtime_service(&server.endpoint, ClientOptions::default())).await.unwrap();
-    let error = soon(client.list_containers(None)).await.unwrap_err();
-    assert_eq!(error, Error::new(Kind::Unavailable, "runtime is away"));
-}
-
-#[tokio::test]
 async fn what_is_not_served_says_so() {
     let server = Running::fake(&FakeImageService::new());
     let mut client = RuntimeServiceClient::new(plain_channel(&server.endpoint));
@@ -148,45 +100,6 @@ async fn idle_clients_do_not_hold_the_server() {
     server.stop().await;
     assert!(!path.exists(), "the socket goes with the server");
     assert_eq!(soon(client.image_fs_info()).await.unwrap_err().kind(), Kind::Unavailable);
-}
-
-#[tokio::test]
-async fn calls_in_flight_may_end_within_the_grace() {
-    let (fake, options) = options(Duration::from_secs(60));
-    let gate = fake.faults().hold(CallKind::PullImage);
-    let server = Running::with(options);
-    let path = server.endpoint.path().to_owned();
-    let client = server.client().await;
-    let pull = TaskTracker::new().spawn(async move { client.pull_image(PullImageRequest::new(NAME)).await });
-    soon(gate.until_waiting(1)).await;
-    server.shutdown.cancel();
-    // The socket goes first, so nobody new comes.
-    soon(async {
-        while path.exists() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    let ended = tokio::time::timeout(Duration::from_millis(100), gate.until_waiting(0)).await;
-    ended.expect_err("the call was ended before its time");
-    gate.open();
-    soon(pull).await.unwrap().expect("it was let to end");
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn calls_in_flight_end_after_the_grace() {
-    let (fake, options) = options(Duration::from_millis(50));
-    let gate = fake.faults().hold(CallKind::PullImage);
-    let server = Running::with(options);
-    let client = server.client().await;
-    let pull = TaskTracker::new().spawn(async move { client.pull_image(PullImageRequest::new(NAME)).await });
-    soon(gate.until_waiting(1)).await;
-    server.stop().await;
-    let error = soon(pull).await.unwrap().unwrap_err();
-    assert_eq!(error, Error::new(Kind::Unavailable, "PullImage: the server is shutting down"));
-    assert_eq!(gate.waiting(), 0, "nothing outlives the server");
-    assert_eq!(fake.abandoned_pulls(), 1);
 }
 
 #[tokio::test]

@@ -62,7 +62,7 @@ impl Collector {
     /// Surveys the node, and stores the history.
     pub(super) async fn detect(&self) -> Result<(), GcError> {
         let mut state = self.store.lock().await?;
-        Survey::take(&self.context, &self.holds, &mut state).await?;
+        Survey::take(&self.context, &self.holds, &mut state, None).await?;
         self.store.save(&mut state).await
     }
 
@@ -104,8 +104,7 @@ impl Collector {
     /// The outline of what [`Collector::collect`] would do. Removes nothing; stores the history.
     pub(super) async fn plan(&self, goal: Option<Goal>, min_age: Option<Duration>) -> Result<Outline, GcError> {
         let mut state = self.store.lock().await?;
-        let mut survey = Survey::take(&self.context, &self.holds, &mut state).await?;
-        survey.rules.min_age = min_age.unwrap_or(survey.rules.min_age);
+        let survey = Survey::take(&self.context, &self.holds, &mut state, min_age).await?;
         self.store.save(&mut state).await?;
         let measured = self.context.measure_image_fs().await;
         let now = survey.now(&self.context);
@@ -161,14 +160,13 @@ impl Collector {
         let (began, clock) = ((options.wall_clock)(), (options.clock)());
         self.drop_unfinished(false).await;
         let mut state = self.store.lock().await?;
-        let mut survey = match Survey::take(&self.context, &self.holds, &mut state).await {
+        let survey = match Survey::take(&self.context, &self.holds, &mut state, min_age).await {
             Ok(survey) => survey,
             Err(error) => {
                 options.metrics.round(trigger, self.since(clock), 0, false);
                 return Err(error);
             }
         };
-        survey.rules.min_age = min_age.unwrap_or(survey.rules.min_age);
         Ok(Round { trigger, began, clock, state, survey, report: GcReport::default(), errors: Vec::new() })
     }
 
@@ -263,7 +261,7 @@ impl Collector {
                 if self.failures.fetch_add(1, Ordering::Relaxed) > 0 {
                     self.context.record_event(EventType::Warning, "ImageGCFailed", &text);
                 } else {
-                    tracing::warn!("image garbage collection failed once: {text}");
+                    tracing::warn!(error = text, "image garbage collection failed once");
                 }
             }
         }

@@ -145,7 +145,7 @@ impl UsageHistory {
         let before = time.seen();
         let step = time.advance(moment);
         if !step.is_zero() {
-            tracing::info!(seconds = step.as_secs(), "the clock was set; what is known of images is moved with it");
+            tracing::info!(duration = ?step, "the clock was set; what is known of images is moved with it");
             self.shift(step);
         }
         Some(moved(before, step))
@@ -157,7 +157,7 @@ impl UsageHistory {
         let Some(time) = &mut self.time else { return };
         let step = time.follow(moment);
         if !step.is_zero() {
-            tracing::info!(seconds = step.as_secs(), "the clock was set; what is known of images is moved with it");
+            tracing::info!(duration = ?step, "the clock was set; what is known of images is moved with it");
             self.shift(step);
         }
     }

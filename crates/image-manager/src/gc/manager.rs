@@ -259,7 +259,7 @@ impl ImageGcManager {
         let mut turns = Turns::new(self.options().intervals.detect, None, stop);
         while turns.next().await {
             if let Err(error) = self.detect().await {
-                tracing::warn!("failed to monitor images: {}", chain(&error));
+                tracing::warn!(error = chain(&error), "failed to monitor images");
             }
         }
     }
@@ -268,7 +268,7 @@ impl ImageGcManager {
         let mut turns = Turns::new(self.options().intervals.cache, Some(&self.nudge_list), stop);
         while turns.next().await {
             if let Err(error) = self.refresh_cache().await {
-                tracing::warn!("failed to update image list: {}", chain(&error));
+                tracing::warn!(error = chain(&error), "failed to update image list");
             }
         }
     }

@@ -9,7 +9,8 @@ use cri_api::{
 };
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
-    ImageUsage, ImportOptions, ImportedImage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
+    ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
+    UnfinishedPulls,
 };
 use parking_lot::Mutex;
 
@@ -157,11 +158,15 @@ impl ImageEngine for Shelf {
         unreachable!("collection does not mount")
     }
 
+    async fn mounts(&self) -> Result<Vec<ImageMount>> {
+        unreachable!("collection does not mount")
+    }
+
     async fn lease_layers(&self, _: &str) -> Result<LayerLease> {
         unreachable!("collection does not read")
     }
 
-    async fn import_images(&self, _: &Path, _: ImportOptions) -> Result<Vec<ImportedImage>> {
+    async fn import_images(&self, _: &Path, _: ImportOptions) -> Result<ImportReport> {
         unreachable!("collection does not import")
     }
 

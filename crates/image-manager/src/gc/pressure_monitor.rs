@@ -115,7 +115,7 @@ impl PressureMonitor {
         let read = blocking(move || files.pressure()).await;
         let (pressure, aside) = read.ok_or(GcError::ShuttingDown)??;
         if let Some(aside) = aside {
-            tracing::warn!("what was known of disk pressure could not be read and is now {}", aside.display());
+            tracing::warn!(path = %aside.display(), "the file of disk pressure cannot be read, and was renamed");
         }
         Ok(pressure)
     }

@@ -45,7 +45,7 @@ impl PressureRelief {
             && let Some(containers) = &self.context.options.pressure.containers
             && let Err(error) = containers.delete_all_unused_containers().await
         {
-            tracing::warn!("containers that have ended could not all be removed: {error}");
+            tracing::warn!(%error, "containers that have ended could not all be removed");
         }
         if !wanted.images {
             return Ok(None);
@@ -62,7 +62,7 @@ impl PressureRelief {
         let mut turns = Turns::new(self.context.options.pressure.interval, None, stop);
         while turns.next().await {
             if let Err(error) = self.press(&mut pace).await {
-                tracing::warn!("disk pressure: {}", chain(&error));
+                tracing::warn!(error = chain(&error), "cannot relieve disk pressure");
             }
         }
     }

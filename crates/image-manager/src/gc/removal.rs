@@ -184,7 +184,7 @@ impl Remover<'_> {
         self.state.history.remove(&image.id, handler(image));
         self.context.options.metrics.removed(because, bytes);
         let protected = protected_until.is_some();
-        tracing::info!(image = image.id, bytes, because = because.as_str(), protected, "image removed");
+        tracing::info!(image = image.id, bytes, reason = because.as_str(), protected, "image removed");
         self.report.freed_bytes = self.report.freed_bytes.saturating_add(bytes);
         let names = image.repo_tags.iter().chain(&image.repo_digests).cloned().collect();
         let removed = RemovedImage { id: image.id.clone(), names, freed_bytes: bytes, because, protected_until };

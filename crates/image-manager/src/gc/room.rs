@@ -67,7 +67,7 @@ impl PullRoom {
         match self.context.measure_image_fs().await {
             Ok((_, space)) => space.available >= needed,
             Err(error) => {
-                tracing::debug!("whether a pull fits now is not known: {}", chain(&error));
+                tracing::debug!(error = chain(&error), "whether a pull fits now is not known");
                 false
             }
         }

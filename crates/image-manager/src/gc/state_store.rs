@@ -56,7 +56,7 @@ impl StateStore {
         let (history, pins) = read.ok_or(GcError::ShuttingDown)??;
         let warn = |aside: Option<PathBuf>| {
             if let Some(aside) = aside {
-                tracing::warn!("a file of the garbage collection could not be read and is now {}", aside.display());
+                tracing::warn!(path = %aside.display(), "a file of the garbage collection cannot be read, and was renamed");
             }
         };
         if let Some(read) = history {
@@ -99,7 +99,7 @@ impl StateStore {
                 if !error.is_disk_full() {
                     return Err(error.into());
                 }
-                tracing::warn!("what was seen of usage is not written down for now: {}", chain(&error.into()));
+                tracing::warn!(error = chain(&error.into()), "what was seen of usage is not written down for now");
             }
         }
         Ok(())

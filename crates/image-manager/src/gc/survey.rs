@@ -1,6 +1,8 @@
 //! [`Survey`]: the images, containers and layers of the node as one pass listed them, with the user of each image. Making
 //! one brings the [usage history](super::history::UsageHistory) up to date.
 
+use std::time::Duration;
+
 use cri_api::{Container, Image};
 use engine_api::ImageLayers;
 use jiff::Timestamp;
@@ -28,8 +30,14 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Lists images and containers, and records in the history of `state` which images are in use.
-    pub(super) async fn take(context: &GcContext, holds: &Holds, state: &mut GcState) -> Result<Self, GcError> {
+    /// Lists images and containers, and records in the history of `state` which images are in use. `min_age` replaces the minimum
+    /// age of the policy.
+    pub(super) async fn take(
+        context: &GcContext,
+        holds: &Holds,
+        state: &mut GcState,
+        min_age: Option<Duration>,
+    ) -> Result<Self, GcError> {
         // Images first: what a container begins to use in between is then seen as used.
         let images = context.list_images().await?;
         if images.iter().any(|image| image.id.is_empty()) {
@@ -42,11 +50,13 @@ impl Survey {
         let at = (moment.wall, clock);
         let volumes = options.volumes.as_ref().map(|volumes| volumes()).unwrap_or_default();
         // A pull that ended a moment ago is that of a container which is about to begin.
-        let pulls = holds.names(options.policy.min_age);
+        let mut rules = context.rules();
+        rules.min_age = min_age.unwrap_or(rules.min_age);
+        let pulls = holds.names(rules.min_age);
         let always = AlwaysUsed { sandbox_image: &options.sandbox_image, volumes: &volumes, pulls: &pulls };
         fetch_labels(context, &mut state.labels, &state.pins, &images).await;
         let detected = detect_at(&mut state.history, &images, &containers, always, moment);
-        Ok(Self { images, containers, detected, layers, rules: context.rules(), at })
+        Ok(Self { images, containers, detected, layers, rules, at })
     }
 
     /// The time by which ages count: that of the pass, and the time that has passed since by the monotonic clock. A wall

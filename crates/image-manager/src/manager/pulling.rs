@@ -210,7 +210,7 @@ impl ImageManager {
     fn record_missing_secrets(&self, request: &EnsureImageRequest, found: &ResolvedCredentials) {
         for note in found.notes.iter() {
             let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
-            tracing::warn!(%pod, image = request.image, "{note}");
+            tracing::warn!(%pod, image = request.image, error = %note, "credentials were left out");
         }
         if request.missing_secrets.is_empty() {
             return;

@@ -58,8 +58,19 @@ impl Subscriber for Listener {
 #[tokio::test]
 async fn a_span_tells_pod_image_policy_and_outcome() {
     let listener = Listener::default();
-    let guard = tracing::subscriber::set_default(listener.clone());
     let rig = Rig::new(SERIAL);
+    // A test of another thread that registers the span at this moment may write down that nobody listens (tracing-core reads
+    // the list of subscribers first, and only then adds the span to those that a later subscriber asks): set it again then.
+    let mut tries = 0;
+    let guard = loop {
+        let guard = tracing::subscriber::set_default(listener.clone());
+        drop(rig.ensure(request("present_image", PullPolicy::IfNotPresent)).await);
+        if !listener.with(std::mem::take).is_empty() {
+            break guard;
+        }
+        tries += 1;
+        assert!(tries < 100, "no span is made for a subscriber");
+    };
     for (image, policy) in [
         ("present_image", PullPolicy::IfNotPresent),
         ("missing_image", PullPolicy::Always),

@@ -42,7 +42,7 @@ impl Throttle {
         };
         if token.ready > now {
             self.metrics.throttled();
-            tracing::debug!(wait = ?(token.ready - now), "waits for its turn by the rate of pulls");
+            tracing::debug!(duration = ?(token.ready - now), "waits for its turn by the rate of pulls");
             let reservation = Reservation { throttle: self, bucket, token };
             self.time.until(token.ready).await;
             drop(reservation);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use cri_api::{Error, Kind, Result};
+use cri_api::{Error, Kind, Reason, Result};
 use futures::future::{BoxFuture, FutureExt as _};
 use oci::{Descriptor, Document, ImageConfig, Index, Manifest, ManifestError, Platform, media_type};
 
@@ -13,9 +13,9 @@ use crate::options::EngineOptions;
 use crate::source::{RawDocument, Source};
 
 /// How many indexes may stand above a manifest.
-const MAX_DEPTH: usize = 3;
+pub(crate) const MAX_DEPTH: usize = 3;
 /// How many documents below an index are looked at: with nothing but configs to tell platforms, each is a request or two.
-const MAX_DOCUMENTS: usize = 200;
+pub(crate) const MAX_DOCUMENTS: usize = 200;
 /// How many platforms an error tells, and how long one may be.
 const MAX_OFFERED: usize = 30;
 const MAX_PLATFORM: usize = 80;
@@ -33,21 +33,22 @@ pub(crate) struct Chosen {
     pub(crate) platform_known: bool,
 }
 
-/// Follows `root` down to the manifest for the engine's platform. `name` is for messages.
+/// Follows `root` down to the manifest for a platform. `name` is for messages.
 pub(crate) async fn choose(
     source: &dyn Source,
     root: RawDocument,
     options: &EngineOptions,
+    platform: &Platform,
     name: &str,
 ) -> Result<Chosen> {
-    let platform = &options.platform;
     match parse(&root, name)? {
         Document::Manifest(manifest) => {
             check_manifest(&manifest, options, name)?;
             Ok(Chosen { manifest, raw: root, indexes: Vec::new(), config: None, platform_known: false })
         }
         Document::Index(index) => {
-            let mut search = Search { source, options, name, offered: BTreeSet::new(), documents: 0 };
+            let offered = BTreeSet::new();
+            let mut search = Search { source, options, platform, name, offered, documents: 0 };
             let found = descend(&mut search, index, 1).await?;
             let mut chosen = found.ok_or_else(|| no_match(name, platform, &search.offered))?;
             chosen.indexes.insert(0, root.bytes);
@@ -66,19 +67,21 @@ pub(crate) fn no_match(name: &str, platform: &Platform, offered: &BTreeSet<Strin
             format!("it is for {shown}{more}")
         }
     };
-    Error::new(Kind::NotFound, format!("no matching platform: {name} has nothing for {platform}; {offered}"))
+    let message = format!("no matching platform: {name} has nothing for {platform}; {offered}");
+    Error::new(Kind::NotFound, message).with_reason(Reason::NoPlatform)
 }
 
 /// Checks the platform that a config names.
 pub(crate) fn check_platform(config: &ImageConfig, platform: &Platform, name: &str) -> Result<()> {
-    if runs_here(config, platform) {
+    if runs_on(config, platform) {
         return Ok(());
     }
     let offered = BTreeSet::from([config.platform.normalized().to_string()]);
     Err(no_match(name, platform, &offered))
 }
 
-fn runs_here(config: &ImageConfig, platform: &Platform) -> bool {
+/// Returns true if an image with this config runs on a node of this platform.
+pub(crate) fn runs_on(config: &ImageConfig, platform: &Platform) -> bool {
     // Configs from before platforms were written say nothing; they are taken as they are, as containerd does.
     config.platform.os.is_empty() && config.platform.architecture.is_empty()
         || platform.rank(&config.platform).is_some()
@@ -88,6 +91,7 @@ fn runs_here(config: &ImageConfig, platform: &Platform) -> bool {
 struct Search<'a> {
     source: &'a dyn Source,
     options: &'a EngineOptions,
+    platform: &'a Platform,
     name: &'a str,
     /// Platforms that were met.
     offered: BTreeSet<String>,
@@ -97,18 +101,13 @@ struct Search<'a> {
 
 fn descend<'a>(search: &'a mut Search<'_>, index: Index, depth: usize) -> BoxFuture<'a, Result<Option<Chosen>>> {
     async move {
-        let (source, options, name) = (search.source, search.options, search.name);
-        let platform = &options.platform;
+        let (source, options, platform, name) = (search.source, search.options, search.platform, search.name);
         if depth > MAX_DEPTH {
             return Err(invalid(format!("{name}: more than {MAX_DEPTH} indexes within one another")));
         }
         search.offered.extend(index.manifests.iter().filter_map(|d| d.platform.as_ref()).filter_map(spelled));
         for descriptor in platform.select(&index.manifests) {
-            if !descriptor.media_type.is_empty()
-                && !media_type::is_index(&descriptor.media_type)
-                && !media_type::is_manifest(&descriptor.media_type)
-                && !media_type::is_schema1(&descriptor.media_type)
-            {
+            if !is_document(descriptor) {
                 // An artifact beside the images.
                 continue;
             }
@@ -138,7 +137,7 @@ fn descend<'a>(search: &'a mut Search<'_>, index: Index, depth: usize) -> BoxFut
                     }
                     let bytes = source.small_blob(&manifest.config, options.limits.config_bytes).await?;
                     let config = parse_config(&bytes, &manifest.config)?;
-                    if runs_here(&config, platform) {
+                    if runs_on(&config, platform) {
                         let config = Some(bytes);
                         return Ok(Some(Chosen { manifest, raw, indexes: Vec::new(), config, platform_known: true }));
                     }
@@ -163,7 +162,8 @@ fn spelled(platform: &Platform) -> Option<String> {
     (plain && !text.starts_with("unknown/") && text != "/").then_some(text)
 }
 
-fn parse(raw: &RawDocument, name: &str) -> Result<Document> {
+/// Parses a document as what it came as.
+pub(crate) fn parse(raw: &RawDocument, name: &str) -> Result<Document> {
     Document::parse(&raw.bytes, Some(&raw.media_type)).map_err(|error| {
         let kind = match error {
             ManifestError::Json(_) => Kind::DataLoss,
@@ -174,7 +174,7 @@ fn parse(raw: &RawDocument, name: &str) -> Result<Document> {
 }
 
 /// The same, and the descriptor that led here must agree as well.
-fn parse_as(raw: &RawDocument, descriptor: &Descriptor, name: &str) -> Result<Document> {
+pub(crate) fn parse_as(raw: &RawDocument, descriptor: &Descriptor, name: &str) -> Result<Document> {
     let document = parse(raw, name)?;
     let is_index = matches!(document, Document::Index(_));
     let declared = &descriptor.media_type;
@@ -189,12 +189,9 @@ fn parse_as(raw: &RawDocument, descriptor: &Descriptor, name: &str) -> Result<Do
 }
 
 /// Checks of a manifest that need no fetching: it is an image, and its layers are of known types.
-fn check_manifest(manifest: &Manifest, options: &EngineOptions, name: &str) -> Result<()> {
+pub(crate) fn check_manifest(manifest: &Manifest, options: &EngineOptions, name: &str) -> Result<()> {
     if !media_type::is_config(&manifest.config.media_type) {
-        let what = match &manifest.artifact_type {
-            Some(kind) => format!("an artifact of type {kind:?}"),
-            None => format!("its config has media type {:?}", manifest.config.media_type),
-        };
+        let what = artifact(manifest).unwrap_or_default();
         return Err(invalid(format!("{name} is not a container image: {what}")));
     }
     let (seen, most) = (manifest.layers.len(), options.limits.image_layers);
@@ -215,6 +212,42 @@ fn check_manifest(manifest: &Manifest, options: &EngineOptions, name: &str) -> R
         )));
     }
     Ok(())
+}
+
+/// What a manifest is of, if it is of no image: by its config, or since none of its layers is one of an image.
+pub(crate) fn artifact(manifest: &Manifest) -> Option<String> {
+    if !media_type::is_config(&manifest.config.media_type) {
+        return Some(match &manifest.artifact_type {
+            Some(kind) => format!("an artifact of type {kind:?}"),
+            None => format!("its config has media type {:?}", manifest.config.media_type),
+        });
+    }
+    let first = manifest.layers.first()?;
+    let none = manifest.layers.iter().all(|layer| !media_type::is_of_image(&layer.media_type));
+    none.then(|| format!("its layers have media type {:?}", first.media_type))
+}
+
+/// What a document is, if nothing below it is an image.
+pub(crate) fn not_an_image(raw: &RawDocument, name: &str) -> Result<Option<String>> {
+    Ok(match parse(raw, name)? {
+        Document::Manifest(manifest) => artifact(&manifest),
+        Document::Index(index) if index.manifests.is_empty() => Some("an empty index".to_owned()),
+        Document::Index(index) => {
+            let kind = |descriptor: &Descriptor| {
+                let kind =
+                    descriptor.other.get("artifactType")?.as_str().filter(|kind| !media_type::is_config(kind))?;
+                Some(format!("an index of artifacts, the first of type {kind:?}"))
+            };
+            let kinds: Option<Vec<String>> = index.manifests.iter().map(kind).collect();
+            kinds.and_then(|kinds| kinds.into_iter().next())
+        }
+    })
+}
+
+/// Returns true if a descriptor leads to a manifest or an index, as far as its media type says.
+pub(crate) fn is_document(descriptor: &Descriptor) -> bool {
+    let kind = &descriptor.media_type;
+    kind.is_empty() || media_type::is_index(kind) || media_type::is_manifest(kind) || media_type::is_schema1(kind)
 }
 
 /// Parses a config's bytes.

@@ -87,7 +87,7 @@ impl PullJob {
             let origin = Origin::of_pull(&reference, auth.as_ref());
             let remote = Arc::new(Remote { repository, origin });
             let source: Arc<dyn Source> = Arc::new(Present::before(&shared, remote));
-            let chosen = choose(source.as_ref(), root, &shared.options, name).await?;
+            let chosen = choose(source.as_ref(), root, &shared.options, &shared.options.platform, name).await?;
             let signatures = match guard {
                 Some(guard) => {
                     let digests = digests(&resolved, &chosen);

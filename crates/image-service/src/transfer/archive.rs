@@ -14,6 +14,7 @@ use bytes::Bytes;
 use cri_api::{Error, Result};
 use oci::{Descriptor, Digest, Reference};
 
+use super::input::{self, Copying, Opened};
 use super::tar::{self, Member};
 use super::within::{leads_out, open_within};
 use crate::background::Background;
@@ -61,18 +62,14 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Opens a directory or a tar file.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let failed = |error: &io::Error| error::from_file("read", path, error);
-        let file = File::open(path).map_err(|e| failed(&e))?;
-        let metadata = file.metadata().map_err(|e| failed(&e))?;
-        let form = if metadata.is_dir() {
-            ArchiveForm::Directory(file)
-        } else if metadata.is_file() {
-            let members = tar::index(&file).map_err(|e| failed(&e))?;
-            ArchiveForm::Tar { file: Arc::new(file), members }
-        } else {
-            return Err(error::invalid(format!("{} is neither a file nor a directory", path.display())));
+    /// Opens a directory or a tar file, which may be compressed or come out of a pipe.
+    pub(crate) fn open(path: &Path, copying: &Copying<'_>) -> Result<Self> {
+        let form = match input::open(path, copying)? {
+            Opened::Directory(file) => ArchiveForm::Directory(file),
+            Opened::File(file) => {
+                let members = tar::index(&file).map_err(|error| error::from_file("read", path, &error))?;
+                ArchiveForm::Tar { file: Arc::new(file), members }
+            }
         };
         Ok(Self { path: path.to_owned(), form })
     }
@@ -122,6 +119,17 @@ impl Archive {
         self.find(name)?.ok_or_else(missing)
     }
 
+    /// A blob, by the name that it has in an OCI layout, or in a directory of skopeo's.
+    pub(crate) fn blob(&self, digest: &Digest) -> Result<Extent> {
+        let name = blob_name(digest);
+        for name in [name.as_str(), digest.hex(), &format!("{}.manifest.json", digest.hex())] {
+            if let Some(extent) = self.find(name)? {
+                return Ok(extent);
+            }
+        }
+        Err(damaged(format!("{} has no {name}", self.path.display())))
+    }
+
     /// A small member, whole.
     pub(crate) fn read(&self, extent: &Extent, name: &str) -> Result<Vec<u8>> {
         if extent.size > MAX_DOCUMENT {
@@ -137,7 +145,7 @@ impl Archive {
     /// A small blob, whole and verified.
     pub(crate) fn verified(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
         let name = blob_name(&descriptor.digest);
-        let bytes = self.read(&self.get(&name)?, &name)?;
+        let bytes = self.read(&self.blob(&descriptor.digest)?, &name)?;
         let mut verifier = oci::Verifier::new(descriptor.digest.clone(), descriptor.size);
         let verdict = verifier.update(&bytes).and_then(|()| verifier.finish());
         verdict.map_err(|e| damaged(format!("{}: {name}: {e}", self.path.display())))?;
@@ -226,8 +234,8 @@ impl ArchiveSource {
         if let Some(extent) = self.elsewhere.get(blob) {
             return Ok(extent.clone());
         }
-        let (archive, name) = (Arc::clone(&self.archive), blob_name(blob));
-        self.background.run(move || archive.get(&name)).await
+        let (archive, blob) = (Arc::clone(&self.archive), blob.clone());
+        self.background.run(move || archive.blob(&blob)).await
     }
 }
 

@@ -2,23 +2,24 @@
 //! against their diff ids. Where every blob of the image's own manifest was plain tar or was kept, they and that manifest
 //! are written as they are; otherwise a manifest is made for the layers as they are written.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use cri_api::{Error, Kind, Result};
+use cri_api::Result;
 use engine_api::{Compress, ExportOptions, Format};
-use oci::{Algorithm, Descriptor, Digest, Document, Hasher, ImageConfig, Manifest, Reference, media_type};
-use serde_json::{Value, json};
-use store::{ImageRecord, Layer, Store};
+use oci::{Algorithm, Descriptor, Digest, Document, Hasher, media_type};
+use serde_json::json;
+use store::{Layer, Store};
 use tokio_util::sync::CancellationToken;
 
 use super::archive::blob_name;
 use super::layout::{CONTAINERD_NAME, INDEX, OCI_LAYOUT, REF_NAME};
 use super::output::{Output, write_error};
-use super::{docker, manifest_bytes, to_value};
+use super::pick::{Picked, PickedGroup};
+use super::{manifest_bytes, to_value};
 use crate::engine::Engine;
 use crate::error::{self, cancelled, damaged, invalid};
 use crate::kept::good_blob;
@@ -55,10 +56,10 @@ impl Engine {
 /// Kept blobs are read and written in pieces of this size.
 const COPY: usize = 256 << 10;
 
-struct Export<'a> {
-    store: &'a Store,
-    token: &'a CancellationToken,
-    options: ExportOptions,
+pub(super) struct Export<'a> {
+    pub(super) store: &'a Store,
+    pub(super) token: &'a CancellationToken,
+    pub(super) options: ExportOptions,
     /// Layers that are in the output, by diff id.
     written: HashMap<Digest, Descriptor>,
     /// Kept blobs that are in the output.
@@ -66,30 +67,29 @@ struct Export<'a> {
 }
 
 /// A layer as it was pulled: its blob, or nothing where the blob was plain tar and is built again.
-type AsPulled = Option<(Descriptor, File)>;
-
-/// An image to export.
-struct Picked {
-    record: ImageRecord,
-    config: ImageConfig,
-    manifest: Manifest,
-    layers: Vec<Layer>,
-    names: Vec<String>,
-}
+pub(super) type AsPulled = Option<(Descriptor, File)>;
 
 impl Export<'_> {
     fn run(mut self, images: &[String], path: &Path) -> Result<()> {
-        if self.options.format == Format::DockerArchive
-            && matches!(self.options.compress, Compress::AsPulledOrGzip | Compress::Gzip | Compress::Zstd)
-        {
+        let packed = matches!(self.options.compress, Compress::AsPulledOrGzip | Compress::Gzip | Compress::Zstd);
+        if self.options.format == Format::DockerArchive && packed {
             return Err(invalid("layers of a docker archive are not compressed"));
+        }
+        if self.options.format == Format::DockerDirectory && self.options.compress == Compress::Zstd {
+            return Err(invalid(
+                "layers of a docker directory are not compressed with zstd: its manifest has no type for them",
+            ));
         }
         if images.is_empty() {
             return Err(invalid("no image was named"));
         }
         let picked = self.pick(images)?;
+        let count = picked.iter().map(|group| group.images.len()).sum::<usize>();
+        if self.options.format == Format::DockerDirectory && count != 1 {
+            return Err(invalid(format!("a docker directory holds one image, and these are {count}")));
+        }
         let mut output = match self.options.format {
-            Format::OciLayout => Output::directory(path)?,
+            Format::OciLayout | Format::DockerDirectory => Output::directory(path)?,
             Format::OciArchive | Format::DockerArchive => {
                 let spool = || self.store.unnamed_file().map_err(|e| error::from_store(self.store.root(), &e));
                 Output::tar(path, spool, &|| self.token.is_cancelled())?
@@ -98,74 +98,29 @@ impl Export<'_> {
         match self.options.format {
             Format::OciLayout | Format::OciArchive => self.oci(&picked, &mut output)?,
             Format::DockerArchive => self.docker(&picked, &mut output)?,
+            Format::DockerDirectory => {
+                for image in picked.iter().flat_map(|group| &group.images) {
+                    self.docker_directory(image, &mut output)?;
+                }
+            }
         }
         output.finish()
     }
 
-    /// Looks the images up; several names of one image are one entry.
-    fn pick(&self, images: &[String]) -> Result<Vec<Picked>> {
-        let store_error = |e| error::from_store(self.store.root(), &e);
-        let mut picked: BTreeMap<Digest, Picked> = BTreeMap::new();
-        for text in images {
-            let record = self.store.resolve(text).map_err(|e| error::from_resolve(self.store.root(), &e))?;
-            let record = record.ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
-            if !self.store.image_is_whole(&record) {
-                return Err(damaged(format!("image {text:?} has lost a layer: pull it again")));
-            }
-            let name = Reference::parse(text).ok().map(|r| r.canonical().to_string());
-            let names = match name.filter(|name| record.tags.contains(name)) {
-                Some(name) => vec![name],
-                None => record.tags.iter().cloned().collect(),
-            };
-            if let Some(before) = picked.get_mut(&record.id) {
-                before.names.extend(names);
-                before.names.sort();
-                before.names.dedup();
-                continue;
-            }
-            let id = &record.id;
-            let config = ImageConfig::parse(&record.config).map_err(|e| damaged(format!("image {id}: {e}")))?;
-            let Ok(Document::Manifest(manifest)) = Document::parse(&record.manifest, Some(&record.manifest_media_type))
-            else {
-                return Err(damaged(format!("the manifest of image {id} cannot be read")));
-            };
-            let layers = self.store.image_layers(&record).map_err(store_error)?;
-            picked.insert(id.clone(), Picked { config, manifest, layers, names, record });
-        }
-        Ok(picked.into_values().collect())
-    }
-
-    fn oci(&mut self, images: &[Picked], output: &mut Output) -> Result<()> {
+    fn oci(&mut self, groups: &[PickedGroup], output: &mut Output) -> Result<()> {
         output.put(OCI_LAYOUT, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         let mut entries = Vec::new();
-        for image in images {
-            let mut layers = Vec::with_capacity(image.layers.len());
-            match self.kept(image)? {
-                Some(kept) => {
-                    for (blob, layer) in kept.into_iter().zip(&image.layers) {
-                        layers.push(match blob {
-                            Some((descriptor, file)) => self.copy(&descriptor, file, output)?,
-                            None => self.layer(layer, output, blob_name)?,
-                        });
-                    }
-                }
-                None => {
-                    for layer in &image.layers {
-                        layers.push(self.layer(layer, output, blob_name)?);
-                    }
-                }
-            }
-            let (config, _) = output.stream(blob_name, |out| put(out, &image.record.config))?;
-            let manifest = manifest_of(image, &layers, &config)?;
-            let (digest, size) = output.stream(blob_name, |out| put(out, &manifest))?;
-            let own = digest == image.record.manifest_digest;
-            let media_type = if own { image.record.manifest_media_type.as_str() } else { media_type::OCI_MANIFEST };
-            let mut entry = Descriptor::new(media_type, digest, size);
-            entry.platform = Some(image.config.platform.clone());
-            if image.names.is_empty() {
+        for group in groups {
+            let manifests =
+                group.images.iter().map(|image| self.oci_image(image, output)).collect::<Result<Vec<_>>>()?;
+            let mut entry = match <[Descriptor; 1]>::try_from(manifests) {
+                Ok([manifest]) => manifest,
+                Err(manifests) => index_of(group, &manifests, output)?,
+            };
+            if group.names.is_empty() {
                 entries.push(to_value(&entry)?);
             }
-            for name in &image.names {
+            for name in &group.names {
                 let tag = name.rsplit(':').next().unwrap_or_default().to_owned();
                 entry.annotations =
                     BTreeMap::from([(CONTAINERD_NAME.to_owned(), name.clone()), (REF_NAME.to_owned(), tag)]);
@@ -176,23 +131,36 @@ impl Export<'_> {
         output.put(INDEX, index.to_string().as_bytes())
     }
 
-    fn docker(&mut self, images: &[Picked], output: &mut Output) -> Result<()> {
-        let mut items = Vec::new();
-        for image in images {
-            let mut paths = Vec::with_capacity(image.layers.len());
-            for layer in &image.layers {
-                let written = self.layer(layer, output, |digest| format!("{}.tar", digest.hex()))?;
-                paths.push(format!("{}.tar", written.digest.hex()));
+    /// Writes the blobs of an image. Answers with the descriptor of its manifest.
+    fn oci_image(&mut self, image: &Picked, output: &mut Output) -> Result<Descriptor> {
+        let mut layers = Vec::with_capacity(image.layers.len());
+        match self.kept(image)? {
+            Some(kept) => {
+                for (blob, layer) in kept.into_iter().zip(&image.layers) {
+                    layers.push(match blob {
+                        Some((descriptor, file)) => self.copy(&descriptor, file, output, blob_name)?,
+                        None => self.layer(layer, output, blob_name)?,
+                    });
+                }
             }
-            let config = format!("{}.json", image.record.id.hex());
-            output.put(&config, &image.record.config)?;
-            items.push(json!({ "Config": config, "RepoTags": image.names, "Layers": paths }));
+            None => {
+                for layer in &image.layers {
+                    layers.push(self.layer(layer, output, blob_name)?);
+                }
+            }
         }
-        output.put(docker::MANIFEST, Value::Array(items).to_string().as_bytes())
+        let (config, _) = output.stream(blob_name, |out| put(out, &image.record.config))?;
+        let manifest = manifest_of(image, &layers, &config)?;
+        let (digest, size) = output.stream(blob_name, |out| put(out, &manifest))?;
+        let own = digest == image.record.manifest_digest;
+        let media_type = if own { image.record.manifest_media_type.as_str() } else { media_type::OCI_MANIFEST };
+        let mut descriptor = Descriptor::new(media_type, digest, size);
+        descriptor.platform = Some(image.config.platform.clone());
+        Ok(descriptor)
     }
 
     /// The layers of an image as they were pulled. Nothing where one was not kept, or is not what it was.
-    fn kept(&self, image: &Picked) -> Result<Option<Vec<AsPulled>>> {
+    pub(super) fn kept(&self, image: &Picked) -> Result<Option<Vec<AsPulled>>> {
         let own = &image.manifest.layers;
         let as_pulled = matches!(self.options.compress, Compress::AsPulled | Compress::AsPulledOrGzip);
         if !as_pulled || own.len() != image.layers.len() {
@@ -226,12 +194,18 @@ impl Export<'_> {
     }
 
     /// Writes a kept blob, once.
-    fn copy(&mut self, descriptor: &Descriptor, mut file: File, output: &mut Output) -> Result<Descriptor> {
+    pub(super) fn copy(
+        &mut self,
+        descriptor: &Descriptor,
+        mut file: File,
+        output: &mut Output,
+        name: impl FnOnce(&Digest) -> String,
+    ) -> Result<Descriptor> {
         if !self.copied.insert(descriptor.digest.clone()) {
             return Ok(descriptor.clone());
         }
         let token = self.token;
-        let (digest, _) = output.stream(blob_name, |out| {
+        let (digest, _) = output.stream(name, |out| {
             io::Seek::rewind(&mut file).map_err(|e| write_error("a layer", &e))?;
             let mut buffer = vec![0; COPY];
             loop {
@@ -251,7 +225,7 @@ impl Export<'_> {
     }
 
     /// Writes a layer, once, and checks that it is what it was.
-    fn layer(
+    pub(super) fn layer(
         &mut self,
         layer: &Layer,
         output: &mut Output,
@@ -301,8 +275,29 @@ impl Export<'_> {
     }
 }
 
-fn put(out: &mut dyn Write, bytes: &[u8]) -> Result<()> {
+pub(super) fn put(out: &mut dyn Write, bytes: &[u8]) -> Result<()> {
     out.write_all(bytes).map_err(|e| write_error("a document", &e))
+}
+
+/// Writes the index above the images of a group: the one by which they were pulled where it names exactly these manifests.
+fn index_of(group: &PickedGroup, manifests: &[Descriptor], output: &mut Output) -> Result<Descriptor> {
+    let pulled = group.index.as_ref().and_then(|bytes| match Document::parse(bytes, None) {
+        Ok(Document::Index(index)) => Some((bytes, index)),
+        _ => None,
+    });
+    let written: BTreeSet<&Digest> = manifests.iter().map(|manifest| &manifest.digest).collect();
+    let (bytes, media_type) = match pulled {
+        Some((bytes, index)) if index.manifests.iter().map(|m| &m.digest).collect::<BTreeSet<_>>() == written => {
+            (bytes.clone(), index.media_type.unwrap_or_else(|| media_type::OCI_INDEX.to_owned()))
+        }
+        _ => {
+            let manifests = manifests.iter().map(to_value).collect::<Result<Vec<_>>>()?;
+            let index = json!({ "schemaVersion": 2, "mediaType": media_type::OCI_INDEX, "manifests": manifests });
+            (index.to_string().into_bytes(), media_type::OCI_INDEX.to_owned())
+        }
+    };
+    let (digest, size) = output.stream(blob_name, |out| put(out, &bytes))?;
+    Ok(Descriptor::new(media_type, digest, size))
 }
 
 /// The image's own manifest where it fits the layers as written, or one that does, with the same annotations.

@@ -6,21 +6,25 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cri_api::{BeforeVisible, Result};
-use engine_api::{ImportOptions, ImportedImage};
+use engine_api::{ImportOptions, ImportReport, ImportedImage, PassedBy, Platforms};
 use oci::{Digest, Reference};
 use signature::Signature;
 
 use super::archive::{Archive, ArchiveSource, ArchivedImage};
-use super::{docker, layout};
+use super::input::Copying;
+use super::layout::Entry;
+use super::platforms::{Alternative, alternatives};
+use super::selection::{Labels, Selection};
+use super::{directory, docker, layout};
 use crate::engine::Engine;
 use crate::error::{self, invalid};
 use crate::progress::Hub;
-use crate::pull::choose::{Chosen, choose};
+use crate::pull::choose::{Chosen, is_document, not_an_image};
 use crate::pull::key::Names;
 use crate::pull::{Incoming, digests};
 use crate::shared::Shared;
 use crate::signatures::evidence;
-use crate::source::Source;
+use crate::source::{RawDocument, Source};
 
 /// An image of an archive whose manifest is chosen.
 struct ChosenImage {
@@ -29,10 +33,20 @@ struct ChosenImage {
     /// For messages.
     name: String,
     names: BTreeSet<Reference>,
+    platform: oci::Platform,
     resolved: Digest,
     has_manifest: bool,
     /// How it is recorded, by each of its names, and the signatures which the policy demanded for that.
     records: Vec<NameRecord>,
+}
+
+/// An entry of an archive, opened.
+struct Root {
+    image: ArchivedImage,
+    source: Arc<dyn Source>,
+    document: RawDocument,
+    /// For messages.
+    entry: String,
 }
 
 /// A name under which an image is recorded.
@@ -44,8 +58,10 @@ struct NameRecord {
 }
 
 impl Engine {
-    /// Imports every image of an archive: an OCI layout (directory or tar) or a docker archive. They are verified as
-    /// pulled ones are. Images of many platforms are brought in for this engine's platform.
+    /// Imports the images of an archive: an OCI layout (directory or tar), a docker archive, or a directory as skopeo's `dir:`
+    /// writes it. They are verified as pulled ones are. Of an image of several platforms those are brought in that the options
+    /// name, by default this engine's; one of them gets the name, and the others are recorded by their digests. A file may be
+    /// compressed with gzip, zstd or xz, and may be a pipe. Content that is no image is passed by.
     ///
     /// Names come from the options, from the annotations `io.containerd.image.name` or, where it is a whole name,
     /// `org.opencontainers.image.ref.name`, or from the docker archive's tags. An OCI layout's image is recorded by
@@ -59,61 +75,64 @@ impl Engine {
     ///
     /// # Errors
     /// Those of a pull; the caller says of which archive.
-    pub async fn import(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
+    pub async fn import(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
         self.0.check_running()?;
         self.0.import(path, options).await.map_err(error::one_line)
     }
 }
 
 impl Shared {
-    async fn import(self: &Arc<Self>, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
-        let (path, platform) = (path.to_owned(), self.options.platform.clone());
-        let has_policy = self.policy.is_some();
-        let (archive, mut found, signatures) = self
-            .background
-            .run(move || {
-                let archive = Archive::open(&path)?;
-                let found = find(&archive, &platform)?;
-                let signatures = if has_policy { layout::signatures(&archive)? } else { Vec::new() };
-                Ok((Arc::new(archive), found, signatures))
-            })
-            .await?;
-        if let Some(name) = options.name {
-            let [image] = found.as_mut_slice() else {
-                return Err(invalid(format!("it has {} images, and one name was given", found.len())));
+    async fn import(self: &Arc<Self>, path: &Path, options: ImportOptions) -> Result<ImportReport> {
+        let ImportOptions { name, images, platforms, progress } = options;
+        let (archive, found, signatures) = self.open_archive(path, images.clone(), platforms.clone()).await?;
+        let (mut roots, passed_by) = self.roots(&archive, found, !images.is_empty()).await?;
+        if let Some(name) = name {
+            let [root] = roots.as_mut_slice() else {
+                let entries = roots.iter().map(|root| root.entry.as_str()).collect::<Vec<_>>().join(", ");
+                return Err(invalid(format!(
+                    "it has {} images, and one name was given: {entries} (--image chooses one)",
+                    roots.len()
+                )));
             };
-            image.names = BTreeSet::from([name.canonical()]);
+            let name = name.canonical();
+            root.entry = name.to_string();
+            root.image.names = BTreeSet::from([name]);
         }
-        if let Some(name) = found.iter().filter(|image| !image.has_manifest).find_map(digest_name) {
+        let mut made_up = roots.iter().map(|root| &root.image).filter(|image| !image.has_manifest);
+        if let Some(name) = made_up.find_map(digest_name) {
             return Err(invalid(format!(
                 "image name {name} has a digest, and a docker archive brings no manifest which could have it: name the image by a tag"
             )));
         }
-        let mut chosen = Vec::with_capacity(found.len());
-        for image in found {
-            let source: Arc<dyn Source> = Arc::new(ArchiveSource {
-                archive: Arc::clone(&archive),
-                background: self.background.clone(),
-                elsewhere: image.layers,
-                made_up: image.documents,
-            });
-            let name = image.names.first().map_or_else(|| image.descriptor.digest.to_string(), ToString::to_string);
-            let root = source.document(&image.descriptor).await?;
-            let manifest = choose(source.as_ref(), root, &self.options, &name).await?;
-            let (names, resolved, has_manifest) = (image.names, image.descriptor.digest, image.has_manifest);
-            check_digests(&names, &manifest)?;
-            chosen.push(ChosenImage { source, manifest, name, names, resolved, has_manifest, records: Vec::new() });
+        let mut chosen = Vec::with_capacity(roots.len());
+        for Root { image, source, document, entry } in roots {
+            let resolved = image.descriptor.digest;
+            for alternative in alternatives(source.as_ref(), document, &self.options, &platforms, &entry).await? {
+                let Alternative { chosen: manifest, platform } = alternative;
+                check_digests(&image.names, &manifest)?;
+                chosen.push(ChosenImage {
+                    source: Arc::clone(&source),
+                    manifest,
+                    name: entry.clone(),
+                    names: image.names.clone(),
+                    platform,
+                    resolved: resolved.clone(),
+                    has_manifest: image.has_manifest,
+                    records: Vec::new(),
+                });
+            }
         }
+        share_names(&mut chosen, &self.options.platform);
         for image in &mut chosen {
             image.records = self.records(image, &signatures).await?;
         }
         let mut imported = Vec::with_capacity(chosen.len());
-        for ChosenImage { source, manifest, name, names, resolved, records, .. } in chosen {
+        for ChosenImage { source, manifest, name, names, platform, resolved, records, .. } in chosen {
             let mut id = String::new();
             // Every name after the first finds all layers here.
             for NameRecord { reference, names, signatures } in records {
                 let (source, token, hub) = (Arc::clone(&source), self.token.child_token(), Hub::default());
-                let _seat = hub.join(options.progress.clone());
+                let _seat = hub.join(progress.clone());
                 let (shared, name) = (self, name.as_str());
                 let image = Incoming {
                     shared,
@@ -130,9 +149,60 @@ impl Shared {
                 };
                 id = image.bring(resolved.clone()).await?.id.to_string();
             }
-            imported.push(ImportedImage { id, names: names.iter().map(ToString::to_string).collect() });
+            let names = names.iter().map(ToString::to_string).collect();
+            imported.push(ImportedImage { id, names, platform: platform.to_string() });
         }
-        Ok(imported)
+        Ok(ImportReport { images: imported, passed_by })
+    }
+
+    /// Reads the documents of entries, and sets those aside that are of no image. `is_asked`: each was asked for, so that this is an
+    /// error.
+    async fn roots(&self, archive: &Arc<Archive>, found: Found, is_asked: bool) -> Result<(Vec<Root>, Vec<PassedBy>)> {
+        let Found { images, mut passed_by } = found;
+        let mut roots = Vec::with_capacity(images.len());
+        for image in images {
+            let source: Arc<dyn Source> = Arc::new(ArchiveSource {
+                archive: Arc::clone(archive),
+                background: self.background.clone(),
+                elsewhere: image.layers.clone(),
+                made_up: image.documents.clone(),
+            });
+            let entry = image.names.first().map_or_else(|| image.descriptor.digest.to_string(), ToString::to_string);
+            let document = source.document(&image.descriptor).await?;
+            match not_an_image(&document, &entry)? {
+                Some(why) if is_asked => return Err(invalid(format!("{entry} is not a container image: {why}"))),
+                Some(why) => passed_by.push(PassedBy { entry, why }),
+                None => roots.push(Root { image, source, document, entry }),
+            }
+        }
+        if roots.is_empty() {
+            let what: Vec<String> = passed_by.iter().map(|entry| format!("; {}: {}", entry.entry, entry.why)).collect();
+            return Err(invalid(format!("there is no container image in it{}", what.concat())));
+        }
+        Ok((roots, passed_by))
+    }
+
+    /// Opens an archive and finds the wanted images, and the signatures where a policy may demand some.
+    async fn open_archive(
+        &self,
+        path: &Path,
+        images: Vec<String>,
+        platforms: Platforms,
+    ) -> Result<(Arc<Archive>, Found, Vec<Signature>)> {
+        let (path, store, own) = (path.to_owned(), self.store.clone(), self.options.platform.clone());
+        let (limits, has_policy, token) =
+            (self.options.limits.clone(), self.policy.is_some(), self.token.child_token());
+        // Dropping the future ends the copying.
+        let _guard = token.clone().drop_guard();
+        let open = move || {
+            let spool = || store.unnamed_file().map_err(|e| error::from_store(store.root(), &e));
+            let cancelled = || token.is_cancelled();
+            let archive = Archive::open(&path, &Copying { spool: &spool, limits: &limits, cancelled: &cancelled })?;
+            let found = find(&archive, &images, &platforms, &own)?;
+            let signatures = if has_policy { layout::signatures(&archive)? } else { Vec::new() };
+            Ok((Arc::new(archive), found, signatures))
+        };
+        self.background.run(open).await
     }
 
     /// How an image is recorded, by each of its names, if the policy has nothing against one of them.
@@ -198,12 +268,89 @@ fn record(name: &Reference, manifest: Option<&Digest>) -> Names {
     }
 }
 
-/// The images of an archive, whatever it is. An OCI layout that names nothing gives way to a docker archive's tags.
-fn find(archive: &Archive, platform: &oci::Platform) -> Result<Vec<ArchivedImage>> {
-    let layout = layout::entries(archive, platform)?;
-    let has_names = layout.iter().flatten().any(|image| !image.names.is_empty());
-    let images = if has_names { layout } else { docker::entries(archive)?.or(layout) };
-    images.ok_or_else(|| {
-        invalid("it is neither an OCI layout (oci-layout, index.json) nor a docker archive (manifest.json)")
-    })
+/// Of several images with one name, such as those of several platforms, one has it: the one that runs here best, otherwise the
+/// first. The others are recorded by the digests of their manifests.
+fn share_names(images: &mut [ChosenImage], own: &oci::Platform) {
+    let names: BTreeSet<Reference> = images.iter().flat_map(|image| image.names.iter().cloned()).collect();
+    for name in names.into_iter().filter(|name| name.digest().is_none()) {
+        let has_it = |image: &&mut ChosenImage| image.names.contains(&name);
+        let rank = |image: &&mut ChosenImage| own.rank(&image.platform).unwrap_or(usize::MAX);
+        let Some(first) = images.iter_mut().filter(has_it).min_by_key(rank).map(|image| image.digest()) else {
+            continue;
+        };
+        for image in images.iter_mut().filter(has_it).filter(|image| image.digest() != first) {
+            image.names.remove(&name);
+            if image.has_manifest {
+                image.names.insert(name.at_digest(image.digest()));
+            }
+        }
+    }
+}
+
+impl ChosenImage {
+    fn digest(&self) -> Digest {
+        self.manifest.raw.digest.clone()
+    }
+}
+
+/// The images of an archive, and what is none of them.
+#[derive(Default)]
+struct Found {
+    images: Vec<ArchivedImage>,
+    passed_by: Vec<PassedBy>,
+}
+
+/// The wanted images of an archive, whatever it is. An OCI layout that names nothing gives way to a docker archive's tags.
+fn find(archive: &Archive, images: &[String], platforms: &Platforms, own: &oci::Platform) -> Result<Found> {
+    let mut selection = Selection::new(images);
+    let layout = layout::entries(archive)?;
+    let has_names = layout.iter().flatten().any(|entry| entry.name.is_some());
+    let mut found = Found::default();
+    let others = match has_names {
+        true => None,
+        false => directory::entries(archive)?.map_or_else(|| docker::entries(archive), |images| Ok(Some(images)))?,
+    };
+    match (others, layout) {
+        (Some(others), _) => {
+            for mut image in others {
+                let digests: Vec<String> = image.documents.keys().map(ToString::to_string).collect();
+                let by_digest = Labels { digests: &digests, ..Labels::default() };
+                let taken = match image.names.is_empty() {
+                    true => selection.takes(by_digest),
+                    false => {
+                        selection.is_wanted(by_digest) || {
+                            image
+                                .names
+                                .retain(|name| selection.takes(Labels { name: Some(name), ..Labels::default() }));
+                            !image.names.is_empty()
+                        }
+                    }
+                };
+                if taken {
+                    found.images.push(image);
+                }
+            }
+        }
+        (None, Some(mut entries)) => {
+            entries.retain(|Entry { descriptor, name, label }| {
+                let digests = [descriptor.digest.to_string()];
+                selection.takes(Labels { name: name.as_ref(), text: label.as_deref(), digests: &digests })
+            });
+            let (entries, artifacts) = entries.into_iter().partition(|entry| is_document(&entry.descriptor));
+            let artifacts: Vec<Entry> = artifacts;
+            found.passed_by.extend(artifacts.into_iter().map(|Entry { descriptor, label, .. }| PassedBy {
+                entry: label.unwrap_or_else(|| descriptor.digest.to_string()),
+                why: format!("of media type {:?}", descriptor.media_type),
+            }));
+            found.images = layout::select(entries, platforms, own, &archive.path().display().to_string())?;
+        }
+        (None, None) => {
+            return Err(invalid(
+                "it is neither an OCI layout (oci-layout, index.json) nor a docker archive (manifest.json) nor a directory of skopeo's \
+                 (version, manifest.json)",
+            ));
+        }
+    }
+    selection.check()?;
+    Ok(found)
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use cri_api::{Error, Kind, Result};
+use engine_api::Platforms;
 use oci::{Descriptor, Document, Index, Platform, Reference};
 use signature::Signature;
 
@@ -21,9 +22,24 @@ pub(crate) const OCI_LAYOUT: &str = "oci-layout";
 /// The file with the entries.
 pub(crate) const INDEX: &str = "index.json";
 
-/// The images of the layout; `None` when the archive is no layout. Signatures are no images.
-pub(crate) fn entries(archive: &Archive, platform: &Platform) -> Result<Option<Vec<ArchivedImage>>> {
-    index_of(archive)?.map(|index| select(index, platform, &archive.path().display().to_string())).transpose()
+/// An entry of `index.json`.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) descriptor: Descriptor,
+    /// The name that the annotations give, in canonical form.
+    pub(crate) name: Option<Reference>,
+    /// The annotation as it is: a name, or a tag alone.
+    pub(crate) label: Option<String>,
+}
+
+/// The entries of the layout; `None` when the archive is no layout. Signatures are none.
+pub(crate) fn entries(archive: &Archive) -> Result<Option<Vec<Entry>>> {
+    Ok(index_of(archive)?.map(|index| {
+        let entries = index.manifests.into_iter().filter(|descriptor| !is_signature(descriptor));
+        entries
+            .map(|descriptor| Entry { name: name_of(&descriptor), label: label_of(&descriptor), descriptor })
+            .collect()
+    }))
 }
 
 /// The signatures that a layout brings beside its images, the newest first; none where it is no layout.
@@ -100,25 +116,30 @@ fn index_of(archive: &Archive) -> Result<Option<Index>> {
     }
 }
 
-/// Entries of one name that all say their platform are one image of many platforms; others are images of their own.
-fn select(index: Index, platform: &Platform, place: &str) -> Result<Vec<ArchivedImage>> {
+/// The images of the entries. Entries of one name that all say their platform are one image of many platforms; others are images
+/// of their own.
+pub(crate) fn select(
+    entries: Vec<Entry>,
+    platforms: &Platforms,
+    own: &Platform,
+    place: &str,
+) -> Result<Vec<ArchivedImage>> {
     let mut by_name: BTreeMap<Option<Reference>, Vec<Descriptor>> = BTreeMap::new();
-    for descriptor in index.manifests.into_iter().filter(|descriptor| !is_signature(descriptor)) {
-        by_name.entry(name_of(&descriptor)).or_default().push(descriptor);
+    for Entry { descriptor, name, .. } in entries {
+        by_name.entry(name).or_default().push(descriptor);
     }
-    let mut entries: Vec<ArchivedImage> = Vec::new();
+    let mut images: Vec<ArchivedImage> = Vec::new();
     for (name, descriptors) in by_name {
-        let chosen: Vec<Descriptor> = if descriptors.len() > 1 && descriptors.iter().all(|d| d.platform.is_some()) {
-            let best = platform.select(&descriptors).first().map(|d| (*d).clone());
-            let offered = || descriptors.iter().flat_map(|d| &d.platform).map(|p| p.normalized().to_string()).collect();
-            vec![best.ok_or_else(|| no_match(place, platform, &offered()))?]
-        } else {
-            descriptors
+        let of_many = descriptors.len() > 1 && descriptors.iter().all(|d| d.platform.is_some());
+        let chosen: Vec<Descriptor> = match platforms {
+            Platforms::Own if of_many => best(&descriptors, std::slice::from_ref(own), place)?,
+            Platforms::These(these) if of_many => best(&descriptors, these, place)?,
+            _ => descriptors,
         };
         for descriptor in chosen {
-            match entries.iter_mut().find(|e| e.descriptor.digest == descriptor.digest) {
-                Some(entry) => entry.names.extend(name.clone()),
-                None => entries.push(ArchivedImage {
+            match images.iter_mut().find(|e| e.descriptor.digest == descriptor.digest) {
+                Some(image) => image.names.extend(name.clone()),
+                None => images.push(ArchivedImage {
                     descriptor,
                     names: name.iter().cloned().collect(),
                     layers: HashMap::new(),
@@ -128,15 +149,30 @@ fn select(index: Index, platform: &Platform, place: &str) -> Result<Vec<Archived
             }
         }
     }
-    Ok(entries)
+    Ok(images)
 }
 
-/// The name that the annotations give, in canonical form.
+/// The best descriptor for each platform.
+fn best(descriptors: &[Descriptor], platforms: &[Platform], place: &str) -> Result<Vec<Descriptor>> {
+    let offered = || descriptors.iter().flat_map(|d| &d.platform).map(|p| p.normalized().to_string()).collect();
+    let best = |platform: &Platform| {
+        let best = platform.select(descriptors).first().map(|d| (*d).clone());
+        best.ok_or_else(|| no_match(place, platform, &offered()))
+    };
+    platforms.iter().map(best).collect()
+}
+
+/// The name that the annotations give, in canonical form. A word with neither slash nor colon is a tag alone.
 fn name_of(descriptor: &Descriptor) -> Option<Reference> {
-    let whole = |text: &&String| text.contains('/');
+    let whole = |text: &&String| text.contains(['/', ':']);
     let text = descriptor.annotations.get(CONTAINERD_NAME);
     let text = text.or_else(|| descriptor.annotations.get(REF_NAME).filter(whole))?;
     Reference::parse(text).ok().map(Reference::canonical)
+}
+
+/// The specification's annotation, otherwise containerd's, as it is.
+fn label_of(descriptor: &Descriptor) -> Option<String> {
+    [REF_NAME, CONTAINERD_NAME].iter().find_map(|key| descriptor.annotations.get(*key)).cloned()
 }
 
 #[cfg(test)]
@@ -152,12 +188,29 @@ mod tests {
         }
     }
 
-    fn chosen(manifests: Vec<Descriptor>) -> Result<Vec<(String, Vec<String>)>> {
-        let text = serde_json::json!({ "schemaVersion": 2, "manifests": manifests }).to_string();
-        let Ok(Document::Index(index)) = Document::parse(text.as_bytes(), None) else { panic!("an index") };
+    fn chosen(manifests: &[Descriptor], platforms: &Platforms) -> Result<Vec<(String, Vec<String>)>> {
+        let entry = |descriptor: &Descriptor| Entry {
+            descriptor: descriptor.clone(),
+            name: name_of(descriptor),
+            label: label_of(descriptor),
+        };
+        let entries = manifests.iter().map(entry).collect();
         let names =
             |e: ArchivedImage| (e.descriptor.digest.to_string(), e.names.iter().map(ToString::to_string).collect());
-        Ok(select(index, &"linux/amd64".parse().unwrap(), "x")?.into_iter().map(names).collect())
+        Ok(select(entries, platforms, &"linux/amd64".parse().unwrap(), "x")?.into_iter().map(names).collect())
+    }
+
+    #[test]
+    fn a_word_is_a_tag_and_more_is_a_name() {
+        for (text, want) in [
+            ("v1", None),
+            ("app:v1", Some("docker.io/library/app:v1")),
+            ("r.example/app", Some("r.example/app:latest")),
+            ("Not A: Name", None),
+        ] {
+            let name = name_of(&entry("x", None, &[(REF_NAME, text)]));
+            assert_eq!(name.map(|name| name.to_string()).as_deref(), want, "{text}");
+        }
     }
 
     #[test]
@@ -165,18 +218,25 @@ mod tests {
         let id = |content: &str| Digest::sha256(content.as_bytes()).to_string();
         let containerd = [(CONTAINERD_NAME, "docker.io/library/a:1"), (REF_NAME, "1")];
         let podman = [(REF_NAME, "docker.io/library/b:2")];
-        let got = chosen(vec![
-            entry("arm", Some("linux/arm64"), &containerd),
-            entry("amd", Some("linux/amd64"), &containerd),
+        let both = [entry("arm", Some("linux/arm64"), &containerd), entry("amd", Some("linux/amd64"), &containerd)];
+        let entries = [
+            both[0].clone(),
+            both[1].clone(),
             entry("amd", Some("linux/amd64"), &podman),
             entry("bare", None, &[(REF_NAME, "latest")]),
-        ]);
+        ];
+        let got = chosen(&entries, &Platforms::Own);
         let want = vec![
             (id("bare"), vec![]),
             (id("amd"), vec!["docker.io/library/a:1".to_owned(), "docker.io/library/b:2".to_owned()]),
         ];
         assert_eq!(got.unwrap(), want);
-        let none = chosen(vec![entry("arm", Some("linux/arm64"), &[]), entry("win", Some("windows/amd64"), &[])]);
+        let name = || vec!["docker.io/library/a:1".to_owned()];
+        let arm = Platforms::These(vec!["linux/arm64".parse().unwrap()]);
+        assert_eq!(chosen(&both, &arm).unwrap(), [(id("arm"), name())]);
+        assert_eq!(chosen(&both, &Platforms::All).unwrap(), [(id("arm"), name()), (id("amd"), name())]);
+        let others = [entry("arm", Some("linux/arm64"), &[]), entry("win", Some("windows/amd64"), &[])];
+        let none = chosen(&others, &Platforms::Own);
         let error = none.expect_err("nothing fits").to_string();
         assert!(error.contains("linux/arm64, windows/amd64"), "{error}");
     }

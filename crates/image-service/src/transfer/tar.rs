@@ -39,7 +39,7 @@ pub(crate) fn index(file: &File) -> io::Result<HashMap<String, Member>> {
             break;
         }
         if at == 0 && !header_sum_fits(&header) {
-            return Err(bad(what_it_is(&header)));
+            return Err(bad("it is no tar file"));
         }
         if !header_sum_fits(&header) {
             return Err(bad(format!("not a tar header at byte {at}")));
@@ -89,18 +89,6 @@ pub(crate) fn index(file: &File) -> io::Result<HashMap<String, Member>> {
         members.insert(name, member);
     }
     Ok(members)
-}
-
-/// A message for a file that is no tar file.
-fn what_it_is(head: &[u8]) -> String {
-    let compressed = |name: &str| format!("it is compressed with {name}: decompress it first");
-    match head {
-        [0x1f, 0x8b, ..] => compressed("gzip"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => compressed("zstd"),
-        [0xfd, b'7', b'z', b'X', b'Z', ..] => compressed("xz"),
-        [b'B', b'Z', b'h', ..] => compressed("bzip2"),
-        _ => "it is no tar file".to_owned(),
-    }
 }
 
 #[derive(Default)]
@@ -358,18 +346,10 @@ mod tests {
 
     #[test]
     fn other_files_are_refused() {
-        for (bytes, want) in [
-            (&[0x1f, 0x8b, 8, 0][..], "compressed with gzip"),
-            (b"hello", "no tar file"),
-            (&[0x28, 0xb5, 0x2f, 0xfd], "compressed with zstd"),
-        ] {
-            let mut file = tempfile::tempfile().unwrap();
-            let mut data = bytes.to_vec();
-            data.resize(1024, 1);
-            file.write_all(&data).unwrap();
-            let error = index(&file).expect_err("refused").to_string();
-            assert!(error.contains(want), "{error}");
-        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[b'x'; 1024]).unwrap();
+        let error = index(&file).expect_err("refused").to_string();
+        assert_eq!(error, "it is no tar file");
     }
 
     #[test]

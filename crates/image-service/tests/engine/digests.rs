@@ -104,7 +104,7 @@ async fn an_archive_without_a_manifest_gets_no_digest() {
         is_refused(&node, &path, ImportOptions::default(), &words, "RepoTags with a tag").await;
         docker_archive(&path, &own, "app:v1");
         is_refused(&node, &path, named(&name), &words, "the caller's name").await;
-        let imported = node.engine.import(&path, ImportOptions::default()).await.expect("imports");
+        let imported = node.engine.import(&path, ImportOptions::default()).await.expect("imports").images;
         let status = node.engine.image_status(&imported[0].names[0].as_str().into(), false).await.expect("a status");
         assert_eq!(status.image.expect("is there").repo_digests, Vec::<String>::new());
     }
@@ -122,7 +122,7 @@ async fn a_true_digest_is_taken() {
         let by_sha512 = format!("{REPOSITORY}@{}", oci::Algorithm::Sha512.digest(&own.manifest));
         for name in [&format!("{REPOSITORY}@{}", own.digest()), &by_tag, &by_sha512] {
             index.write_layout(&path, name).expect("writes");
-            let imported = node.engine.import(&path, ImportOptions::default()).await.expect(name);
+            let imported = node.engine.import(&path, ImportOptions::default()).await.expect(name).images;
             assert_eq!(imported[0].id, own.id().to_string());
             let status = node.engine.image_status(&name.as_str().into(), false).await.expect("a status");
             assert_eq!(status.image.expect(name).id, own.id().to_string(), "{name}");

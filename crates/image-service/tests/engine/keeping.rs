@@ -92,14 +92,14 @@ async fn an_export_is_what_was_pulled() {
     let archive = out.path().join("oci.tar");
     node.engine.export(std::slice::from_ref(&id), &archive, Format::OciArchive).await.expect("exports");
     let plain = out.path().join("plain");
-    let options = ExportOptions { format: Format::OciLayout, compress: Compress::No };
+    let options = ExportOptions { compress: Compress::No, ..Format::OciLayout.into() };
     node.engine.export(std::slice::from_ref(&id), &plain, options).await.expect("exports");
     assert_eq!(layout_bytes(&plain, &image.layers[0].diff_id), image.layers[0].tar);
 
     // What is imported is kept as well, and is the same image by digest.
     let to = self::node().await;
     for path in [&layout, &archive] {
-        let imported = to.engine.import(path, ImportOptions::default()).await.expect("imports");
+        let imported = to.engine.import(path, ImportOptions::default()).await.expect("imports").images;
         assert_eq!(imported[0].id, id);
         let record = to.engine.store().resolve(&id).expect("resolves").expect("there");
         assert_eq!((record.manifest_digest, record.blobs.len()), (image.digest().clone(), 2));

@@ -112,6 +112,15 @@ async fn the_filter_of_a_list() {
         counts.push(node.engine.list_images(Some(&filter)).await.expect("lists").len());
     }
     assert_eq!(counts, [1, 2, 0, 0]);
+    // A repository without a tag means all of its tags.
+    node.registry.push("one", "v2", &images[1]);
+    node.pull("one:v2").await.expect("pulls");
+    let mut counts = Vec::new();
+    for name in [node.name("one"), node.name("two"), node.name("on")] {
+        let filter = ImageFilter { image: Some(ImageSpec::new(name)) };
+        counts.push(node.engine.list_images(Some(&filter)).await.expect("lists").len());
+    }
+    assert_eq!(counts, [2, 1, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

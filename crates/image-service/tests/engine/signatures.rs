@@ -613,7 +613,7 @@ async fn archives_follow_the_policy() {
     index(&[entry, signatures]);
     import("signed/other:v1").await.expect_err("it is signed by another name");
     let imported = import("signed/app:v1").await.expect("it is signed");
-    assert_eq!(imported.len(), 1);
+    assert_eq!(imported.images.len(), 1);
     assert!(node.status("signed/app:v1").await.is_some());
     import("free/app:v1").await.expect("nothing is demanded");
 }

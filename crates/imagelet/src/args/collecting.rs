@@ -23,14 +23,15 @@ Examples:
   imagelet gc --dry-run                   what a round would remove, and why everything else stays
   imagelet gc --until-free 20GiB          until 20 GiB are free on the image file system
   imagelet gc --older-than 7d             images that were unused for a week
-  imagelet gc --all-unused --min-age 0s   everything that nothing needs, however young
+  imagelet gc --all-unused --now          everything that nothing needs, however young
+  imagelet gc --interrupted               what interrupted pulls left for later ones
   imagelet gc explain busybox:1           why this image would stay or go
   imagelet gc containers --dry-run        containers that have ended, and their logs
   imagelet -i unix:///run/containerd/containerd.sock gc --dry-run
 
 Exit code: 0 if the goal is reached; 1 if something could not be removed, or there is not enough to remove."
 )]
-#[command(group(clap::ArgGroup::new("goal").args(["until_free", "older_than", "all_unused"])))]
+#[command(group(clap::ArgGroup::new("goal").args(["until_free", "older_than", "all_unused", "interrupted"])))]
 pub(crate) struct Gc {
     #[command(subcommand)]
     pub(crate) action: Option<GcAction>,
@@ -46,9 +47,15 @@ pub(crate) struct Gc {
     /// Remove everything that nothing needs
     #[arg(long)]
     pub(crate) all_unused: bool,
+    /// Remove what interrupted pulls left for later ones, and no image
+    #[arg(long, conflicts_with_all = ["min_age", "now"])]
+    pub(crate) interrupted: bool,
     /// Keep images that have been on the node for less than this [default: imageMinimumGCAge]
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) min_age: Option<Duration>,
+    /// Also remove images that came a moment ago; short for `--min-age 0s`
+    #[arg(long, conflicts_with = "min_age")]
+    pub(crate) now: bool,
 }
 
 /// Subcommands of `imagelet gc`.
@@ -190,6 +197,9 @@ mod tests {
     fn a_collection_has_one_goal() {
         for line in [
             "gc --until-free 1G --all-unused",
+            "gc --interrupted --all-unused",
+            "gc --interrupted --now",
+            "gc --now --min-age 1h",
             "gc --older-than 7d --all-unused",
             "gc --until-free 5",
             "gc --until-free=-1",
@@ -209,6 +219,9 @@ mod tests {
             panic!("a collection")
         };
         assert_eq!((gc.until_free, gc.min_age), (Some(3 << 29), Some(Duration::from_secs(36 * 3600))));
+        let Command::Gc(gc) = parse("gc --all-unused --now").expect("parses").command else { panic!("a collection") };
+        assert!(gc.all_unused && gc.now && !gc.interrupted);
+        assert!(parse("gc -n --interrupted").is_ok());
         let Command::Gc(gc) = parse("gc -n --older-than 7d").expect("parses").command else { panic!("a collection") };
         assert_eq!((gc.dry_run, gc.older_than), (true, Some(Duration::from_secs(7 * 24 * 3600))));
         assert!(parse("gc explain busybox:1 -o json").is_ok() && parse("gc containers -n").is_ok());

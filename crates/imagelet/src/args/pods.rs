@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::Recursive;
 use crate::config::{Config, Origin};
 
 /// Run pods from manifests, with no Kubernetes
@@ -27,9 +28,12 @@ pub(crate) struct Run {
     /// Directory of manifests, or one manifest, instead of staticPodPath; may be given again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
     pub(crate) manifests: Vec<PathBuf>,
-    /// Run the pods of this manifest in the foreground; `-` is standard input; may be given again
-    #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 1.., conflicts_with = "manifests")]
+    /// Run the pods of this manifest, directory of manifests (*.yaml, *.yml, *.json) or URL in the foreground; `-` is standard
+    /// input; may be given again
+    #[arg(long = "filename", short, value_name = "FILE", value_hint = ValueHint::AnyPath, num_args = 1.., conflicts_with = "manifests")]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) below: Recursive,
     /// Only list the pods that would be run, and what is refused, without a runtime
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -69,7 +69,7 @@ async fn reset(app: &App, args: &BackoffReset) -> Outcome {
     let done: ResetCount = client::ask_json(&admin_socket(&app.config), Method::POST, &target).await?;
     note(done.note.as_deref());
     match app.printer.format {
-        Some(Format::Json | Format::Yaml) => app.printer.document(Format::Json, &done),
+        Some(format) if format.is_document() => app.printer.document(Format::Json, &done),
         _ => app.printer.lines([done.reset.to_string()]),
     }
 }

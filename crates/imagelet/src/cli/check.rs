@@ -179,8 +179,7 @@ fn progress() -> CheckSink {
         let CheckProgress { layers, layers_total, bytes, bytes_total } = progress;
         let tenth = bytes.saturating_mul(10).checked_div(bytes_total).unwrap_or(0);
         if told.fetch_max(tenth, std::sync::atomic::Ordering::Relaxed) < tenth {
-            let (done, all) = (units::bytes(bytes), units::bytes(bytes_total));
-            tracing::info!("checked {done} of {all}, {layers} of {layers_total} layers");
+            tracing::info!(bytes, bytes_total, layers, layers_total, "checking");
         }
     })
 }

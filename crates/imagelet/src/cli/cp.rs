@@ -16,7 +16,6 @@ use super::tree::{self, failure};
 use crate::app::App;
 use crate::args::Cp;
 use crate::exit::{Code, Failure, Outcome};
-use crate::output::units;
 
 /// Bytes written at a time.
 const BUFFER: usize = 256 << 10;
@@ -223,14 +222,9 @@ fn report(copied: &Copied, target: &Path) {
         count => format!("{count} {many}"),
     };
     let Copied { files, directories, others, bytes, lacks } = *copied;
-    let mut parts = vec![count(files, "file", "files")];
-    if directories > 0 {
-        parts.push(count(directories, "directory", "directories"));
-    }
-    if others > 0 {
-        parts.push(count(others, "other thing", "other things"));
-    }
-    tracing::info!("copied {} ({}) to {}", parts.join(", "), units::bytes(bytes), target.display());
+    let counted = |number: u64| (number > 0).then_some(number);
+    let (directories, others) = (counted(directories), counted(others));
+    tracing::info!(path = %target.display(), files, directories, others, bytes, "copied");
     let missing: Vec<String> = [
         (lacks.owners, "owner", "owners"),
         (lacks.special_modes, "set-user-id or set-group-id bit", "set-user-id or set-group-id bits"),
@@ -244,7 +238,7 @@ fn report(copied: &Copied, target: &Path) {
     .map(|(number, one, many)| count(number, one, many))
     .collect();
     if !missing.is_empty() {
-        tracing::warn!("the copy is without {}", missing.join(", "));
+        tracing::warn!(path = %target.display(), missing = missing.join(", "), "the copy is not complete");
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn run(app: &App, args: &Describe) -> Outcome {
         let known = listed.known();
         let detail: Detail = agent(app, &format!("/pods/{}/{}", known.namespace, known.name)).await?;
         match app.printer.format {
-            Some(Format::Json | Format::Yaml) => app.printer.document(Format::Json, &detail.pod)?,
+            Some(format) if format.is_document() => app.printer.document(Format::Json, &detail.pod)?,
             _ => {
                 let pod = Pod::of(&detail.pod)
                     .map_err(|e| Failure::caused(Code::Failed, "understand a pod of the agent", &e))?;

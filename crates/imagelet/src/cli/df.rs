@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::exit::{Failure, Outcome};
+use crate::images::Images;
 use crate::output::{Report, Table, units};
 
 #[derive(Serialize)]
@@ -31,7 +32,20 @@ struct Usage {
     /// Data that interrupted pulls left for later ones. Not known from a remote runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     unfinished: Option<UnfinishedPulls>,
+    /// Files of the store that belong to no image. Not known from a remote runtime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<OwnFiles>,
     filesystems: Vec<FilesystemUsage>,
+}
+
+/// The files of the store itself.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnFiles {
+    /// Space that is freed when the disk is full, so that removal works.
+    reserve_bytes: u64,
+    /// The database.
+    records_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -70,6 +84,12 @@ impl Report for Usage {
             let name = "UNFINISHED PULLS".to_owned();
             table.row([name, left.to_string(), units::bytes(left.bytes), String::new(), String::new()]);
         }
+        if let Some(OwnFiles { reserve_bytes, records_bytes }) = self.store {
+            let files = [("RESERVE", "freed when the disk is full", reserve_bytes), ("RECORDS", "", records_bytes)];
+            for (name, what, bytes) in files {
+                table.row([name.to_owned(), what.to_owned(), units::bytes(bytes), String::new(), String::new()]);
+            }
+        }
         for filesystem in &self.filesystems {
             let used = known(filesystem.used_bytes);
             let inodes = filesystem.inodes_used.map(|n| format!("{n} inodes")).unwrap_or_default();
@@ -99,7 +119,20 @@ pub(super) async fn run(app: &App) -> Outcome {
         let usage = source.usage(&spec).await.map_err(|e| Failure::call(format!("usage of {}", image.id), &e))?;
         rows.push(row(image, usage));
     }
-    app.printer.report(&usage(rows, unfinished, info.image_filesystems))
+    let store = own_files(app, source).await;
+    app.printer.report(&Usage { store, ..usage(rows, unfinished, info.image_filesystems) })
+}
+
+/// The files of the embedded store; `None` where a runtime keeps the images, or there is no store.
+async fn own_files(app: &App, images: &Images) -> Option<OwnFiles> {
+    if images.endpoint().is_some() || images.is_without_store() {
+        return None;
+    }
+    let root = app.config.root.clone();
+    let measured = tokio::task::spawn_blocking(move || store::Store::own_files(&root)).await.ok()?;
+    let measured = measured.inspect_err(|error| tracing::debug!(%error, "the files of the store are not measured"));
+    let (reserve_bytes, records_bytes) = measured.ok()?;
+    Some(OwnFiles { reserve_bytes, records_bytes })
 }
 
 fn row(image: Image, usage: Option<ImageUsage>) -> Row {
@@ -122,7 +155,7 @@ fn usage(mut rows: Vec<Row>, unfinished: Option<UnfinishedPulls>, filesystems: V
         used_bytes: filesystems.first().and_then(|f| f.used_bytes),
         inodes_used: filesystems.first().and_then(|f| f.inodes_used),
     };
-    Usage { images: rows, total, unfinished, filesystems }
+    Usage { images: rows, total, unfinished, store: None, filesystems }
 }
 
 #[cfg(test)]
@@ -140,7 +173,8 @@ mod tests {
         let rows = vec![row(image(1, 30), known(10, 20)), row(image(2, 50), known(30, 20))];
         let disk = FilesystemUsage { used_bytes: Some(60), mountpoint: "/m".into(), ..FilesystemUsage::default() };
         let left = UnfinishedPulls { layers: 1, blobs: 2, bytes: 70 };
-        let usage = usage(rows, Some(left), vec![disk]);
+        let store = Some(OwnFiles { reserve_bytes: 8 << 20, records_bytes: 90 });
+        let usage = Usage { store, ..usage(rows, Some(left), vec![disk]) };
         let lines: Vec<Vec<String>> = usage
             .table(false, false)
             .render()
@@ -150,7 +184,9 @@ mod tests {
         assert_eq!(lines[1][0], "h/x:2", "the largest first");
         assert_eq!(lines[3], ["TOTAL", "2", "images", "80B", "40B", "20B"]);
         assert_eq!(lines[4], ["UNFINISHED", "PULLS", "1", "layer,", "2", "parts", "70B", "-", "-"]);
-        assert_eq!(lines[5], ["ON", "DISK", "/m", "-", "60B", "-", "-"]);
+        assert_eq!(lines[5], ["RESERVE", "freed", "when", "the", "disk", "is", "full", "8.39MB", "-", "-"]);
+        assert_eq!(lines[6], ["RECORDS", "-", "90B", "-", "-"]);
+        assert_eq!(lines[7], ["ON", "DISK", "/m", "-", "60B", "-", "-"]);
     }
 
     #[test]

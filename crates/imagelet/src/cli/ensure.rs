@@ -73,7 +73,7 @@ impl Report for Ensured {
 }
 
 pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
-    let needs = pods::read(app, &args.manifests.files, args.manifests.skip_other_kinds).await?;
+    let needs = pods::read(app, &args.manifests.files, args.manifests.below.recursive).await?;
     let images = app.images().await?;
     app.note_unprivileged().await?;
     // While it waits, each change of state is one line; events are details.

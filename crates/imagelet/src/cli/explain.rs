@@ -6,10 +6,6 @@ use std::time::Duration;
 
 use agent::admin::backoff::{BackoffList, WaitingImage};
 use agent::admin::client::{self, Method};
-use async_trait::async_trait;
-use cri_api::{
-    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
-};
 use image_manager::{
     BackoffExplanation, Cause, Decision, EnsureImageRequest, Explanation, LogRecorder, PodRef, PullPolicy,
 };
@@ -94,7 +90,7 @@ impl Report for Decisions {
 pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
     let mut asked: Vec<(String, String, EnsureImageRequest)> = Vec::new();
     if !args.files.is_empty() {
-        for need in pods::read(app, &args.files, args.skip_other_kinds).await? {
+        for need in pods::read(app, &args.files, args.below.recursive).await? {
             asked.push((need.pod.clone(), need.image.title(), need.request()));
         }
     }
@@ -107,7 +103,15 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
         request.policy = policy.unwrap_or(request.policy);
         asked.push((String::new(), String::new(), request));
     }
-    let managed = app.new_manager(service(app).await?, Arc::new(LogRecorder), Mode::Explain).await?;
+    let images = app.images().await?;
+    if images.are_served() {
+        tracing::info!(
+            root = %app.config.root.display(),
+            "`imagelet serve` has these images where no container runtime sees them: a kubelet in front of it cannot start \
+             containers"
+        );
+    }
+    let managed = app.new_manager(images.service(), Arc::new(LogRecorder), Mode::Explain).await?;
     let waiting = waiting(app).await;
     let keyring = match args.check_credentials {
         true => Some(wiring::keyring_of_person(&app.config, &app.environment).await?),
@@ -134,12 +138,13 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
             row.would_ask.clear();
         }
         for note in &row.notes {
-            tracing::warn!("{}: {note}", row.image);
+            tracing::warn!(image = row.image, error = note, "credentials are left out");
         }
         for name in &row.missing_secrets {
             tracing::warn!(
-                "{}: pull secret {name} is not known: no manifest has it, nor the secrets directory",
-                row.pod
+                pod = row.pod,
+                secret = name,
+                "pull secret is not known: no manifest has it, nor the secrets directory"
             );
         }
         decisions.push(row);
@@ -147,29 +152,12 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
     app.printer.report(&Decisions { decisions })
 }
 
-/// The images. A root that is not there has none, and is not made for the question.
-async fn service(app: &App) -> Outcome<Arc<dyn ImageService>> {
-    let root = app.config.root.clone();
-    if app.config.image_service_endpoint.is_none()
-        && tokio::task::spawn_blocking(move || is_without_store(&root)).await.unwrap_or(false)
-    {
-        return Ok(Arc::new(Nothing));
-    }
-    app.service().await
-}
-
-/// Returns true if nobody has opened a store at `root` yet. Blocks.
-fn is_without_store(root: &std::path::Path) -> bool {
-    matches!(std::fs::read_dir(root).map(|mut entries| entries.next().is_none()), Ok(true))
-        || std::fs::metadata(root).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-}
-
 /// Whom an agent lets wait that keeps back-off beside this root. Nobody, where none answers.
 async fn waiting(app: &App) -> Vec<WaitingImage> {
     match client::ask_json::<BackoffList>(&admin_socket(&app.config), Method::GET, "/backoff").await {
         Ok(list) => list.entries,
         Err(failure) => {
-            tracing::debug!("no back-off is known: {failure}");
+            tracing::debug!(error = %failure, "no back-off is known");
             Vec::new()
         }
     }
@@ -183,32 +171,6 @@ fn held(waiting: &[WaitingImage], pod: &PodRef, image: &str) -> Option<BackoffEx
         message: entry.message.clone(),
         remaining: Duration::from_millis(entry.remaining_milliseconds),
     })
-}
-
-/// A root that is not there.
-struct Nothing;
-
-#[async_trait]
-impl ImageService for Nothing {
-    async fn list_images(&self, _: Option<&ImageFilter>) -> Result<Vec<Image>> {
-        Ok(Vec::new())
-    }
-
-    async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus> {
-        Ok(ImageStatus::default())
-    }
-
-    async fn pull_image(&self, _: PullImageRequest) -> Result<String> {
-        Err(Error::new(Kind::FailedPrecondition, "explaining pulls nothing"))
-    }
-
-    async fn remove_image(&self, _: &ImageSpec) -> Result<()> {
-        Ok(())
-    }
-
-    async fn image_fs_info(&self) -> Result<FsInfo> {
-        Ok(FsInfo::default())
-    }
 }
 
 fn row(pod: String, container: String, explanation: Explanation, missing_secrets: Vec<String>) -> Row {

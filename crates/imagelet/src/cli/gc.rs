@@ -79,11 +79,14 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
             GcAction::Containers(args) => super::gc_containers::run(app, args).await,
         };
     }
+    if args.interrupted {
+        return super::gc_interrupted::run(app, args.dry_run).await;
+    }
     let request = CollectRequest {
         until_free: args.until_free,
         older_than_seconds: args.older_than.map(|age| age.as_secs()),
         all_unused: args.all_unused,
-        min_age_seconds: args.min_age.map(|age| age.as_secs()),
+        min_age_seconds: args.min_age.map(|age| age.as_secs()).or(args.now.then_some(0)),
     };
     let owner = app.owner().await?;
     if args.dry_run {
@@ -91,6 +94,8 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
         app.printer.report(&planned)?;
         let plan = &planned.0;
         summary(app, plan_lines(&request, plan))?;
+        let left = app.images().await?.unfinished().await.map_err(|e| Failure::call("ask for unfinished pulls", &e))?;
+        summary(app, super::gc_interrupted::lines(left, args.all_unused).into_iter().collect())?;
         return plan.missing.as_ref().map_or(Ok(()), |missing| Err(failure(&request, missing, plan.disk.as_ref())));
     }
     let done = Done(owner.collect(&request).await?);

@@ -1,13 +1,18 @@
 //! `imagelet images`: what is there.
 
+use std::collections::HashMap;
+
 use cri_api::{Image, ImageFilter, ImageService, ImageSpec};
+use jiff::Timestamp;
 use oci::Reference;
 use serde::Serialize;
 
+use super::image_filter::{Details, Filters, Span, details};
+use super::watch::ImageLists;
 use crate::app::App;
-use crate::args::Images;
+use crate::args::{Images, SortKey};
 use crate::exit::{Failure, Outcome};
-use crate::output::{Report, Table, units};
+use crate::output::{Format, Report, Table, units};
 
 /// The images of `-o json`, as crictl shapes them.
 #[derive(Serialize)]
@@ -16,6 +21,17 @@ pub(super) struct ImageList {
     /// The names that were asked for; empty for all.
     #[serde(skip)]
     pub(super) wanted: Vec<Wanted>,
+    /// The filters of `-f`.
+    #[serde(skip)]
+    filters: Filters,
+    /// By image id; without what nobody asked for.
+    #[serde(skip)]
+    details: HashMap<String, Details>,
+    #[serde(skip)]
+    sort: Option<SortKey>,
+    /// Digests are a column of the narrow table, too.
+    #[serde(skip)]
+    digests: bool,
 }
 
 /// A name or id that was asked for.
@@ -34,7 +50,7 @@ impl Wanted {
     pub(super) fn parse(text: &str) -> Outcome<Vec<Self>> {
         let mut meanings = Vec::new();
         let hex = text.strip_prefix("sha256:").unwrap_or(text);
-        if hex.len() >= 3 && hex.len() <= 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+        if hex.len() >= SHORTEST_ID && hex.len() <= 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
             meanings.push(Self::Id(hex.to_owned()));
         }
         match Reference::parse(text) {
@@ -60,7 +76,7 @@ impl Wanted {
 }
 
 /// `repository` and `:tag` or `@digest`.
-fn repository_and_rest(name: &str) -> (&str, &str) {
+pub(super) fn repository_and_rest(name: &str) -> (&str, &str) {
     let end = name.find('@').or_else(|| {
         // A colon before the last slash belongs to a port.
         name.rfind(':').filter(|colon| name.rfind('/').is_none_or(|slash| slash < *colon))
@@ -78,13 +94,36 @@ impl ImageList {
             });
         }
         images.sort_by(|a, b| name_of(a).cmp(name_of(b)).then_with(|| a.id.cmp(&b.id)));
-        Self { images, wanted }
+        Self { images, wanted, filters: Filters::default(), details: HashMap::new(), sort: None, digests: false }
+    }
+
+    /// Keeps what fits the filters.
+    fn filter(mut self, filters: Filters, span: Span) -> Self {
+        let unknown = Details::default();
+        self.images.retain(|image| filters.fit(image, self.details.get(&image.id).unwrap_or(&unknown), span));
+        Self { filters, ..self }
+    }
+
+    /// Orders the images; those with the same key stay as they are.
+    fn sort(mut self, sort: Option<SortKey>) -> Self {
+        let created = |image: &Image| self.details.get(&image.id).and_then(|details| details.created);
+        match sort {
+            None => {}
+            // The newest first, as podman has it; those without a time last.
+            Some(SortKey::Created) => self.images.sort_by_key(|image| std::cmp::Reverse(created(image))),
+            Some(SortKey::Id) => self.images.sort_by(|a, b| a.id.cmp(&b.id)),
+            Some(SortKey::Size) => self.images.sort_by_key(|image| image.size),
+            Some(SortKey::Repository) => self.images.sort_by_key(|image| split_name(image).0),
+            Some(SortKey::Tag) => self.images.sort_by_key(|image| split_name(image).1),
+        }
+        Self { sort, ..self }
     }
 
     /// The tags of an image that are shown: those that were asked for.
     fn tags<'a>(&'a self, image: &'a Image) -> Vec<&'a str> {
-        let by_name = |tag: &&String| self.wanted.iter().any(|w| w.is_name(tag));
-        let all = self.wanted.is_empty() || !image.repo_tags.iter().any(|tag| by_name(&tag));
+        let names = !self.wanted.is_empty() || self.filters.choose_names();
+        let by_name = |tag: &&String| self.wanted.iter().any(|w| w.is_name(tag)) || self.filters.mean(tag);
+        let all = !names || !image.repo_tags.iter().any(|tag| by_name(&tag));
         image.repo_tags.iter().filter(|tag| all || by_name(tag)).map(String::as_str).collect()
     }
 }
@@ -94,16 +133,37 @@ pub(super) fn name_of(image: &Image) -> &str {
     image.repo_tags.first().or(image.repo_digests.first()).unwrap_or(&image.id)
 }
 
+/// Repository and tag of the first name of an image.
+fn split_name(image: &Image) -> (String, String) {
+    let (repository, rest) = repository_and_rest(name_of(image));
+    (repository.to_owned(), rest.to_owned())
+}
+
 /// The image that a text means, for those who want to know of it or take it away. A service answers that an image is absent
-/// where it must not be used by this name, or has lost a layer; on the list it is all the same.
+/// where it must not be used by this name, or has lost a layer; on the list it is all the same. The list has more images than
+/// this one: those of a repository, or all of them where a runtime passes filters by.
 pub(super) async fn look_up(service: &dyn ImageService, text: &str) -> cri_api::Result<Option<Image>> {
     let spec = ImageSpec::new(text);
     if let Some(image) = service.image_status(&spec, false).await?.image {
         return Ok(Some(image));
     }
     let listed = service.list_images(Some(&ImageFilter { image: Some(spec) })).await?;
-    Ok(listed.into_iter().next())
+    let name = oci::Reference::parse(text).map(|reference| reference.canonical().to_string());
+    let is_named = |image: &&Image| {
+        let mut names = image.repo_tags.iter().chain(&image.repo_digests);
+        name.as_ref().is_ok_and(|wanted| names.any(|name| name == wanted))
+    };
+    if let Some(image) = listed.iter().find(is_named) {
+        return Ok(Some(image.clone()));
+    }
+    let hex = text.strip_prefix("sha256:").unwrap_or(text);
+    let mut by_id = listed.into_iter().filter(|image| Wanted::Id(hex.to_owned()).is_id_of(image));
+    let image = by_id.next().filter(|_| hex.len() >= SHORTEST_ID);
+    Ok(image.filter(|_| by_id.next().is_none()))
 }
+
+/// Digits that an id has at least.
+const SHORTEST_ID: usize = 3;
 
 /// Repository, tag and digest columns of every name of an image, at least one row.
 fn rows(image: &Image, tags: &[&str]) -> Vec<[String; 3]> {
@@ -125,14 +185,27 @@ fn rows(image: &Image, tags: &[&str]) -> Vec<[String; 3]> {
 
 impl Report for ImageList {
     fn table(&self, wide: bool, whole: bool) -> Table {
-        let titles = ["IMAGE", "TAG", "IMAGE ID", "SIZE", "+DIGEST", "+USER", "+PINNED"];
-        let mut table = Table::with_wide(wide, &titles);
-        for image in &self.images {
-            for [repository, tag, digest] in rows(image, &self.tags(image)) {
-                let (id, size) = (units::id(&image.id, whole), units::bytes(image.size));
-                let user = image.uid.map_or_else(|| image.username.clone(), |uid| uid.to_string());
-                table.row([repository, tag, id, size, digest, user, image.pinned.to_string()]);
+        let rows = |image| rows(image, &self.tags(image)).into_iter().map(move |row| (row, image));
+        let mut rows: Vec<([String; 3], &Image)> = self.images.iter().flat_map(rows).collect();
+        match self.sort {
+            Some(SortKey::Repository) => rows.sort_by(|a, b| a.0[0].cmp(&b.0[0])),
+            Some(SortKey::Tag) => rows.sort_by(|a, b| a.0[1].cmp(&b.0[1])),
+            _ => {}
+        }
+        if self.digests && !wide {
+            let mut table = Table::new(&["IMAGE", "TAG", "DIGEST", "IMAGE ID", "SIZE"]);
+            for ([repository, tag, digest], image) in rows {
+                table.row([repository, tag, digest, units::id(&image.id, whole), units::bytes(image.size)]);
             }
+            return table;
+        }
+        let titles = ["IMAGE", "TAG", "IMAGE ID", "SIZE", "+DIGEST", "+USER", "+PINNED", "+CREATED"];
+        let mut table = Table::with_wide(wide, &titles);
+        for ([repository, tag, digest], image) in rows {
+            let (id, size) = (units::id(&image.id, whole), units::bytes(image.size));
+            let user = image.uid.map_or_else(|| image.username.clone(), |uid| uid.to_string());
+            let created = units::time(self.details.get(&image.id).and_then(|details| details.created));
+            table.row([repository, tag, id, size, digest, user, image.pinned.to_string(), created]);
         }
         table
     }
@@ -155,8 +228,43 @@ pub(super) async fn run(app: &App, args: &Images) -> Outcome {
     for text in &args.images {
         wanted.extend(Wanted::parse(text)?);
     }
-    let images = app.marked_service().await?.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
-    app.printer.report(&ImageList::select(images, wanted))
+    let filters = Filters::parse(&args.list.filters, Timestamp::now())?;
+    let is_wide = matches!(app.printer.format, Some(Format::Wide)) && !app.printer.quiet;
+    let needs_details = is_wide || args.list.sort == Some(SortKey::Created) || filters.need_details();
+    let (mut lists, mut last) = (ImageLists::new(app, args.watch.watch), None);
+    while let Some(images) = lists.next().await? {
+        if last.as_ref() == Some(&images) {
+            continue;
+        }
+        let mut list = ImageList::select(images.clone(), wanted.clone());
+        last = Some(images);
+        if needs_details {
+            list.details = details(app.images().await?, &list.images).await;
+        }
+        let span = span(app, &filters).await?;
+        list.digests = args.list.digests;
+        app.printer.report(&list.filter(filters.clone(), span).sort(args.list.sort))?;
+    }
+    Ok(())
+}
+
+/// The times that `before` and `since` stand for.
+async fn span(app: &App, filters: &Filters) -> Outcome<Span> {
+    let created = async |names: &[String]| {
+        let mut times = Vec::new();
+        for name in names {
+            let service = app.service().await?;
+            let found =
+                look_up(&*service, name).await.map_err(|error| Failure::call(format!("filter by {name}"), &error))?;
+            let image = found.ok_or_else(|| Failure::failed(format!("no such image: {name}")))?;
+            let details = details(app.images().await?, std::slice::from_ref(&image)).await;
+            let time = details.get(&image.id).and_then(|details| details.created);
+            times.push(time.ok_or_else(|| Failure::failed(format!("{name} does not say when it was created")))?);
+        }
+        Ok::<_, Failure>(times)
+    };
+    let (after, before) = (created(&filters.since).await?, created(&filters.before).await?);
+    Ok(Span { after: after.into_iter().max(), before: before.into_iter().min() })
 }
 
 #[cfg(test)]

@@ -1,33 +1,42 @@
 //! `imagelet import`: images from an OCI layout or an archive into the embedded store.
 
-use engine_api::{ImportOptions, ImportedImage};
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+use engine_api::{ImportOptions, ImportedImage, PassedBy};
 use oci::Reference;
 use serde::Serialize;
 
 use crate::app::App;
 use crate::args::Import;
+use crate::args::archives::{PLATFORM_HINT, platforms};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
+
+/// Standard input as a file that an agent finds, too.
+const STDIN: &str = "/dev/stdin";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
     id: String,
     names: Vec<String>,
+    platform: String,
 }
 
+/// Images that were imported.
 #[derive(Serialize)]
-struct Imported {
+pub(super) struct Imported {
     images: Vec<Row>,
 }
 
 impl Report for Imported {
-    fn table(&self, _: bool, whole: bool) -> Table {
-        let mut table = Table::new(&["IMPORTED", "IMAGE ID"]);
+    fn table(&self, wide: bool, whole: bool) -> Table {
+        let mut table = Table::with_wide(wide, &["IMPORTED", "IMAGE ID", "+PLATFORM"]);
         for row in &self.images {
             let none = ["<none>".to_owned()];
             for name in if row.names.is_empty() { &none[..] } else { &row.names[..] } {
-                table.row([name.clone(), units::id(&row.id, whole)]);
+                table.row([name.clone(), units::id(&row.id, whole), row.platform.clone()]);
             }
         }
         table
@@ -43,15 +52,48 @@ impl Report for Imported {
     }
 }
 
+impl Imported {
+    /// What was loaded, in docker's words: names, and ids of what has none.
+    pub(super) fn loaded(&self) -> Vec<String> {
+        self.names()
+    }
+}
+
 pub(super) async fn run(app: &App, args: &Import) -> Outcome {
     let parse =
         |text: &String| Reference::parse(text).map_err(|error| Failure::usage(format!("--name {text:?}: {error}")));
-    let name = args.name.as_ref().map(parse).transpose()?;
-    let engine = app.engine("import").await?;
+    let options = ImportOptions {
+        name: args.name.as_ref().map(parse).transpose()?,
+        images: args.images.clone(),
+        platforms: platforms(&args.platforms.platforms),
+        ..ImportOptions::default()
+    };
+    let imported = import(app, "import", &args.path, options).await?;
+    app.printer.report(&imported)
+}
+
+/// Imports what a path, or standard input, has.
+pub(super) async fn import(app: &App, command: &str, path: &Path, options: ImportOptions) -> Outcome<Imported> {
+    let (shown, path) = match path.to_str() {
+        Some("-") if std::io::stdin().is_terminal() => {
+            return Err(Failure::usage(format!(
+                "{command}: an archive does not come from a terminal: name a file, or send one to standard input"
+            )));
+        }
+        Some("-") => ("standard input".to_owned(), Path::new(STDIN)),
+        _ => (path.display().to_string(), path),
+    };
+    let engine = app.engine(command).await?;
     app.note_unprivileged().await?;
-    let context = format!("import {}", args.path.display());
-    let options = ImportOptions { name, progress: app.progress.sink(&args.path.display().to_string()) };
-    let imported = engine.import_images(&args.path, options).await.map_err(|error| Failure::call(&context, &error))?;
-    let row = |ImportedImage { id, names }| Row { id, names };
-    app.printer.report(&Imported { images: imported.into_iter().map(row).collect() })
+    let options = ImportOptions { progress: app.progress.sink(&shown), ..options };
+    let report = engine.import_images(path, options).await;
+    app.progress.finish();
+    let report = report.map_err(|error| {
+        Failure::call(format!("{command} {shown}"), &error).with_platform_hint(&error, PLATFORM_HINT)
+    })?;
+    for PassedBy { entry, why } in &report.passed_by {
+        tracing::warn!("{shown}: {entry} is no container image and was passed by: {why}");
+    }
+    let row = |ImportedImage { id, names, platform }| Row { id, names, platform };
+    Ok(Imported { images: report.images.into_iter().map(row).collect() })
 }

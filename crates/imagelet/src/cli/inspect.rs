@@ -36,7 +36,7 @@ pub(super) async fn run(app: &App, args: &Inspect) -> Outcome {
     }
     if app.printer.quiet {
         app.printer.lines(found.iter().map(|i| &i.image.id))?;
-    } else if app.printer.format == Some(Format::Name) {
+    } else if matches!(app.printer.format, Some(Format::Name)) {
         app.printer.lines(found.iter().map(|i| super::images::name_of(&i.image)))?;
     } else {
         app.printer.document(Format::Json, &found)?;

@@ -56,7 +56,7 @@ struct Attribute {
 }
 
 /// How entries are written.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum EntryForm {
     Names,
     Long { layer: bool },
@@ -67,10 +67,10 @@ pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
     let open = tree::open(app, &format!("ls {}", args.image), &args.image).await?;
     let shown = match app.printer.format {
         _ if app.printer.quiet => EntryForm::Names,
-        Some(format @ (Format::Json | Format::Yaml)) => EntryForm::Document(format),
+        Some(format) if format.is_document() => EntryForm::Document(format),
         Some(Format::Wide) => EntryForm::Long { layer: true },
         Some(Format::Table) | None if args.long => EntryForm::Long { layer: false },
-        Some(Format::Name | Format::Table) | None => EntryForm::Names,
+        _ => EntryForm::Names,
     };
     let (path, recursive, whole, image) = (args.path.clone(), args.recursive, app.printer.whole, args.image.clone());
     let list = move || {
@@ -99,7 +99,7 @@ impl Lister<'_> {
         let mut node = self.view.resolve(path, false).map_err(told)?;
         // As for `ls`: of a link to a directory what is in it, unless the link itself is to be looked at.
         if node.stat().kind == Kind::Symlink
-            && self.shown == EntryForm::Names
+            && matches!(self.shown, EntryForm::Names)
             && let Ok(led) = self.view.resolve(path, true)
             && led.stat().kind == Kind::Directory
         {

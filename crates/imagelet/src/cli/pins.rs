@@ -54,9 +54,9 @@ pub(super) async fn pin(app: &App, args: &PinArgs) -> Outcome {
     for pin in &pins {
         let pattern = &pin.pattern;
         if pin.images.is_empty() {
-            tracing::warn!("{pattern} is pinned, and no image here fits it: it holds images that will come");
+            tracing::warn!(pattern, "pinned, and no image here fits it: it holds images that will come");
         } else if !pin.changed {
-            tracing::info!("{pattern} was pinned already");
+            tracing::info!(pattern, "pinned already");
         }
     }
     app.printer.report(&PinReport { pins })

@@ -92,7 +92,7 @@ pub(super) async fn run(app: &App, args: &Pods) -> Outcome {
             }
             match (args.pods.as_slice(), shown.pods.as_slice(), app.printer.format) {
                 // One that was asked for by name is itself, and not a list of one.
-                ([_], [one], Some(Format::Json | Format::Yaml)) => app.printer.document(Format::Json, &one.value)?,
+                ([_], [one], Some(format)) if format.is_document() => app.printer.document(Format::Json, &one.value)?,
                 _ => app.printer.report(&shown)?,
             }
         }
@@ -109,8 +109,7 @@ async fn listed(app: &App, scope: &Scope, names: &[String], tells: bool) -> Outc
     let (pods, refused) = ask(app).await?;
     if tells {
         for refused in refused {
-            let pod = refused.pod.map(|pod| format!("pod {pod}: ")).unwrap_or_default();
-            tracing::warn!("refused: {}: {pod}{}", refused.origin, refused.reason);
+            tracing::warn!(origin = refused.origin, pod = refused.pod, error = refused.reason, "refused a manifest");
         }
     }
     if !names.is_empty() {

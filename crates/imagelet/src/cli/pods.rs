@@ -1,15 +1,19 @@
 //! From files on the command line to requests for images. Shared by `ensure` and `explain`.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
+use kuberuntime::sources::FetchRequest;
 use manifest::yaml::MAX_BYTES;
-use manifest::{Objects, OtherKinds, Pod, PodImage, Resolved, Role, SecretStore, read_directory};
+use manifest::{Objects, Pod, PodImage, Resolved, Role, SecretStore, read_directory};
 
+use super::manifest_files::{ManifestFile, expand};
 use crate::app::App;
 use crate::exit::{Code, Failure, Outcome};
+use crate::wiring::node;
 
 /// A need for an image, with the pod that it belongs to.
 #[derive(Clone, Debug)]
@@ -45,18 +49,22 @@ impl Need {
     }
 }
 
-/// Reads all files and answers every need in them, in their order. The pods' secrets come from the same files, and from
+/// Reads all manifests and answers every need in them, in their order. The pods' secrets come from the same manifests, and from
 /// the secrets directory.
-pub(super) async fn read(app: &App, files: &[PathBuf], skip_other_kinds: bool) -> Outcome<Vec<Need>> {
-    let from_stdin = files.iter().filter(|file| is_stdin(file)).count();
-    if from_stdin > 1 {
-        return Err(Failure::usage("-f -: standard input can be read only once"));
+pub(super) async fn read(app: &App, given: &[PathBuf], recursive: bool) -> Outcome<Vec<Need>> {
+    let panicked = |_| Failure::failed("read manifests: the reader panicked");
+    let given = given.to_vec();
+    let files = tokio::task::spawn_blocking(move || expand(&given, recursive)).await.map_err(panicked)??;
+    let mut texts = Vec::with_capacity(files.len());
+    for file in files {
+        texts.push(match file {
+            ManifestFile::Url(url) => fetch(app, &url).await?,
+            file => tokio::task::spawn_blocking(move || read_file(&file)).await.map_err(panicked)??,
+        });
     }
-    let files = files.to_vec();
-    let others = if skip_other_kinds { OtherKinds::Skip } else { OtherKinds::Refuse };
     let directory = app.config.credentials.secrets_directory.clone();
     let read = tokio::task::spawn_blocking(move || {
-        let mut objects = read_all(&files, others)?;
+        let mut objects = parse_all(&texts)?;
         let pods = std::mem::take(&mut objects.pods);
         let mut secrets = SecretStore::default();
         secrets.add(objects);
@@ -65,7 +73,7 @@ pub(super) async fn read(app: &App, files: &[PathBuf], skip_other_kinds: bool) -
         }
         Ok(pods.into_iter().flat_map(|pod| needs(pod, &secrets)).collect())
     });
-    read.await.map_err(|_| Failure::failed("read manifests: the reader panicked"))?
+    read.await.map_err(panicked)?
 }
 
 /// The objects of the secrets directory. Unusable ones are logged; pods that need them will miss them.
@@ -73,40 +81,69 @@ fn secrets_of(directory: &Path) -> Outcome<Objects> {
     let read = read_directory(directory)
         .map_err(|error| Failure::new(Code::Config, format!("secretsDirectory {}: {error}", directory.display())))?;
     for problem in read.problems.iter().cloned().chain(read.duplicates()) {
-        tracing::warn!("{problem}");
+        tracing::warn!(error = problem, "secrets are left out");
     }
     Ok(read.objects)
 }
 
-fn is_stdin(file: &Path) -> bool {
-    file.as_os_str() == "-"
+/// A manifest as it was read, and its name in messages.
+struct ManifestText {
+    name: String,
+    text: String,
 }
 
-fn read_all(files: &[PathBuf], others: OtherKinds) -> Outcome<Objects> {
-    let mut objects = Objects::default();
-    for file in files {
-        let name = file.display().to_string();
-        let text = read_text(file).map_err(|error| {
-            let shown = if is_stdin(file) { "standard input" } else { &name };
-            Failure::failed(format!("read {shown}: {error}"))
-        })?;
-        objects.extend(manifest::parse(&name, &text, others).map_err(|e| Failure::failed(e.to_string()))?);
+/// Asks an address for a manifest.
+async fn fetch(app: &App, url: &str) -> Outcome<ManifestText> {
+    let request = FetchRequest::new(url);
+    let name = request.origin();
+    let bytes = (node::reading(&app.config, false).options.fetch)(request).await;
+    let bytes = bytes.map_err(Failure::failed)?;
+    named(name, Ok(bytes))
+}
+
+/// Reads a file or standard input. Blocks.
+fn read_file(file: &ManifestFile) -> Outcome<ManifestText> {
+    match file {
+        ManifestFile::Path(path) => named(path.display().to_string(), File::open(path).and_then(limited)),
+        ManifestFile::Stdin | ManifestFile::Url(_) => named("-".to_owned(), limited(std::io::stdin().lock())),
     }
-    manifest::check(&objects).map_err(|e| Failure::failed(e.to_string()))?;
-    Ok(objects)
 }
 
-fn read_text(file: &Path) -> std::io::Result<String> {
+fn limited(reader: impl Read) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if is_stdin(file) {
-        std::io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    } else {
-        std::fs::File::open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn named(name: String, bytes: std::io::Result<Vec<u8>>) -> Outcome<ManifestText> {
+    let text = bytes.and_then(|bytes| {
+        if bytes.len() as u64 > MAX_BYTES {
+            let line = format!("more than {} MiB, which no manifest has", MAX_BYTES >> 20);
+            return Err(std::io::Error::other(line));
+        }
+        String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8 text"))
+    });
+    match text {
+        Ok(text) => Ok(ManifestText { name, text }),
+        Err(error) => {
+            let shown = if name == "-" { "standard input" } else { &name };
+            Err(Failure::failed(format!("read {shown}: {error}")))
+        }
     }
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(std::io::Error::other(format!("more than {} MiB, which no manifest has", MAX_BYTES >> 20)));
+}
+
+/// The objects of all manifests, among them at least one pod. Problems that change nothing about images are logged.
+fn parse_all(texts: &[ManifestText]) -> Outcome<Objects> {
+    let mut objects = Objects::default();
+    for ManifestText { name, text } in texts {
+        objects.extend(manifest::parse(name, text).map_err(|e| Failure::failed(e.to_string()))?);
     }
-    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8 text"))
+    for note in &objects.notes {
+        tracing::warn!(path = %note.at.file, line = note.at.line, "{}", note.message);
+    }
+    let file = if let [one] = texts { Some(one.name.as_str()) } else { None };
+    manifest::check(&objects, file).map_err(|e| Failure::failed(e.to_string()))?;
+    Ok(objects)
 }
 
 fn needs(pod: Pod, secrets: &SecretStore) -> Vec<Need> {
@@ -136,7 +173,7 @@ mod tests {
                     volumes: [{name: data, image: {reference: 'b:2'}}]\n  \
                     imagePullSecrets: [{name: regcred}, {name: lost}]\n  priority: 7\n---\n\
                     apiVersion: v1\nkind: Secret\nmetadata: {name: regcred, namespace: shop}\n";
-        let mut objects = manifest::parse("f", text, OtherKinds::Refuse).expect("parses");
+        let mut objects = manifest::parse("f", text).expect("parses");
         let pods = std::mem::take(&mut objects.pods);
         let mut store = SecretStore::default();
         store.add(objects);
@@ -162,7 +199,7 @@ mod tests {
         std::fs::write(path("bin"), [0xff, 0xfe]).expect("written");
         let cases = [(path("none"), "No such file"), (path("bin"), "not UTF-8"), (path(""), "Is a directory")];
         for (file, want) in cases {
-            let failure = read_all(std::slice::from_ref(&file), OtherKinds::Refuse).expect_err("refused");
+            let Err(failure) = read_file(&ManifestFile::Path(file.clone())) else { panic!("{want}") };
             let line = &failure.lines()[0];
             assert!(line.starts_with(&format!("read {}: ", file.display())) && line.contains(want), "{line}");
         }

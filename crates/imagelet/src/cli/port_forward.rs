@@ -72,7 +72,7 @@ async fn listen(ports: Ports, addresses: &[IpAddr]) -> Outcome<Vec<(TcpListener,
     match Failure::all(failures) {
         Some(failure) if bound.is_empty() || !addresses.is_empty() => Err(failure),
         Some(failure) => {
-            tracing::debug!("{}", failure.lines().join("; "));
+            tracing::debug!(error = failure.lines().join("; "), "not every address can be listened on");
             Ok(bound)
         }
         None => Ok(bound),
@@ -102,12 +102,12 @@ async fn accept(
             Ok((client, _)) => client,
             Err(error) => {
                 // Too many open files, most likely: it passes.
-                tracing::warn!("accept a connection: {error}");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;
             }
         };
-        tracing::debug!("a connection for port {port}");
+        tracing::debug!(port, "connection");
         let (forward, stop, gone) = (Arc::clone(&forward), stop.clone(), gone.clone());
         tasks.spawn(async move {
             let carried = tokio::select! {
@@ -119,7 +119,7 @@ async fn accept(
                     true => {
                         let _ = gone.try_send(Failure::failed(format!("pod {} runs no longer", forward.title)));
                     }
-                    false => tracing::warn!("{}", failure.lines().join("; ")),
+                    false => tracing::warn!(port, error = failure.lines().join("; "), "connection failed"),
                 }
             }
         });

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cri_api::{Kind, PullImageRequest};
-use image_manager::{EnsureImageRequest, EnsuredImage, ImageManager, ObjectRef, PullPolicy, PullRecords, Recorders};
+use image_manager::{
+    EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager, ObjectRef, PullPolicy, PullRecords, Recorders,
+};
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;
 
@@ -12,8 +14,11 @@ use crate::app::App;
 use crate::args::{Creds, Pull};
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::images::Images;
-use crate::output::{Format, Report, Table, units};
+use crate::output::{Report, Table, units};
 use crate::wiring::Mode;
+
+/// The flag that helps where an image has nothing for this machine's platform.
+const PLATFORM_HINT: &str = "--platform names another one";
 
 /// An image that was pulled.
 #[derive(Serialize)]
@@ -80,9 +85,7 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
     // What scripts want of a pull is what CRI answers: the image ref, one a line.
     match app.printer.format {
         None => app.printer.lines(pulls.ids())?,
-        Some(Format::Table | Format::Wide | Format::Json | Format::Yaml | Format::Name) => {
-            app.printer.report(&pulls)?
-        }
+        Some(_) => app.printer.report(&pulls)?,
     }
     Failure::all(failures).map_or(Ok(()), Err)
 }
@@ -107,7 +110,16 @@ async fn pull(app: &App, manager: &ImageManager, image: String) -> Outcome<Pulle
             tracing::info!("{image}: pulled in {}{with}", units::seconds(begin.elapsed()));
             Ok(Pulled { image, image_ref })
         }
-        Err(error) => Err(pull_failure(&image, error.kind(), &error.message())),
+        Err(error) => {
+            let failure = pull_failure(&image, error.kind(), &error.message());
+            Err(match &error {
+                EnsureImageError::Pull { source, .. } => match source.attempts().last() {
+                    Some(attempt) => failure.with_platform_hint(&attempt.error, PLATFORM_HINT),
+                    None => failure,
+                },
+                _ => failure,
+            })
+        }
     }
 }
 
@@ -142,7 +154,7 @@ async fn pull_with(
                 None => intent.failed().await,
                 Some(_) => intent.keep().await,
             }
-            Err(pull_failure(&image, Some(error.kind()), error.message()))
+            Err(pull_failure(&image, Some(error.kind()), error.message()).with_platform_hint(&error, PLATFORM_HINT))
         }
     }
 }

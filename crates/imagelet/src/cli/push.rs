@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use credentials::Requester;
 use cri_api::{ImageSpec, Kind};
-use engine_api::{Compress, ExportOptions, Format as ArchiveFormat, ImageDocuments, ImageEngine};
+use engine_api::{Compress, ExportOptions, Format as ArchiveFormat, ImageDocuments, ImageEngine, Platforms};
 use image_service::{Pushed, Registries, Upload};
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::args::Push;
 use crate::exit::{Code, Failure, Outcome, chain};
 use crate::images::registries;
-use crate::output::{Format, Report, Table, units};
+use crate::output::{Report, Table, units};
 use crate::wiring;
 
 /// Repositories that are asked for a blob before it is uploaded.
@@ -79,13 +79,8 @@ pub(super) async fn run(app: &App, args: &Push) -> Outcome {
         let written = written.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         written.map_err(|e| Failure::caused(Code::Failed, format!("write {}", file.display()), &e))?;
     }
-    let took = units::seconds(begin.elapsed());
-    let uploaded = match pushed.uploaded {
-        0 => "the registry had every blob".to_owned(),
-        1 => format!("1 blob of {} uploaded", units::bytes(pushed.bytes)),
-        count => format!("{count} blobs of {} uploaded", units::bytes(pushed.bytes)),
-    };
-    tracing::info!("{to_text}: pushed in {took}, {uploaded}");
+    let (duration, bytes) = (units::seconds(begin.elapsed()), units::bytes(pushed.bytes));
+    tracing::info!(image = %to_text, %duration, uploaded_blobs = pushed.uploaded, uploaded = %bytes, "pushed");
     let report = PushedImage {
         image: to_text,
         digest: pushed.digest.to_string(),
@@ -93,13 +88,11 @@ pub(super) async fn run(app: &App, args: &Push) -> Outcome {
         uploaded_bytes: pushed.bytes,
         name: job.to.at_digest(pushed.digest).to_string(),
     };
-    match app.printer.format {
-        // What scripts want of a push: a name that means this very image.
-        None if !app.printer.quiet => app.printer.lines([&report.name]),
-        None | Some(Format::Table | Format::Wide | Format::Json | Format::Yaml | Format::Name) => {
-            app.printer.report(&report)
-        }
+    // Scripts want a name that means this very image.
+    if app.printer.format.is_none() && !app.printer.quiet {
+        return app.printer.lines([&report.name]);
     }
+    app.printer.report(&report)
 }
 
 /// `oci:PATH[:NAME]`, as for podman and skopeo, or an image of the store.
@@ -235,7 +228,11 @@ impl Job<'_> {
 
 async fn export(engine: &dyn ImageEngine, id: &str, spool: &Spool) -> Result<PathBuf, PushError> {
     let layout = spool.0.join("layout");
-    let options = ExportOptions { format: ArchiveFormat::OciLayout, compress: Compress::AsPulledOrGzip };
+    let options = ExportOptions {
+        format: ArchiveFormat::OciLayout,
+        compress: Compress::AsPulledOrGzip,
+        platforms: Platforms::Own,
+    };
     engine.export_images(&[id.to_owned()], &layout, options).await?;
     Ok(layout)
 }

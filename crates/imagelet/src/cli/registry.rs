@@ -28,13 +28,13 @@ pub(super) async fn run(app: &App, args: &Registry) -> Outcome {
         Failure::caused(code, format!("listen on {}", args.listen), &error)
     })?;
     if args.writable && !address.ip().is_loopback() {
-        tracing::warn!("everybody who reaches {address} can write to {}", args.layout.display());
+        tracing::warn!(%address, layout = %args.layout.display(), "everybody who reaches this address can write to the layout");
     }
     if names.is_empty() && !args.writable {
-        tracing::warn!("nothing in {} has a name: content is found by digest only", args.layout.display());
+        tracing::warn!(path = %args.layout.display(), "nothing in the layout has a name: content is found by digest only");
     }
     for name in names {
-        tracing::info!("serving {address}/{name}");
+        tracing::info!(image = %format_args!("{address}/{name}"), "serving");
     }
     app.printer.lines([address.to_string()])?;
     let served = layout_registry::serve(listener, layout, app.stop.clone()).await;

@@ -18,7 +18,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if !args.files.is_empty() {
         return super::run_once::run(app, args).await;
     }
-    let _lock = PodsLock::take(&app.config.root)?;
+    let _lock = PodsLock::take(&app.config.root).await?;
     let sources = node::sources(&app.config, &args.manifests);
     let made = node::open(app, node::reading(&app.config, true), sources).await;
     let node = match made {
@@ -40,10 +40,10 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     admin.manager = managed.map(|managed| managed.manager.clone());
     let admin = admin.start(&node::admin_address(&app.config), &app.stop).await?;
     let notify = Notify::new(app.environment.notify_socket.as_deref());
-    notify.ready();
+    notify.ready("running pods");
     let ending = async {
         app.stop.cancelled().await;
-        notify.stopping();
+        notify.stopping("ending; containers go on");
         tracing::info!("ending; containers go on");
     };
     tokio::join!(node.keep(&app.stop), ending);

@@ -2,7 +2,6 @@
 //! stdout, and nothing is left afterwards.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::admin::{Admin, pods as board};
@@ -11,8 +10,10 @@ use agent::node::{Node, Reading};
 use kuberuntime::Phase;
 use kuberuntime::sources::{Once, Source};
 use kuberuntime::workers::PodView;
+use manifest::ManifestError;
 use tokio_util::sync::CancellationToken;
 
+use super::manifest_files::{ManifestFile, expand};
 use crate::app::App;
 use crate::args::Run;
 use crate::endpoint::admin_address;
@@ -23,8 +24,8 @@ use crate::wiring;
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let reading = wiring::node::reading(&app.config, false);
-    let sources = sources(app, &args.files, &reading).await?;
-    let _lock = PodsLock::take(&app.config.root)?;
+    let sources = sources(app, args, &reading).await?;
+    let _lock = PodsLock::take(&app.config.root).await?;
     let node = wiring::node::open(app, reading, sources).await?;
     // It goes on while pods end, whatever signal came.
     let stop = CancellationToken::new();
@@ -44,26 +45,37 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
 }
 
 /// The sources of the files, each read once, and the documents of the node.
-pub(super) async fn sources(app: &App, files: &[PathBuf], reading: &Reading) -> Outcome<Vec<Source>> {
-    if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
-        return Err(Failure::usage("-f -: standard input can be read only once"));
-    }
-    let (mut sources, mut pods) = (Vec::new(), 0);
-    for file in files {
-        let read = if file.as_os_str() == "-" {
-            Once::stdin(tokio::io::stdin(), &reading.options).await
-        } else {
-            Once::file(file, &reading.options).await
+pub(super) async fn sources(app: &App, args: &Run, reading: &Reading) -> Outcome<Vec<Source>> {
+    let (given, recursive) = (args.files.clone(), args.below.recursive);
+    let files = tokio::task::spawn_blocking(move || expand(&given, recursive)).await;
+    let files = files.map_err(|_| Failure::failed("read manifests: the reader panicked"))??;
+    let mut manifests = Vec::with_capacity(files.len());
+    for file in &files {
+        let read = match file {
+            ManifestFile::Stdin => Once::stdin(tokio::io::stdin(), &reading.options).await,
+            ManifestFile::Path(path) => Once::file(path, &reading.options).await,
+            ManifestFile::Url(url) => Once::url(url, &reading.options).await,
         };
-        let once = read.map_err(|error| Failure::failed(chain(&error)))?;
-        pods += once.pods();
-        sources.push(Source::Once(once));
+        manifests.push(read.map_err(|error| Failure::failed(chain(&error)))?);
     }
-    if pods == 0 {
-        return Err(Failure::failed("there is no pod in what was given with -f"));
+    if manifests.iter().all(|once| once.pods() == 0) {
+        return Err(no_pod(&manifests));
     }
-    sources.extend(app.config.pods.documents.iter().cloned().map(Source::Documents));
-    Ok(sources)
+    let documents = app.config.pods.documents.iter().cloned().map(Source::Documents);
+    Ok(manifests.into_iter().map(Source::Once).chain(documents).collect())
+}
+
+/// Why nothing can be run: what there is instead of pods.
+fn no_pod(manifests: &[Once]) -> Failure {
+    let passed_over = |once: &Once| {
+        let line = |line| Failure::failed(format!("{}: {line}", once.origin()));
+        once.passed_over().map(line).collect::<Vec<_>>()
+    };
+    Failure::all(manifests.iter().flat_map(passed_over).collect()).unwrap_or_else(|| {
+        let file = if let [one] = manifests { Some(one.origin().to_owned()) } else { None };
+        let passed_by = manifests.iter().flat_map(Once::others).map(str::to_owned).collect();
+        Failure::failed(ManifestError::NoPod { file, passed_by }.to_string())
+    })
 }
 
 /// Tells of changes until the end, and takes everything away.

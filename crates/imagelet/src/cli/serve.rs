@@ -3,31 +3,50 @@
 use std::sync::Arc;
 
 use agent::admin::{Admin, ListenError};
+use agent::collection::Logged;
+use agent::node::notify::Notify;
 use cri_grpc::Endpoint;
-use cri_grpc::server::{self, ServerOptions};
+use cri_grpc::server::{self, Listener, ServerOptions};
 use image_manager::{Clock, Instrumented, LogRecorder, Metrics};
 use prometheus_client::registry::Registry;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
 use crate::args::Serve;
-use crate::endpoint::{admin_address, connect_runtime, parse_endpoint};
+use crate::endpoint::{admin_address, connect_passthrough, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome, chain};
 use crate::images::Images;
+use crate::wiring::waiting::until_there;
 
 pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
-    let endpoint = Endpoint::parse(&args.listen).map_err(|e| Failure::usage(format!("--listen: {}", chain(&e))))?;
+    match serve(app, args).await {
+        // It was asked to end while it waited for the runtime.
+        Err(_) if app.stop.is_cancelled() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+async fn serve(app: &App, args: &Serve) -> Outcome {
+    let (endpoint, passed) = listened(app, args)?;
     if let Some(warning) = endpoint.warning() {
         tracing::warn!("{warning}");
     }
-    // First the root, then the socket: whoever has the root may replace the socket of one who died.
-    let images = app.images_to_serve(endpoint.path().to_owned()).await?;
-    app.note_unprivileged().await?;
-    if let Some(behind) = images.endpoint()
-        && behind.path() == endpoint.path()
-    {
-        return Err(Failure::usage(format!("--listen: {endpoint} is the endpoint that the images come from")));
+    let waits = admin_address(&app.config);
+    let mut runtime = None;
+    if let Some(text) = &app.config.container_runtime_endpoint {
+        let behind = parse_endpoint(text)?;
+        refuse_itself(&endpoint, &behind, "the containers are behind")?;
+        let connect = async || connect_passthrough(&app.config, &behind).await;
+        runtime = Some(until_there(app, Some(&waits), connect).await?);
     }
+    // First the root, then the socket: whoever has the root may replace the socket of one who died.
+    let open = async || app.images_to_serve(endpoint.path().to_owned()).await;
+    let images = until_there(app, Some(&waits), open).await?;
+    app.note_unprivileged().await?;
+    if let Some(behind) = images.endpoint() {
+        refuse_itself(&endpoint, behind, "the images come from")?;
+    }
+    note_containers(app, images, &endpoint);
     let collects = collects(app, images)?;
     let metrics = Metrics::new();
     let clock: Clock = Arc::new(tokio::time::Instant::now);
@@ -41,12 +60,14 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     }
     // Whoever asks here decides for himself: what there is to count is the service.
     let service = collection.served(Arc::new(counted(&metrics).with_pulls()), collects);
-    let mut options = ServerOptions::new(Arc::new(service), env!("CARGO_PKG_VERSION"));
-    if let Some(text) = &app.config.container_runtime_endpoint {
-        options.runtime = Some(connect_runtime(&app.config, &parse_endpoint(text)?).await?);
-    }
-    let bound = server::bind(&endpoint);
-    let listener = bound.map_err(|error| ListenError::new(&endpoint, error))?;
+    let service = Arc::new(Logged::new(Arc::new(service), Arc::clone(&clock)));
+    // Commands that find the root held are served alike.
+    images.answer_with(Arc::clone(&service) as _);
+    let options = ServerOptions { runtime, ..ServerOptions::new(service, env!("CARGO_PKG_VERSION")) };
+    let listener = match passed {
+        Some(listener) => listener,
+        None => server::bind(&endpoint).map_err(|error| ListenError::new(&endpoint, error))?,
+    };
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
         collection.register(registry);
@@ -66,11 +87,66 @@ pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
     });
     tasks.close();
     app.printer.lines([endpoint.to_string()])?;
-    let served = server::serve_on(listener, options, app.stop.clone()).await;
+    let notify = Notify::new(app.environment.notify_socket.as_deref());
+    notify.ready(&format!("serving images on {endpoint}"));
+    let remains = listener.remains();
+    let ending = async {
+        app.stop.cancelled().await;
+        // A service manager ends a service so, and starts the next one.
+        if app.signals.code() == Code::Terminated {
+            remains.leave();
+        }
+        notify.stopping("ending; long calls go on until then");
+        std::future::pending().await
+    };
+    let served = tokio::select! {
+        biased;
+        served = ending => served,
+        served = server::serve_on(listener, options, app.stop.clone()) => served,
+    };
     stop.cancel();
     admin.stop().await;
     tasks.wait().await;
     served.map_err(|error| Failure::caused(Code::Failed, "serve", &error))
+}
+
+/// Where to listen: the endpoint of the command line, and the socket of it that systemd passed, if it did.
+fn listened(app: &App, args: &Serve) -> Outcome<(Endpoint, Option<Listener>)> {
+    let parse = |text: &String| Endpoint::parse(text).map_err(|e| Failure::usage(format!("--listen: {}", chain(&e))));
+    let wanted = args.listen.as_ref().map(parse).transpose()?;
+    let passed = server::inherited(wanted.as_ref(), app.passed_sockets())
+        .map_err(|error| Failure::caused(Code::Config, "socket of systemd", &error))?;
+    match (wanted, passed) {
+        (Some(wanted), passed) => Ok((wanted, passed)),
+        (None, Some(passed)) => Ok((passed.endpoint().clone(), Some(passed))),
+        (None, None) => Err(Failure::usage(
+            "--listen ENDPOINT is needed: systemd passes no socket ($LISTEN_FDS), and there is no default",
+        )),
+    }
+}
+
+fn refuse_itself(endpoint: &Endpoint, behind: &Endpoint, what: &str) -> Outcome {
+    if behind.path() == endpoint.path() {
+        return Err(Failure::usage(format!("--listen: {endpoint} is the endpoint that {what}")));
+    }
+    Ok(())
+}
+
+/// Says at once what a kubelet in front would otherwise learn from each pod.
+fn note_containers(app: &App, images: &Images, endpoint: &Endpoint) {
+    if images.endpoint().is_some() {
+        return;
+    }
+    let cannot = "a kubelet in front cannot start containers";
+    let why = match &app.config.container_runtime_endpoint {
+        None => "no container runtime is behind it".to_owned(),
+        Some(runtime) => format!("{runtime} does not see these images"),
+    };
+    tracing::warn!(
+        "{endpoint} serves the images of {}: {why}, so {cannot}. For a kubelet, serve the images of its runtime: -i and -r with \
+         the runtime's endpoint",
+        app.config.root.display()
+    );
 }
 
 /// Returns true if this agent collects by itself. It must not guess what is in use.

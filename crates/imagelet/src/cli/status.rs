@@ -65,7 +65,7 @@ struct Signal {
 pub(super) async fn run(app: &App) -> Outcome {
     let status = app.owner().await?.status().await?;
     let format = app.printer.format.unwrap_or_default();
-    if matches!(format, Format::Json | Format::Yaml) && !app.printer.quiet {
+    if format.is_document() && !app.printer.quiet {
         return app.printer.document(Format::Json, &status);
     }
     let shown: StatusReport = serde_json::from_value(status)

@@ -22,7 +22,7 @@ pub(crate) fn run(printer: Printer) -> Outcome {
         runtime_api_version: "v1",
     };
     match printer.format {
-        Some(Format::Json | Format::Yaml) => printer.document(Format::Json, &version),
+        Some(format) if format.is_document() => printer.document(Format::Json, &version),
         _ if printer.quiet => printer.lines([version.version]),
         _ => printer.lines([format!("imagelet {} ({})", version.version, version.platform)]),
     }

@@ -47,10 +47,10 @@ pub(super) async fn all(
     admin.collection.clone_from(&collection);
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let ended = app.stop.child_token();
-    let waits = needs.iter().zip(requests).map(|(need, request)| {
-        let title = format!("{}: {}", need.pod, need.image.title());
-        one(&managed.manager, title, request, &ended)
-    });
+    let waits = needs
+        .iter()
+        .zip(requests)
+        .map(|(need, request)| one(&managed.manager, (&need.pod, need.image.title()), request, &ended));
     let all = futures::future::join_all(waits);
     tokio::pin!(all);
     let time = async {
@@ -74,7 +74,7 @@ pub(super) async fn all(
 /// Asks for one image until it is there. The answer is the last one, if there was any.
 async fn one(
     manager: &Arc<ImageManager>,
-    title: String,
+    (pod, container): (&str, String),
     request: &EnsureImageRequest,
     ended: &CancellationToken,
 ) -> End {
@@ -88,14 +88,19 @@ async fn one(
             result = manager.ensure_image_exists(request) => result,
             () = ended.cancelled() => return last,
         };
-        let (now, message) = match &result {
-            Ok(ensured) => (if ensured.pulled { "pulled" } else { "present" }, String::new()),
-            Err(error) => (error.reason(), format!(": {}", error.message())),
+        let now = match &result {
+            Ok(ensured) if ensured.pulled => "pulled",
+            Ok(_) => "present",
+            Err(error) => error.reason(),
         };
         if now != std::mem::replace(&mut state, now) {
+            let image = &request.image;
             match &result {
-                Ok(_) => tracing::info!("{title}: {}: {now}", request.image),
-                Err(_) => tracing::warn!("{title}: {}: {now}{message}", request.image),
+                Ok(_) => tracing::info!(%pod, %container, %image, result = %now, "image is there"),
+                Err(error) => {
+                    let error = error.message();
+                    tracing::warn!(%pod, %container, %image, reason = %now, error, "image is not there yet");
+                }
             }
         }
         let hopeless = matches!(result, Err(EnsureImageError::InvalidImageName { .. }));

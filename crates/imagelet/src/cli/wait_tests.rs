@@ -30,7 +30,7 @@ async fn what_fails_is_tried_when_its_time_has_come_and_not_before() {
     service.publish(IMAGE, &FakeImage::new("app"));
     service.faults().fail_times(CallKind::PullImage, 2, down());
     let begin = Instant::now();
-    let end = one(&manager, "pod/p: c".into(), &request, &ended).await;
+    let end = one(&manager, ("pod/p", "c".to_owned()), &request, &ended).await;
     assert!(matches!(end, Some(Ok(ref ensured)) if ensured.pulled), "{end:?}");
     // Ten seconds after the first failure, twenty after the second: at the end of each window, to the moment.
     assert_eq!((pulls(&service), begin.elapsed().as_secs()), (3, 30));
@@ -42,7 +42,7 @@ async fn a_reset_ends_the_wait() {
     service.publish(IMAGE, &FakeImage::new("app"));
     service.faults().fail_times(CallKind::PullImage, 1, down());
     let begin = Instant::now();
-    let asked = one(&manager, "pod/p: c".into(), &request, &ended);
+    let asked = one(&manager, ("pod/p", "c".to_owned()), &request, &ended);
     let reset = async {
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(manager.reset_backoff(&image_manager::BackoffSelector::All), 1);
@@ -56,7 +56,7 @@ async fn a_reset_ends_the_wait() {
 async fn the_end_comes_at_once_with_what_is_known() {
     let (service, manager, request, ended) = scene();
     service.faults().fail(CallKind::PullImage, down());
-    let asked = one(&manager, "pod/p: c".into(), &request, &ended);
+    let asked = one(&manager, ("pod/p", "c".to_owned()), &request, &ended);
     let stop = async {
         tokio::time::sleep(Duration::from_secs(25)).await;
         ended.cancel();
@@ -69,7 +69,7 @@ async fn the_end_comes_at_once_with_what_is_known() {
 
     let (service, manager, request, ended) = scene();
     let gate = service.faults().hold(CallKind::PullImage);
-    let asked = one(&manager, "pod/p: c".into(), &request, &ended);
+    let asked = one(&manager, ("pod/p", "c".to_owned()), &request, &ended);
     let stop = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(gate.waiting(), 1);
@@ -83,7 +83,7 @@ async fn the_end_comes_at_once_with_what_is_known() {
 async fn what_cannot_become_good_is_not_asked_again() {
     let (_service, manager, mut request, ended) = scene();
     request.image = "Not A Name".into();
-    let end = one(&manager, "pod/p: c".into(), &request, &ended).await;
+    let end = one(&manager, ("pod/p", "c".to_owned()), &request, &ended).await;
     assert_eq!(end.expect("asked").expect_err("refused").reason(), "InvalidImageName");
 }
 

@@ -4,7 +4,6 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::declare::Group;
 use super::error::Origin;
 use super::model::Config;
 use super::table::{Given, SETTINGS, Setting};
@@ -26,6 +25,10 @@ impl SettingFlags {
     }
 }
 
+/// Commands with an argument of their own under the flag of a setting, which it takes the place of.
+const OF_COMMANDS: [(&str, &str); 4] =
+    [("import", "platform"), ("export", "platform"), ("save", "platform"), ("load", "platform")];
+
 impl FromArgMatches for SettingFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut flags = Self::default();
@@ -34,7 +37,13 @@ impl FromArgMatches for SettingFlags {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let command = matches.subcommand_name().unwrap_or_default();
         for (index, setting) in SETTINGS.iter().enumerate() {
+            if OF_COMMANDS.contains(&(command, setting.flag))
+                && matches.value_source(setting.flag) == Some(ValueSource::CommandLine)
+            {
+                continue;
+            }
             if let Some(values) = matches.get_many::<String>(setting.flag) {
                 let from_flag = matches.value_source(setting.flag) == Some(ValueSource::CommandLine);
                 // Lists are the only settings that take several values; they are joined as in a variable.
@@ -92,20 +101,37 @@ impl Args for WithoutI {
     }
 }
 
+/// Settings that help texts of commands show; the topic `settings` has all.
+const SHOWN: [&str; 4] = ["root", "image-endpoint", "runtime-endpoint", "log-level"];
+
+/// Adds the flags of all settings to the command that stands for them as a topic of help.
+pub(crate) fn all(command: Command) -> Command {
+    let defaults = Config::defaults(&Environment::default());
+    SETTINGS.iter().fold(command, |command, setting| {
+        let arg = long(setting, &defaults).hide(false).help_heading(setting.group.title());
+        command.arg(match setting.short {
+            Some(short) => arg.short(short),
+            None => arg,
+        })
+    })
+}
+
 /// Returns the flag of a setting, without its letter.
 fn long(setting: &'static Setting, defaults: &Config) -> Arg {
     let (help, default) = setting.help_and_default(defaults);
+    // A sentence for `-h`.
+    let short = help.split_once(". ").map_or(help, |(first, _)| first);
     let help = default.map_or_else(|| help.to_owned(), |default| format!("{help} [default: {default}]"));
     let mut arg = Arg::new(setting.flag)
         .long(setting.flag)
         .env(setting.variable.as_str())
         .hide_env_values(true)
-        .help(help)
+        .help(short)
+        .long_help(help)
         .value_name(setting.form.value_name.as_str())
         .global(true)
-        // `-h` stays readable; `--help` has them all.
-        .hide_short_help(!matches!(setting.group, Group::Node | Group::Logging))
-        .help_heading(setting.group.title());
+        .hide(!SHOWN.contains(&setting.flag))
+        .help_heading("Settings (`imagelet help settings` shows all)");
     if setting.form.value_name == "BOOL" {
         arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
     }

@@ -123,7 +123,7 @@ fn known(
 ) -> Result<(), ConfigError> {
     let Some((_, shape)) = fields.iter().find(|(name, _)| *name == key) else {
         let names = fields.iter().map(|(name, _)| *name);
-        let hint = closest(key, names).map(|name| format!("; did you mean {outer}{name}?")).unwrap_or_default();
+        let hint = base::nearest(key, names).map(|name| format!("; did you mean {outer}{name}?")).unwrap_or_default();
         return document.error(node, format!("{KIND} has no field {:?}{hint}", format!("{outer}{key}")));
     };
     let below = format!("{outer}{key}.");
@@ -138,25 +138,6 @@ fn known(
         (Shape::List(fields), Value::List(list)) => list.iter().try_for_each(|node| inside(node, fields)),
         (Shape::List(_), other) => document.error(node, format!("{outer}{key}: a list was expected, not {other}")),
     }
-}
-
-/// Returns the name that was probably meant: the same but for case, or with at most two letters wrong.
-fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let distance = |name: &str| {
-        let (a, b): (Vec<char>, Vec<char>) =
-            (wrong.to_lowercase().chars().collect(), name.to_lowercase().chars().collect());
-        let mut row: Vec<usize> = (0..=b.len()).collect();
-        for (i, x) in a.iter().enumerate() {
-            let mut before = std::mem::replace(&mut row[0], i + 1);
-            for (j, y) in b.iter().enumerate() {
-                let replaced = before + usize::from(x != y);
-                before = row[j + 1];
-                row[j + 1] = replaced.min(before + 1).min(row[j] + 1);
-            }
-        }
-        row[b.len()]
-    };
-    names.map(|name| (distance(name), name)).min().filter(|(distance, _)| *distance <= 2).map(|(_, name)| name)
 }
 
 #[cfg(test)]

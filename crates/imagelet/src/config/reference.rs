@@ -22,7 +22,8 @@ imagePullBackOff:
   max: 2m
 ```
 
-An unknown field, a bad value or a contradiction is an error (exit code 64) that names the place, and nothing is done.
+An unknown field, a bad value or a contradiction is an error (exit code 64) that names the place, and nothing is done. So is an
+`IMAGELET_…` variable that looks like one of ours and is none; one that looks like nothing is a warning.
 
 *Agent* below means a process that stays: `imagelet run`, and `imagelet serve`, which pulls when it is asked to. *One-shot* is a
 command such as `imagelet ensure`. `run` has the kubelet's limit on the rate of pulls, and five of them side by side; a one-shot

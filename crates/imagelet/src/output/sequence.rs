@@ -15,6 +15,8 @@ pub(crate) struct Sequence {
     /// Items of a list, and not lines.
     format: Option<Format>,
     items: u64,
+    /// The items, where an expression is evaluated at the end.
+    kept: Vec<serde_json::Value>,
     terminal: bool,
     read: bool,
 }
@@ -24,7 +26,14 @@ impl Sequence {
     pub(crate) fn lines() -> Self {
         let out = io::stdout();
         let terminal = out.is_terminal();
-        Self { out: BufWriter::with_capacity(64 << 10, out), format: None, items: 0, terminal, read: true }
+        Self {
+            out: BufWriter::with_capacity(64 << 10, out),
+            format: None,
+            items: 0,
+            kept: Vec::new(),
+            terminal,
+            read: true,
+        }
     }
 
     /// Of the items of a list.
@@ -45,7 +54,11 @@ impl Sequence {
 
     /// Writes an item. `false`: nobody reads any more.
     pub(crate) fn item(&mut self, item: &impl Serialize) -> Outcome<bool> {
-        let text = if self.format == Some(Format::Yaml) {
+        let text = if let Some(Format::Expression(_)) = self.format {
+            let failed = |error| Failure::caused(Code::Failed, "read the result for -o", &error);
+            self.kept.push(serde_json::to_value(item).map_err(failed)?);
+            String::new()
+        } else if let Some(Format::Yaml) = self.format {
             document::yaml(&[item])?
         } else {
             let text = document::json(item)?;
@@ -59,9 +72,13 @@ impl Sequence {
     /// Writes what is left.
     pub(crate) fn end(mut self) -> Outcome {
         let last = match (self.format, self.items) {
-            (None, _) | (Some(Format::Yaml), 1..) => "",
-            (_, 0) => "[]\n",
-            (_, _) => "\n]\n",
+            (Some(Format::Expression(expression)), _) => {
+                let text = expression.render(&serde_json::Value::Array(std::mem::take(&mut self.kept)));
+                if self.terminal { oci::text::printable(&text, '?', &['\n', '\t']).into_owned() } else { text }
+            }
+            (None, _) | (Some(Format::Yaml), 1..) => String::new(),
+            (_, 0) => "[]\n".to_owned(),
+            (_, _) => "\n]\n".to_owned(),
         };
         self.write(last.as_bytes())?;
         let flushed = if self.read { self.out.flush() } else { Ok(()) };

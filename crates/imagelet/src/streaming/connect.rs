@@ -76,7 +76,7 @@ async fn upgraded(peer: &Peer, protocols: &[&str]) -> Outcome<Session> {
     // It ends with its connection: with the session, which holds the other end of it.
     TaskTracker::new().spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
-            tracing::debug!("streams of the runtime: {error}");
+            tracing::debug!(%error, "streams of the runtime ended");
         }
     });
     let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));

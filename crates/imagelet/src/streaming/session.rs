@@ -154,7 +154,7 @@ async fn hear(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc::We
             Ok(Some(frame)) => frame,
             Ok(None) => return,
             Err(error) => {
-                tracing::debug!("read a stream of the runtime: {error}");
+                tracing::debug!(%error, "cannot read a stream of the runtime");
                 return;
             }
         };
@@ -191,7 +191,7 @@ async fn say(mut writer: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<Byt
             written = writer.flush().await;
         }
         if let Err(error) = written {
-            tracing::debug!("write to a stream of the runtime: {error}");
+            tracing::debug!(%error, "cannot write to a stream of the runtime");
             return;
         }
     }

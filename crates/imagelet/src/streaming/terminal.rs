@@ -38,7 +38,7 @@ impl Raw {
 impl Drop for Raw {
     fn drop(&mut self) {
         if let Err(error) = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before) {
-            tracing::debug!("give the terminal back as it was: {error}");
+            tracing::debug!(%error, "cannot give the terminal back as it was");
         }
     }
 }

@@ -4,11 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use agent::admin::{Admin, AdminAddress, AdminServer};
+use agent::admin::AdminAddress;
 use agent::collection::Collection;
-use agent::node::notify::Notify;
 use agent::node::{Node, NodeParts, Reading, WantedPods, machine};
 use cri_api::RuntimeService;
 use cri_grpc::Endpoint;
@@ -21,6 +19,7 @@ use kuberuntime::sync::NodeFacts;
 use oci::Quantity;
 
 use super::Mode;
+use super::waiting::until_there;
 use crate::app::{App, collection_parts};
 use crate::config::Config;
 use crate::endpoint::{self, connect_pod_runtime, parse_endpoint};
@@ -28,8 +27,6 @@ use crate::exit::{Code, Failure, Outcome};
 
 /// Where runtimes listen that nobody had to configure.
 const USUAL_SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock"];
-/// Pauses between two looks for a runtime that is not there.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The sources that the configuration and the command line name.
 pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
@@ -78,37 +75,14 @@ fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
 
 /// The runtime behind an endpoint, if it is one.
 async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
-    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await?;
-    let (name, version) = (version.runtime_name, version.runtime_version);
-    tracing::info!("pods run on {name} {version} at {endpoint}");
+    let of_setting = |failure: Failure| match failure.code() {
+        Code::Config => Failure::new(Code::Config, format!("containerRuntimeEndpoint: {}", failure.lines().join("; "))),
+        _ => failure,
+    };
+    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await.map_err(of_setting)?;
+    let (runtime_name, runtime_version) = (version.runtime_name, version.runtime_version);
+    tracing::info!(%endpoint, runtime_name, runtime_version, "pods run on this runtime");
     Ok(runtime)
-}
-
-/// The value that `look` finds. A process that stays waits for whoever does not answer, and says so once, in the log and to whoever
-/// asks its admin endpoint.
-async fn until_there<T>(app: &App, stays: bool, mut look: impl AsyncFnMut() -> Outcome<T>) -> Outcome<T> {
-    let mut waiting: Option<AdminServer> = None;
-    loop {
-        let failure = match look().await {
-            Err(failure) if stays && failure.code() == Code::Unreachable => failure,
-            result => {
-                if let Some(waiting) = waiting {
-                    waiting.stop().await;
-                }
-                return result;
-            }
-        };
-        if waiting.is_none() {
-            let line = format!("waiting for the container runtime: {}", failure.lines().join("; "));
-            tracing::warn!("{line}");
-            Notify::new(app.environment.notify_socket.as_deref()).status("waiting for the container runtime");
-            waiting = Some(Admin::waiting(&line).start(&admin_address(&app.config), &app.stop).await?);
-        }
-        tokio::select! {
-            () = app.stop.cancelled() => return Err(Failure::new(app.signals.code(), "ended by a signal")),
-            () = tokio::time::sleep(PATIENCE) => {}
-        }
-    }
 }
 
 /// The admin endpoint of a process that runs pods. `pods` and `describe` ask there: it must be had.
@@ -131,8 +105,9 @@ pub(crate) async fn open(app: &App, reading: Reading, sources: Vec<Source>) -> O
     let clock = Arc::clone(&reading.options.wall_clock);
     let pods = WantedPods::new(reading, sources, app.config.credentials.secrets_directory.clone()).await?;
     let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
-    let runtime = until_there(app, stays, async || runtime(app, &endpoint).await).await?;
-    let images = until_there(app, stays, async || app.images().await).await?;
+    let waits = stays.then(|| admin_address(&app.config));
+    let runtime = until_there(app, waits.as_ref(), async || runtime(app, &endpoint).await).await?;
+    let images = until_there(app, waits.as_ref(), async || app.images().await).await?;
     let mut parts =
         collection_parts(&app.config, images, images.service(), Ok(Some(Arc::clone(&runtime))), pods.events());
     parts.images.records = app.records_to_prune().await;

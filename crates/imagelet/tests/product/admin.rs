@@ -149,7 +149,7 @@ fn metrics_over_tcp_are_a_matter_of_the_configuration() {
     let imagelet = s.imagelet.clone().global("--metrics-address", "127.0.0.1:0");
     let agent = imagelet.serve(&s.scratch.join("cri.sock"));
     let url = agent.wait_for("where the metrics are", |line| {
-        let (_, rest) = line.split_once("metrics on http://")?;
+        let (_, rest) = line.split_once("metrics endpoint=http://")?;
         Some(rest.trim_end_matches("/metrics").to_owned())
     });
     let ask = |target: &str| {

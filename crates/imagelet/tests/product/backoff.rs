@@ -55,7 +55,7 @@ impl Waiting {
 
     #[track_caller]
     fn comes_to(&self, result: &str) {
-        let wanted = format!(": {result}");
+        let wanted = format!(" result={result}");
         self.ensure.wait_for(&format!("{wanted:?}"), |line| line.ends_with(&wanted).then_some(()));
     }
 

@@ -103,7 +103,7 @@ fn manifests_that_hold_no_pod() {
         ("empty.yaml", "", "empty.yaml"),
         ("nothing.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bare}\nspec: {containers: []}\n", "containers"),
         ("absent.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bare}\nspec: {}\n", "containers"),
-        ("kind.yaml", "apiVersion: example.org/v1\nkind: Rocket\nmetadata: {name: r}\n", "Rocket"),
+        ("kind.yaml", "apiVersion: example.org/v1\nkind: Rocket\nmetadata: {name: r}\n", "rocket/r"),
         (
             "no-image.yaml",
             "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: main}]}\n",

@@ -236,10 +236,10 @@ fn waiting_ends_when_the_image_comes_or_the_time_is_over() {
 
     let quick = ["ensure", "--wait", "--image-pull-back-off-initial", "50ms", "--timeout", "60s", "-f", &file];
     let waiting = s.imagelet.daemon(&quick);
-    waiting.wait_for("the first failure", |line| line.contains("pod/web: main:").then_some(()));
+    waiting.wait_for("the first failure", |line| line.contains("pod=pod/web container=main").then_some(()));
     s.push_file("late/app:1", "a", "late");
     waiting.wait_for("that it is there", |line| {
-        (line.contains("pod/web: main:") && line.contains(": pulled")).then_some(())
+        (line.contains("pod=pod/web container=main") && line.contains("result=pulled")).then_some(())
     });
     drop(waiting);
     assert_eq!(s.imagelet.images().len(), 1);

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use cri_api::testing::conformance::runtime::{Command, Program, RuntimeDeviation, RuntimeHarness, run_all};
 use cri_api::{ImageSpec, PodSandboxConfig, RuntimeService};
+use cri_grpc::Endpoint;
+use cri_grpc::client::{ClientOptions, connect_runtime_service};
 
+use crate::support::Imagelet;
 use crate::support::stage::Stage;
 
 impl RuntimeHarness for Stage {
@@ -66,5 +69,20 @@ async fn debians_containerd_conforms_as_a_runtime() {
     let report = run_all(&Stage::new().await).await;
     report.assert_passed();
     // Calls that came after 1.6.
+    assert_eq!(report.not_applicable(), ["runtime_config_tells_the_cgroup_driver", "events_are_told"], "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+async fn containerd_behind_imagelet_conforms_as_well() {
+    let mut stage = Stage::new().await;
+    let (socket, behind) = (stage.scene.scratch.join("between.sock"), stage.containerd.endpoint());
+    let between = Imagelet::on(&stage.scene.scratch.join("between"));
+    let between = between.global("--image-endpoint", &behind).global("--runtime-endpoint", &behind);
+    let _agent = between.serve(&socket);
+    let endpoint = Endpoint::parse(&format!("unix://{}", socket.display())).expect("an endpoint");
+    stage.service = connect_runtime_service(&endpoint, ClientOptions::default()).await.expect("connect");
+    let report = run_all(&stage).await;
+    report.assert_passed();
     assert_eq!(report.not_applicable(), ["runtime_config_tells_the_cgroup_driver", "events_are_told"], "{report}");
 }

@@ -143,7 +143,7 @@ impl ContainerGc {
         let rows = select_containers(&inventory, &self.options.policy, &*self.options.pods, scope, now);
         for row in rows.into_iter().filter(|row| row.verdict.removes()) {
             let container = &inventory.containers[row.index];
-            tracing::debug!(id = row.id, pod = row.pod, container = row.name, why = %row.verdict, "removing container");
+            tracing::debug!(id = row.id, pod = row.pod, container = row.name, reason = %row.verdict, "removing container");
             match self.remove_container(container, report).await {
                 Ok(()) => report.containers.push(row),
                 Err(error) => report.errors.push(error),
@@ -157,7 +157,7 @@ impl ContainerGc {
         let GcInventory { containers, sandboxes, .. } = self.list().await?;
         let rows = select_sandboxes(&sandboxes, containers.iter(), &*self.options.pods, scope);
         for row in rows.into_iter().filter(|row| row.verdict.removes()) {
-            tracing::debug!(id = row.id, pod = row.pod, why = %row.verdict, "removing sandbox");
+            tracing::debug!(id = row.id, pod = row.pod, reason = %row.verdict, "removing sandbox");
             match self.remove_sandbox(&row.id).await {
                 Ok(()) => report.sandboxes.push(row),
                 Err(error) => report.errors.push(error),

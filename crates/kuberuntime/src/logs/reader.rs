@@ -198,7 +198,7 @@ impl LogReader {
                 }
                 // A compressed file that was cut off or is no such file: what follows it is read all the same.
                 (Err(error), _) if matches!(segment.source, LogInput::Compressed(_)) => {
-                    tracing::warn!(log = %self.path.display(), %error, "cannot read a part of the log");
+                    tracing::warn!(path = %self.path.display(), %error, "cannot read a part of the log");
                     self.end_of_file(out)?;
                 }
                 (Err(error), _) => return Err(error),

@@ -102,7 +102,7 @@ impl LogRotator {
                 tracing::debug!(container = %id, "rotated a log");
             }
             for error in &report.errors {
-                tracing::warn!("{error}");
+                tracing::warn!(%error, "cannot rotate a log");
             }
         }
     }
@@ -276,7 +276,7 @@ impl ContainerLog {
         for turned in kept.iter().filter(|turned| !turned.compressed) {
             let name = turned.name(self.file());
             if let Err(error) = compress(directory, &name) {
-                tracing::warn!(log = %directory.path().join(&name).display(), %error, "cannot compress a rotated log");
+                tracing::warn!(path = %directory.path().join(&name).display(), %error, "cannot compress a rotated log");
                 directory.unlink(&unfinished(&name))?;
             }
         }

@@ -106,7 +106,7 @@ impl<'a> ManifestFields<'a> {
     /// Refuses what nobody took.
     fn finish(self) {
         for key in self.map.keys().filter(|key| !self.known.contains(&key.as_str())) {
-            let closest = closest(key, &self.known);
+            let closest = base::nearest(key, self.known.iter().copied()).map(str::to_owned);
             self.errors.push(self.path.child(key), FieldProblem::Unknown { closest });
         }
     }
@@ -239,24 +239,4 @@ fn is_empty(value: &Value) -> bool {
         Value::Bool(value) => !value,
         Value::Object(_) | Value::Number(_) => false,
     }
-}
-
-/// The field that was probably meant: the same but for case, or with at most two letters wrong.
-fn closest(wrong: &str, names: &[&'static str]) -> Option<String> {
-    let wrong: Vec<char> = wrong.to_lowercase().chars().take(64).collect();
-    let distance = |name: &str| {
-        let name: Vec<char> = name.to_lowercase().chars().collect();
-        let mut row: Vec<usize> = (0..=name.len()).collect();
-        for (i, x) in wrong.iter().enumerate() {
-            let mut before = std::mem::replace(&mut row[0], i + 1);
-            for (j, y) in name.iter().enumerate() {
-                let replaced = before + usize::from(x != y);
-                before = row[j + 1];
-                row[j + 1] = replaced.min(before + 1).min(row[j] + 1);
-            }
-        }
-        row[name.len()]
-    };
-    let best = names.iter().map(|name| (distance(name), *name)).min();
-    best.filter(|(distance, name)| *distance <= 2 && *distance < name.len() / 2).map(|(_, name)| name.to_owned())
 }

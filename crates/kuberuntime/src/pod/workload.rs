@@ -1,54 +1,14 @@
 //! [`Workload`]: a pod, or the pod template of a workload, read by the reader of all pods ([`Pod::read_template`]) for the
 //! images that it needs. Lenient: errors count only in the fields that decide which images are needed, when they are pulled
-//! and who may have them; there, nothing is passed over, because an image would be forgotten. Called by `imagelet ensure`.
+//! and who may have them; there, nothing is passed over, because an image would be forgotten. A field that nobody knows counts
+//! where it looks like one of those, and is a [note](WorkloadNote) elsewhere. Called by `imagelet ensure`.
 
 use serde_json::Value;
 
 use super::read::{self, Json as _};
+use super::workload_kind::WorkloadKind;
 use super::{ContainerKind, Metadata, PRIORITY_CLASSES, Pod, VolumeSource};
 use crate::field::{FieldError, FieldErrors, FieldPath, FieldProblem};
-
-/// A kind of object that holds a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkloadKind {
-    pub name: &'static str,
-    /// API versions in which the kind came, the newest first.
-    pub versions: &'static [&'static str],
-    /// Fields that lead from the object to its pod template.
-    template: &'static [&'static str],
-}
-
-/// All kinds that hold a pod.
-pub const WORKLOAD_KINDS: [WorkloadKind; 8] = [
-    WorkloadKind { name: "Pod", versions: &["v1"], template: &[] },
-    WorkloadKind { name: "ReplicationController", versions: &["v1"], template: &["spec", "template"] },
-    WorkloadKind {
-        name: "Deployment",
-        versions: &["apps/v1", "apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"],
-        template: &["spec", "template"],
-    },
-    WorkloadKind {
-        name: "ReplicaSet",
-        versions: &["apps/v1", "apps/v1beta2", "extensions/v1beta1"],
-        template: &["spec", "template"],
-    },
-    WorkloadKind {
-        name: "StatefulSet",
-        versions: &["apps/v1", "apps/v1beta1", "apps/v1beta2"],
-        template: &["spec", "template"],
-    },
-    WorkloadKind {
-        name: "DaemonSet",
-        versions: &["apps/v1", "apps/v1beta2", "extensions/v1beta1"],
-        template: &["spec", "template"],
-    },
-    WorkloadKind { name: "Job", versions: &["batch/v1"], template: &["spec", "template"] },
-    WorkloadKind {
-        name: "CronJob",
-        versions: &["batch/v1", "batch/v1beta1"],
-        template: &["spec", "jobTemplate", "spec", "template"],
-    },
-];
 
 /// Fields of an object in which an error counts.
 const OBJECT_FIELDS: [&str; 5] =
@@ -99,6 +59,17 @@ pub struct Workload {
     pub pod: Pod,
     /// Priority of the pod: as written, otherwise that of the two classes which every cluster has.
     pub priority: i32,
+    /// Problems that change nothing about the images.
+    pub notes: Vec<WorkloadNote>,
+}
+
+/// A problem of a workload that its user should know of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadNote {
+    /// The field of the object that it is about.
+    pub field: FieldPath,
+    /// Message in one line for people, with the field's name.
+    pub message: String,
 }
 
 /// The first error in a workload.
@@ -116,29 +87,40 @@ impl Workload {
     ///
     /// # Errors
     /// The first error in a field that counts.
-    pub fn read(kind: WorkloadKind, object: &Value) -> Result<Self, WorkloadError> {
+    pub fn read(kind: &WorkloadKind, object: &Value) -> Result<Self, WorkloadError> {
+        let root = FieldPath::default();
         let mut errors = FieldErrors::default();
-        let metadata = object.get("metadata").filter(|value| !value.is_null());
+        let metadata = set(object, "metadata");
         let metadata = metadata.and_then(|value| Metadata::from_value(value, FieldPath::new("metadata"), &mut errors));
-        check(&errors, &FieldPath::default(), &OBJECT_FIELDS)?;
         let Metadata { name, generate_name, namespace, uid, .. } = metadata.unwrap_or_default();
         let name = match (name.as_str(), generate_name.as_str()) {
-            ("", "") => return Err(error(&FieldPath::default(), format!("{} has no metadata.name", kind.name))),
-            ("", prefix) => format!("{prefix}*"),
-            _ => name,
+            ("", prefix) => (!prefix.is_empty()).then(|| format!("{prefix}*")),
+            _ => Some(name),
         };
-        let title = format!("{} {name}", kind.name);
-        let (template, path) = template(kind, object, &title)?;
-        let (pod, errors) = Pod::read_template(template, path.clone());
-        check(&errors, &path, &TEMPLATE_FIELDS)?;
+        let title = name.as_ref().map_or_else(|| kind.name.clone(), |name| format!("{} {name}", kind.name));
+        let (value, path) = template(kind, object, &title).or_else(|lacks| {
+            // Of two mistakes, the one that stands first.
+            check(&errors, kind, &root, &root).and(Err(lacks))
+        })?;
+        let (mut pod, found) = Pod::read_template(value, path.clone());
+        errors.merge(found);
+        let errors = errors.in_order_of(object, &root);
+        check(&errors, kind, &root, &path)?;
+        let Some(name) = name else {
+            return Err(missing(object, &root, "metadata", format!("{title} has no metadata.name")));
+        };
+        let mut notes = notes(&errors, kind);
+        if !kind.is_of_kubernetes {
+            fill_in(&mut pod, &path.child("spec"), &mut notes);
+        }
         check_images(&pod, &path.child("spec"))?;
-        if pod.spec.containers.is_empty() {
-            return Err(error(&FieldPath::default(), format!("{title} has no containers")));
+        if pod.spec.containers.is_empty() && kind.is_of_kubernetes {
+            return Err(error(&root, format!("{title} has no containers")));
         }
         let class = PRIORITY_CLASSES.iter().find(|(name, _)| *name == pod.spec.priority_class_name);
         let priority = pod.spec.priority.or(class.map(|(_, priority)| *priority)).unwrap_or_default();
         let namespace = if namespace.is_empty() { "default".to_owned() } else { namespace };
-        Ok(Self { namespace, name, uid, pod, priority })
+        Ok(Self { namespace, name, uid, pod, priority, notes })
     }
 }
 
@@ -146,13 +128,31 @@ fn error(field: &FieldPath, message: String) -> WorkloadError {
     WorkloadError { field: field.clone(), message }
 }
 
+/// The field `name` of an object, unless it is null.
+fn set<'v>(object: &'v Value, name: &str) -> Option<&'v Value> {
+    object.get(name).filter(|value| !value.is_null())
+}
+
+/// The error of an object at `path` without the field `name`, with the field that was probably meant to be it.
+fn missing(object: &Value, path: &FieldPath, name: &str, message: String) -> WorkloadError {
+    let keys = object.as_object().into_iter().flat_map(|map| map.keys());
+    let meant = keys.map(String::as_str).find(|key| *key != name && base::nearest(key, [name]).is_some());
+    match meant {
+        Some(wrong) => {
+            let wrong = path.child(wrong);
+            let closest = Some(name.to_owned());
+            error(&wrong, format!("{message}; {wrong}: {}", FieldProblem::Unknown { closest }))
+        }
+        None => error(path, message),
+    }
+}
+
 /// The pod template of an object, which has a spec, and its path.
-fn template<'v>(kind: WorkloadKind, object: &'v Value, title: &str) -> Result<(&'v Value, FieldPath), WorkloadError> {
+fn template<'v>(kind: &WorkloadKind, object: &'v Value, title: &str) -> Result<(&'v Value, FieldPath), WorkloadError> {
     let (mut value, mut path) = (object, FieldPath::default());
-    let set = |value: &'v Value, name: &str| value.get(name).filter(|value| !value.is_null());
     for name in kind.template {
         let child = path.child(name);
-        value = set(value, name).ok_or_else(|| error(&path, format!("{title} has no {child}")))?;
+        value = set(value, name).ok_or_else(|| missing(value, &path, name, format!("{title} has no {child}")))?;
         path = child;
     }
     let child = path.child("spec");
@@ -162,23 +162,75 @@ fn template<'v>(kind: WorkloadKind, object: &'v Value, title: &str) -> Result<(&
             let shown = read::shown(other);
             Err(error(&child, format!("{child} of {title} must be a map, not {shown}")))
         }
-        None => Err(error(&path, format!("{title} has no {child}"))),
+        None => Err(missing(value, &path, "spec", format!("{title} has no {child}"))),
     }
 }
 
-/// Fails with the first error in one of these fields below `root`.
-fn check(errors: &FieldErrors, root: &FieldPath, fields: &[&str]) -> Result<(), WorkloadError> {
+/// The form of a field below `root`: `spec.containers[].image`.
+fn form(field: &FieldPath, root: &FieldPath) -> Option<String> {
+    let below = field.as_str().strip_prefix(root.as_str())?;
+    Some(without_keys(below.trim_start_matches('.')))
+}
+
+/// The field that an error is about: of a field that nobody knows, the one that was probably meant.
+fn meant(error: &FieldError) -> FieldPath {
+    let FieldProblem::Unknown { closest: Some(closest) } = &error.problem else { return error.field.clone() };
+    let outer = error.field.as_str().rsplit_once('.').map_or(FieldPath::default(), |(outer, _)| FieldPath::new(outer));
+    outer.child(closest)
+}
+
+/// Fails with the first error in a field of the object, or of the template at `path`, that counts.
+fn check(errors: &FieldErrors, kind: &WorkloadKind, root: &FieldPath, path: &FieldPath) -> Result<(), WorkloadError> {
     let counts = |error: &&FieldError| {
-        let below = error.field.as_str().strip_prefix(root.as_str()).unwrap_or_default();
-        let form = without_keys(below.trim_start_matches('.'));
-        // An entry of this list that is null counts as absent.
-        let is_absent = form == "spec.imagePullSecrets[]"
-            && matches!(&error.problem, FieldProblem::Invalid { value, .. } if value == "null");
-        fields.contains(&form.as_str()) && !is_absent
+        // What others put beside the fields of a pod is their affair.
+        if matches!(error.problem, FieldProblem::Unknown { .. }) && !kind.is_of_kubernetes {
+            return false;
+        }
+        let field = meant(error);
+        let is_one_of = |root: &FieldPath, fields: &[&str]| {
+            let form = form(&field, root).unwrap_or_default();
+            // An entry of this list that is null counts as absent.
+            let is_absent = form == "spec.imagePullSecrets[]"
+                && matches!(&error.problem, FieldProblem::Invalid { value, .. } if value == "null");
+            fields.contains(&form.as_str()) && !is_absent
+        };
+        is_one_of(root, &OBJECT_FIELDS) || is_one_of(path, &TEMPLATE_FIELDS)
     };
     match errors.iter().find(counts) {
         Some(found) => Err(error(&found.field, sentence(found))),
         None => Ok(()),
+    }
+}
+
+/// Fields that nobody knows. Objects of others have fields of their own: of those only the ones that look misspelt.
+fn notes(errors: &FieldErrors, kind: &WorkloadKind) -> Vec<WorkloadNote> {
+    let unknown = errors.iter().filter(|error| match &error.problem {
+        FieldProblem::Unknown { closest } => {
+            let of_object =
+                kind.template.is_empty() && ["apiVersion", "kind", "status"].contains(&error.field.as_str());
+            (kind.is_of_kubernetes || closest.is_some()) && !of_object
+        }
+        _ => false,
+    });
+    unknown.map(|error| WorkloadNote { field: error.field.clone(), message: sentence(error) }).collect()
+}
+
+/// Fills in what objects of others leave to their controllers: names of containers, and images that come later.
+fn fill_in(pod: &mut Pod, spec: &FieldPath, notes: &mut Vec<WorkloadNote>) {
+    let lists = [("initContainers", &mut pod.spec.init_containers), ("containers", &mut pod.spec.containers)];
+    for (list, containers) in lists {
+        for (index, container) in containers.iter_mut().enumerate() {
+            let field = FieldPath::new(list).index(index);
+            if container.name.is_empty() {
+                field.as_str().clone_into(&mut container.name);
+            }
+            if container.image.trim().is_empty() {
+                let field = spec.child(field.as_str());
+                let message = format!("{field} has no image yet: it is passed by");
+                notes.push(WorkloadNote { field, message });
+            }
+        }
+        containers.retain(|container| !container.image.trim().is_empty());
     }
 }
 
@@ -263,7 +315,9 @@ mod tests {
     use super::*;
 
     fn read(kind: &str, object: &Value) -> Result<Workload, WorkloadError> {
-        Workload::read(WORKLOAD_KINDS.into_iter().find(|known| known.name == kind).expect("a kind"), object)
+        let version = if kind == "Pod" { "v1" } else { "batch/v1" };
+        let kind = WorkloadKind::of(kind, version, object).expect("no mistake").expect("a kind");
+        Workload::read(&kind, object)
     }
 
     #[test]

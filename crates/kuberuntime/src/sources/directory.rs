@@ -49,11 +49,11 @@ pub(super) async fn run(
     tell: &(dyn Fn(SourceView) + Sync),
 ) {
     let inotify = Inotify::new().map_err(|error| {
-        tracing::warn!(path = %path.display(), %error, interval = ?options.file_check, "cannot watch the path, listing it");
+        tracing::warn!(path = %path.display(), %error, duration = ?options.file_check, "cannot watch the path, listing it");
     });
     let mut directory = WatchedDirectory {
         path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-        reader: ManifestReader { options: options.clone(), expected },
+        reader: ManifestReader { options: options.clone(), expected, may_be_empty: false },
         options,
         inotify: inotify.ok(),
         watches: Watches::default(),

@@ -36,7 +36,7 @@ impl fmt::Debug for UrlSource {
 
 /// Asks, for ever, and tells what the answers are.
 pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn Fn(SourceView) + Sync)) {
-    let reader = ManifestReader { options: options.clone(), expected: ExpectedObjects::All };
+    let reader = ManifestReader { options: options.clone(), expected: ExpectedObjects::All, may_be_empty: false };
     let (origin, since) = (shown(&source.url), Instant::now());
     let (mut content, mut failures): (Option<Arc<ManifestContent>>, u32) = (None, 0);
     let mut ticks = tokio::time::interval(options.http_check);

@@ -12,7 +12,7 @@ use crate::documents::DocumentKind;
 use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
 use crate::labels::PodOwner;
-use crate::pod::{Pod, Profile, ProfileKind};
+use crate::pod::{Pod, Profile, ProfileKind, WorkloadKind};
 
 #[derive(Debug, Default)]
 pub(super) struct ManifestContent {
@@ -23,6 +23,8 @@ pub(super) struct ManifestContent {
     pub(super) documents: Vec<Arc<DocumentObject>>,
     /// Objects that were passed over, and why.
     pub(super) passed_over: Vec<String>,
+    /// Objects that hold no pod, as kubectl names objects.
+    pub(super) others: Vec<String>,
 }
 
 impl ManifestContent {
@@ -67,6 +69,8 @@ pub(super) enum ExpectedObjects {
 pub(super) struct ManifestReader {
     pub(super) options: SourceOptions,
     pub(super) expected: ExpectedObjects,
+    /// True if a manifest may have nothing that is taken. Where manifests come and go, one is rather mistaken than meant so.
+    pub(super) may_be_empty: bool,
 }
 
 impl ManifestReader {
@@ -83,7 +87,7 @@ impl ManifestReader {
         if let Some(previous) = previous.filter(|previous| previous.hash == hash) {
             return Ok(Arc::clone(previous));
         }
-        if bytes.iter().all(u8::is_ascii_whitespace) {
+        if bytes.iter().all(u8::is_ascii_whitespace) && !self.may_be_empty {
             return Err(ManifestProblem::new("it is empty"));
         }
         let parsed =
@@ -92,7 +96,7 @@ impl ManifestReader {
         for value in parsed {
             flatten(value, None, &mut objects).map_err(ManifestProblem::new)?;
         }
-        if objects.is_empty() {
+        if objects.is_empty() && !self.may_be_empty {
             return Err(ManifestProblem::new("there is no object in it"));
         }
         let mut content = ManifestContent { hash, ..ManifestContent::default() };
@@ -112,8 +116,12 @@ impl ManifestReader {
         if !problems.is_empty() {
             return Err(ManifestProblem { pod: about, ..ManifestProblem::new(problems.join("; ")) });
         }
-        if content.pods.is_empty() && content.documents.is_empty() {
-            return Err(ManifestProblem::new(content.passed_over.join("; ")));
+        if content.pods.is_empty() && content.documents.is_empty() && !self.may_be_empty {
+            let reason = match content.passed_over.as_slice() {
+                [] => format!("there is no pod in it, only {}", content.others.join(", ")),
+                lines => lines.join("; "),
+            };
+            return Err(ManifestProblem::new(reason));
         }
         Ok(Arc::new(content))
     }
@@ -139,16 +147,27 @@ impl ManifestReader {
                 content.pods.push(self.pod(&object, origin, shown, previous)?);
             }
             ("Pod", _) => content.passed_over.push("a Pod is not run from where documents are kept".to_owned()),
-            (kind, version) => {
-                let known =
-                    if self.expected == ExpectedObjects::All { "Pod, ConfigMap, Secret" } else { "ConfigMap, Secret" };
-                let name = map.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
-                let name = name.map(|name| format!(" {name:?}")).unwrap_or_default();
-                let line = format!("{kind}{name} ({version}) is passed over: only {known} and lists of them are taken");
-                content.passed_over.push(line);
-            }
+            (kind, version) => self.other(kind, version, &object, content),
         }
         Ok(())
+    }
+
+    /// Passes over an object that is not run here. Silently where it holds no pod, as a Service does.
+    fn other(&self, kind: &str, version: &str, object: &Value, content: &mut ManifestContent) {
+        let name = object.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
+        let known = match (self.expected, WorkloadKind::of(kind, version, object)) {
+            (ExpectedObjects::Documents, _) => "ConfigMap, Secret",
+            (ExpectedObjects::All, Ok(Some(_))) => "Pod, ConfigMap, Secret",
+            (ExpectedObjects::All, Ok(None)) => {
+                let name = name.map(|name| format!("/{name}")).unwrap_or_default();
+                content.others.push(format!("{}{name}", kind.to_lowercase()));
+                return;
+            }
+            (ExpectedObjects::All, Err(error)) => return content.passed_over.push(error.to_string()),
+        };
+        let name = name.map(|name| format!(" {name:?}")).unwrap_or_default();
+        let line = format!("{kind}{name} ({version}) is passed over: only {known} and lists of them are taken");
+        content.passed_over.push(line);
     }
 
     fn document(

@@ -127,7 +127,9 @@ impl Merge {
                 continue;
             }
             match word {
-                RefusalReport::Line => tracing::warn!("{origin}: {reason}"),
+                RefusalReport::Line => {
+                    tracing::warn!(origin, pod = pod.as_deref(), error = reason, "refused a manifest")
+                }
                 RefusalReport::Event(owner) => {
                     let (title, errors) = (owner.title(), format!("{reason} ({origin})"));
                     let event = PodEvent::FailedValidation { pod: &title, errors: &errors };

@@ -1,4 +1,4 @@
-//! [`Once`]: a manifest that was read once, from a file or from standard input, and is not looked at again. Whoever starts
+//! [`Once`]: a manifest that was read once, from a file, an address or standard input, and is not looked at again. Whoever starts
 //! with it hears at once what is wrong with it. Called by the command that runs pods.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
 use super::manifest::{ExpectedObjects, ManifestContent, ManifestProblem, ManifestReader};
-use super::options::{MAX_MANIFEST, SourceOptions};
+use super::options::{FetchRequest, MAX_MANIFEST, SourceOptions, shown};
 use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 
@@ -45,6 +45,22 @@ impl Once {
         Self::read(None, reader, options).await
     }
 
+    /// Reads what is behind an address, once.
+    ///
+    /// # Errors
+    /// The manifest cannot be fetched, or its content is not valid.
+    pub async fn url(url: &str, options: &SourceOptions) -> Result<Self, OnceError> {
+        let origin = shown(url);
+        let request = FetchRequest::new(url);
+        let bytes = (options.fetch)(request).await.map_err(|error| {
+            // Where the address is named already.
+            let reason = error.strip_prefix(&format!("get {origin}: ")).unwrap_or(&error).to_owned();
+            failed(&origin, reason)
+        })?;
+        let (address, title) = (url.to_owned(), origin.clone());
+        Self::parse(origin, options, move |reader| reader.read(Origin::Url(&address), &title, &bytes, None)).await
+    }
+
     async fn read(
         path: Option<String>,
         reader: impl AsyncRead + Unpin,
@@ -58,12 +74,21 @@ impl Once {
             let reason = format!("it has more than {} MiB, which no manifest has", MAX_MANIFEST >> 20);
             return Err(failed(&origin, reason));
         }
-        let reader = ManifestReader { options: options.clone(), expected: ExpectedObjects::All };
-        let shown = origin.clone();
-        let content = tokio::task::spawn_blocking(move || {
+        let title = origin.clone();
+        let read = move |reader: &ManifestReader| {
             let origin = path.as_deref().map_or(Origin::Stdin, Origin::File);
-            reader.read(origin, &shown, &bytes, None)
-        });
+            reader.read(origin, &title, &bytes, None)
+        };
+        Self::parse(origin, options, read).await
+    }
+
+    async fn parse(
+        origin: String,
+        options: &SourceOptions,
+        read: impl FnOnce(&ManifestReader) -> Result<Arc<ManifestContent>, ManifestProblem> + Send + 'static,
+    ) -> Result<Self, OnceError> {
+        let reader = ManifestReader { options: options.clone(), expected: ExpectedObjects::All, may_be_empty: true };
+        let content = tokio::task::spawn_blocking(move || read(&reader));
         match content.await {
             Ok(Ok(content)) => Ok(Self::of(origin, content)),
             Ok(Err(problem)) => Err(failed(&origin, problem_text(&problem))),
@@ -79,6 +104,22 @@ impl Once {
     #[must_use]
     pub fn pods(&self) -> usize {
         self.0.content.as_ref().map_or(0, |content| content.pods.len())
+    }
+
+    /// Path, address without its secrets, or `standard input`.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.0.origin
+    }
+
+    /// Workloads in it, of which no pods are made here, and why.
+    pub fn passed_over(&self) -> impl Iterator<Item = &str> {
+        self.0.content.iter().flat_map(|content| &content.passed_over).map(String::as_str)
+    }
+
+    /// Objects in it that hold no pod, as kubectl names objects.
+    pub fn others(&self) -> impl Iterator<Item = &str> {
+        self.0.content.iter().flat_map(|content| &content.others).map(String::as_str)
     }
 
     pub(super) fn view(&self) -> SourceView {

@@ -68,6 +68,21 @@ pub struct FetchRequest {
     pub timeout: Duration,
 }
 
+impl FetchRequest {
+    /// A request for a manifest that somebody waits for.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        let timeout = Duration::from_secs(30);
+        Self { url: url.to_owned(), headers: Vec::new(), limit: MAX_MANIFEST, timeout }
+    }
+
+    /// The address without what may be secret in it: user, password and query.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        shown(&self.url)
+    }
+}
+
 impl fmt::Debug for FetchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FetchRequest").field("url", &shown(&self.url)).finish_non_exhaustive()

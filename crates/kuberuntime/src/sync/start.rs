@@ -302,7 +302,7 @@ impl PodSync<'_> {
         let link = link_name(&self.owner.name, &self.owner.namespace, &container.name, id);
         let linked = base::blocking(move || logs.link(&link, log.as_ref())).await;
         if let Some(Err(error)) = linked {
-            tracing::warn!(pod = self.owner.name, container = container.name, %error, "cannot link the log");
+            tracing::warn!(pod = self.owner.title(), container = container.name, %error, "cannot link the log");
         }
     }
 
@@ -332,7 +332,9 @@ impl PodSync<'_> {
         };
         match self.stop_containers(&[victim]).await {
             Err(Halt::Stopped) => return Err(Halt::Stopped.into()),
-            Err(Halt::Failed(error)) => tracing::error!(pod = self.owner.name, "{error}"),
+            Err(Halt::Failed(error)) => {
+                tracing::error!(pod = self.owner.title(), container = container.name, %error, "cannot stop a container")
+            }
             Ok(()) => {}
         }
         Err(StartFailure { reason: "PostStartHookError", message: error.to_string(), event: None }.into())

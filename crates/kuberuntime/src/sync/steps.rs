@@ -19,7 +19,7 @@ impl PodSync<'_> {
     pub(super) async fn run(mut self, probes: &ProbeResults) -> SyncReport {
         let actions = compute_pod_actions(self.pod, self.observed, probes);
         if !actions.is_empty() {
-            tracing::debug!(pod = self.pod.title(), "{actions}");
+            tracing::debug!(pod = self.pod.title(), %actions, "syncing pod");
         }
         match self.steps(&actions).await {
             Ok(()) => {}
@@ -160,7 +160,9 @@ impl PodSync<'_> {
                 self.go_on()?;
                 match self.remove(&run.name, &run.id).await {
                     Ok(()) => self.remove_logs(run).await,
-                    Err(Halt::Failed(error)) => tracing::warn!(pod = pod.title(), "{error}"),
+                    Err(Halt::Failed(error)) => {
+                        tracing::warn!(pod = pod.title(), container = run.name, %error, "cannot remove a container")
+                    }
                     Err(halt) => return Err(halt),
                 }
             }

@@ -8,6 +8,7 @@ mod agent;
 mod board;
 mod ending;
 mod health;
+mod known;
 mod metrics;
 mod observer;
 mod options;
@@ -45,6 +46,7 @@ pub struct PodAgent {
     /// Guards the channel that tells of probes, until the loop has it.
     changed: Mutex<Option<UnboundedReceiver<String>>>,
     working: watch::Sender<bool>,
+    begin: Instant,
 }
 
 impl PodAgent {
@@ -61,6 +63,7 @@ impl PodAgent {
             shared: AgentState::new(runtime, probes, desired, options),
             changed: Mutex::new(Some(changed)),
             working: watch::Sender::new(false),
+            begin: Instant::now(),
         }
     }
 
@@ -78,6 +81,12 @@ impl PodAgent {
     #[must_use]
     pub fn pods(&self) -> Vec<Arc<PodView>> {
         self.shared.board.all()
+    }
+
+    /// Comes back when [`PodAgent::pods`] has every pod that the sources want and every one that the runtime had at first: before
+    /// that, the absence of a pod means nothing. Needs the runtime to answer.
+    pub async fn until_known(&self) {
+        known::until_known(&self.shared, self.begin).await;
     }
 
     /// Hears whenever [`PodAgent::pods`] answers something else.

@@ -69,7 +69,7 @@ impl PodObserver {
         match &error {
             // That is told once for all pods.
             Some(error) if self.shared.health.is_down() => tracing::debug!(pod, error, "pod waits for the runtime"),
-            Some(error) => tracing::warn!(pod, "Error syncing pod, will retry: {error}"),
+            Some(error) => tracing::warn!(pod, error, "Error syncing pod, will retry"),
             None => tracing::debug!(pod, "pod has no error any more"),
         }
         record.error = error;

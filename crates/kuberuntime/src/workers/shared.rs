@@ -23,6 +23,9 @@ use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
 
+/// The reason for which a pod waits before the runtime has answered for the first time, for people.
+pub(super) const FIRST_ANSWER: &str = "wait until the runtime has told what is in it";
+
 /// State that the loop, the workers and the relist share.
 pub(super) struct AgentState {
     pub(super) runtime: Arc<PodRuntime>,
@@ -178,7 +181,7 @@ impl AgentState {
     /// What it waits for, for people.
     pub(super) fn take_turn(&self, slot: &WorkerSlot) -> Result<(), String> {
         let seen = self.last_seen().filter(|_| *self.open.borrow());
-        let Some(seen) = seen else { return Err("wait until the runtime has told what is in it".to_owned()) };
+        let Some(seen) = seen else { return Err(FIRST_ANSWER.to_owned()) };
         let table = self.table();
         match table.in_the_way(slot, &seen) {
             Some(uid) => Err(format!("wait until pod {uid} of the same name is gone")),

@@ -83,7 +83,7 @@ impl BlobStream {
         let level = self.pace.level();
         if level != before {
             tracing::debug!(
-                asked = self.asked,
+                request = self.asked,
                 host = self.host(),
                 level,
                 offset = self.offset,

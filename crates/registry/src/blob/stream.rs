@@ -167,9 +167,9 @@ impl BlobStream {
             self.learn(Learnt::Ceiling(1));
             self.pace.limit(1);
             tracing::debug!(
-                asked = self.asked,
+                request = self.asked,
                 host = self.host(),
-                why,
+                reason = why,
                 "range requests brought wrong bytes, fetching in one piece"
             );
             return Ok(());
@@ -232,7 +232,7 @@ impl BlobStream {
                 }
                 PartEvent::Replaced => {
                     tracing::debug!(
-                        asked = self.asked,
+                        request = self.asked,
                         host = self.host(),
                         at = self.parts[n].from,
                         "replaced a slow connection"
@@ -240,7 +240,7 @@ impl BlobStream {
                     self.watch.replaced();
                 }
                 PartEvent::SpareFailed(cause) => {
-                    tracing::debug!(asked = self.asked, host = self.host(), %cause, "second connection failed");
+                    tracing::debug!(request = self.asked, host = self.host(), error = %cause, "second connection failed");
                     self.watch.in_vain();
                 }
                 PartEvent::Answered { after, target, ranges } => {
@@ -283,7 +283,7 @@ impl BlobStream {
         let Some(connection) = self.session.ranges(host).connection().filter(|_| able) else {
             return self.watch.in_vain();
         };
-        tracing::debug!(asked = self.asked, host = self.host(), from, "connection stalled, opening a second one");
+        tracing::debug!(request = self.asked, host = self.host(), from, "connection stalled, opening a second one");
         // The registry may know of another place that has it.
         let open = self.ask(&self.parts[0], from == 0 && !self.parts[0].closed, None);
         self.parts[0].hedge(SpareConnection::new(open, from, connection));
@@ -324,7 +324,7 @@ impl BlobStream {
     /// A further connection failed. Its bytes are asked for again, by itself after a while or when their turn comes; only
     /// then does it count.
     fn trouble(&mut self, n: usize, cause: Cause) {
-        tracing::debug!(asked = self.asked, host = self.host(), %cause, from = self.parts[n].from, "range request failed");
+        tracing::debug!(request = self.asked, host = self.host(), error = %cause, from = self.parts[n].from, "range request failed");
         self.target = None;
         self.troubles += 1;
         let failures = self.parts[n].failures + 1;
@@ -356,7 +356,7 @@ impl BlobStream {
             Learnt::Useful(level) => ranges.useful(level, Instant::now()),
             Learnt::Ceiling(level) => ranges.ceiling(level, Instant::now()),
         }
-        tracing::debug!(asked = self.asked, host = self.host(), ?learnt, "host shows its limit of connections");
+        tracing::debug!(request = self.asked, host = self.host(), level = ?learnt, "host shows its limit of connections");
     }
 
     pub(super) fn active(&self) -> usize {

@@ -72,7 +72,7 @@ async fn a_mirror_with_wrong_bytes_is_told_of() {
     mirror.faults().always("/blobs/", Fault::Corrupt);
     let session = by(&client_of(hosts, quick()));
     assert_eq!(session.blob_bytes(&image.config_descriptor, 4096).await.expect("config"), image.config);
-    let want = format!("host sent wrong content host=\"{}\" cause=digest mismatch: expected", mirror.host());
+    let want = format!("host sent wrong content host=\"{}\" error=digest mismatch: expected", mirror.host());
     assert_eq!(traced.text().matches(&want).count(), 1, "{}", traced.text());
     // That it fails is nothing to be told of.
     mirror.faults().clear();

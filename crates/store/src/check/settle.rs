@@ -62,7 +62,7 @@ impl Checker<'_> {
         problems.extend(self.store.maintenance.find_strays(&keep, &blobs, repair)?.into_iter().map(Problem::of_stray));
         for problem in &problems {
             tracing::warn!(
-                kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, "{}", problem.detail
+                kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, detail = problem.detail, "problem of the store"
             );
         }
         Ok(CheckReport { images, problems, incomplete: incomplete.into_iter().collect(), ..CheckReport::default() })

@@ -124,7 +124,7 @@ fn verdict(
         Ok(()) | Err((_, Errno::NOSPC | Errno::DQUOT)) => Ok(()),
         // It is not the file system that says no.
         Err((what, source @ (Errno::IO | Errno::ROFS | Errno::MFILE | Errno::NFILE | Errno::NOMEM))) => {
-            tracing::debug!(what, "was tried");
+            tracing::debug!(operation = what, "tried the file system");
             Err(OpenError::io("try the file system of", root, source))
         }
         Err((what, source)) => {

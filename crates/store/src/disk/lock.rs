@@ -18,6 +18,12 @@ const LENGTH: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub(crate) pid: u32,
+    /// The command that it runs, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    /// A digest of the settings by which it pulls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) settings: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) socket: Option<PathBuf>,
     /// Layers with this number and greater ones were written since somebody last knew all of them to be good.

@@ -125,8 +125,8 @@ impl Catalog {
             if !names.is_empty() {
                 tracing::warn!(
                     image,
-                    "not used: {}: the digest is not known to be the image's; pull it, or drop the name by `check --repair`",
-                    names.join(", ")
+                    names = names.join(", "),
+                    "names are not used whose digest is not known to be the image's; pull them, or drop them by `check --repair`"
                 );
             }
         }

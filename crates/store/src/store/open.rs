@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::Mode;
@@ -58,7 +58,14 @@ impl Store {
         let root = &std::path::absolute(root).map_err(|source| io_error("find store root", root, source))?;
         prepare_root(root)?;
         let agent = options.agent_socket.is_some();
-        let lock = take_lock(root, options.agent_socket)?;
+        let holder = Holder {
+            pid: std::process::id(),
+            command: options.command,
+            settings: options.settings,
+            socket: options.agent_socket,
+            since: None,
+        };
+        let lock = take_lock(root, holder)?;
         let boot = match options.boot {
             Some(boot) => boot,
             None => boot_id().map_err(|source| io_error("read", Path::new(BOOT_ID), source))?,
@@ -81,7 +88,7 @@ impl Store {
         let privileged = options.privileged.unwrap_or_else(is_privileged);
         let (shape, why_shape) =
             Shape::of_new_layers(options.layer_format, options.sharing, privileged, || probe::support(&layout));
-        tracing::debug!(?shape, why = why_shape, "what new layers are made into");
+        tracing::debug!(?shape, reason = why_shape, "what new layers are made into");
         if fresh {
             ground::try_file_system(&layout, shape, privileged)?;
             let text = format!("{VERSION}\n");
@@ -125,6 +132,52 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Returns true if [`Store::open`] would make a new store under `root`: nothing is there, or nothing of a store.
+    ///
+    /// # Errors
+    /// The directory could not be read.
+    pub fn is_absent(root: &Path) -> io::Result<bool> {
+        let entries = match std::fs::read_dir(root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            if !is_beside_a_store(&entry?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// When the records under `root` were changed last, as the file system says; `None` where there are none. Any process may ask.
+    #[must_use]
+    pub fn changed_at(root: &Path) -> Option<std::time::SystemTime> {
+        std::fs::metadata(root.join(layout::DATABASE)).and_then(|found| found.modified()).ok()
+    }
+
+    /// The bytes on disk of the files under `root` that belong to no image: the reserve, and the database. Any process may ask.
+    ///
+    /// # Errors
+    /// The files could not be looked at.
+    pub fn own_files(root: &Path) -> io::Result<(u64, u64)> {
+        let on_disk = |name: &str| match std::fs::metadata(root.join(name)) {
+            Ok(found) => Ok(std::os::unix::fs::MetadataExt::blocks(&found).saturating_mul(512)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        };
+        Ok((on_disk(layout::RESERVE)?, on_disk(layout::DATABASE)?))
+    }
+}
+
+/// Returns true for what may lie in a root without a store.
+fn is_beside_a_store(entry: &std::fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let is_socket = || entry.file_type().is_ok_and(|kind| std::os::unix::fs::FileTypeExt::is_socket(&kind));
+    BESIDE_A_STORE.iter().any(|known| name == *known) || is_socket()
+}
+
 fn io_error(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> OpenError {
     OpenError::io(operation, path, source)
 }
@@ -154,8 +207,7 @@ fn prepare_root(root: &Path) -> Result<(), OpenError> {
     for entry in entries {
         let entry = entry.map_err(|source| io_error("list store root", root, source))?;
         let name = entry.file_name();
-        let is_socket = entry.file_type().is_ok_and(|kind| std::os::unix::fs::FileTypeExt::is_socket(&kind));
-        if !is_socket && !OURS.iter().chain(&BESIDE_A_STORE).any(|known| name == *known) {
+        if !is_beside_a_store(&entry) && !OURS.iter().any(|known| name == *known) {
             let found = name.to_string_lossy().into_owned();
             return Err(OpenError::NotAStore { root: root.to_owned(), found });
         }
@@ -163,13 +215,14 @@ fn prepare_root(root: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn take_lock(root: &Path, socket: Option<PathBuf>) -> Result<StoreLock, OpenError> {
+fn take_lock(root: &Path, holder: Holder) -> Result<StoreLock, OpenError> {
     let path = root.join(layout::LOCK);
-    let holder = Holder { pid: std::process::id(), socket, since: None };
     StoreLock::take(&path, holder).map_err(|error| match error {
-        LockError::Held(holder) => {
-            let (pid, socket) = holder.map_or((None, None), |holder| (Some(holder.pid), holder.socket));
-            OpenError::Held { root: root.to_owned(), pid, socket }
+        LockError::Held(None) => {
+            OpenError::Held { root: root.to_owned(), pid: None, command: None, settings: None, socket: None }
+        }
+        LockError::Held(Some(Holder { pid, command, settings, socket, .. })) => {
+            OpenError::Held { root: root.to_owned(), pid: Some(pid), command, settings, socket }
         }
         LockError::Io(source) => io_error("lock", &path, source),
     })

@@ -24,7 +24,10 @@ type Difference = (&'static str, fn(Header<'_>, &[u8; BLOCK]) -> bool);
 /// All that is known. Ours follows Go's reader, with which containerd and docker unpack.
 const DIFFERENCES: &[Difference] = &[
     ("it takes data behind what is no file, where Go and Python have none", |h, _| {
-        !matches!(h.type_flag(), 0 | b'0' | b'7' | b'S' | b'x' | b'g' | b'L' | b'K') && h.size() != Some(0)
+        !matches!(h.type_flag(), 0 | b'0' | b'7' | b'S' | b'x' | b'g' | b'L' | b'K' | b'D') && h.size() != Some(0)
+    }),
+    ("it knows no labels and no directories of GNU's incremental archives", |h, _| {
+        matches!(h.type_flag(), b'V' | b'D')
     }),
     ("it has rules of its own for sparse files of GNU", |h, _| matches!(h.type_flag(), b'S')),
     ("it takes Solaris' extended header for an entry", |h, _| h.type_flag() == b'X'),

@@ -108,9 +108,10 @@ impl<'a> Header<'a> {
         number(field).map(|seconds| Time { seconds, nanos: 0 })
     }
 
+    /// Major and minor number of a device; (0, 0) in the oldest format, which has none.
     pub(super) fn device(self) -> Option<(i64, i64)> {
         if self.format() == Format::V7 {
-            return None;
+            return Some((0, 0));
         }
         Some((number(&self.block[329..337])?, number(&self.block[337..345])?))
     }

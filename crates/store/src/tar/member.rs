@@ -64,6 +64,8 @@ impl Reader<'_> {
             b'3' => Kind::Char,
             b'4' => Kind::Block,
             b'5' => Kind::Directory,
+            // A directory of GNU tar's incremental archives. The names behind it are for restoring one.
+            b'D' => Kind::Directory,
             b'6' => Kind::Fifo,
             other => {
                 let flag = char::from(other).escape_default();
@@ -78,10 +80,24 @@ impl Reader<'_> {
             entry.device = device.ok_or_else(|| no_number("device"))?;
         }
         // Only regular files have data behind them, whatever the size says: Go and Python read it so.
+        if header.type_flag() == b'D' {
+            self.check_names(size)?;
+            self.begin_data(size);
+            self.finish_data(raw)?;
+        }
         if entry.kind == Kind::File {
             entry.size = size;
             self.begin_data(size);
             self.sparse(entry, header, pax, raw)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the names behind a directory are not too long: whatever is no file's data is kept beside a layer.
+    fn check_names(&self, size: u64) -> Result<(), TarError> {
+        let most = self.limits.pax_header_bytes as u64;
+        if size > most {
+            return Err(self.limit("bytes of names behind a directory", most, size));
         }
         Ok(())
     }

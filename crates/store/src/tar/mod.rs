@@ -27,4 +27,6 @@ pub(crate) use reader::Reader;
 #[cfg(test)]
 pub(crate) mod build;
 #[cfg(test)]
+mod odd_tests;
+#[cfg(test)]
 mod reader_tests;

@@ -92,7 +92,7 @@ type Record<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 /// Splits the first record off.
 fn record(bytes: &[u8], limits: PaxLimits) -> Result<Record<'_>, PaxError> {
     let bad = || malformed("a PAX record is not of the form \"length key=value\\n\"");
-    let space = bytes.iter().take(21).position(|b| *b == b' ').ok_or_else(bad)?;
+    let space = bytes.iter().take(limits.record_bytes).position(|b| *b == b' ').ok_or_else(bad)?;
     let len = decimal(&bytes[..space]).ok_or_else(bad)?;
     if len > limits.record_bytes as u64 {
         return Err(PaxError::Limit {

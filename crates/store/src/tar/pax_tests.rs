@@ -35,6 +35,19 @@ fn values() {
 }
 
 #[test]
+fn numbers_may_begin_with_zeros() {
+    let zeros = b"00000000000000000000000000000000000000012";
+    let pax = ok(&[("size", zeros), ("uid", zeros), ("gid", zeros), ("mtime", zeros), ("GNU.sparse.realsize", zeros)]);
+    let mtime = pax.mtime.expect("a time");
+    assert_eq!(
+        (pax.size, pax.uid, pax.gid, mtime.seconds, pax.sparse.real_size),
+        (Some(12), Some(12), Some(12), 12, Some(12))
+    );
+    let record = b"0000000000000000000000000000000000000048 path=a\n";
+    assert_eq!(parse(&record[..], LIMITS).expect("well formed").path.as_deref(), Some(&b"a"[..]));
+}
+
+#[test]
 fn later_records_win_and_empty_ones_take_back() {
     let pax =
         ok(&[("path", b"a"), ("path", b"b"), ("size", b"5"), ("size", b""), ("linkpath", b"x"), ("linkpath", b"")]);

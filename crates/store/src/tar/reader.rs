@@ -88,6 +88,8 @@ impl<'a> Reader<'a> {
                         pending.long_link = name;
                     }
                 }
+                // The label of a volume is no file; what stood before it was for it.
+                b'V' if header.size() == Some(0) => pending = Pending::default(),
                 _ => {
                     self.fill_entry(entry, header, pending, raw)?;
                     return Ok(true);
@@ -108,13 +110,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips what is left of the present entry.
-    fn finish_data(&mut self, raw: &mut Raw<'_>) -> Result<(), TarError> {
+    pub(super) fn finish_data(&mut self, raw: &mut Raw<'_>) -> Result<(), TarError> {
         while self.data_left > 0 {
             let data = self.data(usize::MAX)?;
             raw(data).map_err(TarError::Raw)?;
         }
         while self.padding > 0 {
-            let zeros = self.input.some(self.padding)?;
+            let zeros = self.input.piece(self.padding)?;
+            if zeros.is_empty() {
+                // The archive ends with its last data, as umoci 0.4 writes it, and as Go's reader has it.
+                self.padding = 0;
+                break;
+            }
             self.padding -= zeros.len();
             raw(zeros).map_err(TarError::Raw)?;
         }
@@ -130,7 +137,19 @@ impl<'a> Reader<'a> {
         if !is_zero(&block) {
             return Ok(Some(block));
         }
-        if self.block(&mut block, raw)? && !is_zero(&block) {
+        // The second zero block may be cut off, or absent.
+        let mut left = BLOCK;
+        let mut is_zero = true;
+        while left > 0 {
+            let bytes = self.input.piece(left)?;
+            if bytes.is_empty() {
+                break;
+            }
+            is_zero &= bytes.iter().all(|byte| *byte == 0);
+            left -= bytes.len();
+            raw(bytes).map_err(TarError::Raw)?;
+        }
+        if !is_zero {
             return Err(self.malformed("a single zero block is followed by something else"));
         }
         self.drain(raw)?;
@@ -210,7 +229,7 @@ impl<'a> Reader<'a> {
         TarError::Malformed { offset: self.offset(), what: what.into() }
     }
 
-    fn limit(&self, limit_name: &'static str, limit: u64, seen: u64) -> TarError {
+    pub(super) fn limit(&self, limit_name: &'static str, limit: u64, seen: u64) -> TarError {
         TarError::Limit { subject: format!("the entry at byte {}", self.offset()), limit_name, limit, seen }
     }
 }

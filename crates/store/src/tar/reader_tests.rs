@@ -119,11 +119,36 @@ fn kinds_and_devices() {
         let device = matches!(kind, Kind::Char | Kind::Block);
         assert_eq!(entry.device, if device { (7, 8) } else { (0, 0) });
     }
-    for flag in [b'M', b'V', b'D', b'N', b'A', b'9', 0xff] {
+    for flag in [b'M', b'N', b'A', b'9', 0xff] {
         fails(Tar::new().item(&Item::new(flag, "x")), "unsupported type");
     }
     fails(Tar::new().item(&Item::new(b'3', "x").device(4096, 0)), "the device of \"x\"");
     fails(Tar::new().item(&Item::new(b'4', "x").device(0, 1 << 20)), "the device of \"x\"");
+}
+
+#[test]
+fn what_gnu_tar_adds_for_itself_is_passed_by() {
+    let names = |tar: Tar| {
+        let entries = read(&tar.end()).expect("reads");
+        entries.into_iter().map(|(entry, data)| (entry.path, entry.kind, data)).collect::<Vec<_>>()
+    };
+    let file = || (b"f".to_vec(), Kind::File, b"1".to_vec());
+    let label = Item::new(b'V', "label");
+    assert_eq!(names(Tar::new().item(&label).file("f", "1")), [file()], "first");
+    assert_eq!(names(Tar::new().file("f", "1").item(&label)), [file()], "last");
+    assert_eq!(
+        names(Tar::new().pax(&[("path", b"x")]).item(&label).file("f", "1")),
+        [file()],
+        "with a header of its own"
+    );
+    fails(Tar::new().item(&label.data("1")), "unsupported type 'V'");
+    let listed = Item::new(b'D', "d/").data(b"Yf\0Nd\0\0");
+    assert_eq!(names(Tar::new().item(&listed).file("f", "1")), [(b"d/".to_vec(), Kind::Directory, Vec::new()), file()]);
+    let few = Limits { pax_header_bytes: 6, ..Limits::default() };
+    let error = read_with(&mut &Tar::new().item(&listed).end()[..], &few).expect_err("too many").to_string();
+    assert!(error.contains("bytes of names behind a directory"), "{error}");
+    let old = patched(&Item::new(b'3', "c"), &[(257, &[0; 8])]);
+    assert_eq!(one(Tar::new().raw(&old)).device, (0, 0), "a device of v7, which has no numbers");
 }
 
 #[test]
@@ -229,15 +254,20 @@ fn ends() {
     assert_eq!(count(b""), Ok(0), "an empty layer");
     assert_eq!(count(&a), Ok(1), "no trailer");
     assert_eq!(count(&[&a[..], &zero].concat()), Ok(1), "half a trailer");
+    assert_eq!(count(&[&a[..], &zero, &zero[..100]].concat()), Ok(1), "a part of a trailer");
+    assert!(count(&[&a[..], &zero, b"junk"].concat()).unwrap_err().contains("single zero block"));
     assert_eq!(count(&[&a[..], &zero, &zero, b"trailing bytes", &a].concat()), Ok(1), "bytes behind the end");
     assert!(count(&[&a[..], &zero, &a].concat()).unwrap_err().contains("single zero block"));
     assert!(count(&[&a[..], b"garbage"].concat()).unwrap_err().contains("ends inside a header"));
     assert!(count(&[&a[..], &[b'g'; 512]].concat()).unwrap_err().contains("wrong checksum"));
-    for cut in 1..a.len() {
+    for cut in (1..a.len()).filter(|cut| *cut <= 512) {
         let got = read(&a[..cut]).expect_err("cut");
         let TarError::Truncated { inside, offset } = got else { panic!("{cut}: {got}") };
         assert_eq!(inside, if cut < 512 { "a header" } else { "\"a\"" });
         assert_eq!(offset, cut as u64);
+    }
+    for cut in 513..a.len() {
+        assert_eq!(count(&a[..cut]), Ok(1), "padding is left out, as umoci does, or a part of it");
     }
 }
 

@@ -18,9 +18,9 @@ pub(super) fn old_pieces(fields: &[u8], out: &mut Vec<Piece>) -> Result<(), Stri
     Ok(())
 }
 
-/// A decimal number without sign.
+/// A decimal number without sign, after any number of zeros.
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > 20 || !text.iter().all(u8::is_ascii_digit) {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
     text.iter().try_fold(0_u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')))

@@ -44,7 +44,7 @@ impl<F: Form> Unpacker<'_, F> {
         self.outcome.skipped_xattrs += 1;
         if !std::mem::replace(&mut self.warned_xattr, true) {
             tracing::warn!(
-                xattr = %shown(name), path = %shown(path), why,
+                xattr = %shown(name), path = %shown(path), reason = why,
                 "extended attribute of a layer left out; further ones of this layer are only counted"
             );
         }

@@ -45,23 +45,45 @@ fn the_second_one_learns_who_has_it() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
     let socket = Path::new("/run/imagelet/agent.sock");
-    let first = Store::open(&root, OpenOptions { agent_socket: Some(socket.into()), ..options() }).expect("opens");
+    let first = OpenOptions {
+        agent_socket: Some(socket.into()),
+        command: Some("imagelet serve".to_owned()),
+        settings: Some("these".to_owned()),
+        ..options()
+    };
+    let first = Store::open(&root, first).expect("opens");
     let clone = first.clone();
     drop(first);
     let error = Store::open(&root, options()).expect_err("held");
     let text = error.to_string();
-    let OpenError::Held { root: held, pid, socket: at } = error else { panic!("{error:?}") };
+    let OpenError::Held { root: held, pid, command, settings, socket: at } = error else { panic!("{error:?}") };
+    assert_eq!((command.as_deref(), settings.as_deref()), (Some("imagelet serve"), Some("these")));
     assert_eq!((held, pid, at.as_deref()), (root.clone(), Some(std::process::id()), Some(socket)));
     assert_eq!(
         text,
         format!(
-            "store {} is in use by process {}, which answers on /run/imagelet/agent.sock",
+            "store {} is in use by process {} (imagelet serve), which answers on /run/imagelet/agent.sock",
             root.display(),
             std::process::id()
         )
     );
     drop(clone);
     drop(open(&root));
+}
+
+#[test]
+fn a_store_is_absent_until_something_of_it_is_there() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let root = top.path().join("store");
+    let absent = || Store::is_absent(&root).expect("readable");
+    assert!(absent() && !root.exists());
+    fs::create_dir_all(root.join("image_gc")).expect("create");
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("any.sock")).expect("a socket");
+    assert!(absent(), "what the rest of the program keeps there is no store");
+    fs::write(root.join("lock"), "").expect("write");
+    assert!(!absent(), "the first thing that is made of one");
+    fs::rename(root.join("lock"), root.join("letter")).expect("rename");
+    assert!(!absent(), "opening says that this is none");
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(super) async fn names_of_two_repositories_are_one_image(bench: &Bench<'_>) -
     Ok(())
 }
 
-/// A filter is a lookup: it lists the one image that it resolves to, or none.
+/// A filter is a lookup: it lists the one image that it resolves to, or none; of a repository alone, all of its images.
 pub(super) async fn filter_lists_the_image_it_resolves_to(bench: &Bench<'_>) -> Outcome {
     let image = bench.pulled(fixtures::LISTED[0]).await?;
     bench.pulled(fixtures::LISTED[1]).await?;
@@ -82,6 +82,12 @@ pub(super) async fn filter_lists_the_image_it_resolves_to(bench: &Bench<'_>) -> 
         (image.repo_digests[0].clone(), vec![image]),
         (absent, vec![]),
     ];
+    let repository = bench.repository(fixtures::LISTED[0].names[0].0);
+    let is_of = |name: &String| name.strip_prefix(&repository).is_some_and(|rest| rest.starts_with([':', '@']));
+    let mut of_repository = all.clone();
+    of_repository.retain(|image| image.repo_tags.iter().chain(&image.repo_digests).any(is_of));
+    of_repository.sort_by(|a, b| a.id.cmp(&b.id));
+    let cases = cases.into_iter().chain([(repository, of_repository)]);
     for (name, want) in cases {
         let mut listed = bench.list(Some(&ImageFilter { image: Some(ImageSpec::new(&name)) })).await?;
         if bench.deviates(Deviation::ListFilterIgnored) {

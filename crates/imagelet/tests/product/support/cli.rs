@@ -128,7 +128,7 @@ impl Imagelet {
         self
     }
 
-    pub(super) fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = match self.user {
             None if self.through.is_empty() => self.time.command(&self.program),
             None => {
@@ -181,6 +181,33 @@ impl Imagelet {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
         done.search_for_secrets(args);
+        done
+    }
+
+    /// Runs a line as a person types it into a shell in `directory`, where `imagelet` stands for this one. Output that is no text
+    /// comes as its length.
+    #[track_caller]
+    pub(crate) fn typed(&self, directory: &Path, line: &str) -> Done {
+        let command = self.command(&[]);
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<String> = words.map(|word| format!("'{}'", word.to_str().expect("text"))).collect();
+        let script = format!("imagelet() {{ {} \"$@\"; }}\n{line}", words.join(" "));
+        let mut shell = tool("sh");
+        shell
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let output = shell.arg("-c").arg(script).current_dir(directory).output().expect("start a shell");
+        let text = |bytes: Vec<u8>| {
+            let length = bytes.len();
+            String::from_utf8(bytes)
+                .ok()
+                .filter(|text| !text.contains('\0'))
+                .unwrap_or_else(|| format!("{length} bytes"))
+        };
+        let done = Done { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) };
+        assert!(!done.stderr.contains("panicked at"), "{line} panicked:\n{}", done.stderr);
+        done.search_for_secrets(&[line]);
         done
     }
 
@@ -245,7 +272,7 @@ impl Imagelet {
     pub(crate) fn serve(&self, socket: &Path) -> Daemon {
         let endpoint = format!("unix://{}", socket.display());
         let daemon = self.daemon(&["serve", "--listen", &endpoint]);
-        daemon.wait_for("where it serves", |line| line.contains(&socket.display().to_string()).then_some(()));
+        daemon.wait_for("where it serves", |line| (line == endpoint).then_some(()));
         daemon
     }
 

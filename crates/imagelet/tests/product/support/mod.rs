@@ -19,6 +19,7 @@ pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod pods;
 pub(crate) mod process;
+pub(crate) mod pty;
 pub(crate) mod random;
 pub(crate) mod registry;
 pub(crate) mod scene;

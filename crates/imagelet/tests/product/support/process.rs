@@ -122,10 +122,24 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Waits until it ends by itself, and answers its exit code.
+    #[track_caller]
+    pub(crate) fn ends(&mut self) -> Option<i32> {
+        let status = wait(&mut self.child, PATIENCE);
+        status.unwrap_or_else(|| panic!("{} does not end:\n{}", self.name, self.lines().join("\n"))).code()
+    }
+
     /// Kills it as `kill -9` does.
     pub(crate) fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Waits until it has ended by itself, or by a signal that it was sent.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) -> std::process::ExitStatus {
+        wait(&mut self.child, PATIENCE)
+            .unwrap_or_else(|| panic!("{} does not end:\n{}", self.name, self.lines().join("\n")))
     }
 
     /// Asks it to end, and waits until it has; kills it when it does not.

@@ -45,6 +45,39 @@ async fn pods_of_the_agent_before_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_is_known_once_sources_and_runtime_have_told() {
+    let world = World::new();
+    let (web, later) = (simple("web", "x:1"), simple("later", "x:1"));
+    world.want([&web]);
+    let first = world.start();
+    first.until_ready(&web).await;
+    first.kill();
+
+    // The runtime is away: nothing is known, however long it takes.
+    let known = Duration::from_secs(600);
+    world.runtime.faults().be_absent(Error::new(Kind::Unavailable, "no such file"));
+    world.want([]);
+    let second = world.start();
+    tokio::time::timeout(known, second.agent.until_known()).await.expect_err("nobody knows");
+    world.runtime.faults().return_to_duty();
+    // A pod that nobody wants is in the list as well, while it ends.
+    tokio::time::timeout(known, second.agent.until_known()).await.expect("known");
+    second.kill();
+
+    // A source that is silent is waited for, for five seconds; pods that others want are known then.
+    world.want([&web, &later]);
+    world.desired.send_modify(|desired| desired.ready = false);
+    let third = world.start();
+    let begin = tokio::time::Instant::now();
+    third.agent.until_known().await;
+    assert_eq!(begin.elapsed(), Duration::from_secs(5));
+    assert!(third.view(&web).is_some() && third.view(&later).is_some());
+    third.agent.until_known().await;
+    assert_eq!(begin.elapsed(), Duration::from_secs(5), "it is known from then on");
+    third.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_goes_on_through_agents() {
     let world = World::new();
     let spec = json!({"activeDeadlineSeconds": 60, "containers": [{"name": "web", "image": "x:1"}]});

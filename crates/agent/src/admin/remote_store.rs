@@ -1,36 +1,45 @@
-//! [`AgentEngine`]: the store of an agent that holds the root, over its admin socket. Decides nothing. Made by the
+//! [`RemoteStore`]: the store of another process that holds the root, over the store's socket. Decides nothing. Made by the
 //! binary's wiring.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
+use cri_api::{
+    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
+};
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
-    ImageLayers, ImageUsage, ImportOptions, ImportedImage, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage,
+    UnfinishedPulls,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::client::{self, AskError, Lines, Method};
-use super::engine_wire::{Call, Line, Progress, WireError};
+use super::engine::store_socket;
+use super::engine_wire::{Call, Line, Progress, WireAuth, WireError};
 
 /// The longest time for an answer that takes no work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The store of an agent that holds a root.
+/// The store of a process that holds a root.
 #[derive(Clone, Debug)]
-pub struct AgentEngine {
+pub struct RemoteStore {
     socket: PathBuf,
     /// The root, as this process reaches it.
     root: PathBuf,
 }
 
-impl AgentEngine {
-    /// The agent that answers on `socket` for `root`.
-    pub fn new(socket: PathBuf, root: PathBuf) -> Self {
-        Self { socket, root }
+impl RemoteStore {
+    /// The process that holds `root`.
+    pub fn of(root: &Path) -> Self {
+        Self { socket: store_socket(root), root: root.to_owned() }
+    }
+
+    /// Returns true if a process answers on the store's socket, and is not about to end.
+    pub async fn is_answered(&self) -> bool {
+        client::ask(&self.socket, Method::GET, "/healthz").await.is_ok()
     }
 
     /// Makes a call; answers with its last line and what follows it.
@@ -74,7 +83,7 @@ async fn in_time<T>(socket: &Path, answer: impl Future<Output = Result<T>>) -> R
 fn error_of(error: &AskError) -> Error {
     let kind = match error.kind() {
         kind @ (Kind::Unavailable | Kind::PermissionDenied) => kind,
-        // An agent that has no store, or an older one.
+        // A process of an older version.
         _ => Kind::Unimplemented,
     };
     Error::from_source(kind, error)
@@ -98,7 +107,36 @@ fn elsewhere(path: &Path) -> PathBuf {
 }
 
 #[async_trait]
-impl ImageEngine for AgentEngine {
+impl ImageService for RemoteStore {
+    async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
+        self.quick(Call::ListImages { image: filter.and_then(|filter| filter.image.clone()) }).await
+    }
+
+    async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
+        self.quick(Call::ImageStatus { image: image.clone(), verbose }).await
+    }
+
+    async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
+        request.before_visible.done().await?;
+        let PullImageRequest { image, auth, progress, .. } = request;
+        let tell = move |step| match step {
+            Progress::Pull(event) => progress.report(event),
+            Progress::Check(_) => {}
+        };
+        self.call(Call::PullImage { image, auth: auth.as_ref().map(WireAuth::from) }, &tell).await
+    }
+
+    async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
+        self.call(Call::RemoveImage { image: image.clone() }, &|_| {}).await
+    }
+
+    async fn image_fs_info(&self) -> Result<FsInfo> {
+        self.quick(Call::ImageFsInfo).await
+    }
+}
+
+#[async_trait]
+impl ImageEngine for RemoteStore {
     async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
         self.quick(Call::InspectImage { image: image.clone() }).await
     }
@@ -160,20 +198,25 @@ impl ImageEngine for AgentEngine {
         self.call(Call::MountImage { request: request.clone() }, &|_| {}).await
     }
 
+    async fn mounts(&self) -> Result<Vec<ImageMount>> {
+        self.quick(Call::Mounts).await
+    }
+
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {
         let call = Call::LeaseLayers { text: text.to_owned() };
-        // The agent holds the layers as long as its answer is not read to the end.
+        // The process holds the layers as long as its answer is not read to the end.
         let (stack, lines) = in_time(&self.socket, self.ask(&call, &|_| {})).await?;
         Ok(LayerLease::new(self.root.clone(), stack, lines))
     }
 
-    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<Vec<ImportedImage>> {
-        let ImportOptions { name, progress } = options;
+    async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
+        let ImportOptions { name, images, platforms, progress } = options;
         let tell = move |step| match step {
             Progress::Pull(event) => progress.report(event),
             Progress::Check(_) => {}
         };
-        let call = Call::ImportImages { path: elsewhere(path), name: name.map(|name| name.to_string()) };
+        let name = name.map(|name| name.to_string());
+        let call = Call::ImportImages { path: elsewhere(path), name, images, platforms };
         self.call(call, &tell).await
     }
 

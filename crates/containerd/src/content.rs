@@ -1,0 +1,144 @@
+//! Blobs by digest.
+
+use futures::stream;
+use oci::Digest;
+
+use crate::client::{answer, empty};
+use crate::error::unless;
+use crate::{Client, Error, ErrorKind, Labels, Lease, Result, pb};
+use pb::content::{WriteAction, WriteContentRequest};
+
+/// Bytes of a blob in one message: 1 MiB.
+const CHUNK: usize = 1024 * 1024;
+
+impl Client {
+    /// Labels of a blob; `None`: there is no such blob.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn blob_labels(&self, digest: &Digest) -> Result<Option<Labels>> {
+        let subject = digest.to_string();
+        let request = pb::content::InfoRequest { digest: subject.clone() };
+        let info = unless(ErrorKind::NotFound, answer("Content.Info", &subject, self.content().info(request)).await)?;
+        let Some(info) = info else { return Ok(None) };
+        Ok(Some(info.info.ok_or_else(|| empty("Content.Info", &subject))?.labels))
+    }
+
+    /// A blob of at most `max_bytes`, verified; `None`: there is no such blob.
+    ///
+    /// # Errors
+    /// A call failed, the blob is longer, or its bytes do not have the digest.
+    pub async fn read_blob(&self, digest: &Digest, max_bytes: usize) -> Result<Option<Vec<u8>>> {
+        const CALL: &str = "Content.Read";
+        let subject = digest.to_string();
+        let request = pb::content::ReadContentRequest { digest: subject.clone(), offset: 0, size: 0 };
+        let opened = answer(CALL, &subject, self.content().read(request)).await;
+        let Some(mut parts) = unless(ErrorKind::NotFound, opened)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        loop {
+            let part = parts.message().await.map_err(|status| Error::of_status(CALL, &subject, &status));
+            // An unknown digest may be said with the first part only.
+            let Some(part) = unless(ErrorKind::NotFound, part)? else { return Ok(None) };
+            let Some(part) = part else { break };
+            if bytes.len() + part.data.len() > max_bytes {
+                let message = format!("longer than {max_bytes} bytes");
+                return Err(Error::new(ErrorKind::Invalid, CALL, &subject, message));
+            }
+            bytes.extend_from_slice(&part.data);
+        }
+        let actual = Digest::sha256(&bytes);
+        if actual != *digest {
+            let message = format!("its bytes have the digest {actual}");
+            return Err(Error::new(ErrorKind::Invalid, CALL, &subject, message));
+        }
+        Ok(Some(bytes))
+    }
+}
+
+impl Lease {
+    /// Writes a blob with these labels. Of one that is there already the labels are set, and the others stay; either way the
+    /// lease holds it.
+    ///
+    /// # Errors
+    /// A call failed, or the bytes do not have the digest.
+    pub async fn write_blob(&self, digest: &Digest, bytes: &[u8], labels: &Labels) -> Result<()> {
+        const CALL: &str = "Content.Write";
+        let subject = digest.to_string();
+        // Of this lease alone, so that no other writer's unfinished blob is met.
+        let reference = format!("{}-{subject}", self.id());
+        let written = match self.send_blob(CALL, &reference, &subject, bytes, labels).await {
+            // What an earlier attempt of this lease left is not continued: blobs that are written here are short.
+            Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unavailable) => {
+                let request = pb::content::AbortRequest { r#ref: reference.clone() };
+                let aborted = answer("Content.Abort", &reference, self.content().abort(request)).await;
+                unless(ErrorKind::NotFound, aborted)?;
+                self.send_blob(CALL, &reference, &subject, bytes, labels).await
+            }
+            other => other,
+        };
+        if unless(ErrorKind::AlreadyExists, written)?.is_none() {
+            self.set_blob_labels(digest, labels).await?;
+        }
+        Ok(())
+    }
+
+    /// Sets labels of a blob that is there; its other labels stay.
+    ///
+    /// # Errors
+    /// The call failed; there is no such blob.
+    pub async fn set_blob_labels(&self, digest: &Digest, labels: &Labels) -> Result<()> {
+        if labels.is_empty() {
+            return Ok(());
+        }
+        let subject = digest.to_string();
+        let info = pb::content::Info { digest: subject.clone(), size: 0, labels: labels.clone() };
+        let paths = labels.keys().map(|key| format!("labels.{key}")).collect();
+        let update_mask = Some(pb::types::FieldMask { paths });
+        let request = pb::content::UpdateRequest { info: Some(info), update_mask };
+        answer("Content.Update", &subject, self.content().update(request)).await.map(drop)
+    }
+
+    async fn send_blob(
+        &self,
+        call: &'static str,
+        reference: &str,
+        digest: &str,
+        bytes: &[u8],
+        labels: &Labels,
+    ) -> Result<()> {
+        let mut messages: Vec<WriteContentRequest> = Vec::new();
+        let mut offset = 0;
+        for chunk in bytes.chunks(CHUNK) {
+            messages.push(WriteContentRequest {
+                action: WriteAction::Write.into(),
+                r#ref: reference.to_owned(),
+                total: length(bytes),
+                expected: digest.to_owned(),
+                offset,
+                data: chunk.to_owned(),
+                labels: Labels::new(),
+            });
+            offset += length(chunk);
+        }
+        match messages.last_mut() {
+            Some(last) => {
+                last.action = WriteAction::Commit.into();
+                last.labels.clone_from(labels);
+            }
+            None => return Err(Error::new(ErrorKind::Invalid, call, digest, "no bytes")),
+        }
+        let expected = messages.len();
+        let mut answers = answer(call, digest, self.content().write(stream::iter(messages))).await?;
+        for _ in 0..expected {
+            let answer = answers.message().await.map_err(|status| Error::of_status(call, digest, &status))?;
+            if answer.is_none() {
+                return Err(Error::new(ErrorKind::Unavailable, call, digest, "the answers end before the blob does"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn length(bytes: &[u8]) -> i64 {
+    i64::try_from(bytes.len()).unwrap_or(i64::MAX)
+}

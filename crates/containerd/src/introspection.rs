@@ -1,0 +1,46 @@
+//! Which snapshotters a containerd has.
+
+use std::path::PathBuf;
+
+use crate::client::answer;
+use crate::{Client, Result, pb};
+
+/// Type of the plugins that are snapshotters.
+const SNAPSHOTTER: &str = "io.containerd.snapshotter.v1";
+
+/// A snapshotter of a containerd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshotter {
+    /// Name, as calls have it: `overlayfs`.
+    pub name: String,
+    /// Directory of its files; `None`: containerd does not say.
+    pub root: Option<PathBuf>,
+    /// Commit takes the parent (`rebase`, containerd 2.2 and later): children may be prepared before it.
+    pub rebases: bool,
+    /// The snapshotter maps the ids of files for user namespaces (`remap-ids`).
+    pub maps_ids: bool,
+    /// Why it cannot be used; `None`: it can.
+    pub error: Option<String>,
+}
+
+impl Client {
+    /// The snapshotters of this containerd, those too that it could not start.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn snapshotters(&self) -> Result<Vec<Snapshotter>> {
+        let request = pb::introspection::PluginsRequest { filters: vec![format!("type=={SNAPSHOTTER}")] };
+        let found = answer("Plugins", SNAPSHOTTER, self.introspection().plugins(request)).await?;
+        let of = |plugin: pb::introspection::Plugin| {
+            let can = |capability: &str| plugin.capabilities.iter().any(|known| known == capability);
+            Snapshotter {
+                rebases: can("rebase"),
+                maps_ids: can("remap-ids"),
+                root: plugin.exports.get("root").map(PathBuf::from),
+                error: plugin.init_err.map(|status| status.message),
+                name: plugin.id,
+            }
+        };
+        Ok(found.plugins.into_iter().filter(|plugin| plugin.r#type == SNAPSHOTTER).map(of).collect())
+    }
+}

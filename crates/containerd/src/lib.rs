@@ -1,0 +1,37 @@
+//! Client of containerd's own API, for the calls by which images come into its store: introspection, leases, content,
+//! snapshots and images.
+//!
+//! A [`Client`] reads, a [`Lease`] of it writes: whatever a lease makes is safe from containerd's collection until the lease
+//! is deleted. Every call that changes something may be repeated: what is there already is success. The crate knows no
+//! registry and decides nothing about images; it touches no file of the store, except that [`destination`] looks for the marker by
+//! which the erofs snapshotter names its directories.
+#![deny(missing_docs)]
+
+mod client;
+mod content;
+mod deposit;
+mod destination;
+mod error;
+mod filter;
+mod images;
+mod introspection;
+mod lease;
+mod pb;
+mod snapshots;
+
+use std::collections::BTreeMap;
+
+pub use client::Client;
+pub use deposit::{Deposit, Document, Documents, OpenSlot, Slot, StackedLayer, move_into};
+pub use destination::{Destination, destination};
+pub use error::{Error, ErrorKind, Result};
+pub use images::ImageRecord;
+pub use introspection::Snapshotter;
+pub use lease::{ExistingLease, Lease};
+pub use snapshots::{Mount, Prepared, Snapshot, SnapshotKind, Usage};
+
+/// Labels of an object in containerd's store.
+pub type Labels = BTreeMap<String, String>;
+
+/// The namespace of everything that CRI sees.
+pub const CRI_NAMESPACE: &str = "k8s.io";

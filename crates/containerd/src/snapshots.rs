@@ -1,0 +1,214 @@
+//! Snapshots: prepared under a key, filled by whoever prepared them, committed under a name.
+
+use crate::client::{answer, empty};
+use crate::error::unless;
+use crate::{Client, Error, ErrorKind, Labels, Lease, Result, filter, pb};
+
+/// Label of Prepare with the name of the committed snapshot that is wanted: if it is there, the lease holds it and Prepare
+/// makes nothing.
+const TARGET: &str = "containerd.io/snapshot.ref";
+/// Label with the diff id of a layer, as containerd 2.3 and later set it.
+const DIFF_ID: &str = "containerd.io/snapshot/diff-id";
+
+/// A mount of a snapshot, as a snapshotter answers it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mount {
+    /// Kind: `bind`, `overlay`, `erofs`.
+    pub kind: String,
+    /// Source.
+    pub source: String,
+    /// Options.
+    pub options: Vec<String>,
+}
+
+/// State of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotKind {
+    /// Read-only, made for a reader.
+    View,
+    /// Writable, not committed.
+    Active,
+    /// Committed: other snapshots may have it as parent.
+    Committed,
+}
+
+/// A snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Name of a committed one, key of another one.
+    pub name: String,
+    /// Name of the parent; empty: none.
+    pub parent: String,
+    /// State.
+    pub kind: SnapshotKind,
+    /// Labels.
+    pub labels: Labels,
+}
+
+/// Disk usage of a snapshot without its parents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes.
+    pub bytes: u64,
+    /// Inodes.
+    pub inodes: u64,
+}
+
+/// Outcome of Prepare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// The snapshot is to be filled: its mounts.
+    Active(Vec<Mount>),
+    /// A committed snapshot of the wanted name is there; the lease holds it.
+    Present,
+}
+
+impl Client {
+    /// The snapshot of this name or key; `None`: there is none.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn snapshot(&self, snapshotter: &str, key: &str) -> Result<Option<Snapshot>> {
+        const CALL: &str = "Snapshots.Stat";
+        let request = pb::snapshots::StatSnapshotRequest { snapshotter: snapshotter.to_owned(), key: key.to_owned() };
+        let found = unless(ErrorKind::NotFound, answer(CALL, key, self.snapshots().stat(request)).await)?;
+        let Some(found) = found else { return Ok(None) };
+        found.info.map(snapshot).ok_or_else(|| empty(CALL, key)).map(Some)
+    }
+
+    /// Committed snapshots of layers with this diff id, on whatever chain.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn snapshots_of_layer(&self, snapshotter: &str, diff_id: &str) -> Result<Vec<Snapshot>> {
+        const CALL: &str = "Snapshots.List";
+        let filters = vec![format!("kind==committed,{}", filter::label(DIFF_ID, diff_id))];
+        let request = pb::snapshots::ListSnapshotsRequest { snapshotter: snapshotter.to_owned(), filters };
+        let mut list = answer(CALL, diff_id, self.snapshots().list(request)).await?;
+        let mut found = Vec::new();
+        while let Some(part) = list.message().await.map_err(|status| Error::of_status(CALL, diff_id, &status))? {
+            found.extend(part.info.into_iter().map(snapshot));
+        }
+        Ok(found)
+    }
+
+    /// Disk usage of a snapshot without its parents.
+    ///
+    /// # Errors
+    /// The call failed; there is no such snapshot.
+    pub async fn snapshot_usage(&self, snapshotter: &str, key: &str) -> Result<Usage> {
+        let request = pb::snapshots::UsageRequest { snapshotter: snapshotter.to_owned(), key: key.to_owned() };
+        let usage = answer("Snapshots.Usage", key, self.snapshots().usage(request)).await?;
+        let of = |number| u64::try_from(number).unwrap_or(0);
+        Ok(Usage { bytes: of(usage.size), inodes: of(usage.inodes) })
+    }
+}
+
+impl Lease {
+    /// Prepares `key` on `parent` (empty: none), to be committed as `name`. A key that was prepared before is taken as it is.
+    ///
+    /// # Errors
+    /// A call failed; there is no such parent.
+    pub async fn prepare(
+        &self,
+        snapshotter: &str,
+        key: &str,
+        parent: &str,
+        name: &str,
+        mut labels: Labels,
+    ) -> Result<Prepared> {
+        labels.insert(TARGET.to_owned(), name.to_owned());
+        let request = pb::snapshots::PrepareSnapshotRequest {
+            snapshotter: snapshotter.to_owned(),
+            key: key.to_owned(),
+            parent: parent.to_owned(),
+            labels,
+        };
+        let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request)).await;
+        if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
+            return Ok(Prepared::Active(mounts(prepared.mounts)));
+        }
+        match self.snapshot(snapshotter, name).await? {
+            Some(found) if found.kind == SnapshotKind::Committed => Ok(Prepared::Present),
+            _ => {
+                let (snapshotter, key) = (snapshotter.to_owned(), key.to_owned());
+                let request = pb::snapshots::MountsRequest { snapshotter, key: key.clone() };
+                let answered = answer("Snapshots.Mounts", &key, self.snapshots().mounts(request)).await?;
+                Ok(Prepared::Active(mounts(answered.mounts)))
+            }
+        }
+    }
+
+    /// Commits `key` as `name`. `parent` is for a snapshotter that [rebases](crate::Snapshotter::rebases) and a key that was
+    /// prepared without one; an older containerd would ignore it. If another client has committed the name first, our key is
+    /// removed.
+    ///
+    /// # Errors
+    /// A call failed; there is neither such a key nor such a name.
+    pub async fn commit(
+        &self,
+        snapshotter: &str,
+        key: &str,
+        name: &str,
+        parent: Option<&str>,
+        labels: Labels,
+    ) -> Result<()> {
+        let request = pb::snapshots::CommitSnapshotRequest {
+            snapshotter: snapshotter.to_owned(),
+            name: name.to_owned(),
+            key: key.to_owned(),
+            labels,
+            parent: parent.unwrap_or_default().to_owned(),
+        };
+        let committed = answer("Snapshots.Commit", key, self.snapshots().commit(request)).await;
+        let Err(error) = committed else { return Ok(()) };
+        match error.kind() {
+            ErrorKind::AlreadyExists => self.remove_snapshot(snapshotter, key).await,
+            // An answer that was lost: the commit may have come through.
+            ErrorKind::NotFound => match self.snapshot(snapshotter, name).await? {
+                Some(found) if found.kind == SnapshotKind::Committed => Ok(()),
+                _ => Err(error),
+            },
+            _ => Err(error),
+        }
+    }
+
+    /// Makes a read-only snapshot of `name` under `key`, and answers its mounts.
+    ///
+    /// # Errors
+    /// A call failed; there is no such name.
+    pub async fn view(&self, snapshotter: &str, key: &str, name: &str) -> Result<Vec<Mount>> {
+        let request = pb::snapshots::ViewSnapshotRequest {
+            snapshotter: snapshotter.to_owned(),
+            key: key.to_owned(),
+            parent: name.to_owned(),
+            labels: Labels::new(),
+        };
+        let viewed = answer("Snapshots.View", key, self.snapshots().view(request)).await?;
+        Ok(mounts(viewed.mounts))
+    }
+
+    /// Removes a snapshot. One that is gone is success.
+    ///
+    /// # Errors
+    /// The call failed; [`ErrorKind::InUse`]: it has children.
+    pub async fn remove_snapshot(&self, snapshotter: &str, key: &str) -> Result<()> {
+        let request = pb::snapshots::RemoveSnapshotRequest { snapshotter: snapshotter.to_owned(), key: key.to_owned() };
+        let removed = answer("Snapshots.Remove", key, self.snapshots().remove(request)).await;
+        unless(ErrorKind::NotFound, removed).map(drop)
+    }
+}
+
+fn mounts(messages: Vec<pb::types::Mount>) -> Vec<Mount> {
+    let of = |mount: pb::types::Mount| Mount { kind: mount.r#type, source: mount.source, options: mount.options };
+    messages.into_iter().map(of).collect()
+}
+
+fn snapshot(info: pb::snapshots::Info) -> Snapshot {
+    let kind = match info.kind() {
+        pb::snapshots::Kind::Committed => SnapshotKind::Committed,
+        pb::snapshots::Kind::View => SnapshotKind::View,
+        pb::snapshots::Kind::Active | pb::snapshots::Kind::Unknown => SnapshotKind::Active,
+    };
+    Snapshot { name: info.name, parent: info.parent, kind, labels: info.labels }
+}

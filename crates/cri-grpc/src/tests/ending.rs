@@ -1,0 +1,148 @@
+//! The end of a server as its clients see it: what may end ends, what may be repeated is repeated at the next server, and on a
+//! socket that is passed on nobody notices.
+
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::testing::{CallKind, FakeImage, FakeImageService};
+use cri_api::{ImageService as _, Kind, PullImageRequest};
+use tempfile::TempDir;
+use tokio_util::task::TaskTracker;
+
+use super::support::{Running, endpoint_in, quick, soon};
+use crate::client::connect_image_service;
+use crate::server::{Listener, ServerOptions, bind, inherited};
+
+const NAME: &str = "registry.test/app:1";
+const LONG: Duration = Duration::from_secs(600);
+
+fn fake() -> FakeImageService {
+    let fake = FakeImageService::new();
+    fake.publish(NAME, &FakeImage::new("app"));
+    fake
+}
+
+fn options(fake: &FakeImageService, grace: Duration) -> ServerOptions {
+    ServerOptions { grace, ..ServerOptions::new(Arc::new(fake.clone()), "1.2.3") }
+}
+
+/// A socket that this process keeps, as systemd does.
+struct Kept {
+    socket: UnixListener,
+    directory: TempDir,
+}
+
+impl Kept {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        Self { socket: UnixListener::bind(endpoint_in(&directory).path()).unwrap(), directory }
+    }
+
+    /// The socket as it is passed to a process.
+    fn pass(&self) -> Listener {
+        let endpoint = endpoint_in(&self.directory);
+        inherited(Some(&endpoint), vec![self.socket.try_clone().unwrap()]).unwrap().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn while_a_long_call_ends_everything_is_answered() {
+    let fake = fake();
+    let gate = fake.faults().hold(CallKind::PullImage);
+    let server = Running::with(options(&fake, LONG));
+    let client = server.client().await;
+    let puller = client.clone();
+    let pull = TaskTracker::new().spawn(async move { puller.pull_image(PullImageRequest::new(NAME)).await });
+    soon(gate.until_waiting(1)).await;
+    server.shutdown.cancel();
+    for _ in 0..3 {
+        soon(client.image_fs_info()).await.expect("on the connection that there is");
+        soon(server.client().await.list_images(None)).await.expect("on a new one");
+    }
+    gate.open();
+    soon(pull).await.unwrap().expect("it was let to end");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_pull_that_takes_too_long_is_made_again_at_the_next_server() {
+    let (old, new, kept) = (fake(), fake(), Kept::new());
+    let gate = old.faults().hold(CallKind::PullImage);
+    let server = Running::on(kept.pass(), options(&old, Duration::ZERO));
+    let client = server.client_with(quick()).await;
+    let pull = TaskTracker::new().spawn(async move { client.pull_image(PullImageRequest::new(NAME)).await });
+    soon(gate.until_waiting(1)).await;
+    server.stop().await;
+    assert_eq!((gate.waiting(), old.abandoned_pulls()), (0, 1), "nothing outlives the server");
+    let _next = Running::on(kept.pass(), options(&new, Duration::ZERO));
+    soon(pull).await.unwrap().expect("the next server pulls");
+    assert!(new.call_kinds().contains(&CallKind::PullImage));
+}
+
+#[tokio::test]
+async fn a_pull_that_is_given_back_to_nobody_is_unavailable() {
+    let fake = fake();
+    let gate = fake.faults().hold(CallKind::PullImage);
+    let server = Running::with(options(&fake, Duration::ZERO));
+    let client = server.client_with(quick()).await;
+    let pull = TaskTracker::new().spawn(async move { client.pull_image(PullImageRequest::new(NAME)).await });
+    soon(gate.until_waiting(1)).await;
+    server.stop().await;
+    let error = soon(pull).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+    assert_eq!(gate.waiting(), 0, "nothing outlives the server");
+}
+
+#[tokio::test]
+async fn a_socket_that_is_to_stay_stays_and_is_taken_over() {
+    let directory = TempDir::new().unwrap();
+    let endpoint = endpoint_in(&directory);
+    let listener = bind(&endpoint).unwrap();
+    listener.remains().leave();
+    Running::on(listener, options(&fake(), Duration::ZERO)).stop().await;
+    let refused = std::os::unix::net::UnixStream::connect(endpoint.path()).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let next = Running::on(bind(&endpoint).unwrap(), options(&fake(), Duration::ZERO));
+    soon(next.client().await.image_fs_info()).await.unwrap();
+    next.stop().await;
+    assert!(!endpoint.path().exists(), "that was not asked for");
+}
+
+/// Many clients, each with a connection of its own and one that they share, and a server that starts anew again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn not_one_call_fails_while_servers_take_turns() {
+    let (fake, kept) = (fake(), Kept::new());
+    let endpoint = endpoint_in(&kept.directory);
+    let first = Running::on(kept.pass(), options(&fake, Duration::ZERO));
+    let shared = first.client_with(quick()).await;
+    let done = tokio_util::sync::CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (shared, endpoint, done) = (shared.clone(), endpoint.clone(), done.clone());
+            tasks.spawn(async move {
+                let mut calls = 0;
+                while !done.is_cancelled() {
+                    let own = connect_image_service(&endpoint, quick()).await.expect("a connection");
+                    for client in [&shared, &own] {
+                        client.pull_image(PullImageRequest::new(NAME)).await.expect("a pull");
+                        client.list_images(None).await.expect("a list");
+                    }
+                    calls += 1;
+                }
+                calls
+            })
+        })
+        .collect();
+    let mut server = first;
+    for _ in 0..20 {
+        soon(server.stop()).await;
+        server = Running::on(kept.pass(), options(&fake, Duration::ZERO));
+        soon(server.client_with(quick()).await.image_fs_info()).await.unwrap();
+    }
+    done.cancel();
+    for client in clients {
+        assert!(soon(client).await.expect("no call failed") > 0);
+    }
+}

@@ -1,0 +1,115 @@
+//! [`Access`]: how a command uses the root of the embedded store: whether it makes a store where none is, and whether it brings
+//! images by settings of its own. Opens nothing. Called by `main`; [`App`](crate::app::App) hands it on.
+
+use std::fmt::{self, Write as _};
+
+use crate::args::{Command, Gc, GcAction};
+
+/// The way in which a command uses the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// The command, for people who wait for it.
+    pub(crate) command: String,
+    /// Makes a store where there is none.
+    pub(crate) makes: bool,
+    /// Collects, and remembers what it saw for the next time.
+    pub(crate) collects: bool,
+    /// Brings images, by the registries, the signature policy and the form of layers of this configuration.
+    pub(crate) brings: bool,
+}
+
+impl Access {
+    /// The access of whoever only asks: completion of a shell.
+    pub(crate) fn reading() -> Self {
+        Self { command: "imagelet completion".to_owned(), makes: false, collects: false, brings: false }
+    }
+
+    /// The access of a command. One that is not known to do less may do everything.
+    pub(crate) fn of(command: &Command) -> Self {
+        let (makes, brings) = match command {
+            Command::Images(_)
+            | Command::Inspect(_)
+            | Command::Rmi(_)
+            | Command::Df
+            | Command::Gc(_)
+            | Command::Unpin(_)
+            | Command::Pins
+            | Command::Status
+            | Command::Check(_)
+            | Command::Convert(_)
+            | Command::Mount(_)
+            | Command::Ls(_)
+            | Command::Cat(_)
+            | Command::Cp(_)
+            | Command::Explain(_)
+            | Command::Export(_)
+            | Command::Save(_)
+            | Command::History(_)
+            | Command::Tag(_)
+            | Command::Untag(_)
+            | Command::Prune(_)
+            | Command::Push(_) => (false, false),
+            Command::Pin(_) => (true, false),
+            _ => (true, true),
+        };
+        let collects = match command {
+            Command::Gc(Gc { action: None, dry_run, interrupted, .. }) => !dry_run && !interrupted,
+            Command::Gc(Gc { action: Some(GcAction::Containers(containers)), .. }) => !containers.dry_run,
+            _ => false,
+        };
+        Self { command: format!("imagelet {}", name(command)), makes, collects, brings }
+    }
+}
+
+/// The name of a command as it is typed. Its arguments stay out: there may be a secret among them.
+fn name(command: &Command) -> String {
+    /// Takes the name of a variant, and refuses what follows it.
+    struct Variant(String);
+
+    impl fmt::Write for Variant {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            for letter in text.chars() {
+                if !letter.is_ascii_alphabetic() {
+                    return Err(fmt::Error);
+                }
+                if letter.is_ascii_uppercase() && !self.0.is_empty() {
+                    self.0.push('-');
+                }
+                self.0.push(letter.to_ascii_lowercase());
+            }
+            Ok(())
+        }
+    }
+
+    let mut variant = Variant(String::new());
+    // The refusal is the end of the name.
+    let _ = write!(variant, "{command:?}");
+    variant.0
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn commands_that_ask_make_nothing_and_no_argument_is_shown() {
+        let of = |line: &str| {
+            let words = std::iter::once("imagelet").chain(line.split_whitespace());
+            let access = Access::of(&Cli::try_parse_from(words).expect("parses").command);
+            (access.command, access.makes, access.brings)
+        };
+        for (line, command, makes, brings) in [
+            ("images", "imagelet images", false, false),
+            ("df", "imagelet df", false, false),
+            ("gc --all-unused", "imagelet gc", false, false),
+            ("pin x", "imagelet pin", true, false),
+            ("pull --creds user:s3cret x", "imagelet pull", true, true),
+            ("port-forward p 1", "imagelet port-forward", true, true),
+        ] {
+            assert_eq!(of(line), (command.to_owned(), makes, brings), "{line}");
+        }
+    }
+}

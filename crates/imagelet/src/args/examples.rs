@@ -1,0 +1,54 @@
+//! Examples of commands whose arguments have none beside them. Called by [`super::whole`].
+
+/// Command and its examples.
+pub(super) const EXAMPLES: [(&str, &str); 27] = [
+    (
+        "images",
+        "  imagelet images
+  imagelet images busybox                                all tags of a repository
+  imagelet images -f label=tier=web -f until=24h         what fits all filters
+  imagelet images --sort size -o wide
+  imagelet images -o jsonpath='{range .items[*]}{.id}{\"\\t\"}{.size}{\"\\n\"}{end}'
+  imagelet images -o custom-columns=ID:.id,NAMES:.repoTags[*]",
+    ),
+    (
+        "inspect",
+        "  imagelet inspect busybox:1
+  imagelet inspect busybox:1 -o jsonpath='{.items[0].config.config.Env}'",
+    ),
+    (
+        "rmi",
+        "  imagelet rmi busybox:1
+  imagelet rmi $(imagelet images -q -f dangling=true)",
+    ),
+    ("df", "  imagelet df\n  imagelet df -o json"),
+    ("unpin", "  imagelet unpin registry.example/app:1"),
+    ("pins", "  imagelet pins\n  imagelet pins -o json"),
+    ("status", "  imagelet status\n  imagelet status -o jsonpath='{.conditions[?(@.type==\"DiskPressure\")].status}'"),
+    ("mount", "  imagelet mount busybox:1 /mnt\n  imagelet mount --writable ./changes busybox:1 /mnt"),
+    ("unmount", "  imagelet unmount /mnt"),
+    ("import", "  imagelet import image.tar\n  imagelet import --name registry.example/app:1 ./layout"),
+    (
+        "export",
+        "  imagelet export busybox:1 -o busybox.tar --format docker-archive\n  imagelet export busybox:1 -o ./layout",
+    ),
+    ("pods", "  imagelet pods\n  imagelet pods -n shop -o wide\n  imagelet pods --watch"),
+    ("describe", "  imagelet describe web\n  imagelet describe shop/web -o yaml"),
+    ("events", "  imagelet events\n  imagelet events web --watch"),
+    ("metrics", "  imagelet metrics | grep imagelet_pull"),
+    ("version", "  imagelet version\n  imagelet version -o jsonpath='{.version}'"),
+    (
+        "config",
+        "  imagelet config                               a file with every value in force\n  imagelet config -o table                      and where each comes from",
+    ),
+    ("check", "  imagelet check\n  imagelet check --repair"),
+    ("save", "  imagelet save busybox:1 -o busybox.tar\n  imagelet save busybox:1 | ssh node imagelet load"),
+    ("load", "  imagelet load -i busybox.tar\n  imagelet load < busybox.tar"),
+    ("tag", "  imagelet tag busybox:1 registry.example/busybox:1"),
+    ("untag", "  imagelet untag registry.example/busybox:1"),
+    ("history", "  imagelet history busybox:1"),
+    ("prune", "  imagelet prune"),
+    ("push", "  imagelet push busybox:1 registry.example/busybox:1"),
+    ("login", "  imagelet login registry.example"),
+    ("logout", "  imagelet logout registry.example"),
+];

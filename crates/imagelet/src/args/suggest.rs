@@ -1,0 +1,147 @@
+//! Suggestions for commands and flags that do not exist: those of other programs by a table, misspelt ones by their distance.
+//! Nothing is suggested that is only somewhat alike. Called by [`super::whole`].
+
+use std::ffi::OsString;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Error};
+
+/// Commands of podman, docker, nerdctl, crictl, ctr, skopeo and kubectl, and what to type here.
+const COMMANDS: [(&str, &str); 29] = [
+    ("apply", "`imagelet run -f FILE` runs the pods of a manifest, `imagelet ensure -f FILE` has their images ready"),
+    ("build", "imagelet builds no images: `imagelet import FILE` takes what buildah or docker built"),
+    ("container", "containers belong to pods: `imagelet pods`, `describe`, `logs`, `exec`"),
+    ("copy", "`imagelet pull` fetches, `imagelet export` and `import` move images between stores and files"),
+    ("create", "`imagelet run -f FILE` runs the pods of a manifest"),
+    ("delete", "`imagelet rmi IMAGE` removes an image; a pod ends when its manifest is removed"),
+    ("get", "`imagelet pods`, `imagelet events` or `imagelet images`"),
+    ("image", "commands about images stand alone: `imagelet images`, `inspect`, `pull`, `rmi`"),
+    ("imagefsinfo", "`imagelet df` or `imagelet status`"),
+    ("img", "`imagelet images`"),
+    ("info", "`imagelet status`, `imagelet config` or `imagelet version`"),
+    ("inspecti", "`imagelet inspect IMAGE`"),
+    ("inspectp", "`imagelet describe POD`"),
+    ("kill", "a pod ends when its manifest is removed"),
+    ("list-tags", "`imagelet images REPOSITORY` lists the tags that are present"),
+    ("manifest", "`imagelet inspect IMAGE`"),
+    ("po", "`imagelet pods`"),
+    ("pod", "`imagelet pods`"),
+    ("restart", "a pod is replaced when its manifest changes"),
+    ("rm", "`imagelet rmi IMAGE` removes an image; a pod ends when its manifest is removed"),
+    ("rmp", "a pod ends when its manifest is removed"),
+    ("runp", "`imagelet run -f FILE` runs the pods of a manifest"),
+    ("search", "registries have no common search: look on the registry's own page, then `imagelet pull NAME`"),
+    ("start", "`imagelet run -f FILE` runs the pods of a manifest"),
+    ("stats", "`imagelet metrics` or `imagelet df`"),
+    ("stop", "a pod ends when its manifest is removed"),
+    ("stopp", "a pod ends when its manifest is removed"),
+    ("system", "`imagelet df`, `imagelet gc` or `imagelet status`"),
+    ("top", "`imagelet exec POD -- top`"),
+];
+
+/// Flags of the same programs.
+const FLAGS: [(&str, &str); 20] = [
+    ("--all-platforms", "--platform says which one"),
+    ("--authfile", "--docker-config-path DIRECTORY says where config.json is"),
+    ("--data-root", "--root DIRECTORY"),
+    ("--debug", "--log-level debug"),
+    ("-D", "--log-level debug"),
+    ("--digests", "`imagelet images --digests`"),
+    ("--filter", "`imagelet images --filter KEY=VALUE`"),
+    ("--force", "nothing has to be forced"),
+    ("--format", "-o json, -o jsonpath=TEMPLATE or -o custom-columns=NAME:PATH"),
+    ("--image-service-endpoint", "--image-endpoint ENDPOINT"),
+    ("--no-headers", "-o name or -q print no titles"),
+    ("--noheading", "-o name or -q print no titles"),
+    ("--password", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
+    ("--storage-root", "--root DIRECTORY"),
+    ("--template", "-o jsonpath=TEMPLATE"),
+    ("--timeout", "--runtime-request-timeout DURATION"),
+    ("--username", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
+    ("-u", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
+    ("--verbose", "--log-level debug"),
+    ("-v", "--log-level debug"),
+];
+
+/// Returns the error with a suggestion that fits, or with none.
+pub(super) fn better(mut error: Error, root: &mut Command, words: &[OsString]) -> Error {
+    let text = |error: &Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let hint = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let Some(word) = text(&error, ContextKind::InvalidSubcommand) else { return error };
+            command_hint(&word, &chosen(root, words))
+        }
+        ErrorKind::UnknownArgument => {
+            let Some(word) = text(&error, ContextKind::InvalidArg) else { return error };
+            root.build();
+            let mut sub = chosen(root, words);
+            error.insert(ContextKind::Usage, ContextValue::StyledStr(sub.render_usage()));
+            flag_hint(&word, &sub)
+        }
+        _ => return error,
+    };
+    for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::Suggested] {
+        error.remove(kind);
+    }
+    if let Some(hint) = hint {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(hint)]));
+    }
+    error
+}
+
+/// The command that the words stand for as far as they go.
+fn chosen(root: &Command, words: &[OsString]) -> Command {
+    let chosen = words.iter().skip(1).fold(root, |command, word| command.find_subcommand(word).unwrap_or(command));
+    chosen.clone()
+}
+
+fn command_hint(word: &str, command: &Command) -> Option<String> {
+    if let Some((_, hint)) = COMMANDS.iter().find(|(name, _)| *name == word) {
+        return Some((*hint).to_owned());
+    }
+    let names: Vec<&str> = command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Command::get_name).collect();
+    let near = nearest(word, &names);
+    (!near.is_empty()).then(|| format!("there is {}", near.join(" and ")))
+}
+
+fn flag_hint(word: &str, command: &Command) -> Option<String> {
+    let flag = word.split_once('=').map_or(word, |(flag, _)| flag);
+    if !flag.starts_with('-') {
+        let takes_files = command.get_arguments().any(|arg| arg.get_id() == "files");
+        return takes_files.then(|| "manifests are named with -f FILE".to_owned());
+    }
+    if flag == "-a" || flag == "--all" {
+        return (command.get_name() == "images").then(|| "all images are listed".to_owned());
+    }
+    if let Some((_, hint)) = FLAGS.iter().find(|(name, _)| *name == flag) {
+        return Some((*hint).to_owned());
+    }
+    let name = flag.strip_prefix("--")?;
+    let names: Vec<&str> = command.get_arguments().filter_map(|arg| arg.get_long()).collect();
+    let near = nearest(name, &names);
+    (!near.is_empty())
+        .then(|| format!("there is {}", near.iter().map(|name| format!("--{name}")).collect::<Vec<_>>().join(" and ")))
+}
+
+/// The names at the smallest distance, if that is small.
+fn nearest<'n>(word: &str, names: &[&'n str]) -> Vec<&'n str> {
+    let limit = match word.chars().count() {
+        0..=2 => 0,
+        3..=5 => 1,
+        6..=9 => 2,
+        _ => 3,
+    };
+    let distances: Vec<(usize, &'n str)> = names.iter().map(|name| (strsim::osa_distance(word, name), *name)).collect();
+    let Some(smallest) = distances.iter().map(|(distance, _)| *distance).min().filter(|least| *least <= limit) else {
+        return Vec::new();
+    };
+    distances.into_iter().filter(|(distance, _)| *distance == smallest).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+#[path = "suggest_tests.rs"]
+mod tests;

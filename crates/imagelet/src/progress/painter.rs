@@ -1,0 +1,186 @@
+//! The progress display on a terminal: paints frames one over the other, steps aside for other text, and leaves nothing behind.
+//! Called by [`super::Progress`], and by the log through it.
+//!
+//! Every line ends with a line end and is narrower than the terminal, and the cursor rests below the last one. So the rows of a
+//! frame are known also after the terminal has become narrower and has wrapped its lines again.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cri_api::PullEvent;
+use parking_lot::{Condvar, Mutex};
+
+use super::frame::{self, PullView};
+
+/// How often frames are painted.
+const TICK: Duration = Duration::from_millis(120);
+
+/// Shows pulls on stderr while there are any.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Painter(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Notified when the last pull is gone.
+    empty: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the order in which they began.
+    pulls: BTreeMap<u64, PullView>,
+    begun: u64,
+    turn: usize,
+    canvas: Canvas,
+    /// A thread paints.
+    painted: bool,
+}
+
+impl Painter {
+    /// Shows one more pull until the answer is dropped.
+    pub(super) fn begin(&self, image: String) -> ShownPull {
+        let mut state = self.0.state.lock();
+        state.begun += 1;
+        let id = state.begun;
+        state.pulls.insert(id, PullView::new(image));
+        if !state.painted {
+            let shared = Arc::clone(&self.0);
+            // Without a thread, frames are painted when something changes.
+            state.painted =
+                std::thread::Builder::new().name("progress".to_owned()).spawn(move || shared.keep_painting()).is_ok();
+        }
+        ShownPull { painter: self.clone(), id }
+    }
+
+    /// Takes the display off the terminal while `write` writes there.
+    pub(crate) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
+        let mut state = self.0.state.lock();
+        state.erase();
+        let written = write();
+        state.paint();
+        written
+    }
+
+    /// Takes the display off the terminal. Pulls that are shown until now are not shown any more.
+    pub(super) fn finish(&self) {
+        let mut state = self.0.state.lock();
+        state.pulls.clear();
+        state.erase();
+        self.0.empty.notify_all();
+    }
+}
+
+impl Shared {
+    fn keep_painting(&self) {
+        let mut state = self.state.lock();
+        while !state.pulls.is_empty() {
+            state.turn += 1;
+            state.paint();
+            self.empty.wait_for(&mut state, TICK);
+        }
+        state.painted = false;
+    }
+}
+
+impl State {
+    fn paint(&mut self) {
+        if self.pulls.is_empty() {
+            return self.erase();
+        }
+        let size = size();
+        let lines = frame::lines(self.pulls.values_mut(), size, self.turn, Instant::now());
+        write(&self.canvas.redraw(&lines, size.0));
+    }
+
+    fn erase(&mut self) {
+        if !self.canvas.widths.is_empty() {
+            write(&self.canvas.redraw(&[], size().0));
+        }
+    }
+}
+
+/// A pull on the display.
+#[derive(Debug)]
+pub(super) struct ShownPull {
+    painter: Painter,
+    id: u64,
+}
+
+impl ShownPull {
+    /// Takes in what the pull reports.
+    pub(super) fn report(&self, event: PullEvent) {
+        let mut state = self.painter.0.state.lock();
+        let is_small = matches!(event, PullEvent::Bytes { .. } | PullEvent::Unpacked { .. });
+        let Some(pull) = state.pulls.get_mut(&self.id) else { return };
+        pull.report(event);
+        if !state.painted && !is_small {
+            state.paint();
+        }
+    }
+}
+
+impl Drop for ShownPull {
+    fn drop(&mut self) {
+        let mut state = self.painter.0.state.lock();
+        if state.pulls.remove(&self.id).is_some() {
+            state.paint();
+        }
+        if state.pulls.is_empty() {
+            self.painter.0.empty.notify_all();
+        }
+    }
+}
+
+/// The rows above the cursor that are painted on.
+#[derive(Debug, Default)]
+struct Canvas {
+    /// Widths of the lines there.
+    widths: Vec<usize>,
+    /// Width of the terminal when they were written.
+    columns: usize,
+}
+
+impl Canvas {
+    /// Returns what makes the terminal show these lines in the place of the last ones.
+    fn redraw(&mut self, lines: &[String], columns: usize) -> String {
+        let rows: usize = self.widths.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
+        let mut text = "\r".to_owned();
+        if rows > 0 {
+            // A `String` takes all that is written to it.
+            let _ = write!(text, "\x1b[{rows}A");
+        }
+        if columns != self.columns {
+            text.push_str("\x1b[J");
+        }
+        for line in lines {
+            text.push_str(line);
+            text.push_str("\x1b[K\n");
+        }
+        text.push_str("\x1b[J");
+        self.widths = lines.iter().map(|line| line.chars().count()).collect();
+        self.columns = columns;
+        text
+    }
+}
+
+/// Columns and rows of the terminal.
+fn size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(io::stderr()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (usize::from(size.ws_col), usize::from(size.ws_row)),
+        _ => (80, 24),
+    }
+}
+
+fn write(text: &str) {
+    let mut stderr = io::stderr().lock();
+    // Where the terminal is gone there is nobody to show progress to.
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}
+
+#[cfg(test)]
+#[path = "painter_tests.rs"]
+mod tests;
