@@ -256,7 +256,7 @@ fn names_come_and_go() {
             (&["prune", "-n"], 0, format!("{id}\n"), "1 image would be removed"),
             (&["prune", "-f"], 0, format!("{id}\n"), "1 image removed"),
             (&["images", "-q"], 0, String::new(), ""),
-            (&["search", "web server"], 2, String::new(), "there is no search"),
+            (&["search", "web"], 2, String::new(), "registries have no common search"),
         ];
         for (args, code, stdout, stderr) in rows {
             let done = imagelet.run(args);
