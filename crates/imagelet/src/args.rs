@@ -35,7 +35,7 @@ pub(crate) use logs::Logs;
 pub(crate) use manifests::{Recursive, SkipOtherKinds};
 pub(crate) use names::{History, Prune, Tag, Untag};
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
-pub(crate) use push::{Login, Logout, Push, Search};
+pub(crate) use push::{Login, Logout, Push};
 use reach::ReachArgs;
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 pub(crate) use trees::{Cat, Cp, Ls};
@@ -202,8 +202,6 @@ pub(crate) enum Command {
     Prune(Prune),
     Login(Login),
     Logout(Logout),
-    #[command(hide = true)]
-    Search(Search),
     Save(Save),
     Load(Load),
     Backoff(Backoff),

@@ -100,7 +100,6 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Prune(args) => prune::run(app, args).await,
         Command::Login(args) => login::login(app, args).await,
         Command::Logout(args) => login::logout(app, args).await,
-        Command::Search(args) => Err(push::search(&args.terms)),
         Command::Save(args) => save::run(app, args).await,
         Command::Load(args) => load::run(app, args).await,
         Command::Backoff(args) => backoff::run(app, args).await,

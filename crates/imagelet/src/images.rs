@@ -79,7 +79,9 @@ impl Images {
                     "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
                 );
             }
-            own_reach(config, &endpoint)?;
+            if opening.access.brings {
+                own_reach(config, &endpoint)?;
+            }
             let service = connect(config, &endpoint).await?;
             let absent_root = if opening.access.makes || opening.access.collects {
                 None
@@ -102,7 +104,7 @@ impl Images {
         options.store.settings = Some(settings(&options));
         match Root::open(options, access, stop).await {
             Ok(root) => {
-                if let Some(agent) = root.agent() {
+                if let Some(agent) = root.agent().filter(|_| access.brings) {
                     own_reach(config, &agent)?;
                 }
                 let root = Arc::new(root);

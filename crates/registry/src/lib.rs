@@ -1,5 +1,5 @@
 //! Distribution-spec client: finds the hosts of a registry, answers their challenges, resolves names, fetches
-//! manifests and blobs, and starts again where a transfer broke off.
+//! manifests and blobs, starts again where a transfer broke off, and uploads.
 //!
 //! HTTP only: it reads no file (a `hosts.toml` arrives as text, a certificate as bytes), knows no store and no keyring.
 //! It is handed one resolved credential for one pull and carries it to the origin that it is for, nowhere else. Nothing

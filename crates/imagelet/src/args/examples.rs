@@ -1,7 +1,7 @@
 //! Examples of commands whose arguments have none beside them. Called by [`super::whole`].
 
 /// Command and its examples.
-pub(super) const EXAMPLES: [(&str, &str); 27] = [
+pub(super) const EXAMPLES: [(&str, &str); 20] = [
     (
         "images",
         "  imagelet images
@@ -44,11 +44,4 @@ pub(super) const EXAMPLES: [(&str, &str); 27] = [
     ("check", "  imagelet check\n  imagelet check --repair"),
     ("save", "  imagelet save busybox:1 -o busybox.tar\n  imagelet save busybox:1 | ssh node imagelet load"),
     ("load", "  imagelet load -i busybox.tar\n  imagelet load < busybox.tar"),
-    ("tag", "  imagelet tag busybox:1 registry.example/busybox:1"),
-    ("untag", "  imagelet untag registry.example/busybox:1"),
-    ("history", "  imagelet history busybox:1"),
-    ("prune", "  imagelet prune"),
-    ("push", "  imagelet push busybox:1 registry.example/busybox:1"),
-    ("login", "  imagelet login registry.example"),
-    ("logout", "  imagelet logout registry.example"),
 ];

@@ -43,6 +43,10 @@ pub(crate) struct Untag {
 ///
 /// From the image's config, the last step first. SIZE is the content of the step's layer.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet history busybox:1
+  imagelet history --no-trunc -o json busybox:1")]
 pub(crate) struct History {
     /// Image by name or id
     #[arg(value_name = "IMAGE")]

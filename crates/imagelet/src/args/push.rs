@@ -1,4 +1,4 @@
-//! The arguments and help texts of uploads and credentials of people: `push`, `login`, `logout`, `search`. Parses and checks the
+//! The arguments and help texts of uploads and credentials of people: `push`, `login`, `logout`. Parses and checks the
 //! form of values, nothing more.
 
 use std::path::PathBuf;
@@ -104,13 +104,4 @@ pub(crate) struct Logout {
     /// File of credentials
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) authfile: Option<PathBuf>,
-}
-
-/// Registries have no common way to be searched
-#[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Search {
-    /// Term
-    #[arg(value_name = "TERM", trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
-    pub(crate) terms: Vec<String>,
 }

@@ -16,7 +16,7 @@ const COMMANDS: [(&str, &str); 29] = [
     ("create", "`imagelet run -f FILE` runs the pods of a manifest"),
     ("delete", "`imagelet rmi IMAGE` removes an image; a pod ends when its manifest is removed"),
     ("get", "`imagelet pods`, `imagelet events` or `imagelet images`"),
-    ("image", "commands about images stand alone: `imagelet images`, `inspect`, `pull`, `rmi`"),
+    ("image", "commands about images stand alone: `imagelet images`, `inspect`, `pull`, `push`, `tag`, `rmi`"),
     ("imagefsinfo", "`imagelet df` or `imagelet status`"),
     ("img", "`imagelet images`"),
     ("info", "`imagelet status`, `imagelet config` or `imagelet version`"),
@@ -31,7 +31,10 @@ const COMMANDS: [(&str, &str); 29] = [
     ("rm", "`imagelet rmi IMAGE` removes an image; a pod ends when its manifest is removed"),
     ("rmp", "a pod ends when its manifest is removed"),
     ("runp", "`imagelet run -f FILE` runs the pods of a manifest"),
-    ("search", "registries have no common search: look on the registry's own page, then `imagelet pull NAME`"),
+    (
+        "search",
+        "registries have no common search: `podman search TERM` asks Docker Hub, `skopeo list-tags docker://REPOSITORY` a repository",
+    ),
     ("start", "`imagelet run -f FILE` runs the pods of a manifest"),
     ("stats", "`imagelet metrics` or `imagelet df`"),
     ("stop", "a pod ends when its manifest is removed"),
@@ -43,7 +46,7 @@ const COMMANDS: [(&str, &str); 29] = [
 /// Flags of the same programs.
 const FLAGS: [(&str, &str); 20] = [
     ("--all-platforms", "--platform says which one"),
-    ("--authfile", "--docker-config-path DIRECTORY says where config.json is"),
+    ("--authfile", "--docker-config-path FILE says where credentials are"),
     ("--data-root", "--root DIRECTORY"),
     ("--debug", "--log-level debug"),
     ("-D", "--log-level debug"),

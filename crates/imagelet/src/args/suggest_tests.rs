@@ -18,8 +18,11 @@ fn tip(line: &str) -> Option<String> {
 fn suggestions_fit() {
     let cases = [
         ("rm x", "`imagelet rmi IMAGE` removes an image; a pod ends when its manifest is removed"),
-        ("search x", "registries have no common search: look on the registry's own page, then `imagelet pull NAME`"),
-        ("image ls", "commands about images stand alone: `imagelet images`, `inspect`, `pull`, `rmi`"),
+        (
+            "search x",
+            "registries have no common search: `podman search TERM` asks Docker Hub, `skopeo list-tags docker://REPOSITORY` a repository",
+        ),
+        ("image ls", "commands about images stand alone: `imagelet images`, `inspect`, `pull`, `push`, `tag`, `rmi`"),
         ("pul x", "there is pull"),
         ("imagse", "there is images"),
         ("inpsect x", "there is inspect"),

@@ -1,5 +1,4 @@
-//! `imagelet push`: an image of the store, or of an OCI layout, to a registry. Also the answer to `imagelet search`, which
-//! there is not.
+//! `imagelet push`: an image of the store, or of an OCI layout, to a registry.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -278,16 +277,6 @@ impl Drop for Spool {
             tracing::warn!("{} is left behind: {error}", self.0.display());
         }
     }
-}
-
-/// The answer to who wants to search.
-pub(super) fn search(terms: &[String]) -> Failure {
-    let term = terms.iter().find(|term| !term.starts_with('-')).map_or("TERM", String::as_str);
-    Failure::usage(format!(
-        "there is no search: registries have no common way for it. For Docker Hub and quay.io there is `podman search {term}`, \
-         for the tags of a repository `skopeo list-tags docker://REPOSITORY`, and for the images of this node \
-         `imagelet images {term}`"
-    ))
 }
 
 #[cfg(test)]

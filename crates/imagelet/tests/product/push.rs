@@ -112,6 +112,26 @@ fn a_push_to_another_registry_keeps_the_image_id_and_with_kept_blobs_the_digest(
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
+fn images_of_an_agent_are_named_and_pushed_beside_it() {
+    let s = Scene::new();
+    let image = two_layers(&s);
+    let name = s.registry.push(&s.layout, &image, "from/app:1");
+    s.imagelet.ok(&["pull", &name]);
+    let _agent = s.imagelet.serve(&s.scratch.join("serve.sock"));
+    let other = DockerRegistry::start(&s.scratch.join("other"));
+    assert_eq!(s.imagelet.ok(&["tag", &name, "of/agent:1"]), "docker.io/of/agent:1\n");
+    assert!(s.imagelet.ok(&["history", "of/agent:1"]).starts_with("ID "));
+    for target in [s.registry.name("of/agent:1"), other.name("of/agent:1")] {
+        s.imagelet.ok(&["push", "--tls-verify=false", "of/agent:1", &target]);
+        let fresh = Imagelet::on(&s.scratch.join("fresh"));
+        fresh.ok(&["pull", &target]);
+        assert_eq!(fresh.ids(), [image.id.as_str()]);
+    }
+    assert_eq!(s.imagelet.ok(&["untag", &name, "of/agent:1"]), "docker.io/of/agent:1\n");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_index_of_a_layout_is_pushed_whole() {
     let s = Scene::new();
     let (here, there) = (two_layers(&s), s.layout.image(&[s.file_layer("x", "other", Packing::Gzip)]));
@@ -256,7 +276,7 @@ fn names_come_and_go() {
             (&["prune", "-n"], 0, format!("{id}\n"), "1 image would be removed"),
             (&["prune", "-f"], 0, format!("{id}\n"), "1 image removed"),
             (&["images", "-q"], 0, String::new(), ""),
-            (&["search", "web server"], 2, String::new(), "there is no search"),
+            (&["search", "web"], 2, String::new(), "registries have no common search"),
         ];
         for (args, code, stdout, stderr) in rows {
             let done = imagelet.run(args);
