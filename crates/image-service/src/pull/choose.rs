@@ -214,7 +214,7 @@ pub(crate) fn check_manifest(manifest: &Manifest, options: &EngineOptions, name:
     Ok(())
 }
 
-/// What a manifest is of, if it is of no image: by its config, or since none of its layers is one of an image.
+/// Names the content of a manifest that is of no image, as its config says, or since none of its layers is one of an image.
 pub(crate) fn artifact(manifest: &Manifest) -> Option<String> {
     if !media_type::is_config(&manifest.config.media_type) {
         return Some(match &manifest.artifact_type {
@@ -227,7 +227,7 @@ pub(crate) fn artifact(manifest: &Manifest) -> Option<String> {
     none.then(|| format!("its layers have media type {:?}", first.media_type))
 }
 
-/// What a document is, if nothing below it is an image.
+/// Names the content of a document below which there is no image.
 pub(crate) fn not_an_image(raw: &RawDocument, name: &str) -> Result<Option<String>> {
     Ok(match parse(raw, name)? {
         Document::Manifest(manifest) => artifact(&manifest),

@@ -12,7 +12,7 @@ use crate::error::{damaged, invalid};
 
 /// The file that says that a directory is of this form.
 pub(crate) const VERSION: &str = "version";
-/// Its first words; the version follows.
+/// The first words of this file; the version follows.
 pub(crate) const VERSION_TEXT: &str = "Directory Transport Version: ";
 /// The file with the manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";

@@ -157,8 +157,8 @@ impl Shared {
 
     /// Reads the documents of entries, and sets those aside that are of no image. `is_asked`: each was asked for, so that this is an
     /// error.
-    async fn roots(&self, archive: &Arc<Archive>, found: Found, is_asked: bool) -> Result<(Vec<Root>, Vec<PassedBy>)> {
-        let Found { images, mut passed_by } = found;
+    async fn roots(&self, archive: &Arc<Archive>, found: Wanted, is_asked: bool) -> Result<(Vec<Root>, Vec<PassedBy>)> {
+        let Wanted { images, mut passed_by } = found;
         let mut roots = Vec::with_capacity(images.len());
         for image in images {
             let source: Arc<dyn Source> = Arc::new(ArchiveSource {
@@ -188,7 +188,7 @@ impl Shared {
         path: &Path,
         images: Vec<String>,
         platforms: Platforms,
-    ) -> Result<(Arc<Archive>, Found, Vec<Signature>)> {
+    ) -> Result<(Arc<Archive>, Wanted, Vec<Signature>)> {
         let (path, store, own) = (path.to_owned(), self.store.clone(), self.options.platform.clone());
         let (limits, has_policy, token) =
             (self.options.limits.clone(), self.policy.is_some(), self.token.child_token());
@@ -293,19 +293,19 @@ impl ChosenImage {
     }
 }
 
-/// The images of an archive, and what is none of them.
+/// The wanted images of an archive, and content that is no image.
 #[derive(Default)]
-struct Found {
+struct Wanted {
     images: Vec<ArchivedImage>,
     passed_by: Vec<PassedBy>,
 }
 
 /// The wanted images of an archive, whatever it is. An OCI layout that names nothing gives way to a docker archive's tags.
-fn find(archive: &Archive, images: &[String], platforms: &Platforms, own: &oci::Platform) -> Result<Found> {
+fn find(archive: &Archive, images: &[String], platforms: &Platforms, own: &oci::Platform) -> Result<Wanted> {
     let mut selection = Selection::new(images);
     let layout = layout::entries(archive)?;
     let has_names = layout.iter().flatten().any(|entry| entry.name.is_some());
-    let mut found = Found::default();
+    let mut found = Wanted::default();
     let others = match has_names {
         true => None,
         false => directory::entries(archive)?.map_or_else(|| docker::entries(archive), |images| Ok(Some(images)))?,

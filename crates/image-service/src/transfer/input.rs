@@ -161,7 +161,7 @@ fn copy_other(path: &Path, mut stream: Stream<'_>, out: Copy<'_>) -> Result<File
 /// A file, a pipe or a socket, read from its beginning to its end. While it is silent, somebody may give it up.
 struct Stream<'a> {
     file: File,
-    /// What was read already and comes first.
+    /// Bytes that were read already and come first.
     head: Bytes,
     /// Bytes that were taken out.
     count: Rc<Cell<u64>>,

@@ -53,7 +53,7 @@ impl Report for Imported {
 }
 
 impl Imported {
-    /// What was loaded, in docker's words: names, and ids of what has none.
+    /// The names that were loaded, as docker prints them, and the ids of images without one.
     pub(super) fn loaded(&self) -> Vec<String> {
         self.names()
     }

@@ -12,7 +12,7 @@ use crate::support::process::{need_root, run, tool};
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Layout, Packing, Scratch};
 
-/// What is typed, standard output, standard error, exit code.
+/// Typed line, standard output, standard error, exit code.
 type Row<'a> = (&'a str, &'a str, &'a str, i32);
 
 /// A scratch with layouts in it.
