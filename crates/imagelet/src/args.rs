@@ -49,16 +49,16 @@ Examples:
   imagelet images -o wide                       what is there
   imagelet gc --dry-run                         which images would go, and why the others stay
   imagelet -i unix:///run/containerd/containerd.sock images
-  imagelet run --manifests ./pods               keep the pods of a directory running, with no Kubernetes
+  imagelet run --manifests ./pods               keep the pods of a directory running
   imagelet serve --listen unix:///run/imagelet/imagelet.sock
 
 Exit codes:
   0 done   1 the operation failed   2 wrong usage   64 the configuration is wrong
-  69 an endpoint or registry cannot be reached   77 not permitted   130, 143 ended by Ctrl-C or SIGTERM
+  69 an endpoint or registry cannot be reached   77 not permitted
+  130, 143 ended by Ctrl-C or SIGTERM
 
-Every configuration flag is also a field of the file (see `imagelet config`) and an IMAGELET_… variable; flags win over
-variables, variables over the file, the file over a kubelet's configuration (--kubelet-config). `imagelet help settings`
-shows all.";
+`imagelet help settings` shows all settings. Each is a flag, an IMAGELET_… variable and a
+field of the configuration file (see `imagelet config`).";
 
 /// The kubelet's image half as a program of its own: makes sure that the images which pods need are on the node.
 #[derive(Debug, Parser)]

@@ -26,6 +26,31 @@ const VARIABLE: &str = "_IMAGELET_COMPLETE";
 /// Time after which nobody waits for candidates.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Bash cuts words at colons, which stand in names of images: puts them together again, and gives bash the rest of a name alone.
+const BASH: &str = r#"
+_imagelet() {
+    local -a whole=()
+    local word last= index=0 at=0
+    for word in "${COMP_WORDS[@]}"; do
+        if [[ ${#whole[@]} -gt 0 && ( $word == :* || $last == *: ) ]]; then
+            whole[${#whole[@]}-1]+=$word
+        else
+            whole+=("$word")
+        fi
+        last=$word
+        [[ $index -eq $COMP_CWORD ]] && at=$((${#whole[@]} - 1))
+        index=$((index + 1))
+    done
+    local current=${whole[at]}
+    local before=${current%"${current##*:}"}
+    local -a COMP_WORDS=("${whole[@]}")
+    local COMP_CWORD=$at
+    _clap_complete_imagelet "$1" "$current" "$3"
+    COMPREPLY=("${COMPREPLY[@]#"$before"}")
+}
+complete -o nospace -o bashdefault -F _imagelet imagelet
+"#;
+
 /// Writes the script of a shell.
 pub(crate) fn run(printer: Printer, args: &Completion) -> Outcome {
     let shell = args.shell.to_string();
@@ -36,6 +61,9 @@ pub(crate) fn run(printer: Printer, args: &Completion) -> Outcome {
     completer
         .write_registration(VARIABLE, "imagelet", "imagelet", "imagelet", &mut script)
         .map_err(|error| Failure::caused(crate::exit::Code::Failed, "write the script", &error))?;
+    if args.shell == clap_complete::Shell::Bash {
+        script.extend_from_slice(BASH.as_bytes());
+    }
     printer.lines([String::from_utf8_lossy(&script).trim()])
 }
 

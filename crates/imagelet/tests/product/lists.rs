@@ -291,6 +291,22 @@ fn completion_knows_what_is_there() {
     assert_eq!(offered(&["inspect", &hex[..8]]), [hex]);
     assert_eq!(offered(&["images", "--filt"]), ["--filter"]);
     assert_eq!(offered(&["rmi", "nothing-like-it"]), Vec::<String>::new());
+    // Bash cuts the words at colons, and takes what is behind the last one.
+    let script = imagelet.ok(&["completion", "bash"]);
+    let bin = tempfile::tempdir().expect("a directory");
+    std::os::unix::fs::symlink(PROGRAM, bin.path().join("imagelet")).expect("link");
+    let typed = |words: &str, at: usize, current: &str| {
+        let typing = format!(
+            "{script}\nCOMP_WORDS=(imagelet --root {root} {words}); COMP_CWORD={at}; COMP_TYPE=9\n\
+             _imagelet imagelet '{current}' x; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        run(tool("bash").env("PATH", bin.path()).args(["--norc", "-c", &typing]))
+    };
+    assert_eq!(typed("rmi app", 4, "app"), "app:1\napp:2\n");
+    assert_eq!(typed("rmi app : ''", 6, ""), "1\n2\n");
+    assert_eq!(typed("rmi app :", 5, ""), "1\n2\n");
+    assert_eq!(typed("rmi quay.io/team/tool : v", 6, "v"), "v1\n");
+    assert_eq!(typed("images --filt", 4, "--filt"), "--filter\n");
     // Nothing is made, and nobody is told, where there is nothing.
     let typo = format!("{root}/typo");
     let done = shell.run(&["--", "imagelet", "--root", &typo, "rmi", "a"]);
