@@ -29,7 +29,7 @@ async fn client(socket: &Path) -> RemoteImageService {
     connect_image_service(&endpoint, ClientOptions::default()).await.expect("connect")
 }
 
-/// What systemd hears, from the socket of `$NOTIFY_SOCKET`.
+/// The service manager, with the socket of `$NOTIFY_SOCKET`.
 struct Systemd {
     socket: UnixDatagram,
     path: PathBuf,
