@@ -32,7 +32,7 @@ impl Logged {
     }
 }
 
-/// The time that a call takes. A pull that is dropped was given up by its client.
+/// The time that a call takes. A pull that is dropped was given up: by its client, or with the process.
 struct CallTime<'a> {
     image: String,
     begin: Instant,
@@ -53,7 +53,7 @@ impl Drop for CallTime<'_> {
     fn drop(&mut self) {
         if self.is_pull {
             let (image, duration) = (&*self.image, self.duration());
-            tracing::info!(image, ?duration, reason = Cause::Cancelled.as_str(), "pull given up by its client");
+            tracing::info!(image, ?duration, reason = Cause::Cancelled.as_str(), "pull given up");
         }
     }
 }
@@ -168,7 +168,7 @@ mod tests {
             " INFO image pulled image=\"{name}\" size={size} duration=1.5s\n \
              INFO image removed image=\"{id}\" size={size} duration=1.5s reason=\"requested\"\n \
              INFO pull failed image=\"{name}\" duration=1.5s reason=\"rate_limited\" error=429\n \
-             INFO pull given up by its client image=\"{name}\" duration=1.5s reason=\"cancelled\"\n"
+             INFO pull given up image=\"{name}\" duration=1.5s reason=\"cancelled\"\n"
         );
         assert_eq!(text, want);
     }
