@@ -296,8 +296,9 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["h2"],
-        owners: &["imagelet-probe"],
-        reason: "gRPC's health protocol is one call with two small messages; cri-grpc is for CRI",
+        owners: &["imagelet-probe", "imagelet-cri-grpc"],
+        reason: "gRPC's health protocol is one call with two small messages; and cri-grpc gives calls back at the end of its server, or \
+                 is given them, by a word of HTTP/2 that hyper has no name for",
     },
     Wrapper {
         packages: &["hyper"],

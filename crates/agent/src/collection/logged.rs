@@ -1,14 +1,12 @@
 //! [`Logged`]: an image service whose pulls, failures and removals are written to the log, one line each with the fields `image`,
-//! `size`, `duration` and `reason`: they are all that an operator sees of a server. Changes no call and no answer. Called by `serve`.
+//! `size`, `duration` and `reason` (as in the metrics): they are all that an operator sees of a server. Changes no call and no answer. Called by `serve`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cri_api::{
-    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Reason, Result,
-};
-use image_manager::Clock;
+use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
+use image_manager::{Cause, Clock};
 use tokio::time::Instant;
 
 /// An image service with a log.
@@ -34,7 +32,7 @@ impl Logged {
     }
 }
 
-/// The time that a call takes. A pull that is dropped was given up by its client.
+/// The time that a call takes. A pull that is dropped was given up: by its client, or with the process.
 struct CallTime<'a> {
     image: String,
     begin: Instant,
@@ -55,14 +53,9 @@ impl Drop for CallTime<'_> {
     fn drop(&mut self) {
         if self.is_pull {
             let (image, duration) = (&*self.image, self.duration());
-            tracing::info!(image, ?duration, reason = Reason::Cancelled.as_str(), "pull given up by its client");
+            tracing::info!(image, ?duration, reason = Cause::Cancelled.as_str(), "pull given up");
         }
     }
-}
-
-/// The reason of an error, in one word.
-fn reason(error: &Error) -> &'static str {
-    error.reason().map_or_else(|| error.kind().as_str(), Reason::as_str)
 }
 
 #[async_trait]
@@ -86,7 +79,7 @@ impl ImageService for Logged {
                 Some(size) => tracing::info!(image, size, ?duration, "image pulled"),
                 None => tracing::info!(image, ?duration, "image pulled"),
             },
-            Err(error) => tracing::info!(image, ?duration, reason = reason(error), %error, "pull failed"),
+            Err(error) => tracing::info!(image, ?duration, reason = Cause::of(error).as_str(), %error, "pull failed"),
         }
         outcome
     }
@@ -99,7 +92,9 @@ impl ImageService for Logged {
         match (&outcome, size) {
             (Ok(()), Some(size)) => tracing::info!(image, size, ?duration, reason = "requested", "image removed"),
             (Ok(()), None) => tracing::debug!(image, "no image to remove"),
-            (Err(error), _) => tracing::info!(image, ?duration, reason = reason(error), %error, "removal failed"),
+            (Err(error), _) => {
+                tracing::info!(image, ?duration, reason = Cause::of(error).as_str(), %error, "removal failed")
+            }
         }
         outcome
     }
@@ -113,8 +108,8 @@ impl ImageService for Logged {
 mod tests {
     use std::io::{self, Write};
 
-    use cri_api::Kind;
     use cri_api::testing::{CallKind, FakeImage, FakeImageService};
+    use cri_api::{Kind, Reason};
     use parking_lot::Mutex;
     use tracing::instrument::WithSubscriber as _;
 
@@ -156,7 +151,7 @@ mod tests {
             let size = fake.image_status(&ImageSpec::new(&id), false).await.unwrap().image.unwrap().size;
             logged.remove_image(&ImageSpec::new(&id)).await.unwrap();
             logged.remove_image(&ImageSpec::new(&id)).await.unwrap();
-            let limited = Error::new(Kind::ResourceExhausted, "429").with_reason(Reason::RateLimited);
+            let limited = cri_api::Error::new(Kind::ResourceExhausted, "429").with_reason(Reason::RateLimited);
             fake.faults().fail(CallKind::PullImage, limited);
             logged.pull_image(PullImageRequest::new(name)).await.unwrap_err();
             fake.faults().clear(CallKind::PullImage);
@@ -172,8 +167,8 @@ mod tests {
         let want = format!(
             " INFO image pulled image=\"{name}\" size={size} duration=1.5s\n \
              INFO image removed image=\"{id}\" size={size} duration=1.5s reason=\"requested\"\n \
-             INFO pull failed image=\"{name}\" duration=1.5s reason=\"rate-limited\" error=429\n \
-             INFO pull given up by its client image=\"{name}\" duration=1.5s reason=\"cancelled\"\n"
+             INFO pull failed image=\"{name}\" duration=1.5s reason=\"rate_limited\" error=429\n \
+             INFO pull given up image=\"{name}\" duration=1.5s reason=\"cancelled\"\n"
         );
         assert_eq!(text, want);
     }

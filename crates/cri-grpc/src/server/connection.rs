@@ -83,7 +83,8 @@ impl Connections {
         if let Ok(peer) = stream.peer_cred() {
             tracing::debug!(pid = peer.pid(), uid = peer.uid(), "connection");
         }
-        let served = self.served.clone();
+        let leaving = CancellationToken::new();
+        let served = CallRouter { ending: self.served.ending.of_connection(leaving.clone()), ..self.served.clone() };
         let service = service_fn(move |request: Request<Incoming>| {
             let served = served.clone();
             async move { served.call(request.map(Body::new)).await }
@@ -100,6 +101,7 @@ impl Connections {
             ended = connection.as_mut() => ended,
             () = self.closing.cancelled() => {
                 connection.as_mut().graceful_shutdown();
+                leaving.cancel();
                 tokio::select! {
                     ended = connection => ended,
                     () = self.cut.cancelled() => return tracing::debug!("connection cut"),

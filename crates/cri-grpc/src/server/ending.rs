@@ -101,6 +101,12 @@ pub(super) struct Ending {
 }
 
 impl Ending {
+    /// The same for the calls of one connection, which closes with `leaving`: a call must not be given back before its client
+    /// knows that the connection ends, or it comes back on the same one.
+    pub(super) fn of_connection(&self, leaving: CancellationToken) -> Self {
+        Self { closing: leaving, ..self.clone() }
+    }
+
     /// Comes back when no call is open that is worth waiting for, at the latest after `grace`.
     pub(super) async fn drained(&self, grace: Duration) {
         let mut open = self.open.subscribe();
@@ -122,19 +128,23 @@ impl Ending {
     ) -> Sent {
         let _open = nature.is_worth_waiting_for().then(|| OpenCall::new(&self.open));
         let step = if nature == CallNature::Long { &self.closing } else { &self.over };
-        tokio::select! {
-            biased;
-            answer = answer => Ok(answer),
-            () = step.cancelled() => match nature {
-                CallNature::Once => {
-                    tracing::warn!(call = name, "the server ends, and the call with it");
-                    Ok(Status::unavailable(format!("{name}: the server is restarting")).into_http())
-                }
-                CallNature::Short | CallNature::Long | CallNature::Endless => {
-                    tracing::info!(call = name, "the server ends, the call goes back to its client");
-                    Err(h2::Reason::REFUSED_STREAM.into())
-                }
-            },
+        // One that comes too late does not begin.
+        if !step.is_cancelled() {
+            tokio::select! {
+                biased;
+                answer = answer => return Ok(answer),
+                () = step.cancelled() => {}
+            }
+        }
+        match nature {
+            CallNature::Once => {
+                tracing::warn!(call = name, "the server ends, and the call with it");
+                Ok(Status::unavailable(format!("{name}: the server is restarting")).into_http())
+            }
+            CallNature::Short | CallNature::Long | CallNature::Endless => {
+                tracing::info!(call = name, "the server ends, the call goes back to its client");
+                Err(h2::Reason::REFUSED_STREAM.into())
+            }
         }
     }
 

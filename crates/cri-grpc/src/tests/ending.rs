@@ -8,6 +8,8 @@ use std::time::Duration;
 use cri_api::testing::{CallKind, FakeImage, FakeImageService};
 use cri_api::{ImageService as _, Kind, PullImageRequest};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 use tokio_util::task::TaskTracker;
 
 use super::support::{Running, endpoint_in, quick, soon};
@@ -78,6 +80,59 @@ async fn a_pull_that_takes_too_long_is_made_again_at_the_next_server() {
     let _next = Running::on(kept.pass(), options(&new, Duration::ZERO));
     soon(pull).await.unwrap().expect("the next server pulls");
     assert!(new.call_kinds().contains(&CallKind::PullImage));
+}
+
+/// A client of gRPC makes a call that was given back once more, and once only: it must know before that the connection ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_hears_of_the_end_before_its_pull_is_given_back() {
+    for _ in 0..20 {
+        let fake = fake();
+        let gate = fake.faults().hold(CallKind::PullImage);
+        let server = Running::with(options(&fake, Duration::ZERO));
+        let mut stream = UnixStream::connect(server.endpoint.path()).await.unwrap();
+        // By hand, frame by frame: no client shows their order. A request without a body, whose headers are not compressed.
+        let mut headers = Vec::new();
+        let path = "/runtime.v1.ImageService/PullImage";
+        for (name, value) in
+            [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers")]
+        {
+            let length = |text: &str| u8::try_from(text.len()).unwrap();
+            headers.extend([&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat());
+        }
+        let mut request = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        request.extend(frame(SETTINGS, 0, 0, &[]));
+        request.extend(frame(HEADERS, 4, 1, &headers));
+        request.extend(frame(DATA, 1, 1, &[0, 0, 0, 0, 0]));
+        stream.write_all(&request).await.unwrap();
+        soon(gate.until_waiting(1)).await;
+        server.shutdown.cancel();
+        let mut order = Vec::new();
+        while !order.contains(&RST_STREAM) {
+            let mut head = [0; 9];
+            soon(stream.read_exact(&mut head)).await.unwrap();
+            let mut payload = vec![0; (usize::from(head[1]) << 8) | usize::from(head[2])];
+            soon(stream.read_exact(&mut payload)).await.unwrap();
+            order.push(head[3]);
+            if head[3] == RST_STREAM {
+                assert_eq!(payload, u32::from(h2::Reason::REFUSED_STREAM).to_be_bytes());
+            }
+        }
+        assert!(order.contains(&GOAWAY), "{order:?}");
+        drop(stream);
+        server.stop().await;
+    }
+}
+
+/// Types of HTTP/2's frames.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
 #[tokio::test]

@@ -29,6 +29,7 @@ fn no_core_file_is_written() {
     let core = limits.lines().find(|l| l.starts_with("Max core file size")).expect("a limit of core files");
     assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
     drop(agent);
+    fs::remove_file(&socket).expect("what is left for the next process");
 
     let mut killed = s.imagelet.spawn(&["serve", "--listen", &endpoint]);
     eventually("the agent serves", || socket.exists());

@@ -29,7 +29,7 @@ async fn client(socket: &Path) -> RemoteImageService {
     connect_image_service(&endpoint, ClientOptions::default()).await.expect("connect")
 }
 
-/// What systemd hears, from the socket of `$NOTIFY_SOCKET`.
+/// The service manager, with the socket of `$NOTIFY_SOCKET`.
 struct Systemd {
     socket: UnixDatagram,
     path: PathBuf,
@@ -188,7 +188,7 @@ fn sockets_that_do_not_fit_are_refused() {
     assert_eq!(said, want);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_socket_unit_the_file_stays_for_the_next_process() {
     let scratch = Scratch::new();
     let (imagelet, socket) = (Imagelet::on(&scratch.join("store")), scratch.join("cri.sock"));
@@ -243,7 +243,7 @@ async fn pulls_failures_and_removals_are_lines_with_fields() {
         .collect();
     let want = [
         json!({"level": "INFO", "message": "image pulled", "image": name, "size": size}),
-        json!({"level": "INFO", "message": "pull failed", "image": missing, "reason": "not-found"}),
+        json!({"level": "INFO", "message": "pull failed", "image": missing, "reason": "not_found"}),
         json!({"level": "INFO", "message": "image removed", "image": id, "size": size, "reason": "requested"}),
     ];
     assert_eq!(shown, want);
