@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::engine_wire::{Call, Line, Progress, WireError};
-use super::state::{Answer, Refusal, bad_request};
+use super::state::{Answer, Refusal, bad_request, json};
 
 /// Name of the socket in the root.
 const SOCKET: &str = "store.sock";
@@ -69,7 +69,7 @@ impl StoreServer {
         fs::set_permissions(&short, fs::Permissions::from_mode(0o600))?;
         let shared = Arc::new(Shared { service: Mutex::new(service), engine, stop: CancellationToken::new() });
         let tasks = TaskTracker::new();
-        let router = Router::new().route("/engine", post(answer_call)).route("/healthz", get(health));
+        let router = Router::new().route("/engine", post(answer_call)).route("/holder", get(holder));
         let router = router.with_state(Arc::clone(&shared));
         let stop = shared.stop.clone();
         tasks.spawn(async move {
@@ -123,9 +123,12 @@ pub(super) fn reachable(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     Ok((short, Some(directory)))
 }
 
-/// Answers as long as calls are answered.
-async fn health(extract::State(shared): extract::State<Arc<Shared>>) -> StatusCode {
-    if shared.stop.is_cancelled() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
+/// The id of this process, as long as it answers calls.
+async fn holder(extract::State(shared): extract::State<Arc<Shared>>) -> Answer {
+    if shared.stop.is_cancelled() {
+        return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, "about to end".to_owned()));
+    }
+    json(&std::process::id())
 }
 
 async fn answer_call(extract::State(shared): extract::State<Arc<Shared>>, body: Bytes) -> Answer {

@@ -36,9 +36,9 @@ impl RemoteStore {
         Self { socket: store_socket(root), root: root.to_owned() }
     }
 
-    /// Returns true if a process answers on the store's socket, and is not about to end.
-    pub async fn is_answered(&self) -> bool {
-        client::ask(&self.socket, Method::GET, "/healthz").await.is_ok()
+    /// The id of the process that answers on the store's socket, and is not about to end.
+    pub async fn holder(&self) -> Option<u32> {
+        client::ask_json(&self.socket, Method::GET, "/holder").await.ok()
     }
 
     /// Makes a call; answers with its last line and what follows it.

@@ -134,10 +134,17 @@ impl Root {
         }
     }
 
-    /// Returns true if `old` did not answer, and somebody else has the store now, who is to be asked.
-    pub(super) async fn has_moved(&self, old: &Holder, error: &Error) -> bool {
-        let Holder::Other { .. } = old else { return false };
-        error.kind() == Kind::Unavailable && self.look(old, false).await.unwrap_or(false)
+    /// Answers as `old` did, or not at all if `old` is gone: then somebody else has the store now, who is to be asked.
+    pub(super) async fn heard<T>(&self, old: &Holder, answer: Result<T>) -> Option<Result<T>> {
+        match (&answer, old) {
+            (Err(error), Holder::Other { .. }) if error.kind() == Kind::Unavailable => {}
+            _ => return Some(answer),
+        }
+        match self.look(old, false).await {
+            Ok(true) => None,
+            Ok(false) => Some(answer),
+            Err(error) => Some(Err(Error::from_source(Kind::FailedPrecondition, &error))),
+        }
     }
 
     /// Waits until this process has the store itself: for what cannot be done twice.
@@ -153,8 +160,7 @@ impl Root {
         if !now.is(old) && (!own || matches!(now, Holder::Own { .. })) {
             return Ok(true);
         }
-        let found = find(&self.options, &self.access, &self.stop, own).await;
-        let found = found.inspect_err(|error| tracing::debug!(%error, "nobody has the store"))?;
+        let found = find(&self.options, &self.access, &self.stop, own).await?;
         let moved = !found.is(old);
         if moved {
             *self.holder.lock() = found;
@@ -202,7 +208,8 @@ async fn find(
         let pulls_alike = person.is_agent || *settings == options.store.settings;
         if !own && (pulls_alike || !access.brings) {
             let remote = RemoteStore::of(&options.root);
-            if remote.is_answered().await {
+            // Between two holders the lock file may still name the one before.
+            if remote.holder().await.is_some_and(|answers| person.pid == Some(answers)) {
                 return Ok(Holder::Other { person, remote });
             }
         }

@@ -81,11 +81,6 @@ impl Scene {
     }
 }
 
-/// Returns true if a line has all of these texts.
-fn says(daemon: &Daemon, texts: &[&str]) -> bool {
-    daemon.lines().iter().any(|line| texts.iter().all(|text| line.contains(text)))
-}
-
 /// What is asked, beside each kind of holder, has the answer that it has without one, and nothing on standard error.
 #[test]
 fn questions_have_the_same_answers_beside_every_holder() {
@@ -219,7 +214,7 @@ fn who_pulls_by_other_settings_waits() {
         s.scratch.join("store").display()
     );
     let is_told = |line: &str| (line == waiting).then_some(());
-    let other = s.imagelet.clone().global("--allowed-registry-targets", "cdn.example");
+    let other = s.imagelet.clone().global("--allowed-registry-target", "http://cdn.example:9000");
     let mut ended = other.daemon(&["pull", &s.name("other")]);
     ended.wait_for("for whom it waits", is_told);
     signal(ended.pid(), Signal::INT);
@@ -241,7 +236,8 @@ fn an_agent_waits_for_a_pull_and_not_for_an_agent() {
     let listen = |name: &str| format!("unix://{}", s.scratch.join(name).display());
     let agent = s.imagelet.daemon(&["serve", "--listen", &listen("one.sock")]);
     let pid = holder.pid().to_string();
-    agent.wait_until("for whom it waits", |_| says(&agent, &["waiting for process", &pid]).then_some(()));
+    let waiting = format!("waiting for process {pid} (imagelet pull), which holds ");
+    agent.wait_for("for whom it waits", |line| line.contains(&waiting).then_some(()));
     s.let_go();
     assert_eq!(holder.ends(), Some(0));
     agent.wait_for("where it serves", |line| line.starts_with("unix://").then_some(()));
