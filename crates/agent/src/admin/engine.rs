@@ -5,9 +5,8 @@
 //! [`RemoteStore`](super::remote_store::RemoteStore) asks.
 
 use std::convert::Infallible;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,10 +29,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::engine_wire::{Call, Line, Progress, WireError};
+use super::socket_path::{reachable, store_socket};
 use super::state::{Answer, Refusal, bad_request, json};
 
-/// Name of the socket in the root.
-const SOCKET: &str = "store.sock";
 /// Lines of progress that wait for a slow reader; more are left out.
 const WAITING_LINES: usize = 1024;
 
@@ -58,7 +56,7 @@ impl StoreServer {
     /// # Errors
     /// The socket could not be made.
     pub fn start(root: &Path, service: Arc<dyn ImageService>, engine: Arc<dyn ImageEngine>) -> io::Result<Self> {
-        let path = root.join(SOCKET);
+        let path = store_socket(root);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -103,24 +101,6 @@ impl Drop for StoreServer {
         // Its path is left to the next process otherwise, which removes it.
         let _ = fs::remove_file(&self.path);
     }
-}
-
-/// The socket of the process that holds `root`.
-pub(super) fn store_socket(root: &Path) -> PathBuf {
-    root.join(SOCKET)
-}
-
-/// A path to the socket at `path` that is short enough for the kernel as long as the directory is open, which is the second value.
-pub(super) fn reachable(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
-    /// Bytes that the kernel takes, without the end.
-    const LONGEST: usize = 107;
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok((path.to_owned(), None)) };
-    if path.as_os_str().len() <= LONGEST {
-        return Ok((path.to_owned(), None));
-    }
-    let directory = File::open(parent)?;
-    let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
-    Ok((short, Some(directory)))
 }
 
 /// The id of this process, as long as it answers calls.

@@ -100,12 +100,12 @@ impl Root {
             holder: Mutex::new(holder),
             looking: tokio::sync::Mutex::new(()),
         };
-        root.tell();
+        root.name_holder();
         Ok(root)
     }
 
     /// Says which process brings images for this command.
-    fn tell(&self) {
+    fn name_holder(&self) {
         if let Holder::Other { person, .. } = self.holder()
             && self.access.brings
         {
@@ -140,7 +140,7 @@ impl Root {
             (Err(error), Holder::Other { .. }) if error.kind() == Kind::Unavailable => {}
             _ => return Some(answer),
         }
-        match self.look(old, false).await {
+        match self.find_again(old, false).await {
             Ok(true) => None,
             Ok(false) => Some(answer),
             Err(error) => Some(Err(Error::from_source(Kind::FailedPrecondition, &error))),
@@ -149,12 +149,12 @@ impl Root {
 
     /// Waits until this process has the store itself: for what cannot be done twice.
     pub(super) async fn take(&self, old: &Holder) -> Result<()> {
-        let taken = self.look(old, true).await;
+        let taken = self.find_again(old, true).await;
         taken.map(drop).map_err(|error| Error::from_source(Kind::FailedPrecondition, &error))
     }
 
     /// Looks who has the store; answers whether that is another process than `old`.
-    async fn look(&self, old: &Holder, own: bool) -> std::result::Result<bool, RootError> {
+    async fn find_again(&self, old: &Holder, own: bool) -> std::result::Result<bool, RootError> {
         let _looking = self.looking.lock().await;
         let now = self.holder();
         if !now.is(old) && (!own || matches!(now, Holder::Own { .. })) {
@@ -164,7 +164,7 @@ impl Root {
         let moved = !found.is(old);
         if moved {
             *self.holder.lock() = found;
-            self.tell();
+            self.name_holder();
         }
         Ok(moved)
     }
