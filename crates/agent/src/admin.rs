@@ -20,6 +20,7 @@ pub mod pods;
 mod process;
 pub mod remote_store;
 mod routes;
+mod socket_path;
 mod state;
 
 use std::net::SocketAddr;

@@ -39,7 +39,7 @@ pub(crate) struct Images {
     absent_root: Option<PathBuf>,
 }
 
-/// Who keeps the images.
+/// The keeper of the images.
 enum Keeper {
     /// The embedded store.
     Root(Arc<Root>),

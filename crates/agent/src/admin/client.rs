@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio_util::task::TaskTracker;
 
-use super::engine::reachable;
+use super::socket_path::reachable;
 
 pub use axum::http::Method;
 

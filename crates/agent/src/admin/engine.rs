@@ -5,9 +5,8 @@
 //! [`RemoteStore`](super::remote_store::RemoteStore) asks.
 
 use std::convert::Infallible;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,10 +29,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::engine_wire::{Call, Line, Progress, WireError};
-use super::state::{Answer, Refusal, bad_request};
+use super::socket_path::{reachable, store_socket};
+use super::state::{Answer, Refusal, bad_request, json};
 
-/// Name of the socket in the root.
-const SOCKET: &str = "store.sock";
 /// Lines of progress that wait for a slow reader; more are left out.
 const WAITING_LINES: usize = 1024;
 
@@ -58,7 +56,7 @@ impl StoreServer {
     /// # Errors
     /// The socket could not be made.
     pub fn start(root: &Path, service: Arc<dyn ImageService>, engine: Arc<dyn ImageEngine>) -> io::Result<Self> {
-        let path = root.join(SOCKET);
+        let path = store_socket(root);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -69,7 +67,7 @@ impl StoreServer {
         fs::set_permissions(&short, fs::Permissions::from_mode(0o600))?;
         let shared = Arc::new(Shared { service: Mutex::new(service), engine, stop: CancellationToken::new() });
         let tasks = TaskTracker::new();
-        let router = Router::new().route("/engine", post(answer_call)).route("/healthz", get(health));
+        let router = Router::new().route("/engine", post(answer_call)).route("/holder", get(holder));
         let router = router.with_state(Arc::clone(&shared));
         let stop = shared.stop.clone();
         tasks.spawn(async move {
@@ -105,27 +103,12 @@ impl Drop for StoreServer {
     }
 }
 
-/// The socket of the process that holds `root`.
-pub(super) fn store_socket(root: &Path) -> PathBuf {
-    root.join(SOCKET)
-}
-
-/// A path to the socket at `path` that is short enough for the kernel as long as the directory is open, which is the second value.
-pub(super) fn reachable(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
-    /// Bytes that the kernel takes, without the end.
-    const LONGEST: usize = 107;
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok((path.to_owned(), None)) };
-    if path.as_os_str().len() <= LONGEST {
-        return Ok((path.to_owned(), None));
+/// The id of this process, as long as it answers calls.
+async fn holder(extract::State(shared): extract::State<Arc<Shared>>) -> Answer {
+    if shared.stop.is_cancelled() {
+        return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, "about to end".to_owned()));
     }
-    let directory = File::open(parent)?;
-    let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
-    Ok((short, Some(directory)))
-}
-
-/// Answers as long as calls are answered.
-async fn health(extract::State(shared): extract::State<Arc<Shared>>) -> StatusCode {
-    if shared.stop.is_cancelled() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
+    json(&std::process::id())
 }
 
 async fn answer_call(extract::State(shared): extract::State<Arc<Shared>>, body: Bytes) -> Answer {

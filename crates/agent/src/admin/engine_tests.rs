@@ -73,7 +73,7 @@ async fn the_images_of_another_process_conform() {
     assert!(!remote.image_fs_info().await.expect("file systems").image_filesystems.is_empty());
     remote.remove_image(&spec).await.expect("a removal");
     assert_eq!(remote.list_images(None).await.expect("a list"), []);
-    assert!(remote.is_answered().await);
+    assert_eq!(remote.holder().await, Some(std::process::id()));
     running.stop().await;
     drop(running);
     engine.shutdown().await;
@@ -99,7 +99,7 @@ async fn an_end_of_the_process_is_no_answer() {
     let error = pull.await.expect("it ends").expect_err("nobody answers");
     assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
     drop(running);
-    assert!(!remote.is_answered().await && !root.join("store.sock").exists());
+    assert!(remote.holder().await.is_none() && !root.join("store.sock").exists());
     engine.shutdown().await;
 }
 

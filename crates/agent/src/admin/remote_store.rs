@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::client::{self, AskError, Lines, Method};
-use super::engine::store_socket;
 use super::engine_wire::{Call, Line, Progress, WireAuth, WireError};
+use super::socket_path::store_socket;
 
 /// The longest time for an answer that takes no work.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,9 +37,9 @@ impl RemoteStore {
         Self { socket: store_socket(root), root: root.to_owned() }
     }
 
-    /// Returns true if a process answers on the store's socket, and is not about to end.
-    pub async fn is_answered(&self) -> bool {
-        client::ask(&self.socket, Method::GET, "/healthz").await.is_ok()
+    /// The id of the process that answers on the store's socket, and is not about to end.
+    pub async fn holder(&self) -> Option<u32> {
+        client::ask_json(&self.socket, Method::GET, "/holder").await.ok()
     }
 
     /// Makes a call; answers with its last line and what follows it.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// Whether a list goes on.
+/// The flag of a list that goes on.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Watch {
     /// Print the list again whenever it changes

@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, units};
 
-/// What was left, and what was freed.
+/// The report: leftovers of interrupted pulls, and the bytes freed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Interrupted {

@@ -68,7 +68,7 @@ pub(super) async fn mount(app: &App, args: &Mount) -> Outcome {
     app.printer.lines([request.target.display().to_string()])
 }
 
-/// What is mounted, by directory.
+/// Lists the mounted images, by directory.
 async fn list(app: &App) -> Outcome {
     let mounts = app.engine("mount").await?.mounts().await.map_err(|e| Failure::call("list mounts", &e))?;
     let images = app.service().await?.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;

@@ -29,7 +29,7 @@ struct Look {
 }
 
 impl<'a> ImageLists<'a> {
-    /// One list, or with `watches` a list whenever there may be another one.
+    /// A single list, or with `watches` a list whenever there may be another one.
     pub(super) fn new(app: &'a App, watches: bool) -> Self {
         Self { app, watches, last: None }
     }

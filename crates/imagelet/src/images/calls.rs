@@ -22,9 +22,8 @@ macro_rules! ask {
                 Holder::Own { engine: $store, .. } => $call.await,
                 Holder::Other { remote: $store, .. } => $call.await,
             };
-            match answer {
-                Err(error) if $root.has_moved(&holder, &error).await => {}
-                answer => break answer,
+            if let Some(answer) = $root.heard(&holder, answer).await {
+                break answer;
             }
         }
     };
@@ -74,9 +73,9 @@ impl ImageEngine for Root {
                 Holder::Own { engine, .. } => engine.remove_images(images).await,
                 Holder::Other { remote, .. } => remote.remove_images(images).await,
             };
-            match results.first() {
-                Some(Err(error)) if self.has_moved(&holder, error).await => {}
-                _ => return results,
+            let first = results.first().and_then(|result| result.clone().err()).map_or(Ok(()), Err);
+            if self.heard(&holder, first).await.is_some() {
+                return results;
             }
         }
     }

@@ -100,12 +100,12 @@ impl Root {
             holder: Mutex::new(holder),
             looking: tokio::sync::Mutex::new(()),
         };
-        root.tell();
+        root.name_holder();
         Ok(root)
     }
 
     /// Says which process brings images for this command.
-    fn tell(&self) {
+    fn name_holder(&self) {
         if let Holder::Other { person, .. } = self.holder()
             && self.access.brings
         {
@@ -142,31 +142,37 @@ impl Root {
         }
     }
 
-    /// Returns true if `old` did not answer, and somebody else has the store now, who is to be asked.
-    pub(super) async fn has_moved(&self, old: &Holder, error: &Error) -> bool {
-        let Holder::Other { .. } = old else { return false };
-        error.kind() == Kind::Unavailable && self.look(old, false).await.unwrap_or(false)
+    /// Answers as `old` did, or not at all if `old` is gone: then somebody else has the store now, who is to be asked.
+    pub(super) async fn heard<T>(&self, old: &Holder, answer: Result<T>) -> Option<Result<T>> {
+        match (&answer, old) {
+            (Err(error), Holder::Other { .. }) if error.kind() == Kind::Unavailable => {}
+            _ => return Some(answer),
+        }
+        match self.find_again(old, false).await {
+            Ok(true) => None,
+            Ok(false) => Some(answer),
+            Err(error) => Some(Err(Error::from_source(Kind::FailedPrecondition, &error))),
+        }
     }
 
     /// Waits until this process has the store itself: for what cannot be done twice.
     pub(super) async fn take(&self, old: &Holder) -> Result<()> {
-        let taken = self.look(old, true).await;
+        let taken = self.find_again(old, true).await;
         taken.map(drop).map_err(|error| Error::from_source(Kind::FailedPrecondition, &error))
     }
 
     /// Looks who has the store; answers whether that is another process than `old`.
-    async fn look(&self, old: &Holder, own: bool) -> std::result::Result<bool, RootError> {
+    async fn find_again(&self, old: &Holder, own: bool) -> std::result::Result<bool, RootError> {
         let _looking = self.looking.lock().await;
         let now = self.holder();
         if !now.is(old) && (!own || matches!(now, Holder::Own { .. })) {
             return Ok(true);
         }
-        let found = find(&self.options, &self.access, &self.stop, own).await;
-        let found = found.inspect_err(|error| tracing::debug!(%error, "nobody has the store"))?;
+        let found = find(&self.options, &self.access, &self.stop, own).await?;
         let moved = !found.is(old);
         if moved {
             *self.holder.lock() = found;
-            self.tell();
+            self.name_holder();
         }
         Ok(moved)
     }
@@ -210,7 +216,8 @@ async fn find(
         let pulls_alike = person.is_agent || *settings == options.store.settings;
         if !own && (pulls_alike || !access.brings) {
             let remote = RemoteStore::of(&options.root);
-            if remote.is_answered().await {
+            // Between two holders the lock file may still name the one before.
+            if remote.holder().await.is_some_and(|answers| person.pid == Some(answers)) {
                 return Ok(Holder::Other { person, remote });
             }
         }

@@ -1,4 +1,4 @@
-//! What is made, counted and removed: questions make no store, `df` counts what `du` does, and collection by command takes what is
+//! Everything that is made, counted and removed: questions make no store, `df` counts what `du` does, and collection by command takes what is
 //! unused at once, and what interrupted pulls left.
 
 use std::fs;
@@ -26,8 +26,7 @@ fn json(imagelet: &Imagelet, args: &[&str]) -> Value {
 
 const NO_STORE: &str = " INFO there is no store in ROOT: no image was brought there\n";
 
-/// What is typed, standard output, the lines of standard error below the first one, and the exit code. `ABOVE` is the directory
-/// of the root.
+/// Words that are typed, standard output, the lines of standard error below the first one, and the exit code.
 const QUESTIONS: [(&[&str], &str, &str, i32); 22] = [
     (&["images"], "IMAGE   TAG   IMAGE ID   SIZE\n", "", 0),
     (&["images", "-q"], "", "", 0),
@@ -41,7 +40,7 @@ const QUESTIONS: [(&[&str], &str, &str, i32); 22] = [
     (&["cat", "busybox", "/a"], "", "error: cat busybox: no such image: busybox\n", 1),
     (&["cp", "busybox:/a", "."], "", "error: cp busybox:/a: no such image: busybox\n", 1),
     (&["export", "busybox", "-o", "x"], "", "error: export to x: no such image: busybox\n", 1),
-    (&["mount", "busybox", "/mnt"], "", "error: mount busybox: no such image: busybox\n", 1),
+    (&["mount", "busybox", "/mnt"], "", "error: no such image: busybox\n", 1),
     (&["rmi", "busybox"], "", "error: no such image: busybox\n", 1),
     (&["rmi", "--all"], "", "", 0),
     (&["unpin", "busybox"], "", "error: no such pin: busybox; `imagelet pins` lists them\n", 1),
@@ -131,7 +130,7 @@ fn what_df_counts_is_what_du_counts() {
     assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), "RESERVE freed when the disk is full 8.39MB - -");
 }
 
-/// What came a moment ago goes when somebody says so, with what it was protected by, by this process and by an agent that pulled it.
+/// An image that came a moment ago goes when somebody says so, with what it was protected by, by this process and by an agent that pulled it.
 #[test]
 fn what_is_unused_goes_now() {
     let (_runtime, registry) = registry();
