@@ -534,6 +534,9 @@ pub(crate) struct Completion {
 }
 
 #[cfg(test)]
+mod comparison_tests;
+
+#[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
 
