@@ -10,6 +10,7 @@ use registry::testing::{Auth, ImageBuilder, Options, TestRegistry, TestTls, ca_p
 use registry::{Client, ErrorKind, HostConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
 
 use crate::support::{client_of, host, quick, reference};
 
@@ -32,10 +33,11 @@ impl TlsServer {
         let host = listener.local_addr().expect("it listens").to_string();
         let (plain, target) = (Arc::<Mutex<Vec<String>>>::default(), registry.addr());
         let notes = Arc::clone(&plain);
-        tokio::spawn(async move {
+        let (tasks, tracker) = (TaskTracker::new(), TaskTracker::new());
+        tasks.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let notes = Arc::clone(&notes);
-                tokio::spawn(async move { drop(carry(client, target, answer, &notes).await) });
+                tracker.spawn(async move { drop(carry(client, target, answer, &notes).await) });
             }
         });
         Self { host, plain }
