@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::archive::blob_name;
 use super::layout::{CONTAINERD_NAME, INDEX, OCI_LAYOUT, REF_NAME};
 use super::output::{Output, write_error};
-use super::pick::{Picked, PickedGroup};
+use super::pick::{Picked, PickedGroup, Picker};
 use super::{manifest_bytes, to_value};
 use crate::engine::Engine;
 use crate::error::{self, cancelled, damaged, invalid};
@@ -83,7 +83,7 @@ impl Export<'_> {
         if images.is_empty() {
             return Err(invalid("no image was named"));
         }
-        let picked = self.pick(images)?;
+        let picked = Picker { store: self.store, platforms: &self.options.platforms }.pick(images)?;
         let count = picked.iter().map(|group| group.images.len()).sum::<usize>();
         if self.options.format == Format::DockerDirectory && count != 1 {
             return Err(invalid(format!("a docker directory holds one image, and these are {count}")));

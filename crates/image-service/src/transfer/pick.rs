@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use cri_api::{Error, Kind, Result};
 use engine_api::Platforms;
 use oci::{Digest, Document, ImageConfig, Manifest, Reference};
-use store::{ImageRecord, Layer};
+use store::{ImageRecord, Layer, Store};
 
-use super::export::Export;
 use crate::error::{self, damaged};
 use crate::pull::choose::no_match;
 
@@ -28,7 +27,13 @@ pub(super) struct PickedGroup {
     pub(super) index: Option<Vec<u8>>,
 }
 
-impl Export<'_> {
+/// Looks images up.
+pub(super) struct Picker<'a> {
+    pub(super) store: &'a Store,
+    pub(super) platforms: &'a Platforms,
+}
+
+impl Picker<'_> {
     /// Looks the images up; several names of one image are one group.
     pub(super) fn pick(&self, images: &[String]) -> Result<Vec<PickedGroup>> {
         let mut picked: BTreeMap<Vec<Digest>, PickedGroup> = BTreeMap::new();
@@ -69,7 +74,7 @@ impl Export<'_> {
 
     /// The images for the wanted platforms: the named one, and those that its index names and that are here.
     fn of_platforms(&self, named: ImageRecord, text: &str) -> Result<Vec<ImageRecord>> {
-        if self.options.platforms == Platforms::Own {
+        if *self.platforms == Platforms::Own {
             return Ok(vec![named]);
         }
         let failed = |e| error::from_store(self.store.root(), &e);
@@ -85,7 +90,7 @@ impl Export<'_> {
             records.extend(siblings.filter(|image| image.id != id && of_index.contains(&image.manifest_digest)));
         }
         let platform = |record: &ImageRecord| ImageConfig::parse(&record.config).ok().map(|config| config.platform);
-        let Platforms::These(wanted) = &self.options.platforms else { return Ok(records) };
+        let Platforms::These(wanted) = self.platforms else { return Ok(records) };
         let mut chosen: Vec<ImageRecord> = Vec::new();
         for wanted in wanted {
             let rank = |record: &&ImageRecord| platform(record).and_then(|platform| wanted.rank(&platform));
