@@ -8,6 +8,7 @@ mod logs;
 mod pods;
 mod streaming;
 mod suggest;
+mod topic;
 mod trees;
 pub(crate) mod whole;
 
@@ -26,8 +27,8 @@ pub(crate) use lists::{ListArgs, ManPages, SortKey};
 pub(crate) use logs::Logs;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
+pub(crate) use topic::ShowSettings;
 pub(crate) use trees::{Cat, Cp, Ls};
-pub(crate) use whole::ShowSettings;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -61,11 +62,6 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Parses the command line of this process. Exits the process on `--help` and on wrong usage.
-    pub(crate) fn read(words: &[OsString]) -> Self {
-        Self::of_one_command(words).unwrap_or_else(|| whole::parse(words))
-    }
-
     /// Parses with a parser of one command only: clap gives each of its commands a copy of every setting, which takes longer
     /// than a pull of a present image. `None`: the whole parser has to decide, which also words the error.
     ///

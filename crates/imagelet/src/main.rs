@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use tracing_subscriber::filter::LevelFilter;
 
 use app::App;
-use args::{Cli, Command};
+use args::Command;
 use config::{Config, LogFormat};
 use environment::Environment;
 use exit::{Code, Failure, Outcome};
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => error.exit(),
     }
-    let cli = Cli::read(&words);
+    let cli = args::whole::read(&words);
     let printer = cli.global.printer();
     // These two need nothing, and must work where nothing else does.
     match &cli.command {
