@@ -13,6 +13,7 @@ mod push;
 mod reach;
 mod streaming;
 mod suggest;
+mod topic;
 mod trees;
 mod watch;
 pub(crate) mod whole;
@@ -38,9 +39,9 @@ pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use push::{Login, Logout, Push};
 use reach::ReachArgs;
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
+pub(crate) use topic::ShowSettings;
 pub(crate) use trees::{Cat, Cp, Ls};
 pub(crate) use watch::Watch;
-pub(crate) use whole::ShowSettings;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -74,11 +75,6 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Parses the command line of this process. Exits the process on `--help` and on wrong usage.
-    pub(crate) fn read(words: &[OsString]) -> Self {
-        Self::of_one_command(words).unwrap_or_else(|| whole::parse(words))
-    }
-
     /// Parses with a parser of one command only: clap gives each of its commands a copy of every setting, which takes longer
     /// than a pull of a present image. `None`: the whole parser has to decide, which also words the error.
     ///

@@ -29,7 +29,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use access::Access;
 use app::App;
-use args::{Cli, Command};
+use args::Command;
 use config::names::UnknownVariables;
 use config::{Config, LogFormat};
 use environment::Environment;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => error.exit(),
     }
-    let cli = Cli::read(&words);
+    let cli = args::whole::read(&words);
     let printer = cli.global.printer();
     // These two need nothing, and must work where nothing else does.
     match &cli.command {

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches, Subcommand as _};
+use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Subcommand as _};
 
 use super::{Cli, Global, suggest};
 use crate::config::flags::{self, SettingFlags};
@@ -25,8 +25,12 @@ pub(crate) fn command() -> clap::Command {
     command.mut_subcommand(SETTINGS, flags::all)
 }
 
-/// Parses the words. Exits the process on `--help` and on wrong usage.
-pub(super) fn parse(words: &[OsString]) -> Cli {
+/// Parses the command line of this process. Exits the process on `--help` and on wrong usage.
+pub(crate) fn read(words: &[OsString]) -> Cli {
+    Cli::of_one_command(words).unwrap_or_else(|| parse(words))
+}
+
+fn parse(words: &[OsString]) -> Cli {
     let mut command = command();
     let cli = command.try_get_matches_from_mut(words).and_then(|matches| Cli::from_arg_matches(&matches));
     cli.unwrap_or_else(|error| suggest::better(error, &mut command, words).exit())
@@ -49,39 +53,6 @@ pub(crate) fn settings_help() -> String {
     command.build();
     let help = command.find_subcommand_mut(SETTINGS).map(|sub| sub.render_long_help().to_string());
     help.unwrap_or_default()
-}
-
-/// The topic `settings`: a command whose help shows every setting.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ShowSettings;
-
-impl FromArgMatches for ShowSettings {
-    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self)
-    }
-
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
-        Ok(())
-    }
-}
-
-impl Args for ShowSettings {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        // The hundred flags come with the whole parser: nobody needs them to start another command.
-        command
-            .about("Show all settings: flags, variables and defaults")
-            .long_about(
-                "All settings. Each is a flag of every command, an IMAGELET_… variable, and a field of the configuration \
-                 file. Flags win over variables, variables over the file, the file over a kubelet's configuration \
-                 (--kubelet-config). `imagelet config -o table` shows the values in force, and where each comes from.",
-            )
-            .after_help("Examples:\n  imagelet help settings\n  imagelet config -o table")
-            .hide(true)
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_args(command)
-    }
 }
 
 #[cfg(test)]

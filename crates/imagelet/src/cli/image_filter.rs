@@ -90,7 +90,7 @@ impl Filters {
     /// Returns true if one of the references means this name. As in podman, a pattern is compared with the whole name, with
     /// what is left of it without the domain and without the path, and with each of them without tag or digest.
     pub(super) fn mean(&self, name: &str) -> bool {
-        let (repository, rest) = super::images::repository_and_rest(name);
+        let (repository, rest) = repository_and_rest(name);
         let path = repository.split_once('/').map_or(repository, |(_, path)| path);
         let last = repository.rsplit_once('/').map_or(repository, |(_, last)| last);
         let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
@@ -118,6 +118,15 @@ impl Filters {
             && self.pinned.is_none_or(|wanted| image.pinned == wanted)
             && (!needs_time || details.created.is_some_and(is_within))
     }
+}
+
+/// `repository` and `:tag` or `@digest`.
+pub(super) fn repository_and_rest(name: &str) -> (&str, &str) {
+    let end = name.find('@').or_else(|| {
+        // A colon before the last slash belongs to a port.
+        name.rfind(':').filter(|colon| name.rfind('/').is_none_or(|slash| slash < *colon))
+    });
+    name.split_at(end.unwrap_or(name.len()))
 }
 
 /// A time as docker takes it: so long ago, a time with its zone, a time or a date in UTC, or seconds since 1970.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use oci::Reference;
 use serde::Serialize;
 
-use super::image_filter::{Details, Filters, Span, details};
+use super::image_filter::{Details, Filters, Span, details, repository_and_rest};
 use super::watch::ImageLists;
 use crate::app::App;
 use crate::args::{Images, SortKey};
@@ -73,15 +73,6 @@ impl Wanted {
             Self::Repository(wanted) => repository_and_rest(name).0 == wanted,
         }
     }
-}
-
-/// `repository` and `:tag` or `@digest`.
-pub(super) fn repository_and_rest(name: &str) -> (&str, &str) {
-    let end = name.find('@').or_else(|| {
-        // A colon before the last slash belongs to a port.
-        name.rfind(':').filter(|colon| name.rfind('/').is_none_or(|slash| slash < *colon))
-    });
-    name.split_at(end.unwrap_or(name.len()))
 }
 
 impl ImageList {
@@ -199,13 +190,13 @@ impl Report for ImageList {
             }
             return table;
         }
-        let titles = ["IMAGE", "TAG", "IMAGE ID", "SIZE", "+DIGEST", "+USER", "+PINNED", "+CREATED"];
+        let titles = ["IMAGE", "TAG", "IMAGE ID", "SIZE", "+DIGEST", "+USER", "+CREATED", "+PINNED"];
         let mut table = Table::with_wide(wide, &titles);
         for ([repository, tag, digest], image) in rows {
             let (id, size) = (units::id(&image.id, whole), units::bytes(image.size));
             let user = image.uid.map_or_else(|| image.username.clone(), |uid| uid.to_string());
             let created = units::time(self.details.get(&image.id).and_then(|details| details.created));
-            table.row([repository, tag, id, size, digest, user, image.pinned.to_string(), created]);
+            table.row([repository, tag, id, size, digest, user, created, image.pinned.to_string()]);
         }
         table
     }
