@@ -29,7 +29,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use access::Access;
 use app::App;
-use args::Command;
+use args::{Cli, Command};
 use config::names::UnknownVariables;
 use config::{Config, LogFormat};
 use environment::Environment;

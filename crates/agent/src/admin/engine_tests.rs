@@ -91,7 +91,7 @@ async fn an_end_of_the_process_is_no_answer() {
     let (running, remote) = answer_for(&engine, &root);
     let request = PullImageRequest::new(format!("{}/slow:v1", registry.host()));
     let asked = remote.clone();
-    let pull = tokio::spawn(async move { asked.pull_image(request).await });
+    let pull = TaskTracker::new().spawn(async move { asked.pull_image(request).await });
     while registry.requests_for("/manifests/").is_empty() {
         tokio::task::yield_now().await;
     }

@@ -158,7 +158,7 @@ fn a_second_pull_does_not_wait_for_the_first() {
     assert_eq!(done.stdout.lines().count(), 1, "its image id: {}", done.stdout);
     assert_eq!(s.listed(), [other.clone(), s.there.clone()]);
     s.imagelet.ok(&["rmi", &other]);
-    assert_eq!(s.listed(), [s.there.clone()]);
+    assert_eq!(s.listed(), [s.there.as_str()]);
     assert_eq!(s.imagelet.ok(&["pin", &s.there]).lines().count(), 2);
     s.let_go();
     assert_eq!(holder.ends(), Some(0));
