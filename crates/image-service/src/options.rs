@@ -8,7 +8,7 @@ use oci::Platform;
 
 use crate::error::OpenError;
 use crate::origin::SharedContent;
-use crate::registries::Reach;
+use crate::reach::Reach;
 
 /// Nanoseconds since 1970, now.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;

@@ -11,18 +11,7 @@ use registry::{Client, HostConfig, Memory, Namespace, NamespaceLoader, Repositor
 use crate::certs_d;
 use crate::error;
 use crate::options::EngineOptions;
-
-/// How registries are reached, beside what is configured for each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
-    /// As it is configured.
-    #[default]
-    AsConfigured,
-    /// Whatever certificate they show, and in plain HTTP where they do not speak TLS.
-    AnyCertificate,
-    /// In plain HTTP.
-    PlainHttp,
-}
+use crate::reach::Reach;
 
 /// The client of registries for these options.
 pub(crate) fn client(options: &EngineOptions, memory: Arc<dyn Memory>) -> Client {

@@ -3,6 +3,7 @@
 
 pub(crate) mod archives;
 mod collecting;
+mod creds;
 mod examples;
 mod lists;
 mod logs;
@@ -31,6 +32,7 @@ use crate::output::{Format, Printer};
 use crate::progress;
 pub(crate) use archives::{Export, ExportCompression, ExportFormat, Import, Load, Save};
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
+pub(crate) use creds::Creds;
 pub(crate) use lists::{ListArgs, ManPages, SortKey};
 pub(crate) use logs::Logs;
 pub(crate) use manifests::{Recursive, SkipOtherKinds};
@@ -315,17 +317,6 @@ pub(crate) struct Pull {
     pub(crate) creds: Option<Creds>,
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
-}
-
-/// `USER:PASSWORD`, unchecked: an error of clap's parser would show it.
-#[derive(Clone, Debug)]
-pub(crate) struct Creds(pub(crate) oci::Secret);
-
-impl Creds {
-    #[expect(clippy::unnecessary_wraps, reason = "the form that clap asks for")]
-    fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
-        Ok(Self(oci::Secret::new(text)))
-    }
 }
 
 /// List images

@@ -1,6 +1,7 @@
 //! An OCI layout served as a registry: how a site without a network hands images to a node. The pull side of the distribution
 //! specification, with ranges; uploads where they are asked for; no credentials, no TLS. Called by `imagelet registry`.
 
+mod answer;
 mod layout;
 mod range;
 mod upload;
@@ -22,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
 
+use answer::{Answer, CONTENT_DIGEST, Refusal, respond};
 use layout::Layout;
 pub(crate) use layout::LayoutError;
 use layout::{ManifestBytes, Tags};
@@ -29,7 +31,6 @@ use range::Wanted;
 pub(crate) use writer::WriteError;
 use writer::Writer;
 
-const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
 /// Bytes that are read from a blob at once.
 const CHUNK: usize = 256 << 10;
@@ -78,33 +79,6 @@ pub(crate) async fn listen(address: &str) -> std::io::Result<(TcpListener, Socke
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
-
-/// An error in the specification's form.
-#[derive(Debug)]
-struct Refusal {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
-}
-
-impl Refusal {
-    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into() }
-    }
-
-    fn not_found(code: &'static str, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, code, message)
-    }
-}
-
-impl From<LayoutError> for Refusal {
-    fn from(error: LayoutError) -> Self {
-        tracing::error!(error = crate::exit::chain(&error), "the layout cannot be read");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN", "the layout cannot be read")
-    }
-}
-
-type Answer = Result<Response<Body>, Refusal>;
 
 async fn answer(State(content): State<Arc<Content>>, request: Request) -> Response<Body> {
     let (request, body) = request.into_parts();
@@ -249,17 +223,6 @@ async fn blob(layout: Arc<Layout>, digest: &str, header: Option<&str>) -> Answer
     })?;
     let stream = ReaderStream::with_capacity(file.take(part.end - part.start), CHUNK);
     respond(status, &headers, Body::from_stream(stream))
-}
-
-fn respond(status: StatusCode, headers: &[(HeaderName, String)], body: Body) -> Answer {
-    let mut response = Response::builder().status(status);
-    for (name, value) in headers {
-        response = response.header(name, value);
-    }
-    response.body(body).map_err(|error| {
-        tracing::error!(%error, "a header of the answer");
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN", "the answer cannot be written")
-    })
 }
 
 fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {

@@ -45,6 +45,7 @@ mod tls;
 mod token;
 mod transport;
 mod upload;
+mod upload_body;
 
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -64,4 +65,4 @@ pub use retry::RetryPolicy;
 pub use stall::StallPolicy;
 pub use target::{AllowedTarget, AllowedTargetError};
 pub use tls::{WallClock, system_clock};
-pub use upload::{BlobUpload, UploadStream};
+pub use upload_body::{BlobUpload, UploadStream};

@@ -22,7 +22,7 @@ use crate::ranges::HostRanges;
 use crate::redact::{self, Secrets};
 use crate::retry::{HostAttempts, HostLabel, RetryStep};
 use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
-use crate::upload::Upload;
+use crate::upload_body::Upload;
 
 /// How often a request may be challenged before it is given up.
 const MAX_CHALLENGES: usize = 4;

@@ -23,7 +23,7 @@ use crate::proxy::HostProxies;
 use crate::ranges::HostRanges;
 use crate::resolve::{HostNetwork, Resolver};
 use crate::target::TargetSource;
-use crate::upload::{self, Upload};
+use crate::upload_body::{self, Upload};
 use crate::{redact, retry, tls};
 
 const MAX_REDIRECTS: usize = 10;
@@ -196,7 +196,7 @@ impl Transport {
                 None => http_client::whole(ask.form.clone().unwrap_or_default().into()),
             };
             let sent = client.send(ask.method.clone(), &url, headers, body);
-            let response = match upload::watched(sent, ask.upload, wait).await {
+            let response = match upload_body::watched(sent, ask.upload, wait).await {
                 Some(sent) => sent.map_err(|cause| self.failed(cause, &url, ask.is_token))?,
                 None => return Err(Cause::Idle { after: wait, what: NO_ANSWER }),
             };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::ValueParser;
 use clap::{Args, ValueHint};
 
-use super::Creds;
+use super::creds::Creds;
 use super::reach::ReachArgs;
 
 /// Upload an image to a registry

@@ -12,9 +12,9 @@ use bytes::BytesMut;
 use futures::StreamExt as _;
 use oci::{Digest, Reference};
 
+use super::answer::{Answer, CONTENT_DIGEST, Refusal, respond};
 use super::layout::MAX_DOCUMENT;
 use super::writer::{PutError, Upload, WriteError, Writer};
-use super::{Answer, CONTENT_DIGEST, Refusal, respond};
 
 const UPLOAD_ID: HeaderName = HeaderName::from_static("docker-upload-uuid");
 /// Bytes that are gathered before they are written and hashed.
