@@ -16,7 +16,7 @@ use super::reach::ReachArgs;
 /// manifest where the registry has all layers, or all blobs were kept (see --keep-blobs): other layers are compressed anew,
 /// with gzip.
 ///
-/// With oci:PATH[:NAME] in the place of the image, what lies in an OCI layout (directory or tar file) is uploaded as it is, an
+/// With oci:PATH or oci:PATH:NAME in the place of the image, what lies in an OCI layout (directory or tar file) is uploaded as it is, an
 /// index with all that it names; no store is opened then.
 ///
 /// Without --creds, the credentials are those of `imagelet login` and of the node.
@@ -30,7 +30,7 @@ Examples:
 
 Exit code: 69 if the registry cannot be reached; 77 if it refuses the credential; otherwise 1.")]
 pub(crate) struct Push {
-    /// Image by name or id; or oci:PATH[:NAME]
+    /// Image by name or id; or oci:PATH or oci:PATH:NAME
     #[arg(value_name = "IMAGE")]
     pub(crate) image: String,
     /// Name at the registry [default: the image's]
