@@ -242,6 +242,10 @@ fn read(files: &[FilePath], mode: PathMatch, every: bool) -> NodeConfig {
             {
                 continue;
             }
+            // A directory of others, /run/containers as an ordinary user say: nothing in it is this person's.
+            Err(_) if every && fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied) => {
+                continue;
+            }
             Err(error) => {
                 config.notes.push(Note::new(format!("file {} is passed over: {error}", path.display())));
                 continue;

@@ -158,7 +158,7 @@ fn a_destination_says_what_it_gets() {
     let image = one_image(&g);
     let imagelet = g.imagelet("store");
     imagelet.ok(&["import", &g.scratch.join("layout").display().to_string()]);
-    let written = |to: &str| format!(" INFO written to {to}\n");
+    let written = |to: &str| format!(" INFO written path={to}\n");
     let listed = "blobs\nindex.json\noci-layout\n";
     let rows: &[(&str, &str, String, i32)] = &[
         ("imagelet export {n} -o b.tar && tar -tf b.tar | grep -v blobs", "oci-layout\nindex.json\n", written("b.tar"), 0),

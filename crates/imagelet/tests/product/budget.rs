@@ -6,8 +6,6 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use cri_api::{ImageService, PullImageRequest};
 use cri_grpc::Endpoint;
@@ -18,7 +16,7 @@ use super::FORMAT;
 use crate::support::cgroup::Cgroup;
 use crate::support::gate::Gate;
 use crate::support::images::{self, Image, Layer, Packing};
-use crate::support::process::eventually;
+use crate::support::process::{eventually, watch_held};
 use crate::support::random::noise_of;
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Scratch};
@@ -72,37 +70,13 @@ fn a_large_image_in_a_small_cgroup() {
         layer("c", &[1, 120], 100, Packing::Zstd),
     ];
     let name = s.registry.push(&s.layout, &s.layout.image(&layers), "test/large:1");
-    let imagelet = limited(&s.scratch);
-    let peak = imagelet.peak_memory(&["pull", &name]);
-    assert!(peak <= BUDGET, "{} MiB", peak >> 20);
+    let held = limited(&s.scratch).peak_memory(&["pull", &name]);
+    assert!(held <= HELD, "{} MiB", held >> 20);
     let mounted = s.imagelet.mount(&name, s.scratch.join("mounted"));
     for (file, mebibytes) in [("a-0", 150), ("b-0", 50), ("c-1", 120)] {
         assert_eq!(fs::metadata(mounted.join(file)).expect("it is there").len(), mebibytes << 20, "{file}");
     }
     assert_eq!(fs::read_to_string(mounted.join("b-small/0/1003")).expect("a file"), "1003\n".repeat(1003 % 400));
-}
-
-/// The memory of a process, without what it has from files.
-fn held(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the status of the process");
-    let kibibytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
-        line.and_then(|number| number.parse::<u64>().ok()).expect("a number of kB")
-    };
-    (kibibytes("RssAnon:") + kibibytes("RssShmem:")) << 10
-}
-
-/// Looks at the memory of a process all the time until told; answers the most that it had. The kernel's own mark is of no use: it
-/// has in it the pages of files that were there then, and which of those the kernel takes back meanwhile nobody tells.
-fn watch_held(pid: u32, over: Arc<AtomicBool>) -> JoinHandle<u64> {
-    thread::spawn(move || {
-        let mut most = 0;
-        while !over.load(Ordering::Relaxed) {
-            most = held(pid).max(most);
-            thread::park_timeout(Duration::from_millis(1));
-        }
-        most
-    })
 }
 
 /// Ten images of equal layers, half of them gzip, half zstd.

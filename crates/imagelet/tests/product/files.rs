@@ -204,7 +204,7 @@ fn reads_without_a_mount(home: &Home, i: &Imagelet, name: &str) {
     let copied = i.run(&["cp", &format!("{name}:/."), &out.display().to_string()]);
     assert_eq!(copied.code, Some(0), "{}", copied.stderr);
     let lacks =
-        copied.stderr.lines().find(|line| line.contains("the copy is without")).expect("it says what is missing");
+        copied.stderr.lines().find(|line| line.contains("the copy is not complete")).expect("it says what is missing");
     assert!(lacks.contains("1 device") && lacks.contains("owner") && lacks.contains("1 set-user-id"), "{lacks}");
     assert_eq!(fs::metadata(out.join("etc/owned")).expect("copied").mode() & 0o7777, 0o755);
     assert_eq!(i.ok(&["cat", name, "etc/owned"]), "owned\n");

@@ -170,7 +170,7 @@ fn credentials_of_peoples_tools_count_for_people() {
             imagelet = imagelet.env(name, &text(&p.s.scratch.join(value)));
         }
         let said = p.pulls(&imagelet);
-        assert!(said.contains(&format!("with file {file}")), "{what}: {said}");
+        assert!(said.contains(&format!("file {file}\"")), "{what}: {said}");
         fs::remove_file(file).expect("removed");
         imagelet.ok(&["rmi", &p.image]);
         assert_eq!(imagelet.run(&["pull", &p.image]).code, Some(77), "{what}");
@@ -184,7 +184,7 @@ fn a_file_is_given_by_its_name_and_a_refused_credential_is_named() {
     let p = Person::new();
     let good = p.write("good.json", USER);
     let imagelet = p.imagelet.clone().global("--docker-config-path", &good);
-    assert!(p.pulls(&imagelet).contains(&format!("with file {good}")));
+    assert!(p.pulls(&imagelet).contains(&format!("file {good}\"")));
 
     // A refused one before a good one.
     let bad = p.write("runtime/containers/auth.json", ("ada", "guessed-and-wrong"));

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
 use super::clock::Time;
-use super::process::{Daemon, PATIENCE, tool, wait};
+use super::process::{Daemon, PATIENCE, tool, wait, watch_held};
 
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_imagelet");
@@ -226,22 +228,17 @@ impl Imagelet {
         done.fails(code, args)
     }
 
-    /// Runs it to a good end. The answer is the most memory that it had, in bytes.
+    /// Runs it to a good end. The answer is the most memory that it had, in bytes, without the pages of the program itself, of
+    /// which a test's build has several times as many as a release.
     #[track_caller]
     pub(crate) fn peak_memory(&self, args: &[&str]) -> u64 {
-        let mut command = tool("time");
-        command
-            .args(["-f", "%M", "--"])
-            .args(&self.through)
-            .arg(&self.program)
-            .env_clear()
-            .args(&self.globals)
-            .args(args);
-        let output = command.output().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "imagelet {args:?}:\n{said}");
-        let kibibytes: u64 = said.lines().last().and_then(|l| l.trim().parse().ok()).expect("time says a number");
-        kibibytes << 10
+        let over = Arc::new(AtomicBool::new(false));
+        let child = self.spawn(args);
+        let watch = watch_held(child.id(), Arc::clone(&over));
+        let output = child.wait_with_output().expect("it ends");
+        over.store(true, Ordering::Relaxed);
+        assert!(output.status.success(), "imagelet {args:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+        watch.join().expect("no panic")
     }
 
     /// Starts it and leaves it running; the caller waits for it.
@@ -318,7 +315,7 @@ impl Done {
     pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
         assert_eq!(self.code, Some(code), "imagelet {args:?}:\n{}{}", self.stdout, self.stderr);
         let lines: Vec<&str> = self.stderr.lines().collect();
-        let errors: Vec<&&str> = lines.iter().filter(|l| l.contains("error")).collect();
+        let errors: Vec<&&str> = lines.iter().filter(|l| l.starts_with("error")).collect();
         assert_eq!(errors.len(), 1, "imagelet {args:?} does not say one line of error:\n{}", self.stderr);
         (**errors[0]).to_owned()
     }

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,29 @@ pub(crate) fn tool(name: &str) -> Command {
     let mut command = Command::new(path);
     command.stdin(Stdio::null());
     command
+}
+
+/// The memory of a process in bytes, without what it has from files; `None`: it has ended.
+fn held(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let kibibytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
+        line.and_then(|number| number.parse::<u64>().ok())
+    };
+    Some((kibibytes("RssAnon:")? + kibibytes("RssShmem:")?) << 10)
+}
+
+/// Looks at the memory of a process all the time until told; answers the most that it had. The kernel's own mark is of no use: it
+/// has in it the pages of files that were there then, and which of those the kernel takes back meanwhile nobody tells.
+pub(crate) fn watch_held(pid: u32, over: Arc<AtomicBool>) -> thread::JoinHandle<u64> {
+    thread::spawn(move || {
+        let mut most = 0;
+        while !over.load(Ordering::Relaxed) {
+            most = held(pid).unwrap_or(0).max(most);
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        most
+    })
 }
 
 /// Runs a command to its end, which must be a good one. The answer is its standard output.
