@@ -66,12 +66,12 @@ fn a_runtime_that_is_not_up_yet_is_waited_for() {
         let mut agent = waiting.daemon(&["serve", "--listen", &unix(&socket)]);
         assert_eq!(systemd.hears(), "STATUS=waiting for the container runtime");
         let api = if option == "--image-endpoint" { "image" } else { "runtime" };
-        let line = format!(
-            " WARN waiting for the container runtime: validate CRI v1 {api} API for endpoint {:?}: connect to {}: No such file \
-             or directory (os error 2)",
+        let error = format!(
+            "validate CRI v1 {api} API for endpoint {:?}: connect to {}: No such file or directory (os error 2)",
             unix(&behind),
             unix(&behind)
         );
+        let line = format!(" WARN waiting for the container runtime error={error:?}");
         agent.wait_for("what it waits for", |said| said.ends_with(&line).then_some(()));
         let _behind = Imagelet::on(&scratch.join("store")).serve(&behind);
         assert_eq!(systemd.hears(), format!("READY=1\nSTATUS=serving images on {}", unix(&socket)));
@@ -267,8 +267,8 @@ fn a_store_that_no_runtime_sees_is_no_store_for_a_kubelet() {
     let done = imagelet.run(&["explain", "registry.test/app:1"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let want = format!(
-        " INFO `imagelet serve` has these images in {}, where no container runtime sees them: a kubelet in front of it cannot \
-         start containers\n",
+        " INFO `imagelet serve` has these images where no container runtime sees them: a kubelet in front of it cannot start \
+         containers root={}\n",
         root.display()
     );
     assert!(done.stderr.ends_with(&want), "{}", done.stderr);

@@ -31,8 +31,8 @@ fn count(text: &str, word: &str) -> usize {
 /// The text without what differs from run to run.
 fn frozen(text: &str, gate: &Gate) -> String {
     let text = text.replace(&gate.host(), "HOST");
-    let lines = text.lines().map(|line| match line.split_once(": pulled in ") {
-        Some((before, _)) => format!("{before}: pulled in TIME\n"),
+    let lines = text.lines().map(|line| match line.split_once(" duration=") {
+        Some((before, _)) => format!("{before} duration=TIME\n"),
         None => format!("{line}\n"),
     });
     lines.collect()
@@ -55,7 +55,7 @@ fn bars_in(sizes: &[(u16, u16)]) {
     assert!(!pty.wraps(), "{text}");
     gate.open();
     assert_eq!(pty.end(), Some(0), "{}", pty.text());
-    let want = format!(" INFO HOST/team/app:1: pulled in TIME\n{id}\n");
+    let want = format!(" INFO pulled image=HOST/team/app:1 duration=TIME\n{id}\n");
     assert_eq!(frozen(&pty.text(), &gate), want, "{sizes:?}");
 }
 
@@ -89,7 +89,7 @@ fn bars_follow_the_size_of_the_terminal() {
 fn quiet_pulls_say_nothing() {
     let (s, _runtime, gate, id) = scene();
     let name = format!("{}/team/app:1", gate.host());
-    let pulled = " INFO HOST/team/app:1: pulled in TIME\n";
+    let pulled = " INFO pulled image=HOST/team/app:1 duration=TIME\n";
     let cases: [(&[&str], &str); 6] = [
         (&["-q", "--progress", "none"], ""),
         (&["-q"], ""),
