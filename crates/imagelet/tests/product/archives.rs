@@ -168,7 +168,7 @@ fn a_destination_says_what_it_gets() {
         ("mkdir there.tar && imagelet export {n} -o there.tar && ls there.tar", listed, written("there.tar"), 0),
         ("imagelet export {n} -o - | tar -t | grep -v blobs", "oci-layout\nindex.json\n", String::new(), 0),
         ("imagelet export {n} -o - > c.tar && cmp b.tar c.tar; test -e ./-", "", String::new(), 1),
-        ("imagelet cp {n}:/file - | tar -xO", "one\n", " INFO copied 1 file (4B) to standard output\n".to_owned(), 0),
+        ("imagelet cp {n}:/file - | tar -xO", "one\n", " INFO copied path=standard output files=1 bytes=4\n".to_owned(), 0),
         (
             "imagelet export {n} -o - --format oci",
             "",
