@@ -63,6 +63,16 @@ impl<P: AsRef<[u8]>> Hashing<P> {
         inner.hasher.take().map(Hasher::finish)
     }
 
+    /// Hashes the next piece, after whoever hashes now. Returns false if there is none. Unlike [`Chore::step`], it leaves nothing to
+    /// a thread that may end after the piece which it has: whoever then waits for the room of the pieces would wait for ever.
+    pub(crate) fn step_in_turn(&self) -> bool {
+        if self.pieces().is_empty() {
+            return false;
+        }
+        let mut inner = self.hasher.lock();
+        self.next(&mut inner)
+    }
+
     fn next(&self, inner: &mut HasherState) -> bool {
         let Some(piece) = self.pieces().pop_front() else { return false };
         if let Some(hasher) = &mut inner.hasher {
@@ -114,5 +124,30 @@ mod tests {
         assert_eq!(*seen.lock(), data);
         assert_eq!(hashing.finish(), None);
         assert!(!hashing.step());
+    }
+    #[test]
+    fn nothing_is_left_to_a_thread_that_may_end() {
+        let (entered, enters) = std::sync::mpsc::channel();
+        let (go, goes) = std::sync::mpsc::channel::<()>();
+        let tee: Tee = Box::new(move |bytes| {
+            if bytes == b"first" {
+                entered.send(()).expect("the test waits");
+                goes.recv().expect("the test goes on");
+            }
+        });
+        let hashing = Hashing::with(Algorithm::Sha256, Some(tee));
+        hashing.push(&b"first"[..]);
+        hashing.push(&b"second"[..]);
+        std::thread::scope(|scope| {
+            // Ends after its piece, as a writer does whose disk is full.
+            scope.spawn(|| hashing.step());
+            enters.recv().expect("it hashes");
+            assert!(!hashing.step(), "another thread hashes");
+            let waits = scope.spawn(|| hashing.step_in_turn());
+            go.send(()).expect("it waits");
+            assert!(waits.join().expect("no panic"), "the second piece");
+        });
+        assert!(!hashing.step_in_turn());
+        assert_eq!(hashing.finish(), Some(Digest::sha256(b"firstsecond")));
     }
 }

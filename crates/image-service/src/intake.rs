@@ -190,8 +190,8 @@ impl Intake {
                 Err(TryRecvError::Disconnected) => return None,
                 Err(TryRecvError::Empty) => {}
             }
-            // What waits to be hashed holds room in the window.
-            if !self.chores.iter().any(|chore| chore.step()) {
+            // What waits to be hashed holds room in the window: nothing may be left when this thread waits for more.
+            if !self.chores.iter().any(|chore| chore.step()) && !self.hash.step_in_turn() {
                 return self.chunks.blocking_recv();
             }
         }

@@ -2,6 +2,7 @@
 //! It knows file systems by the names of the programs that make them, and nothing of what is kept on them. For tests alone.
 //!
 //! ```no_run
+//! # use imagelet_testdisk as testdisk;
 //! // Once in the crate root of a test binary: the process that serves the file is this binary again.
 //! testdisk::serve!();
 //!
