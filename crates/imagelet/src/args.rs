@@ -507,7 +507,7 @@ pub(crate) struct BackoffReset {
 
 /// Write a completion script
 ///
-/// It asks this program while somebody types, which knows the images, pods and containers that are there.
+/// The script asks this program while somebody types, which knows the images, pods and containers that are there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -23,7 +23,7 @@ pub(super) async fn run(app: &App, args: &Export) -> Outcome {
     let format = match args.format {
         Some(format) => format,
         None => {
-            let there = std::fs::metadata(&args.path).ok();
+            let there = tokio::fs::metadata(&args.path).await.ok();
             let is_directory = there.as_ref().is_some_and(std::fs::Metadata::is_dir);
             format_of(&args.path, is_directory, there.is_some()).map_err(Failure::usage)?
         }
