@@ -38,9 +38,11 @@ pub(crate) struct Programs {
 impl Programs {
     /// Those of a directory: the root of an unpacked package, or its `usr/bin`.
     pub(crate) fn of(lab: &Lab, directory: Option<&Path>) -> anyhow::Result<Self> {
-        let directory = directory.map(|named| {
+        // Of a relative path in PATH, containerd starts nothing.
+        let absolute = directory.map(|named| fs::canonicalize(named).context("find it")).transpose()?;
+        let directory = absolute.map(|named| {
             let below = named.join("usr/bin");
-            if below.join("containerd").is_file() { below } else { named.to_owned() }
+            if below.join("containerd").is_file() { below } else { named }
         });
         let mut programs = Self { version: String::new(), directory, has_erofs: false };
         let said = lab.session.output(programs.program(lab, "containerd").arg("--version"))?;
