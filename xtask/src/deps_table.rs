@@ -229,6 +229,7 @@ pub(crate) const BORDERS: &[Border] = &[
         uses: &[
             "imagelet-agent",
             "imagelet-base",
+            "imagelet-containerd",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-cri-grpc",

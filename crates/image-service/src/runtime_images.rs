@@ -105,7 +105,7 @@ impl RuntimeImages {
     pub async fn choice(&self) -> PullEngineChoice {
         let mut state = self.state.lock().await;
         let found = self.find(&mut state).await;
-        choice(self.rule, &found)
+        choice(&found)
     }
 
     /// Opens the engine if an earlier process may have left something, which it then gives up. For a process that stays.
@@ -146,7 +146,7 @@ impl RuntimeImages {
         }
         let found = self.look().await;
         state.found = Some((Instant::now(), found.clone()));
-        let choice = choice(self.rule, &found);
+        let choice = choice(&found);
         let is_temporary = found.as_ref().is_err_and(|unsuited| unsuited.is_temporary);
         if state.told.as_ref() != Some(&choice) && !is_temporary {
             tracing::info!(pullEngine = %choice, "who pulls images for the runtime");
@@ -242,10 +242,10 @@ fn workplace(workshop: &Path, number: u32) -> std::path::PathBuf {
     workshop.join(number.to_string())
 }
 
-fn choice(rule: PullEngine, found: &std::result::Result<Arc<dyn RuntimeStore>, Unsuited>) -> PullEngineChoice {
+fn choice(found: &std::result::Result<Arc<dyn RuntimeStore>, Unsuited>) -> PullEngineChoice {
     match found {
-        Ok(store) => PullEngineChoice { is_embedded: true, why: format!("fills {}", store.name()) },
-        Err(unsuited) => PullEngineChoice { is_embedded: rule == PullEngine::Embedded, why: unsuited.to_string() },
+        Ok(store) => PullEngineChoice { is_embedded: true, why: format!("it fills {}", store.name()) },
+        Err(unsuited) => PullEngineChoice { is_embedded: false, why: unsuited.to_string() },
     }
 }
 
