@@ -64,7 +64,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-containerd",
-        uses: &["imagelet-oci"],
+        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-engine-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-store", "imagelet-registry"],
         reason: "containerd speaks containerd's API; what is pulled, and from where, is decided above it",
         ..ALONE
@@ -229,6 +229,7 @@ pub(crate) const BORDERS: &[Border] = &[
         uses: &[
             "imagelet-agent",
             "imagelet-base",
+            "imagelet-containerd",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-cri-grpc",

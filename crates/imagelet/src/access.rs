@@ -16,12 +16,14 @@ pub(crate) struct Access {
     pub(crate) collects: bool,
     /// Brings images, by the registries, the signature policy and the form of layers of this configuration.
     pub(crate) brings: bool,
+    /// Says what a command that brings images would do.
+    pub(crate) explains: bool,
 }
 
 impl Access {
     /// The access of whoever only asks: completion of a shell.
     pub(crate) fn reading() -> Self {
-        Self { command: "imagelet completion".to_owned(), makes: false, collects: false, brings: false }
+        Self { command: "imagelet completion".to_owned(), makes: false, collects: false, brings: false, explains: false }
     }
 
     /// The access of a command. One that is not known to do less may do everything.
@@ -57,7 +59,7 @@ impl Access {
             Command::Gc(Gc { action: Some(GcAction::Containers(containers)), .. }) => !containers.dry_run,
             _ => false,
         };
-        Self { command: format!("imagelet {}", name(command)), makes, collects, brings }
+        Self { command: format!("imagelet {}", name(command)), makes, collects, brings, explains: matches!(command, Command::Explain(_)) }
     }
 }
 

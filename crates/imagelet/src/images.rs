@@ -4,6 +4,7 @@
 mod calls;
 mod nothing;
 mod root;
+mod runtime;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,17 +13,16 @@ use std::time::Duration;
 use agent::collection::owner::Owner;
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
-use cri_grpc::client::connect_image_service;
 use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
-use image_service::{EngineOptions, OpenError, Reach, Registries};
+use image_service::{EngineOptions, OpenError, PullEngineChoice, Reach, Registries, RuntimeImages};
 use store::OpenError as StoreOpenError;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::config::Config;
-use crate::endpoint::{USER_AGENT, client_options, parse_endpoint};
+use crate::endpoint::{USER_AGENT, parse_endpoint};
 use crate::environment::Proxies;
-use crate::exit::{Code, Failure, Outcome, chain, code_of};
+use crate::exit::{Code, Failure, Outcome, chain};
 use nothing::Nothing;
 use root::{Root, RootError};
 
@@ -37,6 +37,8 @@ pub(crate) struct Images {
     keeper: Keeper,
     /// Where the root is missing and nothing is made, the directory that is there in its place.
     absent_root: Option<PathBuf>,
+    /// Images behind an endpoint that are perhaps pulled by our engine.
+    runtime: Option<Arc<RuntimeImages>>,
 }
 
 /// The keeper of the images.
@@ -73,22 +75,13 @@ impl Images {
         if let Some(endpoint) = &config.image_service_endpoint {
             let endpoint = parse_endpoint(endpoint)?;
             warn(&endpoint);
-            if let Some(policy) = &config.engine.signature_policy {
-                let policy = policy.display();
-                tracing::warn!(
-                    "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
-                );
-            }
-            if opening.access.brings {
-                own_reach(config, &endpoint)?;
-            }
-            let service = connect(config, &endpoint).await?;
+            let (service, runtime) = runtime::connect(config, &endpoint, &opening).await?;
             let absent_root = if opening.access.makes || opening.access.collects {
                 None
             } else {
                 nothing(&config.root).await.filter(|_| !config.root.exists()).map(Nothing::into_directory)
             };
-            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint), absent_root });
+            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint), absent_root, runtime });
         }
         let Opening { proxies, access, backs_off, socket, stop } = opening;
         if !access.makes
@@ -97,7 +90,7 @@ impl Images {
             let images = Arc::new(nothing.clone());
             let engine = Some(Arc::clone(&images) as Arc<dyn ImageEngine>);
             let absent_root = Some(nothing.into_directory());
-            return Ok(Self { service: images, engine, keeper: Keeper::Nobody, absent_root });
+            return Ok(Self { service: images, engine, keeper: Keeper::Nobody, absent_root, runtime: None });
         }
         let mut options = engine_options(config, proxies, backs_off, socket);
         options.store.command = Some(access.command.clone());
@@ -109,7 +102,8 @@ impl Images {
                 }
                 let root = Arc::new(root);
                 let engine = Some(Arc::clone(&root) as Arc<dyn ImageEngine>);
-                Ok(Self { service: Arc::clone(&root) as _, engine, keeper: Keeper::Root(root), absent_root: None })
+                let service = Arc::clone(&root) as _;
+                Ok(Self { service, engine, keeper: Keeper::Root(root), absent_root: None, runtime: None })
             }
             Err(RootError::Stopped) => Err(Failure::new(Code::Interrupted, RootError::Stopped.to_string())),
             Err(RootError::Open(error)) => Err(open_failure(&error)),
@@ -219,8 +213,26 @@ impl Images {
         }
     }
 
+    /// Who pulls images for the runtime behind an endpoint, and why; `None` where no runtime keeps them, or this command pulls none.
+    pub(crate) async fn pull_engine(&self) -> Option<PullEngineChoice> {
+        Some(self.runtime.as_ref()?.choice().await)
+    }
+
+    /// Gives up what pulls into a runtime's store left, now and then until `stop`. For a process that stays.
+    pub(crate) fn tend(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+        let runtime = self.runtime.clone();
+        async move {
+            if let Some(runtime) = runtime {
+                runtime::tend(&runtime, &stop).await;
+            }
+        }
+    }
+
     /// Ends what goes on in the background of a store of this process.
     pub(crate) async fn close(&self) {
+        if let Some(runtime) = &self.runtime {
+            runtime.close().await;
+        }
         if let Keeper::Root(root) = &self.keeper {
             root.close().await;
         }
@@ -257,6 +269,7 @@ fn settings(options: &EngineOptions) -> String {
         keep_blobs,
         resume: _,
         signature_policy,
+        runtime: _,
         clock: _,
     } = options;
     let registries = (hosts_roots, allowed_targets, proxy, reach, signature_policy);
@@ -279,13 +292,6 @@ fn optional<T>(answer: cri_api::Result<T>) -> cri_api::Result<Option<T>> {
 fn warn(endpoint: &Endpoint) {
     if let Some(warning) = endpoint.warning() {
         tracing::warn!("{warning}");
-    }
-}
-
-async fn connect(config: &Config, endpoint: &Endpoint) -> Outcome<Arc<dyn ImageService>> {
-    match connect_image_service(endpoint, client_options(config)).await {
-        Ok(service) => Ok(Arc::new(service)),
-        Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
     }
 }
 
