@@ -288,7 +288,7 @@ fn front(lab: &Lab, tokio: &Runtime, binary: &Path, home: &Path, root: &Path, be
     serve.arg("--root").arg(root.with_extension("imagelet")).args(["--progress", "none"]);
     serve.arg("--registry-config-path").arg(home.join("certs.d"));
     serve.args(["--image-endpoint", behind, "--runtime-endpoint", behind]);
-    if help.contains("pullEngine") {
+    if help.contains("--pull-engine") {
         serve.args(["--pull-engine", "embedded"]);
     } else {
         crate::output::say("this imagelet has no --pull-engine: it passes every pull on to containerd");

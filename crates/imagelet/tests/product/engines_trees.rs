@@ -39,7 +39,8 @@ impl Store {
         let top = top.expect("it has layers").to_string();
         let snapshots =
             |args: &[&str]| run(containerd.ctr().args(["snapshots", "--snapshotter", "overlayfs"]).args(args));
-        snapshots(&["view", name, &top]);
+        // In the place of a view, which nothing would keep from collection.
+        snapshots(&["prepare", name, &top]);
         let merged = s.scratch.directory(name);
         let mount = snapshots(&["mounts", &merged.display().to_string(), name]);
         let directories = directories_of(&mount);
