@@ -16,9 +16,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 
 use crate::destination::lower_layers;
 use crate::labels::{self, blob_source};
-use crate::{
-    Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, SnapshotKind, Snapshotter, destination,
-};
+use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, SnapshotKind, Snapshotter, destination};
 
 /// An image on its way into containerd's store.
 #[derive(Debug)]
@@ -198,8 +196,8 @@ impl Deposit for ContainerdDeposit {
 }
 
 /// Moves an unpacked layer to its destination in a prepared snapshot, and makes the move durable; the files must be durable
-/// already. The root gets the owner 0:0 and the mode 0755, as containerd's own unpacking leaves it: it becomes the root
-/// of containers. Both lie on one file system. Blocks.
+/// already. The root gets the owner 0:0, the mode 0755 and no extended attributes but those of overlayfs, as containerd's own unpacking
+/// leaves it, which passes over what a layer says of its root: it becomes the root of containers. Both lie on one file system. Blocks.
 ///
 /// # Errors
 /// The move failed; the destination is not empty; the destination is not on the file system of the layer.
@@ -208,6 +206,7 @@ pub fn move_into(layer: &Path, destination: &Destination) -> io::Result<()> {
         Destination::Directory(to) => {
             rustix::fs::chownat(CWD, layer, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)?;
             rustix::fs::chmod(layer, Mode::from_raw_mode(0o755))?;
+            remove_attributes(layer)?;
             to
         }
         Destination::ErofsFile(to) => to,
@@ -218,4 +217,17 @@ pub fn move_into(layer: &Path, destination: &Destination) -> io::Result<()> {
     File::open(to)?.sync_all()?;
     let parent = to.parent().ok_or_else(|| io::Error::other(format!("{} has no parent", to.display())))?;
     File::open(parent)?.sync_all()
+}
+
+/// Removes the extended attributes that a layer gave to its root. Those of security modules are the machine's own.
+fn remove_attributes(root: &Path) -> io::Result<()> {
+    let mut names = vec![0; 1 << 16];
+    let length = rustix::fs::llistxattr(root, &mut names[..])?;
+    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let of_the_layer = name.starts_with(b"user.") || name.starts_with(b"trusted.") || name.starts_with(b"system.");
+        if of_the_layer && !name.starts_with(b"trusted.overlay.") {
+            rustix::fs::lremovexattr(root, name)?;
+        }
+    }
+    Ok(())
 }

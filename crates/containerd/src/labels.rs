@@ -58,7 +58,8 @@ pub(crate) fn engine_origin(labels: &Labels, blob: &Digest) -> Option<LayerOrigi
 /// Who brought the blob with these labels, if the runtime found that it has this diff id.
 pub(crate) fn runtime_origins(labels: &Labels, blob: &Digest, diff_id: &Digest) -> Vec<LayerOrigin> {
     let is_of_layer = blob == diff_id || labels.get(UNCOMPRESSED).is_some_and(|of| *of == diff_id.to_string());
-    let sources = labels.iter().filter(|_| is_of_layer).filter_map(|(key, paths)| Some((key.strip_prefix(SOURCE)?, paths)));
+    let sources =
+        labels.iter().filter(|_| is_of_layer).filter_map(|(key, paths)| Some((key.strip_prefix(SOURCE)?, paths)));
     let origins = sources.flat_map(|(host, paths)| {
         paths.split(',').map(|path| LayerOrigin::Runtime { host: host.to_owned(), path: path.trim().to_owned() })
     });

@@ -154,7 +154,10 @@ pub struct RuntimeTarget {
 
 impl fmt::Debug for RuntimeTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuntimeTarget").field("store", &self.store).field("workplace", &self.workplace).finish_non_exhaustive()
+        f.debug_struct("RuntimeTarget")
+            .field("store", &self.store)
+            .field("workplace", &self.workplace)
+            .finish_non_exhaustive()
     }
 }
 

@@ -23,7 +23,13 @@ pub(crate) struct Access {
 impl Access {
     /// The access of whoever only asks: completion of a shell.
     pub(crate) fn reading() -> Self {
-        Self { command: "imagelet completion".to_owned(), makes: false, collects: false, brings: false, explains: false }
+        Self {
+            command: "imagelet completion".to_owned(),
+            makes: false,
+            collects: false,
+            brings: false,
+            explains: false,
+        }
     }
 
     /// The access of a command. One that is not known to do less may do everything.
@@ -59,7 +65,13 @@ impl Access {
             Command::Gc(Gc { action: Some(GcAction::Containers(containers)), .. }) => !containers.dry_run,
             _ => false,
         };
-        Self { command: format!("imagelet {}", name(command)), makes, collects, brings, explains: matches!(command, Command::Explain(_)) }
+        Self {
+            command: format!("imagelet {}", name(command)),
+            makes,
+            collects,
+            brings,
+            explains: matches!(command, Command::Explain(_)),
+        }
     }
 }
 

@@ -327,8 +327,7 @@ impl Assembly<'_> {
 
     /// Refuses an image whose layers, as far as they are here, have more in them than an image may.
     fn check_size(&self, plan: Option<&Plan>, blobs: &[Blob]) -> Result<()> {
-        let here =
-            plan.into_iter().flat_map(|plan| plan.present.iter().flatten()).map(PresentLayer::content_bytes);
+        let here = plan.into_iter().flat_map(|plan| plan.present.iter().flatten()).map(PresentLayer::content_bytes);
         let new = blobs.iter().filter_map(|blob| {
             let bytes = blob.ready.as_ref()?.layer().stats().content_bytes;
             Some(bytes.saturating_mul(blob.places.len() as u64))

@@ -93,7 +93,8 @@ impl Incoming<'_> {
                     alone.insert(chain_id);
                 }
                 Err(StackError::Taken(chain_id)) => {
-                    let message = format!("{name}: other images took the layer for the chain {chain_id} again and again");
+                    let message =
+                        format!("{name}: other images took the layer for the chain {chain_id} again and again");
                     return Err(Error::new(Kind::Internal, message));
                 }
                 Err(StackError::Failed(error)) => return Err(error),
@@ -188,7 +189,11 @@ impl Incoming<'_> {
                 Ok(status) if status.image.is_some() => return Ok(()),
                 Ok(_) if Instant::now() < deadline => {}
                 // Its own pull finds everything there but what it wants to see.
-                Ok(_) => return Err(error::not_covered("the runtime does not show the image although its records are written")),
+                Ok(_) => {
+                    return Err(error::not_covered(
+                        "the runtime does not show the image although its records are written",
+                    ));
+                }
                 Err(error) => return Err(error),
             }
             sleep(pause).await;
