@@ -93,7 +93,8 @@ impl Incoming<'_> {
                     alone.insert(chain_id);
                 }
                 Err(StackError::Taken(chain_id)) => {
-                    let message = format!("{name}: other images took the layer for the chain {chain_id} again and again");
+                    let message =
+                        format!("{name}: other images took the layer for the chain {chain_id} again and again");
                     return Err(Error::new(Kind::Internal, message));
                 }
                 Err(StackError::Failed(error)) => return Err(error),
@@ -188,7 +189,11 @@ impl Incoming<'_> {
                 Ok(status) if status.image.is_some() => return Ok(()),
                 Ok(_) if Instant::now() < deadline => {}
                 // Its own pull finds everything there but what it wants to see.
-                Ok(_) => return Err(error::not_covered("the runtime does not show the image although its records are written")),
+                Ok(_) => {
+                    return Err(error::not_covered(
+                        "the runtime does not show the image although its records are written",
+                    ));
+                }
                 Err(error) => return Err(error),
             }
             sleep(pause).await;
@@ -204,7 +209,7 @@ pub(crate) async fn lacks_layers(store: &dyn RuntimeStore, status: &ImageStatus)
 }
 
 /// The chain id of the top layer, as the runtime tells it. Images without layers have none.
-fn chain_id(status: &ImageStatus) -> Option<String> {
+pub(crate) fn chain_id(status: &ImageStatus) -> Option<String> {
     let info: serde_json::Value = serde_json::from_str(status.info.get("info")?).ok()?;
     let chain_id = info.get("chainID")?.as_str().filter(|id| !id.is_empty())?;
     Some(chain_id.to_owned())
