@@ -6,6 +6,8 @@ const MANY: usize = 60;
 /// The features of the kernel that the mounter uses: all of them, but in tests of what other kernels lack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KernelFeatures {
+    /// Loop devices, which all mounts of a layer share.
+    pub(super) devices: bool,
     /// EROFS from a file (Linux 6.12).
     pub(super) from_file: bool,
     /// Layers by descriptors of mounts that are nowhere (Linux 6.15).
@@ -18,6 +20,6 @@ pub(super) struct KernelFeatures {
 
 impl Default for KernelFeatures {
     fn default() -> Self {
-        Self { from_file: true, unseen: true, new_overlay: true, many: MANY }
+        Self { devices: true, from_file: true, unseen: true, new_overlay: true, many: MANY }
     }
 }
