@@ -4,7 +4,7 @@
 //! unsafe code: these requests have no safe wrapper.
 #![expect(unsafe_code, reason = "three ioctl requests that rustix knows only as numbers, each of which is argued for")]
 
-use std::ffi::c_void;
+use std::ffi::{OsStr, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -142,7 +142,7 @@ impl LoopDevice {
         let mut devices = std::fs::read_dir(BLOCK_DEVICES).ok()?.filter_map(Result::ok);
         devices.find_map(|device| {
             let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
-            if Path::new(backing.trim_end()).file_name() != shown.file_name() {
+            if last_parts(Path::new(backing.trim_end())) != last_parts(&shown) {
                 return None;
             }
             let path = Path::new("/dev").join(device.file_name());
@@ -160,6 +160,11 @@ impl LoopDevice {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The file's name and its directory's, which a store has whatever way leads there.
+fn last_parts(path: &Path) -> (Option<&OsStr>, Option<&OsStr>) {
+    (path.file_name(), path.parent().and_then(Path::file_name))
 }
 
 fn named(error: Errno, name: &str) -> io::Error {

@@ -24,8 +24,8 @@ use crate::recipe;
 
 /// How a loop device shows a layer: by blocks of EROFS.
 const LAYER_DEVICE: LoopFlags = LoopFlags { block_bytes: 4096, read_only: true, direct: true };
-/// Said once by a process.
-static NO_DEVICES: Once = Once::new();
+/// A process says once that layers are not shared.
+static SAID: Once = Once::new();
 
 /// Why an EROFS file was not mounted.
 #[derive(Debug)]
@@ -45,16 +45,20 @@ pub(super) fn mount(path: &Path, ways: KernelFeatures) -> Result<OwnedFd, ErofsF
         .map_err(|error| ErofsFailure::Failed(Failure::at("open a layer for", path, error)))?;
     let file = File::from(file);
     let devices = devices_beside(path).map_err(ErofsFailure::Failed)?;
+    forget_pages(&file);
+    let size = file.metadata().map_or(0, |meta| meta.len());
     // A file system has its further devices for itself.
-    if ways.devices && devices.is_empty() {
-        match mount_shared(&file, path) {
-            Err(NotShared::NoDevice(error)) if ways.from_file => say_no_devices(&error),
-            Err(NotShared::NoDevice(error)) => return Err(no_device(error)),
-            Err(NotShared::Otherwise(failure)) => return Err(failure),
-            Ok(mounted) => return Ok(mounted),
-        }
+    if !devices.is_empty() || size < ways.shared_from {
+        return mount_open(&file, path, &devices, ways);
     }
-    mount_open(&file, path, &devices, ways)
+    match mount_shared(&file, path) {
+        Err(NotShared::NoDevice(error)) if ways.from_file => {
+            mount_open(&file, path, &devices, ways).inspect(|_| say_no_device(&error))
+        }
+        Err(NotShared::NoDevice(error)) => Err(no_device(error)),
+        Err(NotShared::Otherwise(failure)) => Err(failure),
+        Ok(mounted) => Ok(mounted),
+    }
 }
 
 enum NotShared {
@@ -66,7 +70,6 @@ enum NotShared {
 /// Mounts the file from the loop device that its other mounts use, or a new one.
 fn mount_shared(file: &File, path: &Path) -> Result<OwnedFd, NotShared> {
     let device = LoopDevice::shared(file, LAYER_DEVICE).map_err(NotShared::NoDevice)?;
-    forget_pages(file);
     match mount_source(device.path(), path, &[], Reading::Buffered) {
         Ok(mounted) => Ok(mounted),
         Err(Refused::NeedsDevice) => Err(NotShared::NoDevice(Errno::NOTBLK.into())),
@@ -76,13 +79,8 @@ fn mount_shared(file: &File, path: &Path) -> Result<OwnedFd, NotShared> {
     }
 }
 
-/// An ordinary user has no loop devices, and is told what is missing by the next attempt.
-fn say_no_devices(error: &io::Error) {
-    if error.kind() == io::ErrorKind::PermissionDenied {
-        tracing::debug!(%error, "no loop device for a layer");
-        return;
-    }
-    NO_DEVICES.call_once(|| {
+fn say_no_device(error: &io::Error) {
+    SAID.call_once(|| {
         tracing::warn!(%error, "no loop device: each mount of an EROFS layer keeps what is read from it in memory for itself");
     });
 }

@@ -93,7 +93,7 @@ fn ask(layout: &Layout) -> Option<Attempts> {
     let points = Points::of(&layout.path);
     let mut holds = true;
     for (ways, erofs) in [
-        (KernelFeatures { devices: false, ..KernelFeatures::default() }, Support::File),
+        (KernelFeatures::default(), Support::File),
         (KernelFeatures { from_file: false, ..KernelFeatures::default() }, Support::Loop),
     ] {
         let shown = attempt(layout, &points, ways);
