@@ -49,13 +49,13 @@ pub(crate) fn of_record() -> Labels {
     Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned())])
 }
 
-/// Who brought the layer with these labels, if it was unpacked from this blob.
+/// The engine's note of where the layer with these labels came from, if it was unpacked from this blob.
 pub(crate) fn engine_origin(labels: &Labels, blob: &Digest) -> Option<LayerOrigin> {
     let is_of_blob = labels.get(BLOB).is_some_and(|of| *of == blob.to_string());
     labels.get(ORIGIN).filter(|_| is_of_blob).map(|origin| LayerOrigin::Engine(origin.clone()))
 }
 
-/// Who brought the blob with these labels, if the runtime found that it has this diff id.
+/// The repositories from which the runtime brought the blob with these labels, if the runtime found that it has this diff id.
 pub(crate) fn runtime_origins(labels: &Labels, blob: &Digest, diff_id: &Digest) -> Vec<LayerOrigin> {
     let is_of_layer = blob == diff_id || labels.get(UNCOMPRESSED).is_some_and(|of| *of == diff_id.to_string());
     let sources =

@@ -79,12 +79,24 @@ impl Client {
     /// # Errors
     /// The call failed.
     pub async fn snapshots_with_label(&self, snapshotter: &str, key: &str, value: &str) -> Result<Vec<Snapshot>> {
+        self.list(snapshotter, format!("kind==committed,{}", filter::label(key, value))).await
+    }
+
+    /// All committed snapshots.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn committed_snapshots(&self, snapshotter: &str) -> Result<Vec<Snapshot>> {
+        self.list(snapshotter, "kind==committed".to_owned()).await
+    }
+
+    async fn list(&self, snapshotter: &str, filter: String) -> Result<Vec<Snapshot>> {
         const CALL: &str = "Snapshots.List";
-        let filters = vec![format!("kind==committed,{}", filter::label(key, value))];
+        let filters = vec![filter];
         let request = pb::snapshots::ListSnapshotsRequest { snapshotter: snapshotter.to_owned(), filters };
-        let mut list = answer(CALL, value, self.snapshots().list(request)).await?;
+        let mut list = answer(CALL, snapshotter, self.snapshots().list(request)).await?;
         let mut found = Vec::new();
-        while let Some(part) = list.message().await.map_err(|status| Error::of_status(CALL, value, &status))? {
+        while let Some(part) = list.message().await.map_err(|status| Error::of_status(CALL, snapshotter, &status))? {
             found.extend(part.info.into_iter().map(snapshot));
         }
         Ok(found)

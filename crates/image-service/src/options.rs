@@ -144,7 +144,7 @@ pub struct EngineOptions {
 /// The container runtime whose store gets the images.
 #[derive(Clone)]
 pub struct RuntimeTarget {
-    /// Its store.
+    /// Store.
     pub store: Arc<dyn RuntimeStore>,
     /// The number of the directory, in the store's workshop, that is the root of the engine.
     pub workplace: u32,

@@ -16,8 +16,8 @@ pub(crate) struct Access {
     pub(crate) collects: bool,
     /// Brings images, by the registries, the signature policy and the form of layers of this configuration.
     pub(crate) brings: bool,
-    /// Says what a command that brings images would do.
-    pub(crate) explains: bool,
+    /// Says who would bring images, or what they take.
+    pub(crate) accounts: bool,
 }
 
 impl Access {
@@ -28,8 +28,13 @@ impl Access {
             makes: false,
             collects: false,
             brings: false,
-            explains: false,
+            accounts: false,
         }
+    }
+
+    /// Returns true for commands whose work begins with the question who pulls.
+    pub(crate) fn says_who_pulls(&self) -> bool {
+        self.brings || self.command == "imagelet explain"
     }
 
     /// The access of a command. One that is not known to do less may do everything.
@@ -70,7 +75,7 @@ impl Access {
             makes,
             collects,
             brings,
-            explains: matches!(command, Command::Explain(_)),
+            accounts: matches!(command, Command::Explain(_) | Command::Gc(_) | Command::Status),
         }
     }
 }

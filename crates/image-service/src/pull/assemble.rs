@@ -184,7 +184,7 @@ impl Assembly<'_> {
     /// Tells what the config says, and which layers came before it was known.
     fn tell_plan(&self, plan: &Plan, blobs: &[Blob]) {
         let Some(stacking) = &self.stacking else { return };
-        stacking.plan(plan);
+        stacking.plan(&plan.bytes, (&plan.diff_ids, &plan.chain_ids), &plan.present);
         for blob in blobs {
             self.tell_ready(blob);
         }

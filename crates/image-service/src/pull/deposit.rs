@@ -209,7 +209,7 @@ pub(crate) async fn lacks_layers(store: &dyn RuntimeStore, status: &ImageStatus)
 }
 
 /// The chain id of the top layer, as the runtime tells it. Images without layers have none.
-fn chain_id(status: &ImageStatus) -> Option<String> {
+pub(crate) fn chain_id(status: &ImageStatus) -> Option<String> {
     let info: serde_json::Value = serde_json::from_str(status.info.get("info")?).ok()?;
     let chain_id = info.get("chainID")?.as_str().filter(|id| !id.is_empty())?;
     Some(chain_id.to_owned())

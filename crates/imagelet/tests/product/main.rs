@@ -44,6 +44,7 @@ mod manifests;
 mod memory;
 mod modes;
 mod node_status;
+mod page_cache;
 mod plugins;
 mod pods;
 mod pull_real;
