@@ -10,6 +10,7 @@ mod check;
 mod convert;
 mod engine;
 mod layers;
+mod podman;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transfer;
@@ -20,6 +21,7 @@ pub use engine::ImageEngine;
 pub use layers::{
     ImageLayers, ImageMount, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
 };
+pub use podman::{HiddenImage, PodmanStoreReport, PodmanStoreRequest};
 pub use transfer::{
     Compress, ExportOptions, Format, ImageDocuments, ImportOptions, ImportReport, ImportedImage, PassedBy, Platforms,
 };

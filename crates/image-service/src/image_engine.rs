@@ -8,7 +8,7 @@ use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
     ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
-    UnfinishedPulls,
+    PodmanStoreReport, PodmanStoreRequest, UnfinishedPulls,
 };
 use oci::Digest;
 use store::ResolveError;
@@ -86,6 +86,11 @@ impl ImageEngine for Engine {
 
     async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport> {
         self.0.convert_images(request).await
+    }
+
+    async fn podman_store(&self, request: &PodmanStoreRequest) -> Result<PodmanStoreReport> {
+        let (store, request) = (self.0.store.clone(), request.clone());
+        self.0.background.run(move || crate::podman::podman_store(&store, &request)).await
     }
 
     async fn unfinished_pulls(&self) -> Result<UnfinishedPulls> {

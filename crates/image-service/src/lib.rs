@@ -28,6 +28,7 @@ mod known;
 mod names;
 mod options;
 mod origin;
+mod podman;
 mod progress;
 mod pull;
 mod push;

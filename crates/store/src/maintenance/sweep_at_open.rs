@@ -67,7 +67,7 @@ impl Maintenance {
             }
         }
         let mut keep = found.known.clone();
-        keep.extend(self.mounts.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers));
+        keep.extend(self.mounts.uses()?.iter().flat_map(|(_, used)| used.layers().iter().copied()));
 
         let layers = self.catalog.disk.layout.path.join(layout::LAYERS);
         let names = layout::names(&layers).map_err(|source| StoreError::io("list", &layers, source))?;
