@@ -44,6 +44,7 @@ mod memory;
 mod modes;
 mod node_status;
 mod plugins;
+mod podman;
 mod pods;
 mod pull_real;
 mod push;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::contents::{Contents, ViewImage, ViewLayer};
 use super::documents::file_name;
 use super::locks::Locks;
+use super::users::KnownLayers;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{c_name, names, tree_of};
 use crate::disk::remove_tree::remove_trees;
@@ -71,6 +72,18 @@ impl Files {
     /// The short names of the layers that are there, and the directories that they show.
     pub(super) fn links(&self) -> BTreeMap<String, PathBuf> {
         self.placed.values().flatten().map(|placed| (placed.link.clone(), placed.diff.clone())).collect()
+    }
+
+    /// What users of the layers that are there are looked for by.
+    pub(super) fn known_layers(&self) -> KnownLayers {
+        let mut known = KnownLayers::default();
+        for (id, placed) in &self.placed {
+            let Some(placed) = placed else { continue };
+            let below = placed.lower.split(':').filter_map(|lower| lower.strip_prefix("l/")).map(str::to_owned);
+            known.stacks.insert(id.clone(), below.chain([placed.link.clone()]).collect());
+            known.links.insert(placed.link.clone());
+        }
+        known
     }
 
     /// The layer of the store that a directory is.

@@ -8,6 +8,7 @@
 pub(crate) mod contents;
 mod documents;
 mod files;
+mod in_use;
 mod locks;
 mod sizes;
 pub(crate) mod switch;

@@ -1,12 +1,13 @@
 //! Who uses layers of the view: overlay mounts of running containers, in whatever mount namespace, and what podman's own stores
 //! say of layers below their own, which are those of containers (also stopped ones) and of images that were built on ours.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use base::{OverlayMount, overlay_mounts};
+use serde::Deserialize;
 
 /// Where podman and CRI-O keep containers, unless they are told otherwise.
 pub(crate) const DEFAULT_GRAPH_ROOT: &str = "/var/lib/containers/storage";
@@ -14,19 +15,28 @@ pub(crate) const DEFAULT_GRAPH_ROOT: &str = "/var/lib/containers/storage";
 /// A user of layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkUser {
-    /// The mount point, or the directory of the layer above ours in podman's store.
+    /// The mount point, or the directory of the layer above ours in podman's store, or that of an image there.
     pub(super) place: PathBuf,
     /// Short names of the layers.
     pub(super) links: BTreeSet<String>,
 }
 
+/// What users are looked for by.
+#[derive(Debug, Default)]
+pub(super) struct KnownLayers {
+    /// Short names.
+    pub(super) links: BTreeSet<String>,
+    /// By id, the short names of a layer and of all below it.
+    pub(super) stacks: BTreeMap<String, BTreeSet<String>>,
+}
+
 /// The users of layers by these short names. `tree_of` is where the layer of a short name lies.
 pub(super) fn find(
-    links: &BTreeSet<String>,
+    known: &KnownLayers,
     tree_of: &dyn Fn(&str) -> PathBuf,
     graph_roots: &[PathBuf],
 ) -> io::Result<Vec<LinkUser>> {
-    let mut users = Vec::new();
+    let (mut users, links) = (Vec::new(), &known.links);
     if links.is_empty() {
         return Ok(users);
     }
@@ -40,6 +50,7 @@ pub(super) fn find(
     users.sort_by_key(|user| user.place == Path::new("/"));
     for root in graph_roots {
         users.extend(above(&root.join("overlay"), links)?);
+        users.extend(images(&root.join("overlay-images"), &known.stacks)?);
     }
     Ok(users)
 }
@@ -85,6 +96,29 @@ fn above(overlay: &Path, links: &BTreeSet<String>) -> io::Result<Vec<LinkUser>> 
         }
     }
     Ok(users)
+}
+
+/// An image in podman's own store.
+#[derive(Deserialize)]
+struct PodmanImage {
+    id: String,
+    #[serde(default)]
+    layer: Option<String>,
+}
+
+/// Images of podman's own store whose topmost layer is ours: podman had all their layers already when it got them.
+fn images(directory: &Path, stacks: &BTreeMap<String, BTreeSet<String>>) -> io::Result<Vec<LinkUser>> {
+    let rows = match std::fs::read(directory.join("images.json")) {
+        Ok(rows) => rows,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let images: Vec<PodmanImage> = if rows.is_empty() { Vec::new() } else { serde_json::from_slice(&rows)? };
+    let of = |image: PodmanImage| {
+        let links = stacks.get(&image.layer?)?.clone();
+        Some(LinkUser { place: directory.join(image.id), links })
+    };
+    Ok(images.into_iter().filter_map(of).collect())
 }
 
 /// The short names of a `lower` file: `l/<link>:l/<link>`.

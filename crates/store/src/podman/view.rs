@@ -154,9 +154,8 @@ impl View {
         let mut size_of = |layer: &_| sizes.of(&self.layers, layer);
         let contents = self.layers.catalog.db.read(|records| Contents::gather(records, &self.layers, &mut size_of))?;
         let locked = !*held && view.locks.lock(ATTEMPTS_TO_WRITE).map_err(failed)?;
-        let (links, store) = (view.links(), &self.layers.catalog.disk.layout.path);
+        let (known, links, store) = (view.known_layers(), view.links(), &self.layers.catalog.disk.layout.path);
         let used = || {
-            let known = links.keys().cloned().collect();
             let users =
                 users::find(&known, &|link| links.get(link).cloned().unwrap_or_else(|| store.clone()), &roots(switch))?;
             Ok(users.into_iter().flat_map(|user| user.links).collect())
@@ -208,7 +207,7 @@ impl View {
         on.open(self).map_err(failed)?;
         let Some(files) = &on.files else { return Ok(Vec::new()) };
         let links = files.links();
-        let (known, tree_of) = (links.keys().cloned().collect(), |link: &str| links[link].clone());
+        let (known, tree_of) = (files.known_layers(), |link: &str| links[link].clone());
         let users = users::find(&known, &tree_of, &roots(&on.switch)).map_err(failed)?;
         let of = |LinkUser { place, links: used }| LayerUser {
             place,
