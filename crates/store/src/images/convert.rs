@@ -205,7 +205,7 @@ impl Store {
         // A check looks for directories without records, which the old ones are until they are deleted.
         let _deleting = self.catalog.disk.deleting.read();
         let mounting = self.mounts.mounting.lock();
-        let _still = self.mounts.view.hold_still()?;
+        let still = self.mounts.view.hold_still()?;
         let uses = self.mounts.uses()?;
         let replaced = |step: &&Move| step.replaces.expect("every one takes another's place");
         for step in &moves {
@@ -232,7 +232,7 @@ impl Store {
         }
         let (before, after) = written?;
         self.lease_moved(moved, lease, &mut leases);
-        drop((leases, mounting, next_layer));
+        drop((leases, still, mounting, next_layer));
         let gone: Vec<LayerId> = before.iter().map(|(id, _)| *id).collect();
         done.layers += gone.len() as u64;
         for entry in before.iter().map(|(_, entry)| entry) {
