@@ -268,7 +268,10 @@ fn is_id(name: &str) -> bool {
 fn make_directory(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.symlink_metadata()?.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.symlink_metadata()?.is_dir() {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("{} is no directory", path.display()))),
+        },
         made => made,
     }
 }

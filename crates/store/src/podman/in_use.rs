@@ -13,10 +13,16 @@ impl Store {
     /// The images that could not be removed, since podman uses layers which only they have, and those of which podman uses all
     /// layers; and where it does.
     ///
+    /// Where containers cannot be found there are none here; a removal refuses then.
+    ///
     /// # Errors
-    /// The database could not be read, or the containers not be found.
+    /// The database could not be read.
     pub fn podman_users(&self) -> Result<BTreeMap<Digest, PathBuf>, StoreError> {
-        let users = self.mounts.view.users()?;
+        let users = self.mounts.view.users().unwrap_or_else(|error| {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "nobody knows which images podman uses");
+            Vec::new()
+        });
         let mut found = BTreeMap::new();
         if users.is_empty() {
             return Ok(found);

@@ -13,6 +13,8 @@ pub(crate) struct Podman {
     conf: PathBuf,
     storage: PathBuf,
     graph_root: PathBuf,
+    /// Podman takes no path of more than 50 characters for it.
+    _run_root: tempfile::TempDir,
 }
 
 impl Podman {
@@ -20,6 +22,7 @@ impl Podman {
     #[track_caller]
     pub(crate) fn beside(scratch: &Scratch, view: &Path) -> Self {
         let home = scratch.directory("podman");
+        let run_root = tempfile::Builder::new().prefix("podman-").tempdir_in("/run").expect("a directory");
         let path = |name: &str| home.join(name).display().to_string();
         let (conf, storage) = (home.join("containers.conf"), home.join("storage.conf"));
         // Locks in files: those in shared memory are one table for every podman of the machine. The limits are such that a machine
@@ -35,11 +38,11 @@ impl Podman {
             "[storage]\ndriver = \"overlay\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n\
              [storage.options]\nadditionalimagestores = [\"{}\"]\n",
             path("root"),
-            path("run"),
+            run_root.path().display(),
             view.display()
         );
         fs::write(&storage, text).expect("write a configuration");
-        Self { conf, storage, graph_root: home.join("root") }
+        Self { conf, storage, graph_root: home.join("root"), _run_root: run_root }
     }
 
     /// Where it keeps containers.
