@@ -26,7 +26,8 @@ pub(crate) struct PodmanStore {
     /// may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "remove")]
     pub(crate) graph_root: Vec<PathBuf>,
-    /// Remove it again; refused while podman uses an image of it
+    /// Remove it again; refused while podman uses an image of it. Take it out of storage.conf before: podman does not start where
+    /// the directory is named and missing
     #[arg(long)]
     pub(crate) remove: bool,
 }

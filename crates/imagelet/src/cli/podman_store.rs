@@ -27,7 +27,7 @@ pub(super) async fn run(app: &App, args: &PodmanStore) -> Outcome {
         }
         return app.printer.lines([directory.display().to_string()]);
     }
-    tracing::info!("there is no view for podman now");
+    tracing::info!("there is no view for podman now: podman starts without it once storage.conf does not name it");
     Ok(())
 }
 
