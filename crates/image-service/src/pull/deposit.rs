@@ -84,7 +84,13 @@ impl Incoming<'_> {
             let before = async { self.before_visible.done().await.map_err(StackError::Failed) };
             let put = async { self.put_layers(deposit, listening).await };
             match futures::try_join!(assembled, before, put) {
-                Ok((assembled, (), ())) => {
+                // A record without all of its layers would be an image that cannot start.
+                Ok((_, (), false)) => {
+                    let message =
+                        format!("{name}: not all layers came to the runtime's store: this is a fault of the program");
+                    return Err(Error::new(Kind::Internal, message));
+                }
+                Ok((assembled, (), true)) => {
                     hub.report(PullEvent::Committing);
                     return self.record(target, deposit.as_ref(), assembled).await;
                 }
@@ -93,7 +99,8 @@ impl Incoming<'_> {
                     alone.insert(chain_id);
                 }
                 Err(StackError::Taken(chain_id)) => {
-                    let message = format!("{name}: other images took the layer for the chain {chain_id} again and again");
+                    let message =
+                        format!("{name}: other images took the layer for the chain {chain_id} again and again");
                     return Err(Error::new(Kind::Internal, message));
                 }
                 Err(StackError::Failed(error)) => return Err(error),
@@ -102,23 +109,23 @@ impl Incoming<'_> {
         unreachable!("the loop ends by returning")
     }
 
-    /// Puts documents and layers there while layers still come.
+    /// Puts documents and layers there while layers still come. Returns true if all are there.
     async fn put_layers(
         &self,
         deposit: &Arc<dyn Deposit>,
         mut listening: Listening,
-    ) -> std::result::Result<(), StackError> {
+    ) -> std::result::Result<bool, StackError> {
         let blobs = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
         let from = (self.source.origin().to_string(), blobs);
         let Some((stack, planned)) = Stack::begin(self.shared, deposit, from, &mut listening).await else {
-            return Ok(());
+            return Ok(false);
         };
         let Planned { config, top } = planned;
         let reference = self.source_reference()?;
         let documents = async {
             deposit.write_documents(&self.documents(&config, top.as_ref(), reference)).await.map_err(StackError::Failed)
         };
-        futures::try_join!(documents, stack.put(listening)).map(drop)
+        futures::try_join!(documents, stack.put(listening)).map(|((), is_whole)| is_whole)
     }
 
     /// Everything is there but the records. They make it visible.
@@ -188,7 +195,11 @@ impl Incoming<'_> {
                 Ok(status) if status.image.is_some() => return Ok(()),
                 Ok(_) if Instant::now() < deadline => {}
                 // Its own pull finds everything there but what it wants to see.
-                Ok(_) => return Err(error::not_covered("the runtime does not show the image although its records are written")),
+                Ok(_) => {
+                    return Err(error::strange_store(
+                        "the runtime does not show the image although its records are written",
+                    ));
+                }
                 Err(error) => return Err(error),
             }
             sleep(pause).await;

@@ -39,13 +39,20 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
         None => None,
     };
     let is_embedded = choice.as_ref().is_some_and(|choice| choice.is_embedded);
-    if let Some(choice) = choice.filter(|_| config.pull_engine == PullEngine::Embedded && !is_embedded) {
-        return Err(Failure::new(Code::Config, format!("pullEngine is embedded, and {endpoint} cannot be filled: {}", choice.why)));
+    // A runtime that does not answer yet may be a suitable one: each call says so until it does.
+    let is_unsuited = choice.as_ref().is_some_and(|choice| !choice.is_embedded && !choice.is_temporary);
+    if let Some(choice) = choice.filter(|_| config.pull_engine == PullEngine::Embedded && is_unsuited) {
+        return Err(Failure::new(
+            Code::Config,
+            format!("pullEngine is embedded, and {endpoint} cannot be filled: {}", choice.why),
+        ));
     }
     if !is_embedded {
         if let Some(policy) = &config.engine.signature_policy {
             let policy = policy.display();
-            tracing::warn!("signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy");
+            tracing::warn!(
+                "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
+            );
         }
         if access.brings {
             own_reach(config, endpoint)?;
