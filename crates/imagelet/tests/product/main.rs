@@ -17,6 +17,7 @@ mod cut_off;
 mod deadlines;
 mod destinations;
 mod documents;
+mod dropin_faults;
 mod ensure;
 mod explain;
 mod files;
@@ -60,3 +61,5 @@ mod tenants;
 mod terminal;
 mod tree;
 mod warm;
+
+testdisk::serve!();
