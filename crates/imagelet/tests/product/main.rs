@@ -17,6 +17,7 @@ mod cut_off;
 mod deadlines;
 mod destinations;
 mod documents;
+mod dropin_faults;
 mod engines_trees;
 mod ensure;
 mod explain;
@@ -63,3 +64,5 @@ mod tenants;
 mod terminal;
 mod tree;
 mod warm;
+
+testdisk::serve!();
