@@ -151,10 +151,10 @@ impl Lease {
 
     /// Commits `key` as `name`. `parent` is for a snapshotter that [rebases](crate::Snapshotter::rebases) and a key that was
     /// prepared without one; an older containerd would ignore it. If another client has committed the name first, our key is
-    /// removed.
+    /// removed, and the lease holds the other one's snapshot.
     ///
     /// # Errors
-    /// A call failed; there is neither such a key nor such a name.
+    /// A call failed; there is neither such a key nor such a name, or the other client's snapshot was collected meanwhile.
     pub async fn commit(
         &self,
         snapshotter: &str,
@@ -173,7 +173,17 @@ impl Lease {
         let committed = answer("Snapshots.Commit", key, self.snapshots().commit(request)).await;
         let Err(error) = committed else { return Ok(()) };
         match error.kind() {
-            ErrorKind::AlreadyExists => self.remove_snapshot(snapshotter, key).await,
+            ErrorKind::AlreadyExists => {
+                self.remove_snapshot(snapshotter, key).await?;
+                // The other client may give its own up: what is built on it here must not be collected with that.
+                match self.prepare(snapshotter, key, "", name, Labels::new()).await? {
+                    Prepared::Present => Ok(()),
+                    Prepared::Active(_) => {
+                        self.remove_snapshot(snapshotter, key).await?;
+                        Err(error)
+                    }
+                }
+            }
             // An answer that was lost: the commit may have come through.
             ErrorKind::NotFound => match self.snapshot(snapshotter, name).await? {
                 Some(found) if found.kind == SnapshotKind::Committed => Ok(()),

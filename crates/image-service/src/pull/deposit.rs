@@ -84,7 +84,13 @@ impl Incoming<'_> {
             let before = async { self.before_visible.done().await.map_err(StackError::Failed) };
             let put = async { self.put_layers(deposit, listening).await };
             match futures::try_join!(assembled, before, put) {
-                Ok((assembled, (), ())) => {
+                // A record without all of its layers would be an image that cannot start.
+                Ok((_, (), false)) => {
+                    let message =
+                        format!("{name}: not all layers came to the runtime's store: this is a fault of the program");
+                    return Err(Error::new(Kind::Internal, message));
+                }
+                Ok((assembled, (), true)) => {
                     hub.report(PullEvent::Committing);
                     return self.record(target, deposit.as_ref(), assembled).await;
                 }
@@ -103,23 +109,23 @@ impl Incoming<'_> {
         unreachable!("the loop ends by returning")
     }
 
-    /// Puts documents and layers there while layers still come.
+    /// Puts documents and layers there while layers still come. Returns true if all are there.
     async fn put_layers(
         &self,
         deposit: &Arc<dyn Deposit>,
         mut listening: Listening,
-    ) -> std::result::Result<(), StackError> {
+    ) -> std::result::Result<bool, StackError> {
         let blobs = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
         let from = (self.source.origin().to_string(), blobs);
         let Some((stack, planned)) = Stack::begin(self.shared, deposit, from, &mut listening).await else {
-            return Ok(());
+            return Ok(false);
         };
         let Planned { config, top } = planned;
         let reference = self.source_reference()?;
         let documents = async {
             deposit.write_documents(&self.documents(&config, top.as_ref(), reference)).await.map_err(StackError::Failed)
         };
-        futures::try_join!(documents, stack.put(listening)).map(drop)
+        futures::try_join!(documents, stack.put(listening)).map(|((), is_whole)| is_whole)
     }
 
     /// Everything is there but the records. They make it visible.
@@ -190,7 +196,7 @@ impl Incoming<'_> {
                 Ok(_) if Instant::now() < deadline => {}
                 // Its own pull finds everything there but what it wants to see.
                 Ok(_) => {
-                    return Err(error::not_covered(
+                    return Err(error::strange_store(
                         "the runtime does not show the image although its records are written",
                     ));
                 }
