@@ -204,16 +204,24 @@ impl Deposit for ContainerdDeposit {
 pub fn move_into(layer: &Path, destination: &Destination) -> io::Result<()> {
     let to: &PathBuf = match destination {
         Destination::Directory(to) => {
-            rustix::fs::chownat(CWD, layer, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)?;
-            rustix::fs::chmod(layer, Mode::from_raw_mode(0o755))?;
+            make_plain(layer)?;
             to
         }
         Destination::ErofsFile(to) => to,
         Destination::Present => return Ok(()),
     };
     rustix::fs::rename(layer, to)?;
-    // The root's own attributes, then the name.
-    File::open(to)?.sync_all()?;
     let parent = to.parent().ok_or_else(|| io::Error::other(format!("{} has no parent", to.display())))?;
     File::open(parent)?.sync_all()
+}
+
+/// Gives the root of a layer the attributes that a snapshot's has, durably.
+fn make_plain(root: &Path) -> io::Result<()> {
+    let found = rustix::fs::lstat(root)?;
+    if (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (0, 0, 0o755) {
+        return Ok(());
+    }
+    rustix::fs::chownat(CWD, root, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)?;
+    rustix::fs::chmod(root, Mode::from_raw_mode(0o755))?;
+    File::open(root)?.sync_all()
 }
