@@ -7,8 +7,6 @@ use crate::{Client, Error, ErrorKind, Labels, Lease, Result, filter, pb};
 /// Label of Prepare with the name of the committed snapshot that is wanted: if it is there, the lease holds it and Prepare
 /// makes nothing.
 const TARGET: &str = "containerd.io/snapshot.ref";
-/// Label with the diff id of a layer, as containerd 2.3 and later set it.
-const DIFF_ID: &str = "containerd.io/snapshot/diff-id";
 
 /// A mount of a snapshot, as a snapshotter answers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,17 +74,29 @@ impl Client {
         found.info.map(snapshot).ok_or_else(|| empty(CALL, key)).map(Some)
     }
 
-    /// Committed snapshots of layers with this diff id, on whatever chain.
+    /// Committed snapshots with this value of a label.
     ///
     /// # Errors
     /// The call failed.
-    pub async fn snapshots_of_layer(&self, snapshotter: &str, diff_id: &str) -> Result<Vec<Snapshot>> {
+    pub async fn snapshots_with_label(&self, snapshotter: &str, key: &str, value: &str) -> Result<Vec<Snapshot>> {
+        self.list(snapshotter, format!("kind==committed,{}", filter::label(key, value))).await
+    }
+
+    /// All committed snapshots.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn committed_snapshots(&self, snapshotter: &str) -> Result<Vec<Snapshot>> {
+        self.list(snapshotter, "kind==committed".to_owned()).await
+    }
+
+    async fn list(&self, snapshotter: &str, filter: String) -> Result<Vec<Snapshot>> {
         const CALL: &str = "Snapshots.List";
-        let filters = vec![format!("kind==committed,{}", filter::label(DIFF_ID, diff_id))];
+        let filters = vec![filter];
         let request = pb::snapshots::ListSnapshotsRequest { snapshotter: snapshotter.to_owned(), filters };
-        let mut list = answer(CALL, diff_id, self.snapshots().list(request)).await?;
+        let mut list = answer(CALL, snapshotter, self.snapshots().list(request)).await?;
         let mut found = Vec::new();
-        while let Some(part) = list.message().await.map_err(|status| Error::of_status(CALL, diff_id, &status))? {
+        while let Some(part) = list.message().await.map_err(|status| Error::of_status(CALL, snapshotter, &status))? {
             found.extend(part.info.into_iter().map(snapshot));
         }
         Ok(found)

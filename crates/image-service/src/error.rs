@@ -30,6 +30,9 @@ pub enum OpenError {
     /// The signature policy cannot be used.
     #[error("signature policy {0}")]
     SignaturePolicy(String),
+    /// The container runtime whose store gets the images does not answer.
+    #[error(transparent)]
+    Runtime(Error),
     /// The thread that opens the store ended without an answer.
     #[error("open the store: the thread ended without an answer")]
     Thread,
@@ -41,6 +44,11 @@ pub(crate) fn cancelled() -> Error {
 
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::new(Kind::InvalidArgument, message)
+}
+
+/// The runtime has to pull the image itself.
+pub(crate) fn not_covered(reason: impl Into<String>) -> Error {
+    Error::new(Kind::Unimplemented, reason)
 }
 
 pub(crate) fn damaged(message: impl Into<String>) -> Error {
@@ -69,7 +77,8 @@ pub(crate) fn from_registry(error: &RegistryError) -> Error {
 pub(crate) fn of_pull(reference: &str, error: &Error) -> Error {
     let error = error.clone().context(format_args!("pull {reference}"));
     one_line(match error.kind() {
-        Kind::Unavailable => error.with_reason(Reason::RegistryUnavailable),
+        // Where the reason is known, it is not the registry.
+        Kind::Unavailable if error.reason().is_none() => error.with_reason(Reason::RegistryUnavailable),
         _ => error,
     })
 }

@@ -85,6 +85,7 @@ async fn serve(app: &App, args: &Serve) -> Outcome {
             (false, false) => {}
         }
     });
+    tasks.spawn(images.tend(stop.clone()));
     tasks.close();
     app.printer.lines([endpoint.to_string()])?;
     let notify = Notify::new(app.environment.notify_socket.as_deref());

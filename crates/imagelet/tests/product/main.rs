@@ -17,6 +17,7 @@ mod cut_off;
 mod deadlines;
 mod destinations;
 mod documents;
+mod engines_trees;
 mod ensure;
 mod explain;
 mod files;
