@@ -271,9 +271,10 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-bench",
-        third_party: Some(&["anyhow", "parking_lot", "serde", "serde_json"]),
-        never_reaches: IO,
-        reason: "the benchmark measures programs, its own build among them, and depends on nothing of the product",
+        uses: &["imagelet-cri-api", "imagelet-cri-grpc"],
+        third_party: Some(&["anyhow", "parking_lot", "serde", "serde_json", "tokio"]),
+        never_reaches: &["imagelet-store", "imagelet-registry", "imagelet-image-service", "redb"],
+        reason: "the benchmark measures programs, its own build among them; of the product it has the client of CRI, with which it asks them",
         ..ALONE
     },
 ];

@@ -16,9 +16,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 
 use crate::destination::lower_layers;
 use crate::labels::{self, blob_source};
-use crate::{
-    Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, SnapshotKind, Snapshotter, destination,
-};
+use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, SnapshotKind, Snapshotter, destination};
 
 /// An image on its way into containerd's store.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 
 /// Our labels of a snapshot: the blob that it was unpacked from, where that came from, and that it may stand on any chain.
-const BLOB: &str = "imagelet.io/blob";
+pub(crate) const BLOB: &str = "imagelet.io/blob";
 const ORIGIN: &str = "imagelet.io/origin";
 pub(crate) const INDEPENDENT: &str = "imagelet.io/independent";
 /// Our labels of a lease: where its layers are unpacked, for which manifest, since when (seconds since 1970).
@@ -49,16 +49,27 @@ pub(crate) fn of_record() -> Labels {
     Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned())])
 }
 
-/// Who brought the layer with these labels, if it was unpacked from this blob.
+/// The blob that the layer with these labels was unpacked from, and its diff id.
+pub(crate) fn blob_of(labels: &Labels) -> Option<(Digest, Digest)> {
+    Some((labels.get(BLOB)?.parse().ok()?, labels.get(DIFF_ID)?.parse().ok()?))
+}
+
+/// The diff id that the runtime found when it unpacked the blob with these labels.
+pub(crate) fn uncompressed(labels: &Labels) -> Option<Digest> {
+    labels.get(UNCOMPRESSED)?.parse().ok()
+}
+
+/// The engine's note of where the layer with these labels came from, if it was unpacked from this blob.
 pub(crate) fn engine_origin(labels: &Labels, blob: &Digest) -> Option<LayerOrigin> {
     let is_of_blob = labels.get(BLOB).is_some_and(|of| *of == blob.to_string());
     labels.get(ORIGIN).filter(|_| is_of_blob).map(|origin| LayerOrigin::Engine(origin.clone()))
 }
 
-/// Who brought the blob with these labels, if the runtime found that it has this diff id.
+/// The repositories from which the runtime brought the blob with these labels, if the runtime found that it has this diff id.
 pub(crate) fn runtime_origins(labels: &Labels, blob: &Digest, diff_id: &Digest) -> Vec<LayerOrigin> {
     let is_of_layer = blob == diff_id || labels.get(UNCOMPRESSED).is_some_and(|of| *of == diff_id.to_string());
-    let sources = labels.iter().filter(|_| is_of_layer).filter_map(|(key, paths)| Some((key.strip_prefix(SOURCE)?, paths)));
+    let sources =
+        labels.iter().filter(|_| is_of_layer).filter_map(|(key, paths)| Some((key.strip_prefix(SOURCE)?, paths)));
     let origins = sources.flat_map(|(host, paths)| {
         paths.split(',').map(|path| LayerOrigin::Runtime { host: host.to_owned(), path: path.trim().to_owned() })
     });

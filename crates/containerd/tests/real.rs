@@ -1,4 +1,4 @@
-//! The calls against a real containerd: Debian's, or the one in `CONTAINERD=DIR` (programs in `DIR/usr/bin`).
+//! The calls against a real containerd: Debian's, or the one in `CONTAINERD=DIR` (its programs in `DIR/usr/bin` or in `DIR`).
 
 #![expect(clippy::disallowed_methods, reason = "the tests start containerd, and may be told which one")]
 
@@ -47,7 +47,7 @@ impl Containerd {
         );
         fs::write(home.join("config.toml"), config).expect("written");
         let log = fs::File::create(home.join("log")).expect("created");
-        let process = Command::new(program("containerd"))
+        let process = program("containerd")
             .arg("-c")
             .arg(home.join("config.toml"))
             .stdout(Stdio::null())
@@ -75,8 +75,16 @@ impl Drop for Containerd {
     }
 }
 
-fn program(name: &str) -> PathBuf {
-    std::env::var_os("CONTAINERD").map_or_else(|| name.into(), |at| Path::new(&at).join("usr/bin").join(name))
+/// A program of the containerd under test, which finds its shim beside itself.
+fn program(name: &str) -> Command {
+    let Some(at) = std::env::var_os("CONTAINERD").filter(|at| !at.is_empty()) else { return Command::new(name) };
+    let directories = [Path::new(&at).join("usr/bin"), PathBuf::from(&at)];
+    let found = directories.iter().find(|directory| directory.join("containerd").is_file());
+    let directory = found.unwrap_or_else(|| panic!("CONTAINERD={}: no containerd is there", at.display()));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(directory.join(name));
+    command.env("PATH", format!("{}:{path}", directory.display()));
+    command
 }
 
 fn labels(of: &[(&str, &str)]) -> Labels {
@@ -254,7 +262,7 @@ async fn an_image_of_moved_layers_starts() {
     deposit.write_records(&documents, &[IMAGE.to_owned()]).await.expect("records");
     deposit.end().await.expect("deleted");
 
-    let output = Command::new(program("ctr"))
+    let output = program("ctr")
         .args(["--address", &home.join("c.sock").display().to_string(), "--namespace", CRI_NAMESPACE, "run", "--rm"])
         .args([IMAGE, "imagelet-test-of-moved-layers", "/bin/busybox", "sh", "-c"])
         .arg("cd /etc; /bin/busybox cat stays new; /bin/busybox test -e gone || echo; /bin/busybox stat -c %a:%u:%g /")

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use cri_api::{FsInfo, Result};
 use oci::{Digest, Reference};
 
-use crate::LayerShape;
+use crate::{ImageLayers, LayerShape};
 
 /// Why images cannot be put into a runtime's store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer.
     async fn has_snapshot(&self, chain_id: &str) -> Result<bool>;
 
-    /// What a name of an image stands for: the digest of an index or manifest.
+    /// The target of a name: the digest of an index or manifest.
     ///
     /// # Errors
     /// The runtime did not answer.
@@ -76,11 +76,29 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer.
     async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>>;
 
+    /// The layers that these blobs unpack to, as far as the store knows: diff ids by blobs. A hint: the layers may be gone.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn diff_ids(&self, blobs: &[Digest]) -> Result<BTreeMap<Digest, Digest>>;
+
     /// Returns true if the blob is there as it came.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn has_blob(&self, blob: &Digest) -> Result<bool>;
+
+    /// All snapshots, each with the one below it.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn snapshots(&self) -> Result<BTreeMap<String, String>>;
+
+    /// Bytes on disk of a snapshot, without those below.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn snapshot_bytes(&self, name: &str) -> Result<u64>;
 
     /// Images that were begun at this workplace and never ended.
     ///
@@ -95,7 +113,20 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     async fn give_up(&self, id: &str) -> Result<()>;
 }
 
-/// Who brought a layer.
+/// Facts about images in a runtime's store that CRI does not tell.
+#[async_trait]
+pub trait RuntimeImageFacts: Send + Sync {
+    /// The layers of all images; `None`: the runtime does not tell.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn image_layers(&self) -> Result<Option<ImageLayers>>;
+
+    /// The engine that pulls images, and why, for people.
+    async fn pull_engine(&self) -> String;
+}
+
+/// Source of a layer: who brought it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayerOrigin {
     /// An engine, which wrote down from where in its own words.
@@ -112,7 +143,7 @@ pub enum LayerOrigin {
 /// An image that was begun and never ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfinishedDeposit {
-    /// Its id.
+    /// Id.
     pub id: String,
     /// Digest of its manifest, where it is known.
     pub manifest: Option<Digest>,
@@ -138,7 +169,7 @@ pub struct LayerFacts {
     pub blob: Option<Digest>,
     /// Where the blob came from, in the engine's words.
     pub origin: Option<String>,
-    /// Its files do not depend on the layers below it.
+    /// The files do not depend on the layers below it.
     pub is_independent: bool,
 }
 
@@ -217,7 +248,7 @@ pub struct Documents<'a> {
 }
 
 impl Documents<'_> {
-    /// What the name resolved to.
+    /// The document that the name resolved to.
     #[must_use]
     pub fn target(&self) -> Document<'_> {
         self.indexes.first().copied().unwrap_or(self.manifest)

@@ -19,12 +19,12 @@ pub(crate) const KEPT_FOR: Duration = Duration::from_secs(3600);
 pub(crate) struct Leftovers(Mutex<Vec<UnfinishedDeposit>>);
 
 impl Leftovers {
-    /// What a process before this one left.
+    /// Those of a process before this one.
     pub(crate) fn of(found: Vec<UnfinishedDeposit>) -> Self {
         Self(Mutex::new(found))
     }
 
-    /// What a process that is gone left.
+    /// Takes over those of a process that is gone.
     pub(crate) fn add(&self, found: Vec<UnfinishedDeposit>) {
         let mut left = self.0.lock();
         for found in found {

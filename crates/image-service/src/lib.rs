@@ -38,6 +38,7 @@ mod resume;
 mod ring;
 mod room;
 mod runtime_images;
+mod runtime_layers;
 mod service;
 mod shared;
 mod signatures;

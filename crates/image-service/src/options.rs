@@ -144,7 +144,7 @@ pub struct EngineOptions {
 /// The container runtime whose store gets the images.
 #[derive(Clone)]
 pub struct RuntimeTarget {
-    /// Its store.
+    /// Store.
     pub store: Arc<dyn RuntimeStore>,
     /// The number of the directory, in the store's workshop, that is the root of the engine.
     pub workplace: u32,
@@ -154,7 +154,10 @@ pub struct RuntimeTarget {
 
 impl fmt::Debug for RuntimeTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuntimeTarget").field("store", &self.store).field("workplace", &self.workplace).finish_non_exhaustive()
+        f.debug_struct("RuntimeTarget")
+            .field("store", &self.store)
+            .field("workplace", &self.workplace)
+            .finish_non_exhaustive()
     }
 }
 

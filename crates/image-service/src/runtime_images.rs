@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use cri_api::{
     Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Reason, Result,
 };
-use engine_api::LayerShape;
-use engine_api::runtime_store::{FindRuntimeStore, RuntimeStore, Unsuited};
+use engine_api::runtime_store::{FindRuntimeStore, RuntimeImageFacts, RuntimeStore, Unsuited};
+use engine_api::{ImageLayers, LayerShape};
 use store::{LayerFormat, Sharing, Store};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ use crate::error::{self, OpenError};
 use crate::options::{EngineOptions, RuntimeTarget};
 use crate::pull::deposit::lacks_layers;
 use crate::pull::stack::is_not_covered;
+use crate::runtime_layers::RuntimeLayers;
 
 /// How long it is believed that the runtime is set up as it was.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
@@ -30,7 +31,7 @@ const WORKPLACES: u32 = 16;
 /// Annotation of a sandbox with the runtime handler that its images are for.
 const HANDLER: &str = "io.containerd.cri.runtime-handler";
 
-/// Who pulls images for a container runtime.
+/// The engine that pulls images for a container runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PullEngine {
     /// Our engine where it is sure that the runtime finds what it brings, otherwise the runtime.
@@ -42,7 +43,7 @@ pub enum PullEngine {
     Runtime,
 }
 
-/// Who pulls, and why.
+/// The engine that pulls, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullEngineChoice {
     /// Our engine does.
@@ -68,14 +69,18 @@ pub struct RuntimeImages {
     rule: PullEngine,
     /// Guards what was found, and the engine for it.
     state: Mutex<State>,
+    layers: RuntimeLayers,
 }
+
+/// The runtime's store, or why it cannot be filled.
+type FindResult = std::result::Result<Arc<dyn RuntimeStore>, Unsuited>;
 
 #[derive(Default)]
 struct State {
-    found: Option<(Instant, std::result::Result<Arc<dyn RuntimeStore>, Unsuited>)>,
+    found: Option<(Instant, FindResult)>,
     opened: Option<Opened>,
-    /// The choice that was told last.
-    told: Option<PullEngineChoice>,
+    /// The last choice.
+    choice: Option<PullEngineChoice>,
     /// Reasons for which images were left to the runtime although it seemed suited: each is warned of once.
     surprises: BTreeSet<String>,
 }
@@ -102,10 +107,10 @@ impl RuntimeImages {
         options: EngineOptions,
         rule: PullEngine,
     ) -> Self {
-        Self { runtime, finder, options, rule, state: Mutex::default() }
+        Self { runtime, finder, options, rule, state: Mutex::default(), layers: RuntimeLayers::default() }
     }
 
-    /// Who pulls, as the runtime is set up now.
+    /// The engine that pulls, as the runtime is set up now.
     pub async fn choice(&self) -> PullEngineChoice {
         let mut state = self.state.lock().await;
         let found = self.find(&mut state).await;
@@ -138,7 +143,7 @@ impl RuntimeImages {
         }
     }
 
-    async fn find(&self, state: &mut State) -> std::result::Result<Arc<dyn RuntimeStore>, Unsuited> {
+    async fn find(&self, state: &mut State) -> FindResult {
         if self.rule == PullEngine::Runtime {
             return Err(Unsuited { reason: "it is set so".to_owned(), is_temporary: false });
         }
@@ -148,18 +153,20 @@ impl RuntimeImages {
         {
             return found.clone();
         }
-        let found = self.look().await;
+        let found = self.ask_runtime().await;
         state.found = Some((Instant::now(), found.clone()));
         let choice = choice(&found);
         let is_temporary = found.as_ref().is_err_and(|unsuited| unsuited.is_temporary);
-        if state.told.as_ref() != Some(&choice) && !is_temporary {
-            tracing::info!(pullEngine = %choice, "who pulls images for the runtime");
-            state.told = Some(choice);
+        if !is_temporary && state.choice.as_ref() != Some(&choice) {
+            if state.choice.is_some() {
+                tracing::info!(pullEngine = %choice, "another engine pulls images for the runtime");
+            }
+            state.choice = Some(choice);
         }
         found
     }
 
-    async fn look(&self) -> std::result::Result<Arc<dyn RuntimeStore>, Unsuited> {
+    async fn ask_runtime(&self) -> FindResult {
         let is_privileged = tokio::task::spawn_blocking(store::is_privileged).await.unwrap_or(false);
         if !is_privileged {
             let reason = "this process is not root of the machine, so it cannot write into the runtime's store";
@@ -271,7 +278,7 @@ fn workplace(workshop: &Path, number: u32) -> std::path::PathBuf {
     workshop.join(number.to_string())
 }
 
-fn choice(found: &std::result::Result<Arc<dyn RuntimeStore>, Unsuited>) -> PullEngineChoice {
+fn choice(found: &FindResult) -> PullEngineChoice {
     match found {
         Ok(store) => {
             PullEngineChoice { is_embedded: true, is_temporary: false, why: format!("it fills {}", store.name()) }
@@ -304,6 +311,21 @@ async fn take_over(opened: &Opened) {
 fn is_for_a_handler(request: &PullImageRequest) -> bool {
     let of_sandbox = request.sandbox.as_ref().and_then(|sandbox| sandbox.annotations.get(HANDLER));
     !request.image.runtime_handler.is_empty() || of_sandbox.is_some_and(|handler| !handler.is_empty())
+}
+
+#[async_trait]
+impl RuntimeImageFacts for RuntimeImages {
+    async fn image_layers(&self) -> Result<Option<ImageLayers>> {
+        let found = self.find(&mut *self.state.lock().await).await;
+        match found {
+            Ok(store) => self.layers.of_all(self.runtime.as_ref(), store.as_ref()).await.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn pull_engine(&self) -> String {
+        self.choice().await.to_string()
+    }
 }
 
 #[async_trait]

@@ -3,31 +3,30 @@
 
 mod calls;
 mod nothing;
+mod opening;
 mod root;
 mod runtime;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use agent::collection::owner::Owner;
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
+use engine_api::runtime_store::RuntimeImageFacts;
 use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
-use image_service::{EngineOptions, OpenError, PullEngineChoice, Reach, Registries, RuntimeImages};
+use image_service::{EngineOptions, OpenError, Registries, RuntimeImages};
 use store::OpenError as StoreOpenError;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Access;
 use crate::config::Config;
-use crate::endpoint::{USER_AGENT, parse_endpoint};
+use crate::endpoint::parse_endpoint;
 use crate::environment::Proxies;
 use crate::exit::{Code, Failure, Outcome, chain};
 use nothing::Nothing;
+pub(crate) use opening::Opening;
+use opening::{engine_options, own_reach};
 use root::{Root, RootError};
-
-/// A `Retry-After` that is waited out within a pull although somebody would come again.
-const BRIEF: Duration = Duration::from_secs(2);
 
 /// Images, and how they are reached.
 pub(crate) struct Images {
@@ -49,18 +48,6 @@ enum Keeper {
     Nobody,
     /// A runtime, or an agent that was named as one.
     Runtime(Endpoint),
-}
-
-/// How images are opened.
-pub(crate) struct Opening<'a> {
-    pub(crate) proxies: &'a Proxies,
-    pub(crate) access: &'a Access,
-    /// Somebody tries failed pulls again later.
-    pub(crate) backs_off: bool,
-    /// The embedded store is for this process alone, which will serve its images there.
-    pub(crate) socket: Option<PathBuf>,
-    /// Cancelled when the process is asked to end.
-    pub(crate) stop: &'a CancellationToken,
 }
 
 impl std::fmt::Debug for Images {
@@ -213,9 +200,9 @@ impl Images {
         }
     }
 
-    /// Who pulls images for the runtime behind an endpoint, and why; `None` where no runtime keeps them, or this command pulls none.
-    pub(crate) async fn pull_engine(&self) -> Option<PullEngineChoice> {
-        Some(self.runtime.as_ref()?.choice().await)
+    /// Facts about the images behind an endpoint that CRI does not tell; `None` where no runtime keeps them.
+    pub(crate) fn facts(&self) -> Option<Arc<dyn RuntimeImageFacts>> {
+        Some(Arc::clone(self.runtime.as_ref()?) as _)
     }
 
     /// Gives up what pulls into a runtime's store left, now and then until `stop`. For a process that stays.
@@ -295,41 +282,9 @@ fn warn(endpoint: &Endpoint) {
     }
 }
 
-/// Refuses flags that say how registries are reached where another process reaches them.
-fn own_reach(config: &Config, puller: &dyn std::fmt::Display) -> Outcome {
-    if config.engine.reach == Reach::AsConfigured {
-        return Ok(());
-    }
-    let flags = "--tls-verify and --plain-http are for pulls of this process";
-    Err(Failure::usage(format!("{flags}, and {puller} pulls: configure the registry's hosts.toml there")))
-}
-
 /// The registries as this process reaches them, without a store.
 pub(crate) fn registries(config: &Config, proxies: &Proxies) -> Registries {
     Registries::new(&engine_options(config, proxies, false, None))
-}
-
-/// The options of the embedded engine, by the configuration.
-fn engine_options(config: &Config, proxies: &Proxies, backs_off: bool, agent_socket: Option<PathBuf>) -> EngineOptions {
-    let mut options = EngineOptions {
-        root: config.root.clone(),
-        hosts_roots: config.registry_config_paths.clone(),
-        allowed_targets: config.allowed_registry_targets.clone(),
-        bandwidth: Some(config.pulls.bandwidth).filter(|rate| *rate > 0),
-        user_agent: USER_AGENT.to_owned(),
-        ..config.engine.clone()
-    };
-    if backs_off {
-        options.retry.max_retry_after = BRIEF;
-    }
-    options.store.agent_socket = agent_socket;
-    let limits = &mut options.store.limits;
-    limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
-    limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);
-    options.proxy.http.clone_from(&proxies.http);
-    options.proxy.https.clone_from(&proxies.https);
-    options.proxy.no_proxy.clone_from(&proxies.no_proxy);
-    options
 }
 
 /// A root that cannot be opened. The permission to do so is told apart from everything else.

@@ -184,7 +184,7 @@ impl Assembly<'_> {
     /// Tells what the config says, and which layers came before it was known.
     fn tell_plan(&self, plan: &Plan, blobs: &[Blob]) {
         let Some(stacking) = &self.stacking else { return };
-        stacking.plan(plan);
+        stacking.plan(&plan.bytes, (&plan.diff_ids, &plan.chain_ids), &plan.present);
         for blob in blobs {
             self.tell_ready(blob);
         }
@@ -327,8 +327,7 @@ impl Assembly<'_> {
 
     /// Refuses an image whose layers, as far as they are here, have more in them than an image may.
     fn check_size(&self, plan: Option<&Plan>, blobs: &[Blob]) -> Result<()> {
-        let here =
-            plan.into_iter().flat_map(|plan| plan.present.iter().flatten()).map(PresentLayer::content_bytes);
+        let here = plan.into_iter().flat_map(|plan| plan.present.iter().flatten()).map(PresentLayer::content_bytes);
         let new = blobs.iter().filter_map(|blob| {
             let bytes = blob.ready.as_ref()?.layer().stats().content_bytes;
             Some(bytes.saturating_mul(blob.places.len() as u64))

@@ -72,8 +72,7 @@ async fn find_in_runtime(deposit: &dyn Deposit, stacked: Vec<(Digest, Digest)>) 
                 && let Some(chain_id) = elsewhere.get(diff_id)
                 && deposit.hold(chain_id).await?
             {
-                found[place] =
-                    Some(PresentLayer::Elsewhere { diff_id: diff_id.clone(), chain_id: chain_id.clone() });
+                found[place] = Some(PresentLayer::Elsewhere { diff_id: diff_id.clone(), chain_id: chain_id.clone() });
             }
         }
     }

@@ -196,7 +196,9 @@ impl Shared {
         }
         let layer = StackedLayer { diff_id, chain_id, parent: None };
         match target.store.origins(layer, blob).await {
-            Ok(origins) => origins.iter().map(|origin| source.origin().access_to_layer_of(origin)).max().unwrap_or(Access::Denied),
+            Ok(origins) => {
+                origins.iter().map(|origin| source.origin().access_to_layer_of(origin)).max().unwrap_or(Access::Denied)
+            }
             Err(error) => {
                 tracing::debug!(%error, layer = %diff_id, "nobody says who brought it: fetch it");
                 Access::Denied

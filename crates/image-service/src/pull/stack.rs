@@ -10,50 +10,55 @@ use oci::Digest;
 use store::Lower;
 use tokio::sync::mpsc;
 
-use super::assembly::Plan;
 use super::ready::{PresentLayer, ReadyLayer};
 use crate::error;
 use crate::origin::SharedContent;
 use crate::shared::Shared;
 
 /// Where an assembly tells what it has.
-pub(crate) struct Stacking(mpsc::UnboundedSender<Told>);
+pub(crate) struct Stacking(mpsc::UnboundedSender<StackMessage>);
 
-enum Told {
+/// News of an assembly.
+enum StackMessage {
     Plan { config: Bytes, diff_ids: Vec<Digest>, chain_ids: Vec<Digest>, present: Vec<Option<PresentLayer>> },
     Present { place: usize, layer: PresentLayer },
     Ready { place: usize, layer: ReadyLayer },
 }
 
 impl Stacking {
-    /// What is told, and who listens.
+    /// Both ends: for the assembly, and for the stack.
     pub(crate) fn new() -> (Self, Listening) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (Self(sender), Listening(receiver))
     }
 
-    pub(super) fn plan(&self, plan: &Plan) {
-        let (config, present) = (plan.bytes.clone(), plan.present.clone());
-        let (diff_ids, chain_ids) = (plan.diff_ids.clone(), plan.chain_ids.clone());
-        self.tell(Told::Plan { config, diff_ids, chain_ids, present });
+    pub(super) fn plan(
+        &self,
+        config: &Bytes,
+        (diff_ids, chain_ids): (&[Digest], &[Digest]),
+        present: &[Option<PresentLayer>],
+    ) {
+        let (config, present) = (config.clone(), present.to_vec());
+        let (diff_ids, chain_ids) = (diff_ids.to_vec(), chain_ids.to_vec());
+        self.send(StackMessage::Plan { config, diff_ids, chain_ids, present });
     }
 
     pub(super) fn present(&self, place: usize, layer: &PresentLayer) {
-        self.tell(Told::Present { place, layer: layer.clone() });
+        self.send(StackMessage::Present { place, layer: layer.clone() });
     }
 
     pub(super) fn ready(&self, place: usize, layer: &ReadyLayer) {
-        self.tell(Told::Ready { place, layer: layer.clone() });
+        self.send(StackMessage::Ready { place, layer: layer.clone() });
     }
 
-    /// Who does not listen any more has failed, and tells why.
-    fn tell(&self, told: Told) {
-        let _ = self.0.send(told);
+    /// A stack that does not listen any more has failed, and its result says why.
+    fn send(&self, message: StackMessage) {
+        let _ = self.0.send(message);
     }
 }
 
-/// What the assembly tells.
-pub(crate) struct Listening(mpsc::UnboundedReceiver<Told>);
+/// End of the stack.
+pub(crate) struct Listening(mpsc::UnboundedReceiver<StackMessage>);
 
 /// Why the layers could not all be put there.
 pub(crate) enum StackError {
@@ -106,7 +111,9 @@ impl<'a> Stack<'a> {
         (origin, blobs): (String, Vec<Digest>),
         listening: &mut Listening,
     ) -> Option<(Self, Planned)> {
-        let Told::Plan { config, diff_ids, chain_ids, present } = listening.0.recv().await? else { return None };
+        let StackMessage::Plan { config, diff_ids, chain_ids, present } = listening.0.recv().await? else {
+            return None;
+        };
         let planned = Planned { config, top: chain_ids.last().cloned() };
         let pieces = present.into_iter().map(|layer| layer.map(Piece::Present)).collect();
         Some((Self { shared, deposit, origin, blobs, diff_ids, chain_ids, pieces, done: 0, lower: None }, planned))
@@ -123,23 +130,23 @@ impl<'a> Stack<'a> {
                 return Ok(true);
             }
             // All that has come meanwhile goes there together.
-            let Some(told) = listening.0.recv().await else { return Ok(false) };
-            self.note(told);
-            while let Ok(told) = listening.0.try_recv() {
-                self.note(told);
+            let Some(message) = listening.0.recv().await else { return Ok(false) };
+            self.note(message);
+            while let Ok(message) = listening.0.try_recv() {
+                self.note(message);
             }
         }
     }
 
-    fn note(&mut self, told: Told) {
-        match told {
-            Told::Plan { .. } => {}
-            Told::Present { place, layer } => self.pieces[place] = Some(Piece::Present(layer)),
+    fn note(&mut self, message: StackMessage) {
+        match message {
+            StackMessage::Plan { .. } => {}
+            StackMessage::Present { place, layer } => self.pieces[place] = Some(Piece::Present(layer)),
             // What is something else than the config says, the assembly refuses.
-            Told::Ready { place, layer } if layer.diff_id == self.diff_ids[place] => {
+            StackMessage::Ready { place, layer } if layer.diff_id == self.diff_ids[place] => {
                 self.pieces[place] = Some(Piece::New(layer));
             }
-            Told::Ready { .. } => {}
+            StackMessage::Ready { .. } => {}
         }
     }
 

@@ -10,7 +10,7 @@ use cri_grpc::client::connect_image_service;
 use image_service::{PullEngine, RuntimeImages};
 use tokio_util::sync::CancellationToken;
 
-use super::{Opening, engine_options, own_reach};
+use super::opening::{Opening, engine_options, own_reach};
 use crate::config::Config;
 use crate::endpoint::client_options;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
@@ -27,7 +27,7 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
         Err(error) => return Err(Failure::new(code_of(error.kind()), chain(&error))),
     };
     let access = opening.access;
-    if !access.brings && !access.explains {
+    if !access.brings && !access.accounts {
         return Ok((service, None));
     }
     let runtime = match config.pull_engine {
@@ -38,6 +38,9 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
         Some(runtime) => Some(runtime.choice().await),
         None => None,
     };
+    if let Some(choice) = choice.as_ref().filter(|_| access.says_who_pulls()) {
+        tracing::info!(pullEngine = %choice, "who pulls images for {endpoint}");
+    }
     let is_embedded = choice.as_ref().is_some_and(|choice| choice.is_embedded);
     // A runtime that does not answer yet may be a suitable one: each call says so until it does.
     let is_unsuited = choice.as_ref().is_some_and(|choice| !choice.is_embedded && !choice.is_temporary);
@@ -47,16 +50,14 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
             format!("pullEngine is embedded, and {endpoint} cannot be filled: {}", choice.why),
         ));
     }
-    if !is_embedded {
+    if !is_embedded && access.brings {
         if let Some(policy) = &config.engine.signature_policy {
             let policy = policy.display();
             tracing::warn!(
                 "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
             );
         }
-        if access.brings {
-            own_reach(config, endpoint)?;
-        }
+        own_reach(config, endpoint)?;
     }
     let service = runtime.as_ref().map_or(service, |runtime| Arc::clone(runtime) as _);
     Ok((service, runtime))

@@ -16,6 +16,7 @@ use cri_grpc::client::{ClientOptions, connect_image_service};
 use oci::Digest;
 use serde_json::json;
 
+use crate::support::containerd_config;
 use crate::support::gate::Gate;
 use crate::support::images::{self, Image};
 use crate::support::process::{Daemon, need_root};
@@ -87,7 +88,7 @@ impl Published {
 
 /// An implementation behind a socket.
 struct Behind {
-    name: &'static str,
+    name: String,
     published: Published,
     service: Arc<dyn ImageService>,
     deviations: Vec<Deviation>,
@@ -98,7 +99,7 @@ struct Behind {
 #[async_trait]
 impl Harness for Behind {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn service(&self) -> Arc<dyn ImageService> {
@@ -157,7 +158,7 @@ async fn connect(endpoint: &str) -> Arc<dyn ImageService> {
     Arc::new(connect_image_service(&endpoint, ClientOptions::default()).await.expect("connect to the image service"))
 }
 
-/// The ways in which containerd 1.6 is known to differ.
+/// The ways in which containerd is known to differ, in all versions from 1.6 to 2.1.
 fn containerds_own() -> Vec<Deviation> {
     vec![
         Deviation::ListFilterIgnored,
@@ -184,7 +185,7 @@ async fn the_embedded_engine_behind_its_own_socket_conforms() {
     let imagelet = Imagelet::on(&published.scratch.join("store")).global("--registry-config-path", &hosts);
     let (endpoint, daemon) = serve(&imagelet, &published);
     let service = connect(&endpoint).await;
-    let name = "imagelet's engine behind its socket";
+    let name = "imagelet's engine behind its socket".to_owned();
     let harness = Behind {
         name,
         published,
@@ -204,7 +205,7 @@ async fn debians_containerd_conforms() {
     let published = Published::start().await;
     let containerd = Containerd::start(&published.gate.host());
     let service = connect(&containerd.endpoint()).await;
-    let name = "containerd 1.6";
+    let name = containerd_config::name();
     let harness = Behind {
         name,
         published,
@@ -223,7 +224,7 @@ async fn imagelet_in_front_of_containerd_conforms() {
     let containerd = Containerd::start(&published.gate.host());
     let (endpoint, daemon) = serve(&Imagelet::remote(&containerd.endpoint()), &published);
     let service = connect(&endpoint).await;
-    let name = "imagelet in front of containerd 1.6";
+    let name = format!("imagelet in front of {}", containerd_config::name());
     // Last in, first out: imagelet goes before containerd.
     let daemons: Vec<Box<dyn Send + Sync>> = vec![Box::new(daemon), Box::new(containerd)];
     let harness = Behind { name, published, service, deviations: containerds_own(), handlers: None, _daemons: daemons };

@@ -47,9 +47,8 @@ impl UnpackedLayer {
             return Ok(false);
         }
         let layout = &self.ingests.catalog.disk.layout;
-        let failed = |source| {
-            StoreError::io("set the attributes of directories in", layout.ingest_path(number), source)
-        };
+        let failed =
+            |source| StoreError::io("set the attributes of directories in", layout.ingest_path(number), source);
         let directory = layout::open_directory(&layout.ingest, &number.to_string()).map_err(failed)?;
         self.note_patch(chain_id);
         let opened = RefCell::new(Opened { below, layers: Vec::new() });
