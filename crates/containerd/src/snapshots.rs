@@ -86,7 +86,12 @@ impl Client {
     ///
     /// # Errors
     /// The call failed.
-    pub async fn snapshots_with_labels(&self, snapshotter: &str, key: &str, values: &[String]) -> Result<Vec<Snapshot>> {
+    pub async fn snapshots_with_labels(
+        &self,
+        snapshotter: &str,
+        key: &str,
+        values: &[String],
+    ) -> Result<Vec<Snapshot>> {
         if values.is_empty() {
             return Ok(Vec::new());
         }
@@ -145,17 +150,21 @@ impl Lease {
             parent: parent.to_owned(),
             labels,
         };
-        let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request)).await;
-        if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
-            return Ok(Prepared::Active(mounts(prepared.mounts)));
-        }
-        match self.snapshot(snapshotter, name).await? {
-            Some(found) if found.kind == SnapshotKind::Committed => Ok(Prepared::Present),
-            _ => {
-                let (snapshotter, key) = (snapshotter.to_owned(), key.to_owned());
-                let request = pb::snapshots::MountsRequest { snapshotter, key: key.clone() };
-                let answered = answer("Snapshots.Mounts", &key, self.snapshots().mounts(request)).await?;
-                Ok(Prepared::Active(mounts(answered.mounts)))
+        let mut attempts = 3;
+        loop {
+            attempts -= 1;
+            let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request.clone())).await;
+            if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
+                return Ok(Prepared::Active(mounts(prepared.mounts)));
+            }
+            if self.snapshot(snapshotter, name).await?.is_some_and(|found| found.kind == SnapshotKind::Committed) {
+                return Ok(Prepared::Present);
+            }
+            let request = pb::snapshots::MountsRequest { snapshotter: snapshotter.to_owned(), key: key.to_owned() };
+            match answer("Snapshots.Mounts", key, self.snapshots().mounts(request)).await {
+                // The one that was there has been removed since.
+                Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
+                answered => return Ok(Prepared::Active(mounts(answered?.mounts))),
             }
         }
     }
