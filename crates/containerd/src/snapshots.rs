@@ -79,7 +79,24 @@ impl Client {
     /// # Errors
     /// The call failed.
     pub async fn snapshots_with_label(&self, snapshotter: &str, key: &str, value: &str) -> Result<Vec<Snapshot>> {
-        self.list(snapshotter, format!("kind==committed,{}", filter::label(key, value))).await
+        self.list(snapshotter, vec![format!("kind==committed,{}", filter::label(key, value))]).await
+    }
+
+    /// Committed snapshots with one of these values of a label. Without values, those are none.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn snapshots_with_labels(
+        &self,
+        snapshotter: &str,
+        key: &str,
+        values: &[String],
+    ) -> Result<Vec<Snapshot>> {
+        if values.is_empty() {
+            return Ok(Vec::new());
+        }
+        let of = |value: &String| format!("kind==committed,{}", filter::label(key, value));
+        self.list(snapshotter, values.iter().map(of).collect()).await
     }
 
     /// All committed snapshots.
@@ -87,12 +104,11 @@ impl Client {
     /// # Errors
     /// The call failed.
     pub async fn committed_snapshots(&self, snapshotter: &str) -> Result<Vec<Snapshot>> {
-        self.list(snapshotter, "kind==committed".to_owned()).await
+        self.list(snapshotter, vec!["kind==committed".to_owned()]).await
     }
 
-    async fn list(&self, snapshotter: &str, filter: String) -> Result<Vec<Snapshot>> {
+    async fn list(&self, snapshotter: &str, filters: Vec<String>) -> Result<Vec<Snapshot>> {
         const CALL: &str = "Snapshots.List";
-        let filters = vec![filter];
         let request = pb::snapshots::ListSnapshotsRequest { snapshotter: snapshotter.to_owned(), filters };
         let mut list = answer(CALL, snapshotter, self.snapshots().list(request)).await?;
         let mut found = Vec::new();

@@ -56,7 +56,7 @@ pub struct LayersOf {
     pub own_bytes: u64,
     /// Indices into [`ImageLayers::layers`], each once.
     pub layers: Vec<u32>,
-    /// Who uses them beside the containers that a runtime lists, in words; the store refuses to remove the image.
+    /// Users of them beside the containers that a runtime lists, in words; the store refuses to remove the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_by: Option<String>,
 }

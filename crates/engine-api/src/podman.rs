@@ -31,7 +31,7 @@ pub struct PodmanStoreReport {
 pub struct HiddenImage {
     /// Image id.
     pub id: String,
-    /// Its names.
+    /// All names.
     pub names: Vec<String>,
     /// Why, in words.
     pub why: String,

@@ -37,7 +37,8 @@ impl Incoming<'_> {
             hub.layer(&layer.digest, cri_api::LayerState::Waiting);
         }
         let manifest = &chosen.raw.digest;
-        let deposit = target.store.begin(target.workplace, manifest).await?;
+        let (deposit, ()) = tokio::join!(target.store.begin(target.workplace, manifest), self.learn(target));
+        let deposit = deposit?;
         let brought = self.bring_to(target, &deposit).await;
         let id = deposit.id().to_owned();
         match brought {
@@ -54,6 +55,15 @@ impl Incoming<'_> {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Learns which layers the runtime has already, so that nothing of them is fetched before the config has told what they are.
+    async fn learn(&self, target: &RuntimeTarget) {
+        let blobs: Vec<Digest> = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
+        match target.store.diff_ids(&blobs).await {
+            Ok(found) => self.shared.known.set_layers(blobs, found),
+            Err(error) => tracing::debug!(%error, "nobody says which layers are there"),
         }
     }
 

@@ -62,7 +62,7 @@ impl LayerUse {
 pub(crate) struct Mounts {
     catalog: Arc<Catalog>,
     layers: Arc<Layers>,
-    /// What podman sees of the store.
+    /// The view that podman reads.
     pub(crate) view: Arc<View>,
     /// Guards the table of mounts: nobody mounts an image while it is being removed.
     pub(crate) mounting: Mutex<()>,

@@ -1,4 +1,4 @@
-//! What the view shows, by the records: a row for each layer and image that podman can use, and the reason for each image that it
+//! The content of the view, by the records: a row for each layer and image that podman can use, and the reason for each image that it
 //! cannot. Reads records; writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +9,8 @@ use super::documents::{ImageRow, LayerRow, compression, layer_id, link_name, tim
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
 use crate::layers::Layers;
-use crate::records::entries::{ImageRecord, Layer};
-use crate::records::images::assemble;
-use crate::records::tables::Records;
+use crate::records::entries::{ImageEntry, Layer};
+use crate::records::tables::{DocumentKind, Records};
 use crate::view::stack::stack;
 
 /// An image that the view leaves out.
@@ -19,7 +18,7 @@ use crate::view::stack::stack;
 pub struct HiddenImage {
     /// Image id.
     pub id: Digest,
-    /// Its names, with tags and with digests.
+    /// Names with tags and with digests.
     pub names: Vec<String>,
     /// Why podman cannot use it.
     pub why: &'static str,
@@ -29,7 +28,7 @@ pub struct HiddenImage {
 #[derive(Debug)]
 pub(super) struct ViewLayer {
     pub(super) row: LayerRow,
-    /// Its short name.
+    /// Short name.
     pub(super) link: String,
     /// Short names of the layers below, the topmost first.
     pub(super) lower: Vec<String>,
@@ -41,11 +40,11 @@ pub(super) struct ViewLayer {
 #[derive(Debug)]
 pub(super) struct ViewImage {
     pub(super) row: ImageRow,
-    /// Its documents, by the keys under which podman looks for them.
+    /// Documents, by the keys under which podman looks for them.
     pub(super) documents: Vec<(String, Vec<u8>)>,
 }
 
-/// What the view shows.
+/// All that the view shows.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// Layers, each after its parent.
@@ -75,8 +74,8 @@ impl Contents {
         let (mut contents, mut seen) = (Self::default(), BTreeSet::new());
         for (text, entry) in records.image_rows()? {
             let Ok(id) = text.parse::<Digest>() else { continue };
-            let image = entry.and_then(|entry| assemble(records, id.clone(), entry));
-            let Ok(image) = image else {
+            let image = entry.and_then(|entry| RecordedImage::read(records, &id, entry));
+            let Ok(Some(image)) = image else {
                 contents.hidden.push(HiddenImage { id, names: Vec::new(), why: UNREADABLE });
                 continue;
             };
@@ -100,7 +99,8 @@ impl Contents {
                 let stack = stack(&usable.layers[..=at]);
                 let lower = stack.iter().rev().filter(|below| **below != layer.id);
                 let lower = lower.filter_map(|below| links.get(below).cloned()).collect();
-                let blob = usable.manifest.layers.get(at);
+                let blob =
+                    usable.manifest.layers.get(at).filter(|_| usable.manifest.layers.len() == usable.layers.len());
                 let row = LayerRow {
                     id: id.clone(),
                     parent,
@@ -119,9 +119,35 @@ impl Contents {
     }
 }
 
+/// An image with its documents.
+struct RecordedImage {
+    id: Digest,
+    entry: ImageEntry,
+    config: Vec<u8>,
+    manifest: Vec<u8>,
+    index: Option<Vec<u8>>,
+}
+
+impl RecordedImage {
+    /// Reads the documents; `None` where one is missing.
+    fn read(records: &impl Records, id: &Digest, entry: ImageEntry) -> Result<Option<Self>, StoreError> {
+        let document = |kind| records.document(id, kind);
+        let index = document(DocumentKind::Index)?;
+        let (config, manifest) = (document(DocumentKind::Config)?, document(DocumentKind::Manifest)?);
+        let whole = config.zip(manifest);
+        Ok(whole.map(|(config, manifest)| Self { id: id.clone(), entry, config, manifest, index }))
+    }
+
+    /// All names by which it may be used.
+    fn names(&self) -> Vec<String> {
+        let names = self.entry.tags.iter().chain(&self.entry.repo_digests);
+        names.filter(|name| self.entry.may_use(name)).cloned().collect()
+    }
+}
+
 /// An image that podman can use.
 struct Usable {
-    image: ImageRecord,
+    image: RecordedImage,
     config: ImageConfig,
     manifest: Manifest,
     /// Lowest first.
@@ -129,12 +155,9 @@ struct Usable {
 }
 
 impl Usable {
-    fn check(image: ImageRecord, known: &BTreeMap<LayerId, Layer>, all: &Layers) -> Result<Self, HiddenImage> {
-        let hidden = |image: &ImageRecord, why| {
-            let names = image.tags.iter().chain(&image.repo_digests).cloned().collect();
-            HiddenImage { id: image.id.clone(), names, why }
-        };
-        let layers: Option<Vec<Layer>> = image.layers.iter().map(|id| known.get(id).cloned()).collect();
+    fn check(image: RecordedImage, known: &BTreeMap<LayerId, Layer>, all: &Layers) -> Result<Self, HiddenImage> {
+        let hidden = |image: &RecordedImage, why| HiddenImage { id: image.id.clone(), names: image.names(), why };
+        let layers: Option<Vec<Layer>> = image.entry.layers.iter().map(|id| known.get(id).cloned()).collect();
         let Some(layers) = layers.filter(|layers| layers.iter().all(|layer| all.has_layer(layer.id))) else {
             return Err(hidden(&image, NOT_WHOLE));
         };
@@ -142,7 +165,7 @@ impl Usable {
             return Err(hidden(&image, EROFS));
         }
         let config = ImageConfig::parse(&image.config).ok();
-        let manifest = Document::parse(&image.manifest, Some(&image.manifest_media_type)).ok();
+        let manifest = Document::parse(&image.manifest, Some(&image.entry.manifest_media_type)).ok();
         match (config, manifest) {
             (Some(config), Some(Document::Manifest(manifest))) => Ok(Self { image, config, manifest, layers }),
             _ => Err(hidden(&image, UNREADABLE)),
@@ -150,21 +173,21 @@ impl Usable {
     }
 
     fn row(&self, top_layer: Option<String>) -> ViewImage {
-        let image = &self.image;
+        let (image, entry) = (&self.image, &self.image.entry);
         let mut documents = vec![
             (image.id.to_string(), image.config.clone()),
             ("manifest".to_owned(), image.manifest.clone()),
-            (format!("manifest-{}", image.manifest_digest), image.manifest.clone()),
+            (format!("manifest-{}", entry.manifest_digest), image.manifest.clone()),
         ];
-        if let (Some(index), Some(digest)) = (&image.index, &image.index_digest)
-            && *digest != image.manifest_digest
+        if let (Some(index), Some(digest)) = (&image.index, &entry.index_digest)
+            && *digest != entry.manifest_digest
         {
             documents.push((format!("manifest-{digest}"), index.clone()));
         }
         let row = ImageRow {
             id: image.id.hex().to_owned(),
-            digest: image.manifest_digest.clone(),
-            names: image.tags.iter().chain(&image.repo_digests).cloned().collect(),
+            digest: entry.manifest_digest.clone(),
+            names: image.names(),
             top_layer,
             metadata: "{}",
             big_data_names: documents.iter().map(|(key, _)| key.clone()).collect(),

@@ -1,3 +1,5 @@
+//! Ids, names of files and times, as podman has them.
+
 use super::*;
 
 #[test]

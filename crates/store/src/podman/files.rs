@@ -74,7 +74,7 @@ impl Files {
         self.placed.values().flatten().map(|placed| (placed.link.clone(), placed.diff.clone())).collect()
     }
 
-    /// What users of the layers that are there are looked for by.
+    /// The names by which users of the layers that are there are found.
     pub(super) fn known_layers(&self) -> KnownLayers {
         let mut known = KnownLayers::default();
         for (id, placed) in &self.placed {

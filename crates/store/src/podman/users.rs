@@ -1,4 +1,4 @@
-//! Who uses layers of the view: overlay mounts of running containers, in whatever mount namespace, and what podman's own stores
+//! Users of layers of the view: overlay mounts of running containers, in whatever mount namespace, and what podman's own stores
 //! say of layers below their own, which are those of containers (also stopped ones) and of images that were built on ours.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub(super) struct LinkUser {
     pub(super) links: BTreeSet<String>,
 }
 
-/// What users are looked for by.
+/// Names by which users are found.
 #[derive(Debug, Default)]
 pub(super) struct KnownLayers {
     /// Short names.

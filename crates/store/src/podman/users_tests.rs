@@ -1,3 +1,5 @@
+//! Users that are found in podman's own store, and lower directories of mounts.
+
 use super::*;
 
 fn known(names: &[&str]) -> KnownLayers {

@@ -30,7 +30,7 @@ const ATTEMPTS_TO_WRITE: u32 = 20;
 /// Attempts to lock before a removal gives up.
 const ATTEMPTS_TO_HOLD: u32 = 200;
 
-/// What the view was told when it was switched on.
+/// Parameters of a view, from when it was switched on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Switch {
@@ -196,7 +196,7 @@ impl View {
         Ok(Some(Still(self)))
     }
 
-    /// Who uses layers of the store through the view.
+    /// Users of layers of the store through the view.
     pub(crate) fn users(&self) -> Result<Vec<LayerUser>, StoreError> {
         if !self.is_on() {
             return Ok(Vec::new());

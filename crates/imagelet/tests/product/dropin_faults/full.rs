@@ -1,11 +1,11 @@
 //! A disk of containerd that is full at one step or another: the error says so, nothing is left, and with space the pull succeeds.
 
-use super::Harbour;
+use super::{Harbour, differences};
+use crate::support::Packing;
 use crate::support::disk::{Foreign, LoopFs, free};
 use crate::support::images;
 use crate::support::process::eventually;
 use crate::support::scene::Scene;
-use crate::support::{Packing, tree};
 
 /// Free bytes at which a pull is tried.
 const SIZES: [u64; 11] =
@@ -53,7 +53,7 @@ fn a_pull_that_does_not_fit_leaves_containerd_as_it_was() {
     let good = h.tree(&big.name);
     h.empty("at the end");
     h.plain.ok(&["pull", &big.name]);
-    assert_eq!(tree::differences(&h.tree(&big.name), &good), Vec::<String>::new());
+    assert_eq!(differences(&h.tree(&big.name), &good), Vec::<String>::new());
 }
 
 #[test]

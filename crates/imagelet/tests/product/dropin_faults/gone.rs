@@ -7,11 +7,10 @@ use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, RemoteImageService, connect_image_service};
 use tokio::runtime::Runtime;
 
-use super::Harbour;
+use super::{Harbour, differences};
 use crate::support::Imagelet;
 use crate::support::gate::Gate;
 use crate::support::process::eventually;
-use crate::support::tree;
 
 /// A client of CRI, as the kubelet is one.
 struct Kubelet {
@@ -61,13 +60,16 @@ fn a_kubelet_sees_that_containerd_is_gone_and_that_it_is_back() {
     let (one, two) = (h.push("gone/one:1", &layers[..2]), h.push("gone/two:1", &layers));
     let socket = h.s.scratch.join("front.sock");
     // Before containerd is there at all.
+    let direct = Kubelet::of(h.containerd.socket());
     h.containerd.kill();
-    let mut agent = h.imagelet.serve(&socket);
-    let (front, direct) = (Kubelet::of(&socket), Kubelet::of(h.containerd.socket()));
     let gone = direct.errors(&one.name);
     assert!(gone.iter().all(|(_, kind)| *kind == Some(Kind::Unavailable)), "{gone:?}");
-    assert_eq!(front.errors(&one.name), gone, "before containerd is there");
+    let endpoint = format!("unix://{}", socket.display());
+    let mut agent = h.imagelet.daemon(&["serve", "--listen", &endpoint]);
+    agent.wait_for("that it waits", |line| line.contains("waiting for the container runtime").then_some(()));
     h.containerd.start_again();
+    agent.wait_for("where it serves", |line| (line == endpoint).then_some(()));
+    let front = Kubelet::of(&socket);
     assert_eq!(front.pull(&one.name).expect("a pull of an agent that was there before containerd"), one.id);
 
     // Under an agent that has pulled already.
@@ -95,7 +97,7 @@ fn a_kubelet_sees_that_containerd_is_gone_and_that_it_is_back() {
 fn a_containerd_that_goes_in_the_middle_of_a_pull_costs_no_layer_twice() {
     let mut h = Harbour::new(256);
     let mut layers = h.layers("middle", 4, 20_000);
-    layers.push(h.layer("middle-top", 0, 3 << 20));
+    layers.push(h.layer("middle-top", 0, 8 << 20));
     let app = h.push("middle/app:1", &layers);
     let runtime = Runtime::new().expect("a runtime");
     let gate = runtime.block_on(Gate::start(h.s.registry.host().to_owned()));
@@ -104,7 +106,7 @@ fn a_containerd_that_goes_in_the_middle_of_a_pull_costs_no_layer_twice() {
     let mut agent = h.imagelet.serve(&socket);
     let front = Imagelet::remote(&format!("unix://{}", socket.display())).global("--pull-engine", "runtime");
 
-    gate.hold_answers_after(1 << 20);
+    gate.hold_answers_after(4 << 20);
     let pull = front.spawn(&["pull", &name]);
     runtime.block_on(gate.reached());
     let below = app.chains.len() - 1;
@@ -130,6 +132,6 @@ fn a_containerd_that_goes_in_the_middle_of_a_pull_costs_no_layer_twice() {
     let good = h.tree(&name);
     h.empty("in between");
     h.plain.ok(&["pull", &app.name]);
-    assert_eq!(tree::differences(&h.tree(&app.name), &good), Vec::<String>::new());
+    assert_eq!(differences(&h.tree(&app.name), &good), Vec::<String>::new());
     agent.stop();
 }

@@ -45,7 +45,6 @@ impl Kills {
         let layers = h.layers("app", LAYERS, 60_000);
         let kept = h.push("kill/kept:1", &layers[..2]);
         let app = h.push("kill/app:1", &layers);
-        h.plain.ok(&["pull", &h.s.registry.push(&h.s.layout, &kept.image, super::PAUSE)]);
         h.imagelet.ok(&["pull", &kept.name]);
         let from = Instant::now();
         h.imagelet.ok(&["pull", &app.name]);

@@ -8,12 +8,12 @@ use std::thread;
 use registry::testing::{Fault, ImageBuilder, LayerBuilder, TestRegistry};
 use tokio::runtime::Runtime;
 
-use super::{Harbour, Pushed};
+use super::{Harbour, Pushed, differences};
 use crate::support::cli::end_of;
 use crate::support::gate::Gate;
 use crate::support::pods::Pods;
 use crate::support::process::{eventually, run};
-use crate::support::tree::{self, Tree};
+use crate::support::tree::Tree;
 
 /// The files of an image as containerd's own pull has them. The image is gone again.
 #[track_caller]
@@ -26,7 +26,7 @@ fn as_containerd_has_it(h: &Harbour, image: &Pushed) -> Tree {
 
 #[track_caller]
 fn is_whole(h: &Harbour, name: &str, good: &Tree, context: &str) {
-    assert_eq!(tree::differences(good, &h.tree(name)), Vec::<String>::new(), "{context}: {name}");
+    assert_eq!(differences(good, &h.tree(name)), Vec::<String>::new(), "{context}: {name}");
 }
 
 /// Runs `pull` while a thread has containerd collect garbage all the time.
@@ -139,12 +139,12 @@ fn a_layer_on_another_chain_is_linked() {
 fn what_containerd_has_of_a_pull_that_was_killed_is_in_nobodys_way() {
     let mut h = Harbour::new(256);
     let mut layers = h.layers("half", 4, 40_000);
-    layers.push(h.layer("half-top", 0, 3 << 20));
+    layers.push(h.layer("half-top", 0, 8 << 20));
     let app = h.push("half/app:1", &layers);
     let good = as_containerd_has_it(&h, &app);
     let runtime = Runtime::new().expect("a runtime");
     let gate = runtime.block_on(Gate::start(h.s.registry.host().to_owned()));
-    gate.hold_answers_after(1 << 20);
+    gate.hold_answers_after(4 << 20);
     let mut pull = h.plain.spawn(&["pull", &format!("{}/half/app:1", gate.host())]);
     runtime.block_on(gate.reached());
     eventually("containerd has some of the layers", || h.committed().len() >= 2);
@@ -206,19 +206,20 @@ fn a_removal_takes_nothing_from_a_pull_that_goes_on() {
     let h = Harbour::new(256);
     let shared = h.layers("rmi", 5, 40_000);
     let one = h.push("rmi/one:1", &shared);
-    let two = h.push("rmi/two:1", &[shared, vec![h.layer("rmi-top", 0, 3 << 20)]].concat());
+    let two = h.push("rmi/two:1", &[shared, vec![h.layer("rmi-top", 0, 8 << 20)]].concat());
     let good = as_containerd_has_it(&h, &two);
     h.imagelet.ok(&["pull", &one.name]);
     let runtime = Runtime::new().expect("a runtime");
     let gate = runtime.block_on(Gate::start(h.s.registry.host().to_owned()));
-    gate.hold_answers_after(1 << 20);
+    gate.hold_answers_after(4 << 20);
     let name = format!("{}/rmi/two:1", gate.host());
-    let mut pull = h.imagelet.spawn(&["pull", &name]);
+    let pull = h.imagelet.spawn(&["pull", &name]);
     runtime.block_on(gate.reached());
     h.plain.ok(&["rmi", &one.name]);
     assert!(h.visible().is_empty());
     gate.open();
-    assert!(end_of(&mut pull).success());
+    let output = pull.wait_with_output().expect("it is our child");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     is_whole(&h, &name, &good, "the other image was removed meanwhile");
     h.nothing_on_the_way("the other image was removed meanwhile");
     h.empty("at the end");

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use testdisk::{Disk, Event, Image, Kind};
 
-use super::{Harbour, Pushed};
+use super::{Harbour, Pushed, differences};
 use crate::support::process::{run, tool};
 use crate::support::random::Random;
 use crate::support::scene::Scene;
@@ -84,7 +84,7 @@ fn judge(h: &mut Harbour, record: &Record, end: usize, on: &Path, image: &Image,
     h.containerd.start_again();
     for chain in h.committed() {
         let good = record.good.get(&chain).unwrap_or_else(|| panic!("{context}: a snapshot {chain}"));
-        assert_eq!(tree::differences(good, &tree_of(h, &chain)), Vec::<String>::new(), "{context}: {chain}");
+        assert_eq!(differences(good, &tree_of(h, &chain)), Vec::<String>::new(), "{context}: {chain}");
     }
     let visible = h.visible();
     let told = |name: &str| record.events[..end].iter().any(|event| matches!(event, Event::Note(note) if note == name));
@@ -100,7 +100,7 @@ fn judge(h: &mut Harbour, record: &Record, end: usize, on: &Path, image: &Image,
     for image in &record.images {
         h.imagelet.ok(&["pull", &image.name]);
         let top = &image.chains.last().expect("layers").0;
-        assert_eq!(tree::differences(&record.good[top], &tree_of(h, top)), Vec::<String>::new(), "{context}");
+        assert_eq!(differences(&record.good[top], &tree_of(h, top)), Vec::<String>::new(), "{context}");
     }
     h.nothing_on_the_way(context);
     h.containerd.kill();

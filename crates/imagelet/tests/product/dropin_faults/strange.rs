@@ -3,11 +3,10 @@
 
 use std::fs;
 
-use super::Harbour;
+use super::{Harbour, differences};
 use crate::support::Imagelet;
 use crate::support::process::run;
 use crate::support::scene::Scene;
-use crate::support::tree;
 
 /// Changes containerd's configuration, and starts it again.
 #[track_caller]
@@ -93,7 +92,7 @@ fn an_image_whose_layers_are_gone_is_absent_and_comes_again() {
     let again: Vec<bool> = app.chains.iter().map(|(_, blob)| read(blob)).collect();
     assert_eq!(again, [false, false, true, true, true]);
     assert!(is_there());
-    assert_eq!(tree::differences(&good, &h.tree(&app.name)), Vec::<String>::new());
+    assert_eq!(differences(&good, &h.tree(&app.name)), Vec::<String>::new());
     agent.stop();
     h.empty("at the end");
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::Scratch;
 use super::process::{run, tool};
 
-/// Podman. Its containers end with it.
+/// Podman. All containers end with it.
 pub(crate) struct Podman {
     conf: PathBuf,
     storage: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Podman {
 }
 
 impl Podman {
-    /// One that reads `view`.
+    /// Podman with `view` as its additional store.
     #[track_caller]
     pub(crate) fn beside(scratch: &Scratch, view: &Path) -> Self {
         let home = scratch.directory("podman");
@@ -80,7 +80,7 @@ impl Podman {
         lines
     }
 
-    /// Its containers go.
+    /// Removes all containers.
     pub(crate) fn remove_containers(&self) {
         self.ok(&["rm", "--all", "--force", "--time", "0"]);
     }
