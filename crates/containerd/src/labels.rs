@@ -21,7 +21,7 @@ const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 
 /// Our labels of a snapshot: the blob that it was unpacked from, where that came from, and that it may stand on any chain.
-const BLOB: &str = "imagelet.io/blob";
+pub(crate) const BLOB: &str = "imagelet.io/blob";
 const ORIGIN: &str = "imagelet.io/origin";
 pub(crate) const INDEPENDENT: &str = "imagelet.io/independent";
 /// Our labels of a lease: where its layers are unpacked, for which manifest, since when (seconds since 1970).
@@ -47,6 +47,16 @@ pub(crate) fn of_layer(layer: StackedLayer<'_>, facts: &LayerFacts) -> Labels {
 /// Labels of an image's record.
 pub(crate) fn of_record() -> Labels {
     Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned())])
+}
+
+/// The blob that the layer with these labels was unpacked from, and its diff id.
+pub(crate) fn blob_of(labels: &Labels) -> Option<(Digest, Digest)> {
+    Some((labels.get(BLOB)?.parse().ok()?, labels.get(DIFF_ID)?.parse().ok()?))
+}
+
+/// The diff id that the runtime found when it unpacked the blob with these labels.
+pub(crate) fn uncompressed(labels: &Labels) -> Option<Digest> {
+    labels.get(UNCOMPRESSED)?.parse().ok()
 }
 
 /// The engine's note of where the layer with these labels came from, if it was unpacked from this blob.

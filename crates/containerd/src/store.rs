@@ -11,6 +11,7 @@ use engine_api::LayerShape;
 use engine_api::runtime_store::{
     Deposit, FindRuntimeStore, LayerOrigin, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited,
 };
+use futures::future::{try_join, try_join_all};
 use jiff::{SignedDuration, Timestamp};
 use oci::Digest;
 
@@ -177,6 +178,20 @@ impl RuntimeStore for ContainerdStore {
 
     async fn snapshot_bytes(&self, name: &str) -> cri_api::Result<u64> {
         Ok(self.client.snapshot_usage(&self.snapshotter.name, name).await?.bytes)
+    }
+
+    async fn diff_ids(&self, blobs: &[Digest]) -> cri_api::Result<BTreeMap<Digest, Digest>> {
+        let unpacked = async {
+            let values: Vec<String> = blobs.iter().map(ToString::to_string).collect();
+            let found = self.client.snapshots_with_labels(&self.snapshotter.name, labels::BLOB, &values).await?;
+            Ok(found.iter().filter_map(|snapshot| labels::blob_of(&snapshot.labels)).collect::<Vec<_>>())
+        };
+        let by_the_runtime = try_join_all(blobs.iter().map(async |blob| {
+            let labels = self.client.blob_labels(blob).await?;
+            Ok::<_, crate::Error>(labels.and_then(|labels| Some((blob.clone(), labels::uncompressed(&labels)?))))
+        }));
+        let (ours, theirs) = try_join(unpacked, by_the_runtime).await?;
+        Ok(theirs.into_iter().flatten().chain(ours).collect())
     }
 
     async fn has_blob(&self, blob: &Digest) -> cri_api::Result<bool> {

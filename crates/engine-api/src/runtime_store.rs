@@ -76,6 +76,12 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer.
     async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>>;
 
+    /// The layers that these blobs unpack to, as far as the store knows: diff ids by blobs. A hint: the layers may be gone.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn diff_ids(&self, blobs: &[Digest]) -> Result<BTreeMap<Digest, Digest>>;
+
     /// Returns true if the blob is there as it came.
     ///
     /// # Errors

@@ -51,6 +51,11 @@ pub(crate) fn not_covered(reason: impl Into<String>) -> Error {
     Error::new(Kind::Unimplemented, reason)
 }
 
+/// The same, since the runtime's store answers otherwise than such stores do.
+pub(crate) fn strange_store(reason: impl Into<String>) -> Error {
+    not_covered(reason).with_reason(Reason::InvalidContent)
+}
+
 pub(crate) fn damaged(message: impl Into<String>) -> Error {
     Error::new(Kind::DataLoss, message)
 }
@@ -75,6 +80,10 @@ pub(crate) fn from_registry(error: &RegistryError) -> Error {
 
 /// The error of a whole pull, with the image's name; the registry's absence is told in the kubelet's words.
 pub(crate) fn of_pull(reference: &str, error: &Error) -> Error {
+    // Not for people: whoever passes the pull on names the image.
+    if error.kind() == Kind::Unimplemented {
+        return error.clone();
+    }
     let error = error.clone().context(format_args!("pull {reference}"));
     one_line(match error.kind() {
         // Where the reason is known, it is not the registry.
@@ -102,12 +111,24 @@ pub(crate) fn from_store(root: &Path, error: &StoreError) -> Error {
     }
     let kind = match error {
         StoreError::NotFound(_) => Kind::NotFound,
-        StoreError::InUse { .. } | StoreError::Displaced(_) => Kind::FailedPrecondition,
+        StoreError::InUse { .. } | StoreError::InUseByPodman { .. } | StoreError::Displaced(_) => {
+            Kind::FailedPrecondition
+        }
         StoreError::InvalidName { .. } | StoreError::UnsuitableName { .. } => Kind::InvalidArgument,
+        StoreError::ViewBusy { .. } => Kind::Unavailable,
         StoreError::Corrupt(_) => Kind::DataLoss,
         _ => of_io(error).unwrap_or(Kind::Internal),
     };
     Error::from_source(kind, error)
+}
+
+/// The engine's own directory in a runtime's store cannot be opened.
+pub(crate) fn from_open(root: &Path, error: &OpenError) -> Error {
+    match error {
+        OpenError::Runtime(error) => error.clone(),
+        error if is_disk_full(error) => disk_full(root, error),
+        error => Error::from_source(of_io(error).unwrap_or(Kind::Internal), error),
+    }
 }
 
 pub(crate) fn from_resolve(root: &Path, error: &ResolveError) -> Error {

@@ -1,7 +1,7 @@
 //! [`RuntimeImages`]: the images of a container runtime, pulled by our engine into the runtime's own store where that is sure to work,
 //! and by the runtime where it is not. Everything but pulls is the runtime's answer; an image whose layers are gone counts as absent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cri_api::{
-    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
+    Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Reason, Result,
 };
 use engine_api::runtime_store::{FindRuntimeStore, RuntimeImageFacts, RuntimeStore, Unsuited};
 use engine_api::{ImageLayers, LayerShape};
@@ -48,6 +48,8 @@ pub enum PullEngine {
 pub struct PullEngineChoice {
     /// Our engine does.
     pub is_embedded: bool,
+    /// The runtime does not answer at the moment: it may be another one later.
+    pub is_temporary: bool,
     /// The reason, for people.
     pub why: String,
 }
@@ -79,6 +81,8 @@ struct State {
     opened: Option<Opened>,
     /// The last choice.
     choice: Option<PullEngineChoice>,
+    /// Reasons for which images were left to the runtime although it seemed suited: each is warned of once.
+    surprises: BTreeSet<String>,
 }
 
 /// An engine that fills a runtime's store.
@@ -202,8 +206,7 @@ impl RuntimeImages {
                     return Ok(opened);
                 }
                 Err(OpenError::Store(store::OpenError::Held { .. })) => {}
-                Err(OpenError::Runtime(error)) => return Err(error),
-                Err(error) => return Err(Error::from_source(Kind::Internal, &error)),
+                Err(error) => return Err(error::from_open(store.workshop(), &error)),
             }
         }
         let message = format!("{WORKPLACES} processes pull into {} already", store.name());
@@ -224,6 +227,32 @@ impl RuntimeImages {
         options.store.reserve_bytes = 0;
         options.runtime = Some(target.clone());
         options
+    }
+
+    /// Our engine's pull.
+    async fn pull_here(&self, opened: Opened, request: PullImageRequest) -> Result<String> {
+        let error = match opened.engine.pull_image(request.clone()).await {
+            Err(error) if is_not_covered(&error) => error,
+            answer => {
+                // A runtime that comes back may be set up in another way.
+                if answer.as_ref().is_err_and(|error| error.reason() == Some(Reason::Unreachable)) {
+                    self.state.lock().await.found = None;
+                }
+                return answer;
+            }
+        };
+        if self.options.signature_policy.is_some() {
+            let message = format!("{}; the runtime would not ask the signature policy", error.message());
+            return Err(error::signature(message));
+        }
+        if error.reason() == Some(Reason::InvalidContent) && self.rule != PullEngine::Embedded {
+            let is_new = self.state.lock().await.surprises.insert(error.message().to_owned());
+            if is_new {
+                let store = opened.target.store.name();
+                tracing::warn!(why = error.message(), "{store} cannot be filled: the runtime pulls such images itself");
+            }
+        }
+        self.pass_on(request, error.message()).await
     }
 
     /// The runtime's own pull of an image that our engine leaves to it.
@@ -251,8 +280,12 @@ fn workplace(workshop: &Path, number: u32) -> std::path::PathBuf {
 
 fn choice(found: &FindResult) -> PullEngineChoice {
     match found {
-        Ok(store) => PullEngineChoice { is_embedded: true, why: format!("it fills {}", store.name()) },
-        Err(unsuited) => PullEngineChoice { is_embedded: false, why: unsuited.to_string() },
+        Ok(store) => {
+            PullEngineChoice { is_embedded: true, is_temporary: false, why: format!("it fills {}", store.name()) }
+        }
+        Err(unsuited) => {
+            PullEngineChoice { is_embedded: false, is_temporary: unsuited.is_temporary, why: unsuited.to_string() }
+        }
     }
 }
 
@@ -328,14 +361,7 @@ impl ImageService for RuntimeImages {
             return self.pass_on(request, "it is for a runtime handler").await;
         }
         match self.opened().await {
-            Ok(opened) => match opened?.engine.pull_image(request.clone()).await {
-                Err(error) if is_not_covered(&error) && self.options.signature_policy.is_some() => {
-                    let message = format!("{}; the runtime would not ask the signature policy", error.message());
-                    Err(error::signature(message))
-                }
-                Err(error) if is_not_covered(&error) => self.pass_on(request, error.message()).await,
-                answer => answer,
-            },
+            Ok(opened) => self.pull_here(opened?, request).await,
             // The runtime says in its own words that it is not there.
             Err(unsuited) if unsuited.is_temporary => self.runtime.pull_image(request).await,
             Err(unsuited) if self.rule == PullEngine::Embedded => self.pass_on(request, &unsuited.reason).await,

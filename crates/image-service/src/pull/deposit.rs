@@ -37,7 +37,8 @@ impl Incoming<'_> {
             hub.layer(&layer.digest, cri_api::LayerState::Waiting);
         }
         let manifest = &chosen.raw.digest;
-        let deposit = target.store.begin(target.workplace, manifest).await?;
+        let (deposit, ()) = tokio::join!(target.store.begin(target.workplace, manifest), self.learn(target));
+        let deposit = deposit?;
         let brought = self.bring_to(target, &deposit).await;
         let id = deposit.id().to_owned();
         match brought {
@@ -54,6 +55,15 @@ impl Incoming<'_> {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Learns which layers the runtime has already, so that nothing of them is fetched before the config has told what they are.
+    async fn learn(&self, target: &RuntimeTarget) {
+        let blobs: Vec<Digest> = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
+        match target.store.diff_ids(&blobs).await {
+            Ok(found) => self.shared.known.set_layers(blobs, found),
+            Err(error) => tracing::debug!(%error, "nobody says which layers are there"),
         }
     }
 
@@ -84,7 +94,13 @@ impl Incoming<'_> {
             let before = async { self.before_visible.done().await.map_err(StackError::Failed) };
             let put = async { self.put_layers(deposit, listening).await };
             match futures::try_join!(assembled, before, put) {
-                Ok((assembled, (), ())) => {
+                // A record without all of its layers would be an image that cannot start.
+                Ok((_, (), false)) => {
+                    let message =
+                        format!("{name}: not all layers came to the runtime's store: this is a fault of the program");
+                    return Err(Error::new(Kind::Internal, message));
+                }
+                Ok((assembled, (), true)) => {
                     hub.report(PullEvent::Committing);
                     return self.record(target, deposit.as_ref(), assembled).await;
                 }
@@ -103,23 +119,23 @@ impl Incoming<'_> {
         unreachable!("the loop ends by returning")
     }
 
-    /// Puts documents and layers there while layers still come.
+    /// Puts documents and layers there while layers still come. Returns true if all are there.
     async fn put_layers(
         &self,
         deposit: &Arc<dyn Deposit>,
         mut listening: Listening,
-    ) -> std::result::Result<(), StackError> {
+    ) -> std::result::Result<bool, StackError> {
         let blobs = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
         let from = (self.source.origin().to_string(), blobs);
         let Some((stack, planned)) = Stack::begin(self.shared, deposit, from, &mut listening).await else {
-            return Ok(());
+            return Ok(false);
         };
         let Planned { config, top } = planned;
         let reference = self.source_reference()?;
         let documents = async {
             deposit.write_documents(&self.documents(&config, top.as_ref(), reference)).await.map_err(StackError::Failed)
         };
-        futures::try_join!(documents, stack.put(listening)).map(drop)
+        futures::try_join!(documents, stack.put(listening)).map(|((), is_whole)| is_whole)
     }
 
     /// Everything is there but the records. They make it visible.
@@ -190,7 +206,7 @@ impl Incoming<'_> {
                 Ok(_) if Instant::now() < deadline => {}
                 // Its own pull finds everything there but what it wants to see.
                 Ok(_) => {
-                    return Err(error::not_covered(
+                    return Err(error::strange_store(
                         "the runtime does not show the image although its records are written",
                     ));
                 }

@@ -119,18 +119,18 @@ impl<'a> Stack<'a> {
         Some((Self { shared, deposit, origin, blobs, diff_ids, chain_ids, pieces, done: 0, lower: None }, planned))
     }
 
-    /// Puts all layers there, as they come.
-    pub(crate) async fn put(mut self, mut listening: Listening) -> Stacked<()> {
+    /// Puts all layers there, as they come. Returns false if the assembly has ended before it told of all.
+    pub(crate) async fn put(mut self, mut listening: Listening) -> Stacked<bool> {
         loop {
             let ready = self.pieces[self.done..].iter().take_while(|piece| piece.is_some()).count();
             if ready > 0 {
                 self.put_next(ready).await?;
             }
             if self.done == self.pieces.len() {
-                return Ok(());
+                return Ok(true);
             }
             // All that has come meanwhile goes there together.
-            let Some(message) = listening.0.recv().await else { return Ok(()) };
+            let Some(message) = listening.0.recv().await else { return Ok(false) };
             self.note(message);
             while let Ok(message) = listening.0.try_recv() {
                 self.note(message);
@@ -243,7 +243,7 @@ impl<'a> Stack<'a> {
         let slot = match self.deposit.open(layer).await? {
             Slot::Present => return Ok(()),
             Slot::Open(slot) => slot,
-            Slot::Unsupported(reason) => return Err(error::not_covered(reason).into()),
+            Slot::Unsupported(reason) => return Err(error::strange_store(reason).into()),
         };
         let put = self.fill(place, layer, &slot).await;
         if put.is_err()

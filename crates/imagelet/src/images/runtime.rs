@@ -42,7 +42,9 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
         tracing::info!(pullEngine = %choice, "who pulls images for {endpoint}");
     }
     let is_embedded = choice.as_ref().is_some_and(|choice| choice.is_embedded);
-    if let Some(choice) = choice.filter(|_| config.pull_engine == PullEngine::Embedded && !is_embedded) {
+    // A runtime that does not answer yet may be a suitable one: each call says so until it does.
+    let is_unsuited = choice.as_ref().is_some_and(|choice| !choice.is_embedded && !choice.is_temporary);
+    if let Some(choice) = choice.filter(|_| config.pull_engine == PullEngine::Embedded && is_unsuited) {
         return Err(Failure::new(
             Code::Config,
             format!("pullEngine is embedded, and {endpoint} cannot be filled: {}", choice.why),
