@@ -1,45 +1,57 @@
 #!/usr/bin/env bash
-# Runs the scene in which containerd's applier is given layers without those below (crates/imagelet/tests/product/layers.rs) with the
-# containerd of another Debian suite: containerd-of.sh [SUITE]   (sid). Installs nothing: the package is unpacked into a directory that
-# goes again, and mounted over the installed programs for the test alone. Needs root; says so and ends well when no mirror answers.
+# Runs the suites that need containerd with other versions of it: containerd-of.sh [SUITE|DIR]… [-- FILTER…]   (bookworm trixie sid)
+# SUITE is one of Debian, whose package is unpacked and not installed (scripts/containerd-packages.sh); `bookworm` is what
+# scripts/prerequisites.sh installs. DIR has another containerd, with its shim and ctr, in it or in DIR/usr/bin. CONTAINERD_SNAPSHOTTER=erofs runs all with that
+# snapshotter. FILTER is one of cargo nextest; without it, the suites of the profile `containerd` in .config/nextest.toml, and what
+# they found is kept in target/containerd/results, from which `cargo xtask containerd-versions` writes docs/containerd-versions.md.
+# Needs root and cargo-nextest. A suite that no mirror has is said and passed over.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-suite=${1:-sid}
 [ "$(id -u)" -eq 0 ] || { echo "containerd-of: needs root" >&2; exit 77; }
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-mkdir -p "$work"/apt/{etc/apt/{sources.list.d,preferences.d,apt.conf.d},var/lib/apt/lists/partial,var/lib/dpkg,var/cache/apt/archives/partial}
-: >"$work/apt/var/lib/dpkg/status"
-cat >"$work/apt/etc/apt/sources.list.d/debian.sources" <<SOURCES
-Types: deb
-URIs: ${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-Suites: $suite
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-SOURCES
-# Of its own in everything. A mirror may stand still: how old its lists are says nothing here, and their signatures are looked at.
-cat >"$work/apt.conf" <<CONF
-Dir "$work/apt/";
-Dir::State::status "$work/apt/var/lib/dpkg/status";
-Acquire::Check-Valid-Until "false";
-Acquire::Languages "none";
-APT::Sandbox::User "root";
-CONF
-export APT_CONFIG=$work/apt.conf
-if ! apt-get update -qq >"$work/said" 2>&1 || ! (cd "$work" && apt-get download -qq containerd >>"$work/said" 2>&1); then
-  echo "containerd-of: skipped: containerd of $suite cannot be had here: $(tail -1 "$work/said")"
-  exit 0
-fi
-unset APT_CONFIG
-dpkg-deb -x "$work"/containerd_*.deb "$work/package"
-"$work/package/usr/bin/containerd" --version
+wanted=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do wanted+=("$1"); shift; done
+[ $# -eq 0 ] || shift
+[ ${#wanted[@]} -gt 0 ] || wanted=(bookworm trixie sid)
+snapshotter=${CONTAINERD_SNAPSHOTTER:-overlayfs}
+results=target/containerd/results
+mkdir -p "$results"
+junit=target/nextest/containerd/junit.xml
 
-cargo test -q --locked -p imagelet --test product --no-run
-export work
-# shellcheck disable=SC2016
-unshare --mount --propagation private bash -ec '
-  for program in containerd ctr containerd-shim-runc-v2; do
-    mount --bind "$work/package/usr/bin/$program" "/usr/bin/$program"
-  done
-  cargo test -q --locked -p imagelet --test product layers::containerds'
+keep() { # keep SUITE VERSION   what the tests of a version found, one a line
+  local file=$results/$1-$snapshotter.txt
+  {
+    printf 'suite %s\nversion %s\nsnapshotter %s\n' "$1" "$2" "$snapshotter"
+    sed -nE -e 's/^ *<testcase name="([^"]*)" classname="([^"]*)".*\/>$/passed \2 \1/p' \
+      -e 's/^ *<testcase name="([^"]*)" classname="([^"]*)".*[^/]>$/failed \2 \1/p' "$junit"
+  } >"$file.new"
+  mv "$file.new" "$file"
+}
+
+result=0
+for suite in "${wanted[@]}"; do
+  case $suite in
+    bookworm) directory='' ;;
+    */* | .) directory=$(cd "$suite" && pwd) suite=$(basename "$directory") ;;
+    *)
+      directory=$(scripts/containerd-packages.sh "$suite")
+      [ -n "$directory" ] || { echo "containerd-of: $suite: skipped"; continue; }
+      ;;
+  esac
+  programs=$directory/usr/bin
+  [ -x "$programs/containerd" ] || programs=$directory
+  [ -n "$directory" ] || programs=$(dirname "$(command -v containerd)")
+  said=$("$programs/containerd" --version)
+  version=$(awk '{ print $3 }' <<<"$said" | sed 's/[~+].*//')
+  printf '\n==> containerd %s of %s, %s\n' "$version" "$suite" "$snapshotter"
+  if [ $# -gt 0 ]; then
+    CONTAINERD=$directory cargo nextest run --locked --profile containerd --run-ignored all "$@" || result=1
+    continue
+  fi
+  rm -f "$junit"
+  CONTAINERD=$directory cargo nextest run --locked --profile containerd --run-ignored all --workspace || result=1
+  [ ! -s "$junit" ] || keep "$suite" "$version"
+done
+[ $# -gt 0 ] || cargo xtask containerd-versions
+exit "$result"

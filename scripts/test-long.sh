@@ -45,7 +45,15 @@ part_faults() { # every error at every system call that the store and that the p
   suite imagelet product faults::
 }
 
-parts=(power kills faults fuzz)
+part_containerds() { # every suite that needs containerd, with those of other Debian suites, and with the erofs snapshotter where one has it
+  local result=0
+  scripts/containerd-of.sh ${CONTAINERD_SUITES:-bookworm trixie sid} || result=1
+  CONTAINERD_SNAPSHOTTER=erofs scripts/containerd-of.sh ${EROFS_SUITES:-sid} || result=1
+  grep -E '^\| (containerd|all)' docs/containerd-versions.md >>"$figures" || true
+  return "$result"
+}
+
+parts=(power kills faults fuzz containerds)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
   declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }

@@ -9,7 +9,9 @@
     reason = "a command line tool: tables and progress go to the terminal"
 )]
 
+mod behind;
 mod budgets;
+mod containers;
 mod engines;
 mod figures;
 mod floor;
@@ -23,6 +25,7 @@ mod parts;
 mod proc;
 mod profile;
 mod rounds;
+mod runtimes;
 mod session;
 mod shapes;
 mod table;
@@ -89,6 +92,9 @@ fn bench(root: &Path, mut options: BenchOptions) -> anyhow::Result<()> {
         None => {
             let mut images: Vec<&str> = options.images.iter().map(|i| i.strip_suffix("-zstd").unwrap_or(i)).collect();
             images.dedup();
+            if options.parts.behind || options.parts.containers {
+                images.insert(0, "pause"); // of the sandboxes
+            }
             script(root, "bench-images.sh", &images)?;
             root.join("target/bench-corpus/oci")
         }
@@ -101,7 +107,11 @@ fn bench(root: &Path, mut options: BenchOptions) -> anyhow::Result<()> {
         fs::write(file, "[]\n").with_context(|| format!("--json {}", file.display()))?;
     }
     say("making the disk, starting the registry, pushing the images");
-    let lab = Lab::open(BenchSession::begin(&root.join("target"))?, &corpus, &options.images)?;
+    let mut pushed = options.images.clone();
+    if (options.parts.behind || options.parts.containers) && !pushed.iter().any(|image| image == "pause") {
+        pushed.push("pause".to_owned());
+    }
+    let lab = Lab::open(BenchSession::begin(&root.join("target"))?, &corpus, &pushed)?;
     let document = PerformancePage::new(root, options.docs);
     let about = format!("{} Load average at the start {}", machine::describe(&lab.session), machine::load());
     let (mut seen, mut warnings) = (Vec::new(), Vec::new());
@@ -153,6 +163,20 @@ fn bench(root: &Path, mut options: BenchOptions) -> anyhow::Result<()> {
         say("profiles");
         let text = profile::run(&lab, &imagelet, &options.images)?;
         document.part("profile", &text)?;
+    }
+    if options.parts.behind {
+        say("containerd with imagelet's engine, and alone");
+        let (text, samples) = behind::run(&lab, &imagelet, &options.containerds, &options.images, options.rounds)?;
+        if let Some(file) = options.json.as_ref().filter(|_| !options.parts.engines) {
+            let text = serde_json::to_string_pretty(&samples)? + "\n";
+            fs::write(file, text).with_context(|| format!("--json {}", file.display()))?;
+        }
+        document.part("behind", &format!("{about}, at the end {}.\n\n{text}", machine::load()))?;
+        seen.push(format!("{} pulls into containerd", samples.len()));
+    }
+    if options.parts.containers {
+        say("ten containers of one image");
+        document.part("containers", &containers::run(&lab, &imagelet, &options.containerds, &options.images)?)?;
     }
     seen.push(format!("{:.0} s", start.elapsed().as_secs_f64()));
     for line in &warnings {

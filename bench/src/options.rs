@@ -14,8 +14,8 @@ pub(crate) const HELP: &str = "\
 usage: cargo xtask bench-pull [OPTION…]
 
 Pulls the images of the corpus with imagelet and with other engines in turn, from a registry on loopback into empty stores on a
-journaled ext4 of its own, and prints medians. Needs root. Without --engines, --together, --memory, --warm, --shapes or --profile it
-measures the engines; with some of these, only those parts.
+journaled ext4 of its own, and prints medians. Needs root. Without --engines, --together, --memory, --warm, --shapes, --profile, --behind or
+--containers it measures the engines; with some of these, only those parts.
 
   --rounds N           rounds (5)
   --seldom N           rounds of the engines other than imagelet and containerd-cri, at most (3)
@@ -35,6 +35,11 @@ measures the engines; with some of these, only those parts.
   --warm               a pull of what is present: its time and its requests
   --shapes             layers as directories and as EROFS files: removal, reading, and a disk without a journal
   --profile            shares of the stages and the top lines of a profile, by perf
+  --behind             containerd with imagelet's engine beside containerd alone: PullImage, and from there to the first process of a
+                       container; tiny base app ml manylayers
+  --containers         ten containers of base and app with each snapshotter: start and memory
+  --containerd DIR     the containerd of --behind and --containers: the root of an unpacked package (scripts/containerd-packages.sh), or
+                       `installed`; may be given several times (installed)
   --everything         all parts, with --memory 64M";
 
 /// The images, engines and parts to measure, and how.
@@ -56,6 +61,8 @@ pub(crate) struct BenchOptions {
     pub(crate) json: Option<PathBuf>,
     /// True if docs/performance.md is written.
     pub(crate) docs: bool,
+    /// Where the containerds of the parts `behind` and `containers` are; none: the one that is installed.
+    pub(crate) containerds: Vec<PathBuf>,
     /// The parts that are measured.
     pub(crate) parts: BenchParts,
 }
@@ -68,6 +75,8 @@ pub(crate) struct BenchParts {
     pub(crate) warm: bool,
     pub(crate) shapes: bool,
     pub(crate) profile: bool,
+    pub(crate) behind: bool,
+    pub(crate) containers: bool,
     /// Bytes of the memory cgroup.
     pub(crate) memory: Option<u64>,
 }
@@ -84,7 +93,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     let (mut images, mut engines, mut binaries): (Vec<String>, Vec<String>, Vec<(String, PathBuf)>) =
         Default::default();
     let (mut rounds, mut seldom, mut corpus, mut json, mut docs, mut quick) = (None, 3, None, None, false, false);
-    let mut parts = BenchParts::default();
+    let (mut parts, mut containerds) = (BenchParts::default(), Vec::new());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let (flag, inline) = match arg.split_once('=') {
@@ -146,6 +155,10 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
                 parts.memory = Some(size(&text).ok_or_else(|| format!("--memory {text}: not a size like 64M"))?);
                 continue;
             }
+            "--containerd" => {
+                containerds.push(PathBuf::from(value()?));
+                continue;
+            }
             "--quick" => quick = true,
             "--docs" => docs = true,
             "--engines" => parts.engines = true,
@@ -153,9 +166,20 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
             "--warm" => parts.warm = true,
             "--shapes" => parts.shapes = true,
             "--profile" => parts.profile = true,
+            "--behind" => parts.behind = true,
+            "--containers" => parts.containers = true,
             "--everything" => {
                 let memory = parts.memory.or(Some(64 << 20));
-                parts = BenchParts { engines: true, together: true, warm: true, shapes: true, profile: true, memory };
+                parts = BenchParts {
+                    engines: true,
+                    together: true,
+                    warm: true,
+                    shapes: true,
+                    profile: true,
+                    behind: true,
+                    containers: true,
+                    memory,
+                };
             }
             "--help" | "-h" => return Ok(Asked::Help),
             _ => return Err(format!("{arg}: no such argument; --help has them all")),
@@ -170,8 +194,10 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     if parts == BenchParts::default() {
         parts.engines = true;
     }
-    if json.is_some() && !parts.engines {
-        return Err("--json writes what the engines took: it needs --engines beside other parts".into());
+    if json.is_some() && !parts.engines && !parts.behind {
+        return Err(
+            "--json writes what the engines took, or else --behind: it needs --engines beside other parts".into()
+        );
     }
     let chosen =
         |name: &str| if quick { name == "base" } else { images.is_empty() || images.iter().any(|i| i == name) };
@@ -184,6 +210,7 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
         corpus,
         json,
         docs,
+        containerds,
         parts,
     }))
 }

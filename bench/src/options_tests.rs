@@ -48,8 +48,16 @@ fn parts_may_be_measured_alone() {
         only(&["--together", "--engines"]),
         BenchParts { engines: true, together: true, ..BenchParts::default() }
     );
-    let all =
-        BenchParts { engines: true, together: true, warm: true, shapes: true, profile: true, memory: Some(1 << 30) };
+    let all = BenchParts {
+        engines: true,
+        together: true,
+        warm: true,
+        shapes: true,
+        profile: true,
+        behind: true,
+        containers: true,
+        memory: Some(1 << 30),
+    };
     assert_eq!(only(&["--memory=1GiB", "--everything"]), all);
 }
 

@@ -24,7 +24,7 @@ pub(crate) const JANITOR: &str = "--as-janitor";
 /// How long a daemon has to say that it serves, and a process to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Where programs are looked for: not where the caller's shell does, so that runs are alike.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A run.
 pub(crate) struct BenchSession {
@@ -93,6 +93,11 @@ impl BenchSession {
     /// Has a directory of control groups removed at the end.
     pub(crate) fn remove_at_end(&self, group: &Path) -> anyhow::Result<()> {
         self.register(&format!("group {}", group.display()))
+    }
+
+    /// Has the shims of a containerd ended at the end, which outlive it.
+    pub(crate) fn end_shims_at_end(&self, socket: &Path) -> anyhow::Result<()> {
+        self.register(&format!("shims {}", socket.display()))
     }
 
     /// Runs a program to its end; its standard output. Its words are in the error when it fails.
@@ -176,12 +181,14 @@ fn signal(name: &str, pid: u32) {
 
 /// The janitor's life: listens until the pipe closes, then takes everything away.
 pub(crate) fn janitor(told: impl BufRead, directories: &[PathBuf]) -> anyhow::Result<()> {
-    let (mut processes, mut groups) = (BTreeMap::new(), Vec::new());
+    let (mut processes, mut groups, mut sockets) = (BTreeMap::new(), Vec::new(), Vec::new());
     for line in told.lines().map_while(Result::ok) {
         if let Some((pid, started)) = line.strip_prefix("process ").and_then(|rest| rest.split_once(' ')) {
             processes.insert(pid.parse::<u32>()?, started.parse::<u64>()?);
         } else if let Some(group) = line.strip_prefix("group ") {
             groups.push(PathBuf::from(group));
+        } else if let Some(socket) = line.strip_prefix("shims ") {
+            sockets.push(socket.to_owned());
         }
     }
     let runs = |pid: u32, started: u64| ProcessStat::of(pid).is_some_and(|stat| stat.started == started && stat.runs());
@@ -198,13 +205,54 @@ pub(crate) fn janitor(told: impl BufRead, directories: &[PathBuf]) -> anyhow::Re
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+    // A shim has a group of its own, and the containers that it looks after have theirs.
+    for pid in shims_of(&sockets).into_iter().chain(groups.iter().flat_map(|group| processes_of(group))) {
+        drop(program("kill", Path::new("/")).args(["-s", "KILL", &pid.to_string()]).stderr(Stdio::null()).status());
+    }
     for group in groups {
-        drop(fs::remove_dir(group));
+        for _ in 0..PATIENCE.as_millis() / 50 {
+            remove_group(&group);
+            if !group.exists() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
     for directory in directories {
         remove(directory)?;
     }
     Ok(())
+}
+
+/// The shims that speak with a containerd at one of these sockets.
+fn shims_of(sockets: &[String]) -> Vec<u32> {
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_shim = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        let mut words = line.split('\0');
+        words.next().is_some_and(|program| program.contains("containerd-shim"))
+            && words.any(|word| sockets.iter().any(|socket| word == socket))
+    };
+    pids.filter(is_shim).collect()
+}
+
+/// The processes of a control group and of those below it.
+fn processes_of(group: &Path) -> Vec<u32> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let mut pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    for below in fs::read_dir(group).into_iter().flatten().flatten().filter(|e| e.path().is_dir()) {
+        pids.extend(processes_of(&below.path()));
+    }
+    pids
+}
+
+fn remove_group(group: &Path) {
+    for below in fs::read_dir(group).into_iter().flatten().flatten().filter(|e| e.path().is_dir()) {
+        remove_group(&below.path());
+    }
+    drop(fs::remove_dir(group));
 }
 
 /// Removes a directory with what is mounted below it, if it is there.

@@ -64,7 +64,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-containerd",
-        uses: &["imagelet-oci"],
+        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-engine-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-store", "imagelet-registry"],
         reason: "containerd speaks containerd's API; what is pulled, and from where, is decided above it",
         ..ALONE
@@ -229,6 +229,7 @@ pub(crate) const BORDERS: &[Border] = &[
         uses: &[
             "imagelet-agent",
             "imagelet-base",
+            "imagelet-containerd",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-cri-grpc",
@@ -270,9 +271,10 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-bench",
-        third_party: Some(&["anyhow", "parking_lot", "serde", "serde_json"]),
-        never_reaches: IO,
-        reason: "the benchmark measures programs, its own build among them, and depends on nothing of the product",
+        uses: &["imagelet-cri-api", "imagelet-cri-grpc"],
+        third_party: Some(&["anyhow", "parking_lot", "serde", "serde_json", "tokio"]),
+        never_reaches: &["imagelet-store", "imagelet-registry", "imagelet-image-service", "redb"],
+        reason: "the benchmark measures programs, its own build among them; of the product it has the client of CRI, with which it asks them",
         ..ALONE
     },
 ];

@@ -7,6 +7,7 @@
 
 mod chore;
 mod circles;
+mod containerd_versions;
 mod counts;
 mod deps;
 mod deps_table;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     };
     let chore: fn(&Path) -> anyhow::Result<ChoreReport> = match name.as_str() {
         "bench-pull" => return bench_pull(rest),
+        "containerd-versions" => containerd_versions::run,
         "deps" => deps::run,
         "tidy" => tidy::run,
         "upstream" => upstream::run,
@@ -70,7 +72,7 @@ fn bench_pull(args: &[String]) -> ExitCode {
 fn usage(problem: &str) -> ExitCode {
     eprintln!("{problem}\n\nusage: cargo xtask NAME [ARGUMENT…]");
     for (name, what) in CHORES {
-        eprintln!("  {name:<10} {what}");
+        eprintln!("  {name:<19} {what}");
     }
     ExitCode::from(2)
 }

@@ -228,9 +228,11 @@ impl Collection {
     pub async fn collect(&self, request: &CollectRequest) -> Result<CollectReport, CollectionError> {
         self.sees()?;
         let before = self.disk().await;
-        let exact = match &self.manager.options().engine {
-            Some(engine) => engine.image_layers().await.is_ok(),
-            None => false,
+        let options = self.manager.options();
+        let exact = match (&options.engine, &options.facts) {
+            (Some(engine), _) => engine.image_layers().await.is_ok(),
+            (None, Some(facts)) => facts.image_layers().await.is_ok_and(|layers| layers.is_some()),
+            (None, None) => false,
         };
         let goal = goal(request, before.as_ref());
         let (report, error) = self.manager.collect_by(goal, request.min_age()).await?;

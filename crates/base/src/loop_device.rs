@@ -1,9 +1,10 @@
 //! [`LoopDevice`]: a block device that shows an open file, and clears itself when nobody has it open any more: neither a
-//! failure, nor a crash, nor an unmount leaves one behind. The only module of the crate with unsafe code: these requests
-//! have no safe wrapper.
-#![expect(unsafe_code, reason = "two ioctl requests that rustix knows only as numbers, each of which is argued for")]
+//! failure, nor a crash, nor an unmount leaves one behind. A device that shows the same file already, for whatever process, is
+//! found again ([`LoopDevice::shared`]): file systems on one device are one, with one page cache. The only module of the crate with
+//! unsafe code: these requests have no safe wrapper.
+#![expect(unsafe_code, reason = "three ioctl requests that rustix knows only as numbers, each of which is argued for")]
 
-use std::ffi::c_void;
+use std::ffi::{OsStr, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
+use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 
 const CONTROL: &str = "/dev/loop-control";
 /// Others take devices too: how many free ones are tried.
@@ -20,21 +21,44 @@ const ATTEMPTS: usize = 256;
 const GET_FREE: Opcode = 0x4C82;
 /// `LOOP_CONFIGURE`, from Linux 5.8 on.
 const CONFIGURE: Opcode = 0x4C0A;
+/// `LOOP_GET_STATUS64`.
+const GET_STATUS: Opcode = 0x4C05;
+/// Where the kernel lists block devices, those of its loop driver with `loop/backing_file`.
+const BLOCK_DEVICES: &str = "/sys/block";
+/// The name that devices of ours carry beside their file's, by which they are told from others.
+const NAME: &[u8; 8] = b"imagelet";
 const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
 const DIRECT_IO: u32 = 16;
 
-/// `struct loop_config`, with the fields of `struct loop_info64` that are zero here taken together.
+/// `struct loop_info64`.
+#[repr(C)]
+struct Info {
+    /// Number of the file system's device, and the file's inode there.
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encryption: [u32; 2],
+    flags: u32,
+    name: [u8; 64],
+    crypt_name: [u8; 64],
+    key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`.
 #[repr(C)]
 struct Config {
     fd: u32,
     block_size: u32,
-    before_flags: [u32; 13],
-    flags: u32,
-    names_and_keys: [u32; 44],
+    info: Info,
     reserved: [u64; 8],
 }
 
+const _: () = assert!(size_of::<Info>() == 232, "as the kernel has it, without padding");
 const _: () = assert!(size_of::<Config>() == 304, "as the kernel has it, without padding");
 
 /// Asks for the number of a free device, which is the request's result.
@@ -65,7 +89,7 @@ pub struct LoopFlags {
     pub block_bytes: u32,
     /// Makes the device refuse writes.
     pub read_only: bool,
-    /// Sends writes to the file at once, past the page cache.
+    /// Reads and writes the file past its page cache, where its file system can.
     pub direct: bool,
 }
 
@@ -99,11 +123,48 @@ impl LoopDevice {
         Err(named(Errno::BUSY, "no loop device stayed free"))
     }
 
+    /// A device of ours that shows this file already, or a new one. What is mounted from it is one file system, however many mount it.
+    ///
+    /// # Errors
+    /// As of [`Self::new`].
+    pub fn shared(file: &File, flags: LoopFlags) -> io::Result<Self> {
+        match Self::find(file, flags) {
+            Some(found) => Ok(found),
+            None => Self::new(file, flags),
+        }
+    }
+
+    /// A device that shows the file. The kernel's table of devices is only a hint: the open device itself answers for its file, and is
+    /// not cleared as long as it is open.
+    fn find(file: &File, flags: LoopFlags) -> Option<Self> {
+        let shown = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        let stat = rustix::fs::fstat(file).ok()?;
+        let mut devices = std::fs::read_dir(BLOCK_DEVICES).ok()?.filter_map(Result::ok);
+        devices.find_map(|device| {
+            let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
+            if last_parts(Path::new(backing.trim_end())) != last_parts(&shown) {
+                return None;
+            }
+            let path = Path::new("/dev").join(device.file_name());
+            let open = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            let info = status(&open).ok()?;
+            let mode = AUTOCLEAR | if flags.read_only { READ_ONLY } else { 0 };
+            let is_whole = (info.offset, info.size_limit) == (0, 0) && info.flags & (AUTOCLEAR | READ_ONLY) == mode;
+            let is_ours = info.name.starts_with(NAME) && (info.device, info.inode) == (stat.st_dev, stat.st_ino);
+            (is_whole && is_ours).then_some(Self { path, _open: open })
+        })
+    }
+
     /// Path of the device.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The file's name and its directory's, which a store has whatever way leads there.
+fn last_parts(path: &Path) -> (Option<&OsStr>, Option<&OsStr>) {
+    (path.file_name(), path.parent().and_then(Path::file_name))
 }
 
 fn named(error: Errno, name: &str) -> io::Error {
@@ -118,16 +179,33 @@ fn open(path: &str, flags: OFlags) -> io::Result<OwnedFd> {
 fn configure(device: &OwnedFd, file: &File, flags: LoopFlags) -> rustix::io::Result<()> {
     let fd = u32::try_from(file.as_raw_fd()).map_err(|_| Errno::BADF)?;
     let bit = |set, bit| if set { bit } else { 0 };
-    let config = Config {
-        fd,
-        block_size: flags.block_bytes,
-        before_flags: [0; 13],
+    let mut name = [0; 64];
+    name[..NAME.len()].copy_from_slice(NAME);
+    let info = Info {
+        device: 0,
+        inode: 0,
+        rdevice: 0,
+        offset: 0,
+        size_limit: 0,
+        number: 0,
+        encryption: [0; 2],
         flags: AUTOCLEAR | bit(flags.read_only, READ_ONLY) | bit(flags.direct, DIRECT_IO),
-        names_and_keys: [0; 44],
-        reserved: [0; 8],
+        name,
+        crypt_name: [0; 64],
+        key: [0; 32],
+        init: [0; 2],
     };
+    let config = Config { fd, block_size: flags.block_bytes, info, reserved: [0; 8] };
     // SAFETY: `CONFIGURE` reads one `struct loop_config`, which `Config` is, without padding.
     let setter = unsafe { Setter::<CONFIGURE, Config>::new(config) };
     // SAFETY: the device is a loop device, whose driver reads that and writes no memory of ours.
     unsafe { ioctl(device, setter) }
+}
+
+/// The file of a device and how it is shown; `ENXIO` where it shows none.
+fn status(device: &OwnedFd) -> rustix::io::Result<Info> {
+    // SAFETY: `GET_STATUS` writes one `struct loop_info64`, which `Info` is, without padding, and of which every pattern of bits is a value.
+    let getter = unsafe { Getter::<GET_STATUS, Info>::new() };
+    // SAFETY: the device is a loop device, whose driver writes that and nothing else.
+    unsafe { ioctl(device, getter) }
 }

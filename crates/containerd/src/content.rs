@@ -1,7 +1,11 @@
 //! Blobs by digest.
 
-use futures::stream;
+use std::fs::File;
+use std::io::Read as _;
+
+use futures::{Stream, stream};
 use oci::Digest;
+use tokio::sync::mpsc;
 
 use crate::client::{answer, empty};
 use crate::error::unless;
@@ -98,6 +102,62 @@ impl Lease {
         answer("Content.Update", &subject, self.content().update(request)).await.map(drop)
     }
 
+    /// Writes a blob from a file that has all of it. Of one that is there already the labels are set; either way the lease holds
+    /// it.
+    ///
+    /// # Errors
+    /// A call failed, the file cannot be read, or its bytes do not have the digest.
+    pub async fn write_file(&self, digest: &Digest, mut file: File, labels: &Labels) -> Result<()> {
+        const CALL: &str = "Content.Write";
+        let subject = digest.to_string();
+        let reference = format!("{}-{subject}", self.id());
+        let unreadable = |error: &std::io::Error| Error::new(ErrorKind::Failed, CALL, &subject, error.to_string());
+        let total = file.metadata().map_err(|error| unreadable(&error))?.len();
+        let (sender, mut parts) = mpsc::channel(1);
+        let messages = stream::poll_fn(move |context| parts.poll_recv(context));
+        let head = WriteContentRequest {
+            action: WriteAction::Write.into(),
+            r#ref: reference,
+            total: i64::try_from(total).unwrap_or(i64::MAX),
+            expected: subject.clone(),
+            ..WriteContentRequest::default()
+        };
+        let labels_at_end = labels.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let (mut offset, mut count) = (0_u64, 0_usize);
+            while offset < total {
+                let mut data = Vec::new();
+                let length = (total - offset).min(CHUNK as u64);
+                if (&mut file).take(length).read_to_end(&mut data)? as u64 != length {
+                    return Err(std::io::ErrorKind::UnexpectedEof.into());
+                }
+                let at = i64::try_from(offset).unwrap_or(i64::MAX);
+                offset += length;
+                let mut message = WriteContentRequest { offset: at, data, ..head.clone() };
+                if offset == total {
+                    message.action = WriteAction::Commit.into();
+                    message.labels.clone_from(&labels_at_end);
+                }
+                count += 1;
+                // Whoever reads no more tells why.
+                if sender.blocking_send(message).is_err() {
+                    break;
+                }
+            }
+            Ok::<_, std::io::Error>(count)
+        });
+        let written = self.answered(CALL, &subject, messages).await;
+        let read = reading.await.map_err(|_| Error::new(ErrorKind::Failed, CALL, &subject, "the reader panicked"))?;
+        let sent = read.map_err(|error| unreadable(&error))?;
+        match unless(ErrorKind::AlreadyExists, written)? {
+            None => self.set_blob_labels(digest, labels).await,
+            Some(answers) if answers < sent => {
+                Err(Error::new(ErrorKind::Unavailable, CALL, &subject, "the answers end before the blob does"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
     async fn send_blob(
         &self,
         call: &'static str,
@@ -128,14 +188,25 @@ impl Lease {
             None => return Err(Error::new(ErrorKind::Invalid, call, digest, "no bytes")),
         }
         let expected = messages.len();
-        let mut answers = answer(call, digest, self.content().write(stream::iter(messages))).await?;
-        for _ in 0..expected {
-            let answer = answers.message().await.map_err(|status| Error::of_status(call, digest, &status))?;
-            if answer.is_none() {
-                return Err(Error::new(ErrorKind::Unavailable, call, digest, "the answers end before the blob does"));
-            }
+        if self.answered(call, digest, stream::iter(messages)).await? < expected {
+            return Err(Error::new(ErrorKind::Unavailable, call, digest, "the answers end before the blob does"));
         }
         Ok(())
+    }
+
+    /// Sends the messages of a blob, and counts the answers.
+    async fn answered(
+        &self,
+        call: &'static str,
+        digest: &str,
+        messages: impl Stream<Item = WriteContentRequest> + Send + 'static,
+    ) -> Result<usize> {
+        let mut answers = answer(call, digest, self.content().write(messages)).await?;
+        let mut count = 0;
+        while answers.message().await.map_err(|status| Error::of_status(call, digest, &status))?.is_some() {
+            count += 1;
+        }
+        Ok(count)
     }
 }
 

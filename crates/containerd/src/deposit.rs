@@ -1,147 +1,72 @@
-//! [`Deposit`]: an image on its way into containerd's store. Layers lie unpacked in directories beside the snapshotter's own;
-//! they are moved into prepared snapshots, committed from the lowest up, and the records are written last.
+//! [`ContainerdDeposit`]: an image on its way into containerd's store, under one lease. Layers lie unpacked in directories beside
+//! the snapshotter's own; they are moved into prepared snapshots, committed from the lowest up, and the records are written last.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use async_trait::async_trait;
+use engine_api::runtime_store::{
+    Deposit, Destination, Documents, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer,
+};
 use oci::{Digest, Reference};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 
-use crate::{
-    Destination, Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, SnapshotKind, Snapshotter, destination,
-};
+use crate::destination::lower_layers;
+use crate::labels::{self, blob_source};
+use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, SnapshotKind, Snapshotter, destination};
 
-/// Labels that containerd 2.3 and later give to the snapshot of a layer: by the first, a layer is found on other chains.
-const DIFF_ID: &str = "containerd.io/snapshot/diff-id";
-const PARENT_CHAIN_ID: &str = "containerd.io/snapshot/parent-chain-id";
-/// Labels by which blobs keep what they refer to.
-const KEEPS_MANIFEST: &str = "containerd.io/gc.ref.content.m.0";
-const KEEPS_CONFIG: &str = "containerd.io/gc.ref.content.config";
-const KEEPS_SNAPSHOT: &str = "containerd.io/gc.ref.snapshot.";
-/// Label of a blob with the repository that it came from; the host follows.
-const SOURCE: &str = "containerd.io/distribution.source.";
-/// Label of the records that the CRI plugin manages.
-const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
-/// Label of records that the kubelet must not collect; the CRI plugin knows it from containerd 1.6.22 and 1.7.3 on.
-const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
-
-/// An image on its way into containerd's store, under one lease.
-#[derive(Clone, Debug)]
-pub struct Deposit {
+/// An image on its way into containerd's store.
+#[derive(Debug)]
+pub struct ContainerdDeposit {
     lease: Lease,
     snapshotter: Snapshotter,
+    /// Number of the next snapshot that is made to look at, or to hold another one.
+    next: AtomicU64,
 }
 
-/// A layer of the image.
-#[derive(Clone, Copy, Debug)]
-pub struct StackedLayer<'a> {
-    /// Digest of the tar stream.
-    pub diff_id: &'a Digest,
-    /// Chain id: of this layer and all below it.
-    pub chain_id: &'a Digest,
-    /// Chain id of the layer below; `None`: this is the lowest.
-    pub parent: Option<&'a Digest>,
-}
-
-/// Need of a layer's snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Slot {
-    /// Nothing: the layer is there, whoever brought it, and the lease holds it.
-    Present,
-    /// The layer's files, then a commit.
-    Open(OpenSlot),
-    /// Something that only containerd's own pull can give, with the reason.
-    Unsupported(String),
-}
-
-/// A prepared snapshot that waits for its layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenSlot {
-    key: String,
-    /// Where the files go: [`Destination::Directory`], [`Destination::ErofsFile`], or [`Destination::Present`] for nowhere.
-    pub destination: Destination,
-}
-
-/// A document of an image: its bytes and media type.
-#[derive(Clone, Copy, Debug)]
-pub struct Document<'a> {
-    /// Bytes.
-    pub bytes: &'a [u8],
-    /// Media type.
-    pub media_type: &'a str,
-}
-
-impl Document<'_> {
-    fn digest(&self) -> Digest {
-        Digest::sha256(self.bytes)
-    }
-}
-
-/// Documents of an image.
-#[derive(Clone, Copy, Debug)]
-pub struct Documents<'a> {
-    /// The index that the name resolved to; `None`: the name resolved to the manifest.
-    pub index: Option<Document<'a>>,
-    /// The manifest of the platform.
-    pub manifest: Document<'a>,
-    /// The config.
-    pub config: &'a [u8],
-    /// Chain id of the top layer; `None`: the image has no layers.
-    pub top: Option<&'a Digest>,
-    /// Where the image came from.
-    pub source: &'a Reference,
-}
-
-impl Documents<'_> {
-    fn target(&self) -> Document<'_> {
-        self.index.unwrap_or(self.manifest)
-    }
-}
-
-impl Deposit {
+impl ContainerdDeposit {
     /// An image whose parts this lease holds until its records are there.
     #[must_use]
     pub fn new(lease: Lease, snapshotter: Snapshotter) -> Self {
-        Self { lease, snapshotter }
+        Self { lease, snapshotter, next: AtomicU64::new(0) }
     }
 
-    /// The lease.
-    #[must_use]
-    pub fn lease(&self) -> &Lease {
-        &self.lease
+    fn prepared_on(&self, layer: StackedLayer<'_>) -> String {
+        match layer.parent {
+            Some(parent) if !self.snapshotter.rebases => parent.to_string(),
+            _ => String::new(),
+        }
     }
 
-    /// Opens the slot of a layer. Where the snapshotter takes the parent at the commit, all layers may be opened at once;
-    /// otherwise the layer below must be committed.
-    ///
-    /// # Errors
-    /// A call failed.
-    pub async fn open(&self, layer: StackedLayer<'_>) -> Result<Slot> {
+    fn own_key(&self) -> String {
+        format!("imagelet {} {}", self.lease.id(), self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn prepare(&self, layer: StackedLayer<'_>) -> Result<Slot> {
         let (chain, parent) = (layer.chain_id.to_string(), self.prepared_on(layer));
         let key = format!("extract-{} {chain}", self.lease.id());
         let name = &self.snapshotter.name;
-        Ok(match self.lease.prepare(name, &key, &parent, &chain, labels(layer)).await? {
+        let labels = labels::of_layer(layer, &LayerFacts::default());
+        Ok(match self.lease.prepare(name, &key, &parent, &chain, labels).await? {
             Prepared::Present => Slot::Present,
             Prepared::Active(mounts) => match destination(&mounts, Path::exists) {
-                Destination::Unknown(reason) => {
+                Ok(destination) => Slot::Open(OpenSlot { key, destination }),
+                Err(reason) => {
                     self.lease.remove_snapshot(name, &key).await?;
                     Slot::Unsupported(reason)
                 }
-                destination => Slot::Open(OpenSlot { key, destination }),
             },
         })
     }
 
-    /// Commits a layer whose files are in their place and durable. The layer below must be committed.
-    ///
-    /// # Errors
-    /// A call failed, or containerd made the snapshot without its parent.
-    pub async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>) -> Result<()> {
+    async fn commit_snapshot(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
         let (name, chain) = (&self.snapshotter.name, layer.chain_id.to_string());
         let parent = layer.parent.map(ToString::to_string);
         let late = parent.as_deref().filter(|_| self.snapshotter.rebases);
-        self.lease.commit(name, &slot.key, &chain, late, labels(layer)).await?;
+        self.lease.commit(name, &slot.key, &chain, late, labels::of_layer(layer, facts)).await?;
         if late.is_none() {
             return Ok(());
         }
@@ -156,51 +81,103 @@ impl Deposit {
         }
     }
 
-    /// Gives a slot back, after a failure.
-    ///
-    /// # Errors
-    /// The call failed.
-    pub async fn abandon(&self, slot: &OpenSlot) -> Result<()> {
-        self.lease.remove_snapshot(&self.snapshotter.name, &slot.key).await
+    async fn look_at(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
+        let (name, chain, key) = (&self.snapshotter.name, chain_id.to_string(), self.own_key());
+        let mounts = self.lease.view(name, &key, &chain).await?;
+        self.lease.remove_snapshot(name, &key).await?;
+        lower_layers(&mounts).ok_or_else(|| {
+            let message = format!("its files cannot be read from outside: {mounts:?}");
+            Error::new(ErrorKind::Invalid, "Snapshots.View", &chain, message)
+        })
     }
 
-    /// Writes the documents. They may refer to layers that are not there yet.
-    ///
-    /// # Errors
-    /// A call failed.
-    pub async fn write_documents(&self, documents: &Documents<'_>) -> Result<()> {
-        let source = source(documents.source);
+    async fn put_documents(&self, documents: &Documents<'_>) -> Result<()> {
+        let source = blob_source(documents.source);
         let config = Digest::sha256(documents.config);
-        let label = |key: &str, value: String| Labels::from([(key.to_owned(), value), source.clone()]);
         let mut of_config = Labels::from([source.clone()]);
         if let Some(top) = documents.top {
-            of_config.insert(format!("{KEEPS_SNAPSHOT}{}", self.snapshotter.name), top.to_string());
+            of_config.insert(format!("{}{}", labels::KEEPS_SNAPSHOT, self.snapshotter.name), top.to_string());
         }
-        let Document { bytes, .. } = documents.manifest;
-        let manifest = documents.manifest.digest();
         self.lease.write_blob(&config, documents.config, &of_config).await?;
-        self.lease.write_blob(&manifest, bytes, &label(KEEPS_CONFIG, config.to_string())).await?;
-        if let Some(index) = documents.index {
-            let labels = label(KEEPS_MANIFEST, manifest.to_string());
-            self.lease.write_blob(&index.digest(), index.bytes, &labels).await?;
+        let mut of_manifest = Labels::from([source.clone(), (labels::KEEPS_CONFIG.to_owned(), config.to_string())]);
+        for (number, blob) in documents.kept_blobs.iter().enumerate() {
+            of_manifest.insert(format!("{}{number}", labels::KEEPS_LAYER), blob.to_string());
+        }
+        let mut below = documents.manifest.digest();
+        self.lease.write_blob(&below, documents.manifest.bytes, &of_manifest).await?;
+        for index in documents.indexes.iter().rev() {
+            let digest = index.digest();
+            let of_index = Labels::from([source.clone(), (labels::KEEPS_MANIFEST.to_owned(), below.to_string())]);
+            self.lease.write_blob(&digest, index.bytes, &of_index).await?;
+            below = digest;
         }
         Ok(())
     }
+}
 
-    /// Writes the records of an image whose documents and layers are there: the one by id first, then those by name. From
-    /// then on the records keep everything, and the lease may go.
-    ///
-    /// # Errors
-    /// A call failed.
-    pub async fn write_records(&self, documents: &Documents<'_>, names: &[String], pinned: bool) -> Result<()> {
-        let target = documents.target();
-        let mut labels = Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned())]);
-        if pinned {
-            labels.insert(PINNED.0.to_owned(), PINNED.1.to_owned());
+#[async_trait]
+impl Deposit for ContainerdDeposit {
+    fn id(&self) -> &str {
+        self.lease.id()
+    }
+
+    async fn hold(&self, chain_id: &Digest) -> cri_api::Result<bool> {
+        let (name, chain, key) = (&self.snapshotter.name, chain_id.to_string(), self.own_key());
+        if self.lease.snapshot(name, &chain).await?.is_none_or(|found| found.kind != SnapshotKind::Committed) {
+            return Ok(false);
         }
+        match self.lease.prepare(name, &key, "", &chain, Labels::new()).await? {
+            Prepared::Present => Ok(true),
+            // It was collected between the two calls.
+            Prepared::Active(_) => {
+                self.lease.remove_snapshot(name, &key).await?;
+                Ok(false)
+            }
+        }
+    }
+
+    async fn open(&self, layer: StackedLayer<'_>) -> cri_api::Result<Slot> {
+        Ok(self.prepare(layer).await?)
+    }
+
+    fn place(&self, layer: &Path, slot: &OpenSlot) -> io::Result<()> {
+        move_into(layer, &slot.destination)
+    }
+
+    async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> cri_api::Result<()> {
+        Ok(self.commit_snapshot(slot, layer, facts).await?)
+    }
+
+    async fn abandon(&self, slot: &OpenSlot) -> cri_api::Result<()> {
+        Ok(self.lease.remove_snapshot(&self.snapshotter.name, &slot.key).await?)
+    }
+
+    async fn lower_layers(&self, chain_id: &Digest) -> cri_api::Result<Vec<LowerLayer>> {
+        Ok(self.look_at(chain_id).await?)
+    }
+
+    async fn independent_layers(&self) -> cri_api::Result<BTreeMap<Digest, Digest>> {
+        let found = self.lease.snapshots_with_label(&self.snapshotter.name, labels::INDEPENDENT, "true").await?;
+        let ids = |snapshot: crate::Snapshot| {
+            let diff_id = snapshot.labels.get(labels::DIFF_ID)?.parse().ok()?;
+            Some((diff_id, snapshot.name.parse().ok()?))
+        };
+        Ok(found.into_iter().filter_map(ids).collect())
+    }
+
+    async fn write_blob(&self, blob: &Digest, file: File, source: &Reference) -> cri_api::Result<()> {
+        Ok(self.lease.write_file(blob, file, &Labels::from([blob_source(source)])).await?)
+    }
+
+    async fn write_documents(&self, documents: &Documents<'_>) -> cri_api::Result<()> {
+        Ok(self.put_documents(documents).await?)
+    }
+
+    async fn write_records(&self, documents: &Documents<'_>, names: &[String]) -> cri_api::Result<()> {
+        let target = documents.target();
         let mut record = ImageRecord {
             name: Digest::sha256(documents.config).to_string(),
-            labels,
+            labels: labels::of_record(),
             media_type: target.media_type.to_owned(),
             target: target.digest(),
             size: target.bytes.len() as u64,
@@ -213,64 +190,49 @@ impl Deposit {
         Ok(())
     }
 
-    fn prepared_on(&self, layer: StackedLayer<'_>) -> String {
-        match layer.parent {
-            Some(parent) if !self.snapshotter.rebases => parent.to_string(),
-            _ => String::new(),
-        }
+    async fn end(&self) -> cri_api::Result<()> {
+        Ok(self.lease.delete(false).await?)
     }
-}
-
-fn labels(layer: StackedLayer<'_>) -> Labels {
-    let mut labels = Labels::from([(DIFF_ID.to_owned(), layer.diff_id.to_string())]);
-    if let Some(parent) = layer.parent {
-        labels.insert(PARENT_CHAIN_ID.to_owned(), parent.to_string());
-    }
-    labels
-}
-
-/// Label with the repository that a blob came from. The host stands without port and brackets.
-fn source(image: &Reference) -> (String, String) {
-    let domain = image.domain();
-    let host = match domain.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => domain.split_once(':').map_or(domain, |(host, _)| host),
-    };
-    (format!("{SOURCE}{host}"), image.path().to_owned())
 }
 
 /// Moves an unpacked layer to its destination in a prepared snapshot, and makes the move durable; the files must be durable
-/// already. The root gets the owner 0:0 and the mode 0755, as containerd's own unpacking leaves it: it becomes the root
-/// of containers. Both lie on one file system. Blocks.
+/// already. The root gets the owner 0:0, the mode 0755 and no extended attributes but those of overlayfs, as containerd's own unpacking
+/// leaves it, which passes over what a layer says of its root: it becomes the root of containers. Both lie on one file system. Blocks.
 ///
 /// # Errors
 /// The move failed; the destination is not empty; the destination is not on the file system of the layer.
 pub fn move_into(layer: &Path, destination: &Destination) -> io::Result<()> {
     let to: &PathBuf = match destination {
         Destination::Directory(to) => {
-            rustix::fs::chownat(CWD, layer, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)?;
-            rustix::fs::chmod(layer, Mode::from_raw_mode(0o755))?;
+            make_plain(layer)?;
             to
         }
         Destination::ErofsFile(to) => to,
-        Destination::Present | Destination::Unknown(_) => return Ok(()),
+        Destination::Present => return Ok(()),
     };
     rustix::fs::rename(layer, to)?;
-    // The root's own attributes, then the name.
-    File::open(to)?.sync_all()?;
     let parent = to.parent().ok_or_else(|| io::Error::other(format!("{} has no parent", to.display())))?;
     File::open(parent)?.sync_all()
 }
 
-#[cfg(test)]
-#[test]
-fn the_source_of_a_blob_has_no_port() {
-    for (name, host, repository) in [
-        ("busybox", "docker.io", "library/busybox"),
-        ("registry.example:5000/team/app:1", "registry.example", "team/app"),
-        ("[fd00::1]:5000/app:1", "fd00::1", "app"),
-    ] {
-        let reference = Reference::parse(name).expect("a reference");
-        assert_eq!(source(&reference), (format!("{SOURCE}{host}"), repository.to_owned()));
+/// Gives the root of a layer what the root of a snapshot has, durably: owner, mode, and none of the extended attributes that the
+/// layer gave it. Those of security modules are the machine's own.
+fn make_plain(root: &Path) -> io::Result<()> {
+    let found = rustix::fs::lstat(root)?;
+    let mut is_changed = false;
+    if (found.st_uid, found.st_gid, found.st_mode & 0o7777) != (0, 0, 0o755) {
+        rustix::fs::chownat(CWD, root, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)?;
+        rustix::fs::chmod(root, Mode::from_raw_mode(0o755))?;
+        is_changed = true;
     }
+    let mut names = vec![0; 1 << 16];
+    let length = rustix::fs::llistxattr(root, &mut names[..])?;
+    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let of_the_layer = name.starts_with(b"user.") || name.starts_with(b"trusted.") || name.starts_with(b"system.");
+        if of_the_layer && !name.starts_with(b"trusted.overlay.") {
+            rustix::fs::lremovexattr(root, name)?;
+            is_changed = true;
+        }
+    }
+    if is_changed { File::open(root)?.sync_all() } else { Ok(()) }
 }

@@ -1,6 +1,8 @@
-//! [`destination`]: where the files of a layer go, read from the mounts of its prepared snapshot.
+//! [`destination`] and [`lower_layers`]: where the files of a layer go and where those of a chain lie, read from the mounts of snapshots.
 
 use std::path::{Path, PathBuf};
+
+use engine_api::runtime_store::{Destination, LowerLayer};
 
 use crate::Mount;
 
@@ -9,46 +11,53 @@ const EROFS_MARKER: &str = ".erofslayer";
 /// The file in that directory which becomes the layer.
 const EROFS_LAYER: &str = "layer.erofs";
 
-/// Where a layer goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// This empty directory is replaced by one with the layer's files.
-    Directory(PathBuf),
-    /// The layer becomes this EROFS file.
-    ErofsFile(PathBuf),
-    /// The snapshotter has the layer already: the snapshot is committed as it is.
-    Present,
-    /// A snapshotter that we cannot fill, with the reason: the runtime pulls the image itself.
-    Unknown(String),
-}
-
 /// Where the layer of a snapshot with these mounts goes. `exists` answers whether a file is there.
-#[must_use]
-pub fn destination(mounts: &[Mount], exists: impl Fn(&Path) -> bool) -> Destination {
-    let Some(last) = mounts.last() else { return Destination::Unknown("the snapshot has no mount".to_owned()) };
+///
+/// # Errors
+/// A snapshotter that we cannot fill, with the reason: the runtime pulls the image itself.
+pub fn destination(mounts: &[Mount], exists: impl Fn(&Path) -> bool) -> Result<Destination, String> {
+    let last = mounts.last().ok_or("the snapshot has no mount")?;
     if last.options.iter().any(|option| option == "ro") {
-        return Destination::Present;
+        return Ok(Destination::Present);
     }
     let directory = match last.kind.as_str() {
         "bind" if mounts.len() == 1 => PathBuf::from(&last.source),
         kind if is_overlay(kind) => {
             if last.options.iter().any(|option| option == "userxattr") {
-                return Destination::Unknown("the snapshotter mounts with userxattr".to_owned());
+                return Err("the snapshotter mounts with userxattr".to_owned());
             }
-            match last.options.iter().find_map(|option| option.strip_prefix("upperdir=")) {
-                Some(upper) => PathBuf::from(upper),
-                None => return Destination::Unknown("the overlay has no upper directory".to_owned()),
-            }
+            let upper = last.options.iter().find_map(|option| option.strip_prefix("upperdir="));
+            PathBuf::from(upper.ok_or("the overlay has no upper directory")?)
         }
-        kind => return Destination::Unknown(format!("the snapshot is a mount of the type {kind:?}")),
+        kind => return Err(format!("the snapshot is a mount of the type {kind:?}")),
     };
     if !directory.is_absolute() {
-        return Destination::Unknown(format!("{} is not an absolute path", directory.display()));
+        return Err(format!("{} is not an absolute path", directory.display()));
     }
-    match directory.parent() {
+    Ok(match directory.parent() {
         Some(parent) if exists(&parent.join(EROFS_MARKER)) => Destination::ErofsFile(parent.join(EROFS_LAYER)),
         _ => Destination::Directory(directory),
+    })
+}
+
+/// The layers of a snapshot that is read with these mounts, the highest first; `None`: they cannot be read from outside.
+pub(crate) fn lower_layers(mounts: &[Mount]) -> Option<Vec<LowerLayer>> {
+    let file = |mount: &Mount| {
+        (mount.kind.rsplit('/').next() == Some("erofs")).then(|| LowerLayer::ErofsFile(mount.source.clone().into()))
+    };
+    let (last, before) = mounts.split_last()?;
+    if last.kind == "bind" && before.is_empty() {
+        return Some(vec![LowerLayer::Directory(last.source.clone().into())]);
     }
+    // Files are mounted first, each for one layer, and the overlay names their mounts.
+    if !before.is_empty() || !is_overlay(&last.kind) {
+        let files = if is_overlay(&last.kind) { before } else { mounts };
+        let layers: Option<Vec<_>> = files.iter().map(file).collect();
+        return layers;
+    }
+    let lower = last.options.iter().find_map(|option| option.strip_prefix("lowerdir="))?;
+    let paths = lower.split(':').map(PathBuf::from);
+    paths.map(|path| path.is_absolute().then_some(LowerLayer::Directory(path))).collect()
 }
 
 /// Returns true for an overlay, also one whose mount containerd's mount manager prepares (`format/mkdir/overlay`).

@@ -37,7 +37,7 @@ fn the_destination_of_a_layer_is_read_from_its_mounts() {
         ),
         (vec![mount("erofs", "/r/snapshots/6/layer.erofs", &["ro", "loop"])], true, Destination::Present),
     ] {
-        assert_eq!(destination(&mounts, |_| marked), expected, "{mounts:?}");
+        assert_eq!(destination(&mounts, |_| marked), Ok(expected), "{mounts:?}");
     }
 }
 
@@ -50,6 +50,34 @@ fn what_is_not_known_is_left_to_the_runtime() {
         (vec![mount("overlay", "overlay", &["lowerdir=/a"])], "the overlay has no upper directory"),
         (vec![mount("bind", "relative/fs", &["rw"])], "relative/fs is not an absolute path"),
     ] {
-        assert_eq!(destination(&mounts, |_| false), Destination::Unknown(why.to_owned()));
+        assert_eq!(destination(&mounts, |_| false), Err(why.to_owned()));
+    }
+}
+
+#[test]
+fn the_layers_of_a_chain_are_read_from_its_mounts() {
+    let directory = |path: &str| LowerLayer::Directory(path.into());
+    let file = |path: &str| LowerLayer::ErofsFile(path.into());
+    let erofs = |path: &str| mount("erofs", path, &["ro", "loop"]);
+    for (mounts, expected) in [
+        (vec![mount("bind", "/r/1/fs", &["ro", "rbind"])], Some(vec![directory("/r/1/fs")])),
+        (
+            vec![mount("overlay", "overlay", &["lowerdir=/r/2/fs:/r/1/fs"])],
+            Some(vec![directory("/r/2/fs"), directory("/r/1/fs")]),
+        ),
+        (vec![erofs("/r/1/layer.erofs")], Some(vec![file("/r/1/layer.erofs")])),
+        (
+            vec![
+                erofs("/r/2/layer.erofs"),
+                erofs("/r/1/layer.erofs"),
+                mount("format/overlay", "overlay", &["lowerdir={{ overlay 0 1 }}"]),
+            ],
+            Some(vec![file("/r/2/layer.erofs"), file("/r/1/layer.erofs")]),
+        ),
+        (vec![mount("overlay", "overlay", &["lowerdir=2/fs:1/fs"])], None),
+        (vec![mount("ext4", "/dev/dm-1", &["ro"])], None),
+        (vec![], None),
+    ] {
+        assert_eq!(lower_layers(&mounts), expected, "{mounts:?}");
     }
 }

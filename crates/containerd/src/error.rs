@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use cri_api::{Kind, Reason};
 use tonic::{Code, Status};
 
 /// Result of a call.
@@ -96,6 +97,32 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.message
     }
+}
+
+/// As it is told to who pulls. That something of containerd is missing says nothing of the image.
+impl From<Error> for cri_api::Error {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        let told = |kind| Self::new(kind, message.clone());
+        if is_disk_full(&error.message) {
+            return told(Kind::ResourceExhausted).with_reason(Reason::DiskFull);
+        }
+        match error.kind {
+            ErrorKind::Unavailable => told(Kind::Unavailable).with_reason(Reason::Unreachable),
+            ErrorKind::TimedOut => told(Kind::DeadlineExceeded).with_reason(Reason::Deadline),
+            ErrorKind::NotFound
+            | ErrorKind::AlreadyExists
+            | ErrorKind::InUse
+            | ErrorKind::Invalid
+            | ErrorKind::Unimplemented
+            | ErrorKind::Failed => told(Kind::Internal),
+        }
+    }
+}
+
+/// containerd has no code for a full disk, and passes the kernel's words on.
+fn is_disk_full(message: &str) -> bool {
+    message.contains("no space left on device") || message.contains("disk quota exceeded")
 }
 
 /// `Ok(None)` in place of an error of this kind.

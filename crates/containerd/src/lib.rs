@@ -3,8 +3,8 @@
 //!
 //! A [`Client`] reads, a [`Lease`] of it writes: whatever a lease makes is safe from containerd's collection until the lease
 //! is deleted. Every call that changes something may be repeated: what is there already is success. The crate knows no
-//! registry and decides nothing about images; it touches no file of the store, except that [`destination`] looks for the marker by
-//! which the erofs snapshotter names its directories.
+//! registry and decides nothing about images. [`ContainerdStore`] and [`ContainerdDeposit`] put these calls behind the traits of
+//! `engine_api::runtime_store`: nothing above knows that it is containerd.
 #![deny(missing_docs)]
 
 mod client;
@@ -15,20 +15,23 @@ mod error;
 mod filter;
 mod images;
 mod introspection;
+mod labels;
 mod lease;
 mod pb;
 mod snapshots;
+mod store;
 
 use std::collections::BTreeMap;
 
 pub use client::Client;
-pub use deposit::{Deposit, Document, Documents, OpenSlot, Slot, StackedLayer, move_into};
-pub use destination::{Destination, destination};
+pub use deposit::{ContainerdDeposit, move_into};
+pub use destination::destination;
 pub use error::{Error, ErrorKind, Result};
 pub use images::ImageRecord;
 pub use introspection::Snapshotter;
 pub use lease::{ExistingLease, Lease};
 pub use snapshots::{Mount, Prepared, Snapshot, SnapshotKind, Usage};
+pub use store::{ContainerdStore, Finder};
 
 /// Labels of an object in containerd's store.
 pub type Labels = BTreeMap<String, String>;

@@ -7,8 +7,6 @@ use crate::{Client, Error, ErrorKind, Labels, Lease, Result, filter, pb};
 /// Label of Prepare with the name of the committed snapshot that is wanted: if it is there, the lease holds it and Prepare
 /// makes nothing.
 const TARGET: &str = "containerd.io/snapshot.ref";
-/// Label with the diff id of a layer, as containerd 2.3 and later set it.
-const DIFF_ID: &str = "containerd.io/snapshot/diff-id";
 
 /// A mount of a snapshot, as a snapshotter answers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,17 +74,45 @@ impl Client {
         found.info.map(snapshot).ok_or_else(|| empty(CALL, key)).map(Some)
     }
 
-    /// Committed snapshots of layers with this diff id, on whatever chain.
+    /// Committed snapshots with this value of a label.
     ///
     /// # Errors
     /// The call failed.
-    pub async fn snapshots_of_layer(&self, snapshotter: &str, diff_id: &str) -> Result<Vec<Snapshot>> {
+    pub async fn snapshots_with_label(&self, snapshotter: &str, key: &str, value: &str) -> Result<Vec<Snapshot>> {
+        self.list(snapshotter, vec![format!("kind==committed,{}", filter::label(key, value))]).await
+    }
+
+    /// Committed snapshots with one of these values of a label. Without values, those are none.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn snapshots_with_labels(
+        &self,
+        snapshotter: &str,
+        key: &str,
+        values: &[String],
+    ) -> Result<Vec<Snapshot>> {
+        if values.is_empty() {
+            return Ok(Vec::new());
+        }
+        let of = |value: &String| format!("kind==committed,{}", filter::label(key, value));
+        self.list(snapshotter, values.iter().map(of).collect()).await
+    }
+
+    /// All committed snapshots.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn committed_snapshots(&self, snapshotter: &str) -> Result<Vec<Snapshot>> {
+        self.list(snapshotter, vec!["kind==committed".to_owned()]).await
+    }
+
+    async fn list(&self, snapshotter: &str, filters: Vec<String>) -> Result<Vec<Snapshot>> {
         const CALL: &str = "Snapshots.List";
-        let filters = vec![format!("kind==committed,{}", filter::label(DIFF_ID, diff_id))];
         let request = pb::snapshots::ListSnapshotsRequest { snapshotter: snapshotter.to_owned(), filters };
-        let mut list = answer(CALL, diff_id, self.snapshots().list(request)).await?;
+        let mut list = answer(CALL, snapshotter, self.snapshots().list(request)).await?;
         let mut found = Vec::new();
-        while let Some(part) = list.message().await.map_err(|status| Error::of_status(CALL, diff_id, &status))? {
+        while let Some(part) = list.message().await.map_err(|status| Error::of_status(CALL, snapshotter, &status))? {
             found.extend(part.info.into_iter().map(snapshot));
         }
         Ok(found)
@@ -124,27 +150,31 @@ impl Lease {
             parent: parent.to_owned(),
             labels,
         };
-        let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request)).await;
-        if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
-            return Ok(Prepared::Active(mounts(prepared.mounts)));
-        }
-        match self.snapshot(snapshotter, name).await? {
-            Some(found) if found.kind == SnapshotKind::Committed => Ok(Prepared::Present),
-            _ => {
-                let (snapshotter, key) = (snapshotter.to_owned(), key.to_owned());
-                let request = pb::snapshots::MountsRequest { snapshotter, key: key.clone() };
-                let answered = answer("Snapshots.Mounts", &key, self.snapshots().mounts(request)).await?;
-                Ok(Prepared::Active(mounts(answered.mounts)))
+        let mut attempts = 3;
+        loop {
+            attempts -= 1;
+            let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request.clone())).await;
+            if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
+                return Ok(Prepared::Active(mounts(prepared.mounts)));
+            }
+            if self.snapshot(snapshotter, name).await?.is_some_and(|found| found.kind == SnapshotKind::Committed) {
+                return Ok(Prepared::Present);
+            }
+            let request = pb::snapshots::MountsRequest { snapshotter: snapshotter.to_owned(), key: key.to_owned() };
+            match answer("Snapshots.Mounts", key, self.snapshots().mounts(request)).await {
+                // The one that was there has been removed since.
+                Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
+                answered => return Ok(Prepared::Active(mounts(answered?.mounts))),
             }
         }
     }
 
     /// Commits `key` as `name`. `parent` is for a snapshotter that [rebases](crate::Snapshotter::rebases) and a key that was
     /// prepared without one; an older containerd would ignore it. If another client has committed the name first, our key is
-    /// removed.
+    /// removed, and the lease holds the other one's snapshot.
     ///
     /// # Errors
-    /// A call failed; there is neither such a key nor such a name.
+    /// A call failed; there is neither such a key nor such a name, or the other client's snapshot was collected meanwhile.
     pub async fn commit(
         &self,
         snapshotter: &str,
@@ -163,7 +193,17 @@ impl Lease {
         let committed = answer("Snapshots.Commit", key, self.snapshots().commit(request)).await;
         let Err(error) = committed else { return Ok(()) };
         match error.kind() {
-            ErrorKind::AlreadyExists => self.remove_snapshot(snapshotter, key).await,
+            ErrorKind::AlreadyExists => {
+                self.remove_snapshot(snapshotter, key).await?;
+                // The other client may give its own up: what is built on it here must not be collected with that.
+                match self.prepare(snapshotter, key, "", name, Labels::new()).await? {
+                    Prepared::Present => Ok(()),
+                    Prepared::Active(_) => {
+                        self.remove_snapshot(snapshotter, key).await?;
+                        Err(error)
+                    }
+                }
+            }
             // An answer that was lost: the commit may have come through.
             ErrorKind::NotFound => match self.snapshot(snapshotter, name).await? {
                 Some(found) if found.kind == SnapshotKind::Committed => Ok(()),

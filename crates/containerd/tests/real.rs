@@ -1,4 +1,4 @@
-//! The calls against a real containerd: Debian's, or the one in `CONTAINERD=DIR` (programs in `DIR/usr/bin`).
+//! The calls against a real containerd: Debian's, or the one in `CONTAINERD=DIR` (its programs in `DIR/usr/bin` or in `DIR`).
 
 #![expect(clippy::disallowed_methods, reason = "the tests start containerd, and may be told which one")]
 
@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use engine_api::runtime_store::{
+    Deposit as _, Destination, Document, Documents, LayerFacts, OpenSlot, Slot, StackedLayer,
+};
 use imagelet_containerd::{
-    CRI_NAMESPACE, Client, Deposit, Destination, Document, Documents, ErrorKind, ImageRecord, Labels, OpenSlot,
-    Prepared, Slot, SnapshotKind, StackedLayer, destination, move_into,
+    CRI_NAMESPACE, Client, ContainerdDeposit, ErrorKind, ImageRecord, Labels, Prepared, SnapshotKind, destination,
+    move_into,
 };
 use oci::{Digest, Reference};
 
@@ -44,7 +47,7 @@ impl Containerd {
         );
         fs::write(home.join("config.toml"), config).expect("written");
         let log = fs::File::create(home.join("log")).expect("created");
-        let process = Command::new(program("containerd"))
+        let process = program("containerd")
             .arg("-c")
             .arg(home.join("config.toml"))
             .stdout(Stdio::null())
@@ -72,8 +75,16 @@ impl Drop for Containerd {
     }
 }
 
-fn program(name: &str) -> PathBuf {
-    std::env::var_os("CONTAINERD").map_or_else(|| name.into(), |at| Path::new(&at).join("usr/bin").join(name))
+/// A program of the containerd under test, which finds its shim beside itself.
+fn program(name: &str) -> Command {
+    let Some(at) = std::env::var_os("CONTAINERD").filter(|at| !at.is_empty()) else { return Command::new(name) };
+    let directories = [Path::new(&at).join("usr/bin"), PathBuf::from(&at)];
+    let found = directories.iter().find(|directory| directory.join("containerd").is_file());
+    let directory = found.unwrap_or_else(|| panic!("CONTAINERD={}: no containerd is there", at.display()));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(directory.join(name));
+    command.env("PATH", format!("{}:{path}", directory.display()));
+    command
 }
 
 fn labels(of: &[(&str, &str)]) -> Labels {
@@ -84,7 +95,7 @@ fn labels(of: &[(&str, &str)]) -> Labels {
 fn directory(prepared: Prepared) -> PathBuf {
     let Prepared::Active(mounts) = prepared else { panic!("to be filled: {prepared:?}") };
     match destination(&mounts, Path::exists) {
-        Destination::Directory(directory) => directory,
+        Ok(Destination::Directory(directory)) => directory,
         other => panic!("{other:?}"),
     }
 }
@@ -120,7 +131,7 @@ async fn an_image_is_made_and_collected() {
     lease.commit(SNAPSHOTTER, "key 2", second, None, of_layer("sha256:d2")).await.expect("committed");
     let top = client.snapshot(SNAPSHOTTER, second).await.expect("stat").expect("there");
     assert_eq!((top.parent.as_str(), top.kind), (first, SnapshotKind::Committed));
-    let found = client.snapshots_of_layer(SNAPSHOTTER, "sha256:d1").await.expect("list");
+    let found = client.snapshots_with_label(SNAPSHOTTER, DIFF_ID, "sha256:d1").await.expect("list");
     assert_eq!(found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), [first]);
     assert!(client.snapshot_usage(SNAPSHOTTER, first).await.expect("usage").bytes > 0);
     let wanted = lease.prepare(SNAPSHOTTER, "key 3", "", first, Labels::new()).await.expect("prepared");
@@ -178,7 +189,7 @@ async fn an_image_is_made_and_collected() {
 }
 
 /// Opens the slot of a layer that nobody has brought yet.
-async fn open(deposit: &Deposit, layer: StackedLayer<'_>) -> OpenSlot {
+async fn open(deposit: &ContainerdDeposit, layer: StackedLayer<'_>) -> OpenSlot {
     match deposit.open(layer).await.expect("a slot") {
         Slot::Open(slot) => slot,
         other => panic!("{other:?}"),
@@ -226,31 +237,32 @@ async fn an_image_of_moved_layers_starts() {
     );
     let reference = Reference::parse(IMAGE).expect("a name");
     let documents = Documents {
-        index: None,
+        indexes: Vec::new(),
         manifest: Document { bytes: manifest.as_bytes(), media_type: "application/vnd.oci.image.manifest.v1+json" },
         config: config.as_bytes(),
         top: Some(&top),
         source: &reference,
+        kept_blobs: Vec::new(),
     };
 
     let lease = client.create_lease("imagelet-9", "2100-01-01T00:00:00Z", Labels::new()).await.expect("created");
-    let deposit = Deposit::new(lease, overlayfs.clone());
+    let deposit = ContainerdDeposit::new(lease, overlayfs.clone());
     deposit.write_documents(&documents).await.expect("documents");
     let early = if overlayfs.rebases { Some(open(&deposit, upper).await) } else { None };
     let slot = open(&deposit, lower).await;
     move_into(&ours.join("1"), &slot.destination).expect("moved");
-    deposit.commit(&slot, lower).await.expect("committed");
+    deposit.commit(&slot, lower, &LayerFacts::default()).await.expect("committed");
     let slot = match early {
         Some(slot) => slot,
         None => open(&deposit, upper).await,
     };
     move_into(&ours.join("2"), &slot.destination).expect("moved");
-    deposit.commit(&slot, upper).await.expect("committed");
+    deposit.commit(&slot, upper, &LayerFacts::default()).await.expect("committed");
     assert_eq!(deposit.open(upper).await.expect("a slot"), Slot::Present);
-    deposit.write_records(&documents, &[IMAGE.to_owned()], false).await.expect("records");
-    deposit.lease().delete(true).await.expect("deleted");
+    deposit.write_records(&documents, &[IMAGE.to_owned()]).await.expect("records");
+    deposit.end().await.expect("deleted");
 
-    let output = Command::new(program("ctr"))
+    let output = program("ctr")
         .args(["--address", &home.join("c.sock").display().to_string(), "--namespace", CRI_NAMESPACE, "run", "--rm"])
         .args([IMAGE, "imagelet-test-of-moved-layers", "/bin/busybox", "sh", "-c"])
         .arg("cd /etc; /bin/busybox cat stays new; /bin/busybox test -e gone || echo; /bin/busybox stat -c %a:%u:%g /")

@@ -2,7 +2,8 @@
 //!
 //! The trait [`ImageEngine`], and its plain types. Two implementations: the embedded engine, and the client of the admin
 //! socket of an agent that holds the root. Where a foreign runtime keeps the images there is none: whoever has an
-//! [`ImageEngine`] has every call of it. No I/O, no clock, no wire format here. With feature
+//! [`ImageEngine`] has every call of it. Where our engine fills the store of such a runtime, that is a
+//! [`runtime_store::RuntimeStore`]. No I/O, no clock, no wire format here. With feature
 //! `testing`: the conformance suite of both.
 #![deny(missing_docs)]
 
@@ -11,6 +12,7 @@ mod convert;
 mod engine;
 mod layers;
 mod podman;
+pub mod runtime_store;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transfer;

@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::error::OpenError;
 use crate::flight::Flights;
 use crate::known::ContentHints;
+use crate::leftovers::Leftovers;
 use crate::options::{EngineOptions, Resume};
 use crate::pull::coming::Coming;
 use crate::pull::ready::ReadyLayers;
@@ -56,6 +57,10 @@ impl Engine {
             Ok::<_, OpenError>((store, known, policy))
         });
         let (store, known, policy) = opened.await.map_err(|_| OpenError::Thread)??;
+        let leftovers = match &options.runtime {
+            Some(target) => Leftovers::of(target.store.unfinished(target.workplace).await.map_err(OpenError::Runtime)?),
+            None => Leftovers::default(),
+        };
         let budget = Budget::new(options.memory);
         let client = registries::client(&options, Arc::new(budget.clone()));
         let token = CancellationToken::new();
@@ -71,6 +76,8 @@ impl Engine {
             coming: Coming::default(),
             ready: ReadyLayers::default(),
             commits: AtomicU64::default(),
+            stacking: tokio::sync::Mutex::default(),
+            leftovers,
             budget,
             room: Room::new(options.keep_blobs),
             after_unclean: AfterUnclean::default(),

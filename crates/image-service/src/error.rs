@@ -30,6 +30,9 @@ pub enum OpenError {
     /// The signature policy cannot be used.
     #[error("signature policy {0}")]
     SignaturePolicy(String),
+    /// The container runtime whose store gets the images does not answer.
+    #[error(transparent)]
+    Runtime(Error),
     /// The thread that opens the store ended without an answer.
     #[error("open the store: the thread ended without an answer")]
     Thread,
@@ -41,6 +44,16 @@ pub(crate) fn cancelled() -> Error {
 
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::new(Kind::InvalidArgument, message)
+}
+
+/// The runtime has to pull the image itself.
+pub(crate) fn not_covered(reason: impl Into<String>) -> Error {
+    Error::new(Kind::Unimplemented, reason)
+}
+
+/// The same, since the runtime's store answers otherwise than such stores do.
+pub(crate) fn strange_store(reason: impl Into<String>) -> Error {
+    not_covered(reason).with_reason(Reason::InvalidContent)
 }
 
 pub(crate) fn damaged(message: impl Into<String>) -> Error {
@@ -67,9 +80,14 @@ pub(crate) fn from_registry(error: &RegistryError) -> Error {
 
 /// The error of a whole pull, with the image's name; the registry's absence is told in the kubelet's words.
 pub(crate) fn of_pull(reference: &str, error: &Error) -> Error {
+    // Not for people: whoever passes the pull on names the image.
+    if error.kind() == Kind::Unimplemented {
+        return error.clone();
+    }
     let error = error.clone().context(format_args!("pull {reference}"));
     one_line(match error.kind() {
-        Kind::Unavailable => error.with_reason(Reason::RegistryUnavailable),
+        // Where the reason is known, it is not the registry.
+        Kind::Unavailable if error.reason().is_none() => error.with_reason(Reason::RegistryUnavailable),
         _ => error,
     })
 }
@@ -102,6 +120,15 @@ pub(crate) fn from_store(root: &Path, error: &StoreError) -> Error {
         _ => of_io(error).unwrap_or(Kind::Internal),
     };
     Error::from_source(kind, error)
+}
+
+/// The engine's own directory in a runtime's store cannot be opened.
+pub(crate) fn from_open(root: &Path, error: &OpenError) -> Error {
+    match error {
+        OpenError::Runtime(error) => error.clone(),
+        error if is_disk_full(error) => disk_full(root, error),
+        error => Error::from_source(of_io(error).unwrap_or(Kind::Internal), error),
+    }
 }
 
 pub(crate) fn from_resolve(root: &Path, error: &ResolveError) -> Error {

@@ -3,7 +3,7 @@
 //! fetching. Filled at the opening and by every commit.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use oci::{Digest, Document, ImageConfig};
 use store::ImageRecord;
@@ -49,6 +49,15 @@ impl ContentHints {
     /// The diff id that a blob had in an image that is or was here.
     pub(crate) fn diff_id(&self, blob: &Digest) -> Option<Digest> {
         self.lock().blobs.get(blob).cloned()
+    }
+
+    /// What a runtime's store has of these blobs: diff ids by blobs. Of the others it has nothing.
+    pub(crate) fn set_layers(&self, blobs: impl IntoIterator<Item = Digest>, found: BTreeMap<Digest, Digest>) {
+        let mut maps = self.lock();
+        for blob in blobs {
+            maps.blobs.remove(&blob);
+        }
+        maps.blobs.extend(found);
     }
 
     /// The image id that a manifest led to.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cri_api::ImageService;
+use engine_api::runtime_store::RuntimeStore;
 use oci::Platform;
 
 use crate::error::OpenError;
@@ -133,8 +135,30 @@ pub struct EngineOptions {
     /// The signature policy, in the form of `containers-policy.json(5)`: of which images signatures are demanded, and by which
     /// keys. Without one every image is accepted. It is read again when it has changed.
     pub signature_policy: Option<PathBuf>,
+    /// The store of a container runtime that gets the images, in place of the engine's own, which then only has what is on its way.
+    pub runtime: Option<RuntimeTarget>,
     /// The wall clock.
     pub clock: Clock,
+}
+
+/// The container runtime whose store gets the images.
+#[derive(Clone)]
+pub struct RuntimeTarget {
+    /// Store.
+    pub store: Arc<dyn RuntimeStore>,
+    /// The number of the directory, in the store's workshop, that is the root of the engine.
+    pub workplace: u32,
+    /// The runtime, which is asked when an image has become visible.
+    pub images: Arc<dyn ImageService>,
+}
+
+impl fmt::Debug for RuntimeTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeTarget")
+            .field("store", &self.store)
+            .field("workplace", &self.workplace)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for EngineOptions {
@@ -161,6 +185,7 @@ impl Default for EngineOptions {
             keep_blobs: false,
             resume: Resume::Auto,
             signature_policy: None,
+            runtime: None,
             clock: Arc::new(wall_clock),
         }
     }
@@ -202,6 +227,7 @@ impl fmt::Debug for EngineOptions {
             .field("keep_blobs", &self.keep_blobs)
             .field("resume", &self.resume)
             .field("signature_policy", &self.signature_policy)
+            .field("runtime", &self.runtime)
             .finish_non_exhaustive()
     }
 }

@@ -18,6 +18,7 @@ use crate::budget::Budget;
 use crate::error;
 use crate::flight::Flights;
 use crate::known::ContentHints;
+use crate::leftovers::Leftovers;
 use crate::options::EngineOptions;
 use crate::origin::Origin;
 use crate::pull::coming::Coming;
@@ -45,6 +46,10 @@ pub(crate) struct Shared {
     pub(crate) ready: ReadyLayers,
     /// Number of commits since the start: where it has not changed, the store has no new layers.
     pub(crate) commits: AtomicU64,
+    /// Held by the pull that puts layers into a runtime's store.
+    pub(crate) stacking: tokio::sync::Mutex<()>,
+    /// Images that were begun there and never ended.
+    pub(crate) leftovers: Leftovers,
     /// The memory of layers in flight.
     pub(crate) budget: Budget,
     /// Space that layers in flight still need on the disk.

@@ -16,12 +16,25 @@ pub(crate) struct Access {
     pub(crate) collects: bool,
     /// Brings images, by the registries, the signature policy and the form of layers of this configuration.
     pub(crate) brings: bool,
+    /// Says who would bring images, or what they take.
+    pub(crate) accounts: bool,
 }
 
 impl Access {
     /// The access of whoever only asks: completion of a shell.
     pub(crate) fn reading() -> Self {
-        Self { command: "imagelet completion".to_owned(), makes: false, collects: false, brings: false }
+        Self {
+            command: "imagelet completion".to_owned(),
+            makes: false,
+            collects: false,
+            brings: false,
+            accounts: false,
+        }
+    }
+
+    /// Returns true for commands whose work begins with the question who pulls.
+    pub(crate) fn says_who_pulls(&self) -> bool {
+        self.brings || self.command == "imagelet explain"
     }
 
     /// The access of a command. One that is not known to do less may do everything.
@@ -57,7 +70,13 @@ impl Access {
             Command::Gc(Gc { action: Some(GcAction::Containers(containers)), .. }) => !containers.dry_run,
             _ => false,
         };
-        Self { command: format!("imagelet {}", name(command)), makes, collects, brings }
+        Self {
+            command: format!("imagelet {}", name(command)),
+            makes,
+            collects,
+            brings,
+            accounts: matches!(command, Command::Explain(_) | Command::Gc(_) | Command::Status),
+        }
     }
 }
 

@@ -341,6 +341,7 @@ pub(crate) fn collection_parts(
     let endpoint = images.endpoint_text();
     let mut options = wiring::collection::of_images(config, &endpoint);
     options.engine = images.engine();
+    options.facts = images.facts();
     if let Some(directory) = images.absent_root() {
         options.directory = None;
         options.pressure.node_directory = Some(directory.to_owned());

@@ -3,31 +3,30 @@
 
 mod calls;
 mod nothing;
+mod opening;
 mod root;
+mod runtime;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use agent::collection::owner::Owner;
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
-use cri_grpc::client::connect_image_service;
+use engine_api::runtime_store::RuntimeImageFacts;
 use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
-use image_service::{EngineOptions, OpenError, Reach, Registries};
+use image_service::{EngineOptions, OpenError, Registries, RuntimeImages};
 use store::OpenError as StoreOpenError;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Access;
 use crate::config::Config;
-use crate::endpoint::{USER_AGENT, client_options, parse_endpoint};
+use crate::endpoint::parse_endpoint;
 use crate::environment::Proxies;
-use crate::exit::{Code, Failure, Outcome, chain, code_of};
+use crate::exit::{Code, Failure, Outcome, chain};
 use nothing::Nothing;
+pub(crate) use opening::Opening;
+use opening::{engine_options, own_reach};
 use root::{Root, RootError};
-
-/// A `Retry-After` that is waited out within a pull although somebody would come again.
-const BRIEF: Duration = Duration::from_secs(2);
 
 /// Images, and how they are reached.
 pub(crate) struct Images {
@@ -37,6 +36,8 @@ pub(crate) struct Images {
     keeper: Keeper,
     /// Where the root is missing and nothing is made, the directory that is there in its place.
     absent_root: Option<PathBuf>,
+    /// Images behind an endpoint that are perhaps pulled by our engine.
+    runtime: Option<Arc<RuntimeImages>>,
 }
 
 /// The keeper of the images.
@@ -47,18 +48,6 @@ enum Keeper {
     Nobody,
     /// A runtime, or an agent that was named as one.
     Runtime(Endpoint),
-}
-
-/// How images are opened.
-pub(crate) struct Opening<'a> {
-    pub(crate) proxies: &'a Proxies,
-    pub(crate) access: &'a Access,
-    /// Somebody tries failed pulls again later.
-    pub(crate) backs_off: bool,
-    /// The embedded store is for this process alone, which will serve its images there.
-    pub(crate) socket: Option<PathBuf>,
-    /// Cancelled when the process is asked to end.
-    pub(crate) stop: &'a CancellationToken,
 }
 
 impl std::fmt::Debug for Images {
@@ -73,22 +62,13 @@ impl Images {
         if let Some(endpoint) = &config.image_service_endpoint {
             let endpoint = parse_endpoint(endpoint)?;
             warn(&endpoint);
-            if let Some(policy) = &config.engine.signature_policy {
-                let policy = policy.display();
-                tracing::warn!(
-                    "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
-                );
-            }
-            if opening.access.brings {
-                own_reach(config, &endpoint)?;
-            }
-            let service = connect(config, &endpoint).await?;
+            let (service, runtime) = runtime::connect(config, &endpoint, &opening).await?;
             let absent_root = if opening.access.makes || opening.access.collects {
                 None
             } else {
                 nothing(&config.root).await.filter(|_| !config.root.exists()).map(Nothing::into_directory)
             };
-            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint), absent_root });
+            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint), absent_root, runtime });
         }
         let Opening { proxies, access, backs_off, socket, stop } = opening;
         if !access.makes
@@ -97,7 +77,7 @@ impl Images {
             let images = Arc::new(nothing.clone());
             let engine = Some(Arc::clone(&images) as Arc<dyn ImageEngine>);
             let absent_root = Some(nothing.into_directory());
-            return Ok(Self { service: images, engine, keeper: Keeper::Nobody, absent_root });
+            return Ok(Self { service: images, engine, keeper: Keeper::Nobody, absent_root, runtime: None });
         }
         let mut options = engine_options(config, proxies, backs_off, socket);
         options.store.command = Some(access.command.clone());
@@ -109,7 +89,8 @@ impl Images {
                 }
                 let root = Arc::new(root);
                 let engine = Some(Arc::clone(&root) as Arc<dyn ImageEngine>);
-                Ok(Self { service: Arc::clone(&root) as _, engine, keeper: Keeper::Root(root), absent_root: None })
+                let service = Arc::clone(&root) as _;
+                Ok(Self { service, engine, keeper: Keeper::Root(root), absent_root: None, runtime: None })
             }
             Err(RootError::Stopped) => Err(Failure::new(Code::Interrupted, RootError::Stopped.to_string())),
             Err(RootError::Open(error)) => Err(open_failure(&error)),
@@ -219,8 +200,26 @@ impl Images {
         }
     }
 
+    /// Facts about the images behind an endpoint that CRI does not tell; `None` where no runtime keeps them.
+    pub(crate) fn facts(&self) -> Option<Arc<dyn RuntimeImageFacts>> {
+        Some(Arc::clone(self.runtime.as_ref()?) as _)
+    }
+
+    /// Gives up what pulls into a runtime's store left, now and then until `stop`. For a process that stays.
+    pub(crate) fn tend(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+        let runtime = self.runtime.clone();
+        async move {
+            if let Some(runtime) = runtime {
+                runtime::tend(&runtime, &stop).await;
+            }
+        }
+    }
+
     /// Ends what goes on in the background of a store of this process.
     pub(crate) async fn close(&self) {
+        if let Some(runtime) = &self.runtime {
+            runtime.close().await;
+        }
         if let Keeper::Root(root) = &self.keeper {
             root.close().await;
         }
@@ -257,6 +256,7 @@ fn settings(options: &EngineOptions) -> String {
         keep_blobs,
         resume: _,
         signature_policy,
+        runtime: _,
         clock: _,
     } = options;
     let registries = (hosts_roots, allowed_targets, proxy, reach, signature_policy);
@@ -282,48 +282,9 @@ fn warn(endpoint: &Endpoint) {
     }
 }
 
-async fn connect(config: &Config, endpoint: &Endpoint) -> Outcome<Arc<dyn ImageService>> {
-    match connect_image_service(endpoint, client_options(config)).await {
-        Ok(service) => Ok(Arc::new(service)),
-        Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
-    }
-}
-
-/// Refuses flags that say how registries are reached where another process reaches them.
-fn own_reach(config: &Config, puller: &dyn std::fmt::Display) -> Outcome {
-    if config.engine.reach == Reach::AsConfigured {
-        return Ok(());
-    }
-    let flags = "--tls-verify and --plain-http are for pulls of this process";
-    Err(Failure::usage(format!("{flags}, and {puller} pulls: configure the registry's hosts.toml there")))
-}
-
 /// The registries as this process reaches them, without a store.
 pub(crate) fn registries(config: &Config, proxies: &Proxies) -> Registries {
     Registries::new(&engine_options(config, proxies, false, None))
-}
-
-/// The options of the embedded engine, by the configuration.
-fn engine_options(config: &Config, proxies: &Proxies, backs_off: bool, agent_socket: Option<PathBuf>) -> EngineOptions {
-    let mut options = EngineOptions {
-        root: config.root.clone(),
-        hosts_roots: config.registry_config_paths.clone(),
-        allowed_targets: config.allowed_registry_targets.clone(),
-        bandwidth: Some(config.pulls.bandwidth).filter(|rate| *rate > 0),
-        user_agent: USER_AGENT.to_owned(),
-        ..config.engine.clone()
-    };
-    if backs_off {
-        options.retry.max_retry_after = BRIEF;
-    }
-    options.store.agent_socket = agent_socket;
-    let limits = &mut options.store.limits;
-    limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
-    limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);
-    options.proxy.http.clone_from(&proxies.http);
-    options.proxy.https.clone_from(&proxies.https);
-    options.proxy.no_proxy.clone_from(&proxies.no_proxy);
-    options
 }
 
 /// A root that cannot be opened. The permission to do so is told apart from everything else.

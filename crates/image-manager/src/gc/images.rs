@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use cri_api::{ImageService, ImageSpec, ImageStatus, Result};
+use engine_api::runtime_store::RuntimeImageFacts;
 use engine_api::{ImageEngine, ImageLayers, UnfinishedPulls};
 use tokio::time::Instant;
 
@@ -14,6 +15,7 @@ use crate::{Clock, Metrics, Operation};
 pub(super) struct CollectedImages {
     pub(super) service: Arc<dyn ImageService>,
     engine: Option<Arc<dyn ImageEngine>>,
+    facts: Option<Arc<dyn RuntimeImageFacts>>,
     operations: Option<Arc<Metrics>>,
     clock: Clock,
 }
@@ -21,15 +23,24 @@ pub(super) struct CollectedImages {
 impl CollectedImages {
     pub(super) fn new(service: Arc<dyn ImageService>, options: &GcOptions) -> Self {
         let (engine, operations) = (options.engine.clone(), options.operations.clone());
-        Self { service, engine, operations, clock: Arc::clone(&options.clock) }
+        let facts = options.facts.clone();
+        Self { service, engine, facts, operations, clock: Arc::clone(&options.clock) }
     }
 
     /// The layers of all images; `None` where a runtime does not tell.
     pub(super) async fn layers(&self) -> Result<Option<ImageLayers>> {
         match &self.engine {
             Some(engine) => engine.image_layers().await.map(Some),
-            None => Ok(None),
+            None => match &self.facts {
+                Some(facts) => facts.image_layers().await,
+                None => Ok(None),
+            },
         }
+    }
+
+    /// The engine that pulls images for a foreign runtime, and why; `None` where none does or nobody knows.
+    pub(super) async fn pull_engine(&self) -> Option<String> {
+        Some(self.facts.as_ref()?.pull_engine().await)
     }
 
     /// Removes images, each with its own result, in as few steps as can be.

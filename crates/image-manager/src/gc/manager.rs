@@ -241,7 +241,8 @@ impl ImageGcManager {
         if self.list.get().is_none() {
             self.refresh_cache().await?;
         }
-        Ok(NodeStatus::new(measured, &self.image_list(), self.options()))
+        let status = NodeStatus::new(measured, &self.image_list(), self.options());
+        Ok(NodeStatus { pull_engine: self.context.images.pull_engine().await, ..status })
     }
 
     /// Runs the loops (detection, image list, collection, disk pressure) until `stop`. They take no input, and an error of

@@ -160,6 +160,9 @@ pub struct NodeStatus {
     /// Data that interrupted pulls left for later ones, where the service keeps it. The sizes of images do not include it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished_pulls: Option<UnfinishedPulls>,
+    /// The engine that pulls images for a foreign runtime, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_engine: Option<String>,
 }
 
 impl NodeStatus {
@@ -183,6 +186,7 @@ impl NodeStatus {
             node_fs: node.map(|space| FsStatus::new(node_path.unwrap_or_default(), space)),
             eviction_signals: measured.observations,
             unfinished_pulls: measured.unfinished,
+            pull_engine: None,
         }
     }
 

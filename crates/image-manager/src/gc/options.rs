@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine_api::ImageEngine;
+use engine_api::runtime_store::RuntimeImageFacts;
 use tokio::time::Instant;
 
 use super::disk::DiskProbe;
@@ -62,6 +63,8 @@ pub struct GcOptions {
     pub node_status_max_images: i32,
     /// The engine that stores the images; `None`: a foreign runtime stores them.
     pub engine: Option<Arc<dyn ImageEngine>>,
+    /// Facts about the images of a foreign runtime, where somebody knows them.
+    pub facts: Option<Arc<dyn RuntimeImageFacts>>,
     /// Counts the calls of that store as operations of the image service; `None`: they are not counted.
     pub operations: Option<Arc<Metrics>>,
     /// Answers the images that pods mount as volumes, or need though there is no container of them yet, by id or name. CRI's
@@ -97,6 +100,7 @@ impl GcOptions {
             pressure: PressureOptions::default(),
             node_status_max_images: 50,
             engine: None,
+            facts: None,
             operations: None,
             volumes: None,
         }

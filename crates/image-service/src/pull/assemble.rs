@@ -19,8 +19,7 @@ use super::assembly::{Assembly, Came, Plan, Waited};
 use super::choose::{check_layers, check_platform, parse_config};
 use super::join::is_another;
 use super::key::LayerKey;
-use super::layer::find_present;
-use super::ready::{Assembled, Part, ReadyLayer};
+use super::ready::{Assembled, Part, PresentLayer, ReadyLayer};
 use super::wanted::{Blob, WEIGHT, biggest_first, weight};
 use crate::error::{self, cancelled, damaged};
 use crate::resume;
@@ -113,6 +112,7 @@ impl Assembly<'_> {
                     if let Err(short) = self.claim(claim, missing).await? {
                         return Err(error::no_room(self.shared.store.root(), &short));
                     }
+                    self.tell_plan(&made, blobs);
                     plan = Some(made);
                 }
                 Some((n, led, came)) = running.next() => {
@@ -148,6 +148,9 @@ impl Assembly<'_> {
                             blobs[n].ready = Some(ready);
                             self.check_size(plan.as_ref(), blobs)?;
                             self.check_entries(blobs)?;
+                            if plan.is_some() {
+                                self.tell_ready(&blobs[n]);
+                            }
                         }
                         // Somebody else's job failed, by somebody else's registry or credential: take over.
                         Came::Answer(Err(error)) if !led && !self.token.is_cancelled() => {
@@ -163,16 +166,36 @@ impl Assembly<'_> {
 
     /// Puts the layer that another pull has committed meanwhile into the places of its blob. Returns false if it is gone again.
     async fn place_committed(&self, plan: &mut Plan, blob: &mut Blob) -> Result<bool> {
-        let present = find_present(self.shared, self.lease, plan.ids_of(&blob.places)).await?;
+        let present = self.holding.find_present(self.shared, plan.ids_of(&blob.places)).await?;
         if present.iter().any(Option::is_none) {
             return Ok(false);
         }
         for (place, layer) in std::mem::take(&mut blob.places).into_iter().zip(present) {
+            if let (Some(stacking), Some(layer)) = (&self.stacking, &layer) {
+                stacking.present(place, layer);
+            }
             plan.present[place] = layer;
         }
         self.shared.room.done(&blob.descriptor.digest, blob.descriptor.size);
         self.hub.layer(&blob.descriptor.digest, LayerState::Present);
         Ok(true)
+    }
+
+    /// Tells what the config says, and which layers came before it was known.
+    fn tell_plan(&self, plan: &Plan, blobs: &[Blob]) {
+        let Some(stacking) = &self.stacking else { return };
+        stacking.plan(&plan.bytes, (&plan.diff_ids, &plan.chain_ids), &plan.present);
+        for blob in blobs {
+            self.tell_ready(blob);
+        }
+    }
+
+    fn tell_ready(&self, blob: &Blob) {
+        if let (Some(stacking), Some(ready)) = (&self.stacking, &blob.ready) {
+            for &place in &blob.places {
+                stacking.ready(place, ready);
+            }
+        }
     }
 
     /// Claims space on the disk for these blobs. The outer error is that of asking.
@@ -252,8 +275,8 @@ impl Assembly<'_> {
         let chain_ids = chain_ids(&diff_ids);
         let stacked = diff_ids.iter().cloned().zip(chain_ids.iter().cloned()).collect();
         let commits = self.shared.commits.load(Ordering::Acquire);
-        let mut present = find_present(self.shared, self.lease, stacked).await?;
-        self.leave_what_is_not_ours(&diff_ids, &mut present).await;
+        let mut present = self.holding.find_present(self.shared, stacked).await?;
+        self.leave_what_is_not_ours(&diff_ids, &chain_ids, &mut present).await;
         Ok(Plan { bytes, diff_ids, chain_ids, present, commits })
     }
 
@@ -304,8 +327,7 @@ impl Assembly<'_> {
 
     /// Refuses an image whose layers, as far as they are here, have more in them than an image may.
     fn check_size(&self, plan: Option<&Plan>, blobs: &[Blob]) -> Result<()> {
-        let here =
-            plan.into_iter().flat_map(|plan| plan.present.iter().flatten()).map(|layer| layer.stats.content_bytes);
+        let here = plan.into_iter().flat_map(|plan| plan.present.iter().flatten()).map(PresentLayer::content_bytes);
         let new = blobs.iter().filter_map(|blob| {
             let bytes = blob.ready.as_ref()?.layer().stats().content_bytes;
             Some(bytes.saturating_mul(blob.places.len() as u64))

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cri_api::Result;
 use oci::Digest;
-use store::{Layer, Lease};
 use tokio_util::sync::CancellationToken;
 
 use super::choose::Chosen;
-use super::ready::ReadyLayer;
-use crate::background::BlockingDrop;
+use super::holding::Holding;
+use super::ready::{PresentLayer, ReadyLayer};
+use super::stack::Stacking;
 use crate::budget::Pull;
 use crate::progress::Hub;
 use crate::shared::Shared;
@@ -22,7 +22,7 @@ use crate::source::Source;
 pub(crate) struct Assembly<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) source: &'a Arc<dyn Source>,
-    pub(crate) lease: &'a Arc<BlockingDrop<Lease>>,
+    pub(crate) holding: &'a Holding,
     pub(crate) chosen: &'a Chosen,
     pub(crate) name: &'a str,
     pub(crate) hub: &'a Hub,
@@ -31,6 +31,8 @@ pub(crate) struct Assembly<'a> {
     pub(crate) alone: &'a BTreeSet<Digest>,
     /// Whom its jobs' memory is counted to.
     pub(crate) pull: Pull,
+    /// Where layers are told as they become ready, to be put into the runtime's store.
+    pub(crate) stacking: Option<Stacking>,
 }
 
 /// The config, and its statements about the layers.
@@ -38,7 +40,7 @@ pub(super) struct Plan {
     pub(super) bytes: Bytes,
     pub(super) diff_ids: Vec<Digest>,
     pub(super) chain_ids: Vec<Digest>,
-    pub(super) present: Vec<Option<Layer>>,
+    pub(super) present: Vec<Option<PresentLayer>>,
     /// [`Shared::commits`] before the store was asked for `present`.
     pub(super) commits: u64,
 }

@@ -8,7 +8,7 @@ use cri_api::{Error, Kind, Reason, Result};
 use futures::future::{BoxFuture, FutureExt as _};
 use oci::{Descriptor, Document, ImageConfig, Index, Manifest, ManifestError, Platform, media_type};
 
-use crate::error::{damaged, invalid};
+use crate::error::{damaged, invalid, not_covered};
 use crate::options::EngineOptions;
 use crate::source::{RawDocument, Source};
 
@@ -199,6 +199,10 @@ pub(crate) fn check_manifest(manifest: &Manifest, options: &EngineOptions, name:
         return Err(invalid(format!("{name}: the limit of layers in an image is {most}, and it has {seen}")));
     }
     for (number, layer) in manifest.layers.iter().enumerate() {
+        if options.runtime.is_some() && is_for_the_runtime(layer) {
+            let reason = format!("{name}: layer {} is of the type {:?}", layer.digest, layer.media_type);
+            return Err(not_covered(reason));
+        }
         if media_type::is_layer(&layer.media_type) {
             continue;
         }
@@ -212,6 +216,13 @@ pub(crate) fn check_manifest(manifest: &Manifest, options: &EngineOptions, name:
         )));
     }
     Ok(())
+}
+
+/// Returns true for layers that a container runtime may know how to get, and this engine does not: encrypted, foreign, of a kind of
+/// its own.
+fn is_for_the_runtime(layer: &Descriptor) -> bool {
+    let of_others = ["foreign", "nondistributable"].iter().any(|word| layer.media_type.contains(word));
+    !media_type::is_layer(&layer.media_type) || of_others || !layer.urls.is_empty()
 }
 
 /// Names the content of a manifest that is of no image, as its config says, or since none of its layers is one of an image.

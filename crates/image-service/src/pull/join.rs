@@ -6,18 +6,19 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cri_api::{LayerState, ProgressSink, PullEvent};
+use engine_api::runtime_store::StackedLayer;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
 use oci::{Descriptor, Digest};
-use store::Layer;
 
 use super::assembly::{Assembly, Came, Plan, Waited};
 use super::key::LayerKey;
 use super::layer::LayerJob;
-use super::ready::ReadyLayer;
+use super::ready::{PresentLayer, ReadyLayer};
 use super::wanted::Blob;
 use crate::flight::Ticket;
+use crate::options::RuntimeTarget;
 use crate::origin::{Access, SharedContent};
 use crate::progress::Hub;
 use crate::shared::Shared;
@@ -35,14 +36,37 @@ enum Joined {
 impl Assembly<'_> {
     /// Takes those layers out of `present` that this pull may not use: what other repositories brought, and its registry
     /// does not say that it has under the digest that the manifest gives.
-    pub(super) async fn leave_what_is_not_ours(&self, diff_ids: &[Digest], present: &mut [Option<Layer>]) {
+    pub(super) async fn leave_what_is_not_ours(
+        &self,
+        diff_ids: &[Digest],
+        chain_ids: &[Digest],
+        present: &mut [Option<PresentLayer>],
+    ) {
         if self.shared.options.shared_content == SharedContent::Open {
             return;
         }
         let source = self.source.as_ref();
         let layers = || self.chosen.manifest.layers.iter().zip(diff_ids);
-        let access = |(blob, diff_id): (&Descriptor, &Digest)| self.shared.access_to_present(source, blob, diff_id);
-        let access: Vec<Access> = layers().map(access).collect();
+        let access: Vec<Access> = match &self.shared.options.runtime {
+            Some(target) => {
+                let asked = layers().zip(chain_ids).zip(&*present).map(|(((blob, diff_id), chain_id), layer)| {
+                    // Where its labels are: the layer on this chain, or the one to link.
+                    let chain_id = match layer {
+                        Some(PresentLayer::Elsewhere { chain_id, .. }) => chain_id,
+                        _ => chain_id,
+                    };
+                    let layer = layer.is_some().then_some((diff_id, chain_id));
+                    self.shared.access_in_runtime(target, source, &blob.digest, layer)
+                });
+                let asked: Vec<_> = asked.collect();
+                stream::iter(asked).buffered(QUESTIONS).collect().await
+            }
+            None => {
+                let access =
+                    |(blob, diff_id): (&Descriptor, &Digest)| self.shared.access_to_present(source, blob, diff_id);
+                layers().map(access).collect()
+            }
+        };
         let unsure: HashMap<&Digest, &Descriptor> = layers()
             .zip(&access)
             .zip(present.iter())
@@ -68,7 +92,7 @@ impl Assembly<'_> {
         let job = LayerJob {
             key: blob.key.clone(),
             shared: Arc::clone(self.shared),
-            lease: Arc::clone(self.lease),
+            holding: self.holding.clone(),
             source: Arc::clone(self.source),
             descriptor: blob.descriptor.clone(),
             planned: plan.map(|plan| (plan.commits, plan.ids_of(&blob.places))),
@@ -158,9 +182,43 @@ impl Shared {
         self.known.access_to_layer(source.origin(), &blob.digest, diff_id)
     }
 
+    /// The access of a pull from `source`, whose manifest names this blob, to a layer of the runtime's store.
+    async fn access_in_runtime(
+        &self,
+        target: &RuntimeTarget,
+        source: &dyn Source,
+        blob: &Digest,
+        layer: Option<(&Digest, &Digest)>,
+    ) -> Access {
+        let Some((diff_id, chain_id)) = layer else { return Access::Denied };
+        if self.options.keep_blobs && !target.store.has_blob(blob).await.unwrap_or(false) {
+            return Access::Denied;
+        }
+        let layer = StackedLayer { diff_id, chain_id, parent: None };
+        match target.store.origins(layer, blob).await {
+            Ok(origins) => {
+                origins.iter().map(|origin| source.origin().access_to_layer_of(origin)).max().unwrap_or(Access::Denied)
+            }
+            Err(error) => {
+                tracing::debug!(%error, layer = %diff_id, "nobody says who brought it: fetch it");
+                Access::Denied
+            }
+        }
+    }
+
     /// Returns true if a pull from `source` may use the layer of the store; the registry is asked where that decides.
-    pub(super) async fn may_use_present(&self, source: &dyn Source, blob: &Descriptor, diff_id: &Digest) -> bool {
-        self.may_use(source, self.access_to_present(source, blob, diff_id), blob).await
+    pub(super) async fn may_use_present(
+        &self,
+        source: &dyn Source,
+        blob: &Descriptor,
+        (diff_id, chain_id): (&Digest, &Digest),
+    ) -> bool {
+        let access = match &self.options.runtime {
+            _ if self.options.shared_content == SharedContent::Open => Access::Granted,
+            Some(target) => self.access_in_runtime(target, source, &blob.digest, Some((diff_id, chain_id))).await,
+            None => self.access_to_present(source, blob, diff_id),
+        };
+        self.may_use(source, access, blob).await
     }
 }
 

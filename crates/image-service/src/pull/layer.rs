@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use cri_api::{Kind, LayerState, PullEvent, Result};
 use oci::{Algorithm, Descriptor, Digest};
-use store::{Layer, Lease, UnpackedLayer};
+use store::{Lease, UnpackedLayer};
 use tokio::time::Instant;
 
+use super::holding::Holding;
 use super::key::LayerKey;
 use super::ready::{Made, ReadyLayer};
 use crate::background::BlockingDrop;
@@ -39,7 +40,7 @@ pub(super) const SMALL: u64 = 256 * 1024;
 pub(crate) struct LayerJob {
     pub(crate) key: LayerKey,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) lease: Arc<BlockingDrop<Lease>>,
+    pub(crate) holding: Holding,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) descriptor: Descriptor,
     /// Number of commits at the plan, and diff id and chain id of every place that the layer is for; `None` while the config is
@@ -69,17 +70,17 @@ impl LayerJob {
     /// then on, nobody else brings the layer. The store is asked only if something was committed since the plan.
     async fn is_committed(&self) -> bool {
         let Some((commits, stacked)) = &self.planned else { return false };
-        let Some((diff_id, _)) = stacked.first() else { return false };
+        let Some((diff_id, chain_id)) = stacked.first() else { return false };
         if self.shared.commits.load(Ordering::Acquire) == *commits {
             return false;
         }
-        let present = find_present(&self.shared, &self.lease, stacked.clone()).await;
+        let present = self.holding.find_present(&self.shared, stacked.clone()).await;
         present.is_ok_and(|layers| layers.iter().all(Option::is_some))
-            && self.shared.may_use_present(self.source.as_ref(), &self.descriptor, diff_id).await
+            && self.shared.may_use_present(self.source.as_ref(), &self.descriptor, (diff_id, chain_id)).await
     }
 
     async fn work(self, context: &Context) -> Result<ReadyLayer> {
-        let Self { key: LayerKey { algorithm, .. }, shared, lease, source, descriptor, planned: _, pull } = self;
+        let Self { key: LayerKey { algorithm, .. }, shared, holding, source, descriptor, planned: _, pull } = self;
         let Context { token, hub } = context;
         let Descriptor { digest, size, .. } = &descriptor;
         let _share = tokio::select! {
@@ -101,7 +102,7 @@ impl LayerJob {
             opened = chunks.open() => opened,
         };
         let made = match opened {
-            Ok(()) => make(&shared, lease, &descriptor, algorithm, source.origin(), context, &mut chunks).await,
+            Ok(()) => make(&shared, holding.lease, &descriptor, algorithm, source.origin(), context, &mut chunks).await,
             Err(error) => Err(error),
         };
         match &made {
@@ -110,22 +111,6 @@ impl LayerJob {
         }
         made
     }
-}
-
-/// The layers of the store with these diff ids and chain ids, held by the lease.
-pub(super) async fn find_present(
-    shared: &Arc<Shared>,
-    lease: &Arc<BlockingDrop<Lease>>,
-    stacked: Vec<(Digest, Digest)>,
-) -> Result<Vec<Option<Layer>>> {
-    let (store, lease) = (shared.store.clone(), Arc::clone(lease));
-    let find = move || {
-        let find = |(diff_id, chain_id): &(Digest, Digest)| {
-            store.find_layer(&lease, diff_id, chain_id).map_err(|e| error::from_store(store.root(), &e))
-        };
-        stacked.iter().map(find).collect()
-    };
-    shared.background.run(find).await
 }
 
 /// The layer that an earlier pull left whole, if it is what it was. Where blobs are kept, it is the blob that is wanted, which

@@ -6,11 +6,14 @@ pub(crate) mod assemble;
 mod assembly;
 pub(crate) mod choose;
 pub(crate) mod coming;
+pub(crate) mod deposit;
+mod holding;
 mod join;
 pub(crate) mod key;
 pub(crate) mod layer;
 mod present;
 pub(crate) mod ready;
+pub(crate) mod stack;
 mod wanted;
 
 use std::collections::BTreeSet;
@@ -35,6 +38,7 @@ use crate::signatures::evidence;
 use crate::source::{RawDocument, Remote, Source};
 use assembly::Assembly;
 use choose::{Chosen, choose};
+use holding::Holding;
 use key::{Names, PullKey};
 use present::Present;
 use ready::{Assembled, Part, ReadyLayer};
@@ -122,7 +126,13 @@ impl PullJob {
             hub: &context.hub,
             token: &context.token,
         };
-        Ok(image.bring(resolved).await?.id)
+        match &shared.options.runtime {
+            Some(target) => {
+                image.deposit(target, &resolved).await?;
+                Ok(chosen.manifest.config.digest.clone())
+            }
+            None => Ok(image.bring(resolved).await?.id),
+        }
     }
 }
 
@@ -160,11 +170,22 @@ impl Incoming<'_> {
             hub.layer(&layer.digest, LayerState::Waiting);
         }
         let lease = Arc::new(shared.background.hold(shared.store.lease()));
+        let holding = Holding { lease: Arc::clone(&lease), deposit: None };
         let mut alone = BTreeSet::new();
         let pull = shared.budget.pull();
         for attempt in 1.. {
-            let assembly =
-                Assembly { shared, source: &self.source, lease: &lease, chosen, name, hub, token, alone: &alone, pull };
+            let assembly = Assembly {
+                shared,
+                source: &self.source,
+                holding: &holding,
+                chosen,
+                name,
+                hub,
+                token,
+                alone: &alone,
+                pull,
+                stacking: None,
+            };
             let (assembled, ()) = futures::try_join!(assembly.run(), self.before_visible.done())?;
             hub.report(PullEvent::Committing);
             let takes = assembled.layers.iter().map(Part::new_bytes).sum();
@@ -207,7 +228,7 @@ impl Incoming<'_> {
             tag: self.names.tag.clone(),
             repo_digest: self.names.repo_digest.clone(),
             unverified_blobs: self.blobs_with_their_layers(&image, false).into_iter().map(|(blob, _)| blob).collect(),
-            layers: image.layers.iter().map(Part::source).collect(),
+            layers: image.layers.iter().filter_map(Part::source).collect(),
             blobs: image.layers.iter().filter_map(Part::blob).collect(),
             created_at_unix_nanos: (self.shared.options.clock)(),
             ..ImageCommit::default()
@@ -250,7 +271,7 @@ impl Incoming<'_> {
         let blobs = self.chosen.manifest.layers.iter().map(|descriptor| &descriptor.digest).zip(&image.layers);
         let is_verified = |(blob, part): &(&Digest, &Part)| match part {
             Part::New(ready) => ready.blob_digest == **blob,
-            Part::Present(layer) => known.is_made_of(&layer.diff_id, blob),
+            Part::Present(layer) => known.is_made_of(layer.diff_id(), blob),
         };
         let wanted = blobs.filter(|pair| is_verified(pair) == verified);
         wanted.map(|(blob, part)| (blob.clone(), part.diff_id().clone())).collect()

@@ -119,8 +119,36 @@ pub(crate) struct Assembled {
 /// A layer of an image, present or new.
 #[derive(Clone)]
 pub(crate) enum Part {
-    Present(Layer),
+    Present(PresentLayer),
     New(ReadyLayer),
+}
+
+/// A layer that is here.
+#[derive(Clone)]
+pub(crate) enum PresentLayer {
+    /// In the engine's own store.
+    Own(Layer),
+    /// In the runtime's store, on the chain of the image.
+    Runtime { diff_id: Digest },
+    /// In the runtime's store on another chain, with this chain id: its files need only be linked.
+    Elsewhere { diff_id: Digest, chain_id: Digest },
+}
+
+impl PresentLayer {
+    pub(crate) fn diff_id(&self) -> &Digest {
+        match self {
+            Self::Own(layer) => &layer.diff_id,
+            Self::Runtime { diff_id } | Self::Elsewhere { diff_id, .. } => diff_id,
+        }
+    }
+
+    /// Bytes of its files; none where only the runtime knows.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        match self {
+            Self::Own(layer) => layer.stats.content_bytes,
+            Self::Runtime { .. } | Self::Elsewhere { .. } => 0,
+        }
+    }
 }
 
 impl Part {
@@ -135,7 +163,7 @@ impl Part {
     /// Digest of its tar stream.
     pub(crate) fn diff_id(&self) -> &Digest {
         match self {
-            Self::Present(layer) => &layer.diff_id,
+            Self::Present(layer) => layer.diff_id(),
             Self::New(ready) => &ready.diff_id,
         }
     }
@@ -148,10 +176,12 @@ impl Part {
         }
     }
 
-    pub(crate) fn source(&self) -> LayerSource {
+    /// The layer as the engine's own store takes it; `None`: it is the runtime's.
+    pub(crate) fn source(&self) -> Option<LayerSource> {
         match self {
-            Self::Present(layer) => LayerSource::Present(layer.clone()),
-            Self::New(ready) => LayerSource::New { layer: ready.layer(), diff_id: ready.diff_id.clone() },
+            Self::Present(PresentLayer::Own(layer)) => Some(LayerSource::Present(layer.clone())),
+            Self::Present(_) => None,
+            Self::New(ready) => Some(LayerSource::New { layer: ready.layer(), diff_id: ready.diff_id.clone() }),
         }
     }
 }

@@ -46,7 +46,8 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         notify.stopping("ending; containers go on");
         tracing::info!("ending; containers go on");
     };
-    tokio::join!(node.keep(&app.stop), ending);
+    let tending = app.images().await?.tend(app.stop.clone());
+    tokio::join!(node.keep(&app.stop), ending, tending);
     admin.stop().await;
     Ok(())
 }

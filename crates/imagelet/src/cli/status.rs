@@ -20,6 +20,7 @@ struct StatusReport {
     node_fs: Option<Fs>,
     eviction_signals: Vec<Signal>,
     unfinished_pulls: Option<UnfinishedPulls>,
+    pull_engine: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +114,8 @@ fn tables(shown: &StatusReport) -> Vec<String> {
     }
     let left = shown.unfinished_pulls.filter(|left| *left != UnfinishedPulls::default());
     let left = left.map(|left| format!("Unfinished pulls, for later ones: {left} ({}).\n", units::bytes(left.bytes)));
-    [conditions.render(), disks.render(), signals.render()].into_iter().chain(left).collect()
+    let engine = shown.pull_engine.as_ref().map(|engine| format!("Pull engine: {engine}.\n"));
+    [conditions.render(), disks.render(), signals.render()].into_iter().chain(left).chain(engine).collect()
 }
 
 /// The images of the status, the largest first.
@@ -168,6 +170,8 @@ mod tests {
         assert_eq!(tables(&shown)[3], "Unfinished pulls, for later ones: 1 layer, 2 parts (7kB).\n");
         shown.unfinished_pulls = Some(UnfinishedPulls::default());
         assert_eq!(tables(&shown).len(), 3);
+        shown.pull_engine = Some("embedded: it fills containerd's snapshotter overlayfs".to_owned());
+        assert_eq!(tables(&shown)[3], "Pull engine: embedded: it fills containerd's snapshotter overlayfs.\n");
         assert_eq!(images(&shown).render(), "SIZE   NAMES\n5MB    r.example/a@sha256:0 r.example/a:1\n7B     -\n");
     }
 }

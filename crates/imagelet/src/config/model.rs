@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use image_service::EngineOptions;
+use image_service::{EngineOptions, PullEngine};
 use registry::AllowedTarget;
 use serde_json::json;
 use tracing_subscriber::filter::LevelFilter;
@@ -43,6 +43,9 @@ const LOG_LEVELS: &[(&str, LevelFilter)] = &[
     ("trace", LevelFilter::TRACE),
 ];
 
+const PULL_ENGINES: &[(&str, PullEngine)] =
+    &[("auto", PullEngine::Auto), ("embedded", PullEngine::Embedded), ("runtime", PullEngine::Runtime)];
+
 settings! {
     /// Everything that can be configured.
     #[derive(Clone, Debug)]
@@ -57,6 +60,10 @@ settings! {
                 "CRI endpoint of the images, for example unix:///run/containerd/containerd.sock; without it \
                  the embedded store. crictl's variables IMAGE_SERVICE_ENDPOINT and CONTAINER_RUNTIME_ENDPOINT \
                  are not read: they would move images to another runtime unasked", short('i'), kubelet();
+            pull_engine: PullEngine = PullEngine::Auto =>
+                "pullEngine", "pull-engine", choice(PULL_ENGINES),
+                "Who pulls images for the runtime behind imageServiceEndpoint: embedded (our engine, into the runtime's own \
+                 store), runtime, or auto (our engine where it is sure that the runtime finds what it brings)";
             container_runtime_endpoint: Option<String> = None =>
                 "containerRuntimeEndpoint", "runtime-endpoint", endpoint(),
                 "CRI endpoint of the container runtime that `serve` passes through, and on which `run` runs \

@@ -16,6 +16,7 @@ use cri_grpc::client::{ClientOptions, connect_image_service};
 use oci::Digest;
 use serde_json::json;
 
+use crate::support::containerd_config;
 use crate::support::gate::Gate;
 use crate::support::images::{self, Image};
 use crate::support::process::{Daemon, need_root};
@@ -87,7 +88,7 @@ impl Published {
 
 /// An implementation behind a socket.
 struct Behind {
-    name: &'static str,
+    name: String,
     published: Published,
     service: Arc<dyn ImageService>,
     deviations: Vec<Deviation>,
@@ -98,7 +99,7 @@ struct Behind {
 #[async_trait]
 impl Harness for Behind {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn service(&self) -> Arc<dyn ImageService> {
@@ -157,7 +158,7 @@ async fn connect(endpoint: &str) -> Arc<dyn ImageService> {
     Arc::new(connect_image_service(&endpoint, ClientOptions::default()).await.expect("connect to the image service"))
 }
 
-/// The ways in which containerd 1.6 is known to differ.
+/// The ways in which containerd is known to differ, in all versions from 1.6 to 2.1.
 fn containerds_own() -> Vec<Deviation> {
     vec![
         Deviation::ListFilterIgnored,
@@ -184,7 +185,7 @@ async fn the_embedded_engine_behind_its_own_socket_conforms() {
     let imagelet = Imagelet::on(&published.scratch.join("store")).global("--registry-config-path", &hosts);
     let (endpoint, daemon) = serve(&imagelet, &published);
     let service = connect(&endpoint).await;
-    let name = "imagelet's engine behind its socket";
+    let name = "imagelet's engine behind its socket".to_owned();
     let harness = Behind {
         name,
         published,
@@ -204,7 +205,7 @@ async fn debians_containerd_conforms() {
     let published = Published::start().await;
     let containerd = Containerd::start(&published.gate.host());
     let service = connect(&containerd.endpoint()).await;
-    let name = "containerd 1.6";
+    let name = containerd_config::name();
     let harness = Behind {
         name,
         published,
@@ -219,13 +220,41 @@ async fn debians_containerd_conforms() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn imagelet_in_front_of_containerd_conforms() {
+    in_front_of_containerd("runtime", containerds_own()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+async fn imagelets_engine_in_containerds_store_conforms() {
+    in_front_of_containerd("embedded", without_its_pulls()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+async fn imagelet_in_front_of_containerd_conforms_with_the_engine_that_it_chooses() {
+    in_front_of_containerd("auto", without_its_pulls()).await;
+}
+
+/// The ways in which containerd differs where our engine pulls in its place.
+fn without_its_pulls() -> Vec<Deviation> {
+    containerds_own().into_iter().filter(|deviation| *deviation != Deviation::BadReferenceIsUnknown).collect()
+}
+
+/// The suite with `imagelet serve` between it and containerd, and `--pull-engine`.
+async fn in_front_of_containerd(engine: &str, deviations: Vec<Deviation>) {
     let published = Published::start().await;
     let containerd = Containerd::start(&published.gate.host());
-    let (endpoint, daemon) = serve(&Imagelet::remote(&containerd.endpoint()), &published);
+    let imagelet = Imagelet::remote(&containerd.endpoint()).global("--pull-engine", engine);
+    let imagelet = imagelet.global("--root", &published.scratch.join("store").display().to_string());
+    let imagelet = match engine {
+        "runtime" => imagelet,
+        _ => imagelet.global("--registry-config-path", &published.hosts().display().to_string()),
+    };
+    let (endpoint, daemon) = serve(&imagelet, &published);
     let service = connect(&endpoint).await;
-    let name = "imagelet in front of containerd 1.6";
+    let name = format!("imagelet in front of {}, pull engine {engine}", containerd_config::name());
     // Last in, first out: imagelet goes before containerd.
     let daemons: Vec<Box<dyn Send + Sync>> = vec![Box::new(daemon), Box::new(containerd)];
-    let harness = Behind { name, published, service, deviations: containerds_own(), handlers: None, _daemons: daemons };
+    let harness = Behind { name, published, service, deviations, handlers: None, _daemons: daemons };
     conformance::run_all(&harness).await.assert_passed();
 }

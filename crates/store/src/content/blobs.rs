@@ -111,6 +111,20 @@ impl BlobIngest {
     pub fn abort(self) {}
 }
 
+impl NewBlob {
+    /// Opens it for reading.
+    ///
+    /// # Errors
+    /// The disk refused it.
+    pub fn open(&self) -> Result<File, StoreError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let content = self.private.content();
+        let opened =
+            rustix::fs::openat(&content.catalog.disk.layout.ingest, self.private.name().as_str(), flags, Mode::empty());
+        opened.map(File::from).map_err(|error| self.private.failed("open", error.into()))
+    }
+}
+
 /// A blob that is written and verified, and that no image has yet. Pulls that want the same one share it: a commit gives it
 /// a second name, and the first one goes with this value. Let it go on a thread that may block.
 #[derive(Debug)]

@@ -81,7 +81,8 @@ impl Disk {
 }
 
 /// User 0 of the machine, not of a user namespace that maps few users and may make no devices.
-pub(crate) fn is_privileged() -> bool {
+#[must_use]
+pub fn is_privileged() -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
     }

@@ -1,6 +1,7 @@
 //! Layers in the making: unpacked in private, sharing files with others, copied and verified. No image knows them yet.
 
 pub(crate) mod copy;
+mod hand_over;
 pub(crate) mod layer;
 pub(crate) mod share;
 pub(crate) mod verify;

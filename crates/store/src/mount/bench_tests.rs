@@ -12,12 +12,13 @@ pub(super) struct Bench {
 }
 
 pub(super) const EVERYTHING: KernelFeatures =
-    KernelFeatures { from_file: true, unseen: true, new_overlay: true, many: usize::MAX };
+    KernelFeatures { shared_from: 0, from_file: true, unseen: true, new_overlay: true, many: usize::MAX };
 
-/// Features of kernels, newest first.
-pub(super) const KERNELS: [KernelFeatures; 5] = [
+/// Features of kernels, newest first, with and without loop devices.
+pub(super) const KERNELS: [KernelFeatures; 6] = [
     EVERYTHING,
-    KernelFeatures { unseen: false, ..EVERYTHING },
+    KernelFeatures { shared_from: u64::MAX, ..EVERYTHING },
+    KernelFeatures { shared_from: u64::MAX, unseen: false, ..EVERYTHING },
     KernelFeatures { from_file: false, ..EVERYTHING },
     KernelFeatures { from_file: false, unseen: false, ..EVERYTHING },
     KernelFeatures { from_file: false, unseen: false, new_overlay: false, ..EVERYTHING },

@@ -1,14 +1,17 @@
-//! The mount of a single EROFS file: from the file where the kernel can (Linux 6.12), through a loop device otherwise. The
-//! mount has no place yet; it goes, and a loop device with it, when nothing holds it any more. What it is for is
-//! [`super`]'s business.
+//! The mount of a single EROFS file. A layer is mounted from a loop device that all its mounts share, on the whole node: they are one
+//! file system then, and what is read is in memory once. Where there is no loop device, and for files that are mounted only
+//! once, the mount is made from the file, where the kernel can (Linux 6.12). Either reads past the page cache of the file itself, which
+//! would hold everything a second time. The mount has no place yet; it goes, and a loop device with it, when nothing holds it any more. What it
+//! is for is [`super`]'s business.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use base::{LoopDevice, LoopFlags};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
@@ -20,7 +23,9 @@ use super::overlay::{Names, explain};
 use crate::recipe;
 
 /// How a loop device shows a layer: by blocks of EROFS.
-const LAYER_DEVICE: LoopFlags = LoopFlags { block_bytes: 4096, read_only: true, direct: false };
+const LAYER_DEVICE: LoopFlags = LoopFlags { block_bytes: 4096, read_only: true, direct: true };
+/// A process says once that layers are not shared.
+static SAID: Once = Once::new();
 
 /// Why an EROFS file was not mounted.
 #[derive(Debug)]
@@ -38,8 +43,53 @@ pub(super) fn mount(path: &Path, ways: KernelFeatures) -> Result<OwnedFd, ErofsF
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| ErofsFailure::Failed(Failure::at("open a layer for", path, error)))?;
+    let file = File::from(file);
     let devices = devices_beside(path).map_err(ErofsFailure::Failed)?;
-    mount_open(&File::from(file), path, &devices, ways)
+    forget_pages(&file);
+    let size = file.metadata().map_or(0, |meta| meta.len());
+    // A file system has its further devices for itself.
+    if !devices.is_empty() || size < ways.shared_from {
+        return mount_open(&file, path, &devices, ways);
+    }
+    match mount_shared(&file, path) {
+        Err(NotShared::NoDevice(error)) if ways.from_file => {
+            mount_open(&file, path, &devices, ways).inspect(|_| say_no_device(&error))
+        }
+        Err(NotShared::NoDevice(error)) => Err(no_device(error)),
+        Err(NotShared::Otherwise(failure)) => Err(failure),
+        Ok(mounted) => Ok(mounted),
+    }
+}
+
+enum NotShared {
+    /// There is no loop device to be had, or this process may not mount from it.
+    NoDevice(io::Error),
+    Otherwise(ErofsFailure),
+}
+
+/// Mounts the file from the loop device that its other mounts use, or a new one.
+fn mount_shared(file: &File, path: &Path) -> Result<OwnedFd, NotShared> {
+    let device = LoopDevice::shared(file, LAYER_DEVICE).map_err(NotShared::NoDevice)?;
+    match mount_source(device.path(), path, &[], Reading::Buffered) {
+        Ok(mounted) => Ok(mounted),
+        Err(Refused::NeedsDevice) => Err(NotShared::NoDevice(Errno::NOTBLK.into())),
+        // Somebody has mounted it in another way, as the root of another user namespace.
+        Err(Refused::Busy(failure)) => Err(NotShared::NoDevice(failure.source)),
+        Err(Refused::Otherwise(failure)) => Err(NotShared::Otherwise(failure)),
+    }
+}
+
+fn say_no_device(error: &io::Error) {
+    SAID.call_once(|| {
+        tracing::warn!(%error, "no loop device: each mount of an EROFS layer keeps what is read from it in memory for itself");
+    });
+}
+
+/// Lets go of pages of the file that its writer or a check has left: nobody reads them any more.
+fn forget_pages(file: &File) {
+    if let Err(error) = rustix::fs::fadvise(file, 0, None, Advice::DontNeed) {
+        tracing::debug!(%error, "pages of a layer's file stay in memory");
+    }
 }
 
 /// The files with blocks of other layers that a layer's EROFS file needs.
@@ -67,7 +117,7 @@ pub(super) fn mount_open(
         let name = format!("/proc/self/fd/{}", file.as_raw_fd());
         match mount_files(Path::new(&name), path, devices) {
             Err(Refused::NeedsDevice) => {}
-            Err(Refused::Otherwise(failure)) => return Err(failure),
+            Err(refused) => return Err(refused.into()),
             Ok(mounted) => return Ok(mounted),
         }
     }
@@ -84,7 +134,7 @@ pub(super) fn mount_named(
     if ways.from_file {
         match mount_files(path, path, devices) {
             Err(Refused::NeedsDevice) => {}
-            Err(Refused::Otherwise(failure)) => return Err(failure),
+            Err(refused) => return Err(refused.into()),
             Ok(mounted) => return Ok((mounted, true)),
         }
     }
@@ -95,17 +145,19 @@ fn mount_files(source: &Path, path: &Path, devices: &[PathBuf]) -> Result<OwnedF
     let mut names = Names::default();
     let failed = |failure| Refused::Otherwise(ErofsFailure::Failed(failure));
     let devices = devices.iter().map(|device| names.file(device)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    mount_source(source, path, &devices)
+    mount_source(source, path, &devices, Reading::Direct)
+}
+
+fn no_device(source: io::Error) -> ErofsFailure {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => ErofsFailure::NotPermitted(source),
+        io::ErrorKind::NotFound => ErofsFailure::NoErofs(source),
+        _ => ErofsFailure::Failed(Failure { operation: "set a loop device up for", source }),
+    }
 }
 
 fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedFd, ErofsFailure> {
-    let show = |file: &File| {
-        LoopDevice::new(file, LAYER_DEVICE).map_err(|source| match source.kind() {
-            io::ErrorKind::PermissionDenied => ErofsFailure::NotPermitted(source),
-            io::ErrorKind::NotFound => ErofsFailure::NoErofs(source),
-            _ => ErofsFailure::Failed(Failure { operation: "set a loop device up for", source }),
-        })
-    };
+    let show = |file: &File| LoopDevice::new(file, LAYER_DEVICE).map_err(no_device);
     let device = show(file)?;
     let mut further = Vec::with_capacity(devices.len());
     for path in devices {
@@ -115,21 +167,41 @@ fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedF
         further.push(show(&File::from(file))?);
     }
     let paths: Vec<PathBuf> = further.iter().map(|device| device.path().to_owned()).collect();
-    match mount_source(device.path(), path, &paths) {
-        Err(Refused::NeedsDevice) => Err(ErofsFailure::Failed(Failure::at("mount a layer for", path, Errno::NOTBLK))),
-        Err(Refused::Otherwise(failure)) => Err(failure),
-        // The file system keeps the device from now on.
-        Ok(mounted) => Ok(mounted),
-    }
+    // The file system keeps the devices from now on.
+    mount_source(device.path(), path, &paths, Reading::Buffered).map_err(|refused| match refused {
+        Refused::NeedsDevice => ErofsFailure::Failed(Failure::at("mount a layer for", path, Errno::NOTBLK)),
+        refused => refused.into(),
+    })
 }
 
 enum Refused {
     /// This kernel mounts block devices only, or this file not as it is.
     NeedsDevice,
+    /// The device is mounted in another way.
+    Busy(Failure),
     Otherwise(ErofsFailure),
 }
 
-fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf]) -> Result<OwnedFd, Refused> {
+impl From<Refused> for ErofsFailure {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NeedsDevice => Self::NoErofs(Errno::NOTBLK.into()),
+            Refused::Busy(failure) => Self::Failed(failure),
+            Refused::Otherwise(failure) => failure,
+        }
+    }
+}
+
+/// How the file system reads its source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// As the source has it: a loop device reads directly by itself.
+    Buffered,
+    /// Past the page cache of the file that is its source (Linux 6.13; 6.12 does so anyway).
+    Direct,
+}
+
+fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf], reading: Reading) -> Result<OwnedFd, Refused> {
     let failed = |failure: Failure| Refused::Otherwise(ErofsFailure::Failed(failure));
     let context = fsopen("erofs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| {
         Refused::Otherwise(match error {
@@ -138,15 +210,19 @@ fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf]) -> Result<Owne
             error => ErofsFailure::Failed(Failure { operation: "open EROFS for", source: error.into() }),
         })
     })?;
+    if reading == Reading::Direct
+        && let Err(error) = fsconfig_set_flag(&context, "directio")
+    {
+        tracing::debug!(%error, "this kernel has no direct reading of EROFS files, or no choice");
+    }
     // A device that cannot be written is mounted by who does not want to.
     fsconfig_set_flag(&context, "ro")
         .and_then(|()| fsconfig_set_string(&context, "source", source))
         .and_then(|()| devices.iter().try_for_each(|device| fsconfig_set_string(&context, "device", device)))
         .map_err(|error| failed(explain(&context, "configure EROFS for", error).naming(layer)))?;
-    // No direct I/O: what is read may be in memory twice then, but a layer that has just been written need not come from the
-    // disk, and the file's own read-ahead makes small files come twice as fast from there (docs/performance.md).
     fsconfig_create(&context).map_err(|error| match error {
         Errno::NOTBLK => Refused::NeedsDevice,
+        Errno::BUSY => Refused::Busy(explain(&context, "mount a layer for", error).naming(layer)),
         Errno::PERM => Refused::Otherwise(ErofsFailure::NotPermitted(error.into())),
         error => failed(explain(&context, "mount a layer for", error).naming(layer)),
     })?;

@@ -26,7 +26,7 @@ use std::os::fd::BorrowedFd;
 
 pub(crate) use erofs::EROFS_FILE;
 pub use error::UnpackError;
-pub(crate) use files::{Beneath, DEFERRED, DEFERRED_BELOW, find, is_opaque, patch_implicit};
+pub(crate) use files::{Beneath, DEFERRED, DEFERRED_BELOW, find, is_opaque, link_tree, patch_implicit};
 pub(crate) use lookup::{Attributes, Below, PathLookup};
 pub use options::UnpackOptions;
 pub use outcome::{Largest, UnpackOutcome};

@@ -57,6 +57,14 @@ impl Cgroup {
         fs::write(self.path.join(self.limit), most.to_string()).expect("limit a cgroup");
     }
 
+    /// Bytes of files, and of devices' metadata, that its processes have brought into memory.
+    #[track_caller]
+    pub(crate) fn cached(&self) -> u64 {
+        let stat = fs::read_to_string(self.path.join("memory.stat")).expect("read a cgroup's memory");
+        let value = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+        value("cache ").or_else(|| value("file ")).expect("a cgroup says how much memory files have")
+    }
+
     /// The command that starts a program in the cgroup, for [`super::Imagelet::through`].
     pub(crate) fn words(&self) -> Vec<String> {
         let enter = "echo $$ >$0 && exec \"$@\"".to_owned();

@@ -1,9 +1,10 @@
-//! Debian's containerd with its CRI plugin, in directories of its own, and `ctr` to look into it.
+//! containerd with its CRI plugin, Debian's or the one of `CONTAINERD=DIR`, in directories of its own, and `ctr` to look into it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::containerd_config::{self, Configured, configuration, program};
 use super::images::Blob;
 use super::network::write_pod_network;
 use super::process::{Daemon, eventually, need_root, run, signal, tool};
@@ -26,6 +27,8 @@ pub(crate) struct Setup {
     pub(crate) root: Option<PathBuf>,
     /// Image of pod sandboxes.
     pub(crate) sandbox_image: Option<String>,
+    /// Snapshotter of images; otherwise overlayfs, or the one of `CONTAINERD_SNAPSHOTTER`.
+    pub(crate) snapshotter: Option<&'static str>,
     /// Pods have a network: only for tests that are in one of their own ([`super::network`]).
     pub(crate) pod_network: bool,
 }
@@ -57,8 +60,15 @@ impl Containerd {
         if setup.pod_network {
             write_pod_network(&scratch.join("cni"), &scratch.network(), &scratch.join("addresses"));
         }
-        fs::write(&config, configuration(scratch.path(), &socket, &certs, &setup))
-            .expect("write containerd's configuration");
+        let text = configuration(&Configured {
+            root: &setup.root.unwrap_or_else(|| scratch.join("root")),
+            home: scratch.path(),
+            socket: &socket,
+            certs: &certs,
+            sandbox_image: setup.sandbox_image.as_deref().unwrap_or("none.invalid/pause:1"),
+            snapshotter: setup.snapshotter.unwrap_or(&containerd_config::snapshotter()),
+        });
+        fs::write(&config, text).expect("write containerd's configuration");
         Self { daemon: start(&config, &socket), config, socket, certs, scratch }
     }
 
@@ -117,7 +127,7 @@ impl Containerd {
     /// `ctr` on the images of CRI.
     #[track_caller]
     pub(crate) fn ctr(&self) -> Command {
-        let mut command = tool("ctr");
+        let mut command = program("ctr");
         command.arg("--address").arg(&self.socket).args(["--namespace", "k8s.io"]);
         command
     }
@@ -165,9 +175,10 @@ impl Containerd {
 
 #[track_caller]
 fn start(config: &Path, socket: &Path) -> Daemon {
-    let program = tool("containerd");
-    let config = config.display().to_string();
-    let daemon = Daemon::start(Path::new(program.get_program()), &["-c", &config, "-l", "info"]);
+    let mut program = program("containerd");
+    program.arg("-c").arg(config).args(["-l", "info"]);
+    let args: Vec<&str> = program.get_args().map(|arg| arg.to_str().expect("an argument is text")).collect();
+    let daemon = Daemon::start(Path::new(program.get_program()), &args);
     daemon.wait_for("that it has booted", |l| l.contains("containerd successfully booted").then_some(()));
     daemon.wait_for("that CRI is ready", |l| l.contains("Start streaming server").then_some(()));
     // It says so a moment before it is.
@@ -194,49 +205,4 @@ fn call(socket: &Path, method: &str, request: &[u8]) -> String {
 
 fn is_good(said: &str) -> bool {
     said.lines().any(|line| line.trim() == "grpc-status: 0")
-}
-
-fn configuration(home: &Path, socket: &Path, certs: &Path, setup: &Setup) -> String {
-    let root = setup.root.clone().unwrap_or_else(|| home.join("root"));
-    let root = root.display();
-    let sandbox_image = setup.sandbox_image.as_deref().unwrap_or("none.invalid/pause:1");
-    let (home, socket, certs) = (home.display(), socket.display(), certs.display());
-    let unused: Vec<String> = [
-        "snapshotter.v1.btrfs",
-        "snapshotter.v1.zfs",
-        "snapshotter.v1.aufs",
-        "snapshotter.v1.devmapper",
-        "internal.v1.opt",
-    ]
-    .iter()
-    .map(|p| format!("\"io.containerd.{p}\""))
-    .collect();
-    format!(
-        r#"version = 2
-root = "{root}"
-state = "{home}/state"
-disabled_plugins = [{}]
-[grpc]
-  address = "{socket}"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{sandbox_image}"
-  netns_mounts_under_state_dir = true
-  restrict_oom_score_adj = true
-  stats_collect_period = 1
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "{home}/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      BinaryName = "/usr/sbin/runc"
-      SystemdCgroup = false
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "{certs}"
-"#,
-        unused.join(", ")
-    )
 }

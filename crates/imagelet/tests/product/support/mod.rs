@@ -4,6 +4,7 @@ pub(crate) mod cgroup;
 pub(crate) mod cli;
 pub(crate) mod clock;
 pub(crate) mod containerd;
+pub(crate) mod containerd_config;
 pub(crate) mod disk;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod faulty;

@@ -22,7 +22,7 @@ use crate::view::Deferred;
 
 /// A lower layer for the mounter: a directory, or an EROFS file that is to be mounted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lower {
+pub enum Lower {
     /// A directory as overlayfs takes it.
     Directory(PathBuf),
     /// A file with an EROFS file system, in which whiteouts and opaque directories are as overlayfs takes them.
@@ -31,7 +31,8 @@ pub(crate) enum Lower {
 
 impl Lower {
     /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         match self {
             Self::Directory(path) | Self::Erofs(path) => path,
         }

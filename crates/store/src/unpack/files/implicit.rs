@@ -132,7 +132,7 @@ pub(crate) fn is_opaque(dir: &OwnedFd) -> Result<bool, Errno> {
     Ok(false)
 }
 
-fn attributes(from: &OwnedFd) -> Result<Attributes, Errno> {
+pub(super) fn attributes(from: &OwnedFd) -> Result<Attributes, Errno> {
     let stat = rustix::fs::fstat(from)?;
     let mut xattrs = Vec::new();
     for name in xattr_names(from.as_fd())? {

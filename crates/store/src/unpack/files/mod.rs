@@ -13,6 +13,7 @@ mod finish;
 mod ground;
 mod implicit;
 mod kernel_values;
+mod link_tree;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -36,6 +37,7 @@ use descriptors::{Descriptors, OnDisk};
 use ground::Ground;
 pub(crate) use implicit::{find, is_opaque, patch_implicit};
 use kernel_values::{bytes_on_disk, timestamps};
+pub(crate) use link_tree::link_tree;
 
 /// Name of the directory of the layer's files.
 const FS: &str = "fs";

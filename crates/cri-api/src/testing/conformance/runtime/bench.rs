@@ -149,18 +149,35 @@ impl<'h> RuntimeBench<'h> {
 
     /// Checks that a call was refused, with one of these kinds.
     pub(super) fn refused<T: std::fmt::Debug>(&self, what: &str, result: Result<T>, kinds: &[Kind]) -> Outcome {
-        let error = match result {
-            Ok(answer) => return Err(Stop::Failed(format!("{what}: it should be refused, and answers {answer:?}"))),
-            Err(error) => error,
-        };
         // What is absent, and what takes too long, every runtime says so.
         let by_state = kinds.iter().all(|kind| matches!(kind, Kind::InvalidArgument | Kind::FailedPrecondition));
-        let deviates = by_state && self.deviates(RuntimeDeviation::RefusalsAreUnknown);
-        let kinds = if deviates { &[Kind::Unknown] } else { kinds };
-        if kinds.contains(&error.kind()) {
-            return Ok(());
+        if by_state {
+            return self.refused_but_for(RuntimeDeviation::RefusalsAreUnknown, what, result, kinds);
         }
-        Err(Stop::Failed(format!("{what}: refused with {}, want {kinds:?}: {error}", error.kind())))
+        refused_with(what, result, kinds)
+    }
+
+    /// The same, with code `Unknown` from a peer with this deviation.
+    pub(super) fn refused_but_for<T: std::fmt::Debug>(
+        &self,
+        deviation: RuntimeDeviation,
+        what: &str,
+        result: Result<T>,
+        kinds: &[Kind],
+    ) -> Outcome {
+        refused_with(what, result, if self.deviates(deviation) { &[Kind::Unknown] } else { kinds })
+    }
+
+    /// Removes a sandbox whose container has just ended.
+    pub(super) async fn remove_after_exit(&self, sandbox: &str) -> Outcome {
+        let mut removed = self.service.remove_pod_sandbox(sandbox).await;
+        while self.deviates(RuntimeDeviation::RemovalsRaceWithExits)
+            && removed.as_ref().is_err_and(|e| e.kind() == Kind::Unknown)
+        {
+            tokio::time::sleep(POLL).await;
+            removed = self.service.remove_pod_sandbox(sandbox).await;
+        }
+        removed.map_err(|e| failed("remove the sandbox", &e))
     }
 
     /// Takes away what the case made.
@@ -172,5 +189,13 @@ impl<'h> RuntimeBench<'h> {
         }
         let left = (self.sandboxes().await?.len(), self.containers().await?.len());
         if left == (0, 0) { Ok(()) } else { Err(Stop::Failed(format!("sandboxes and containers are left: {left:?}"))) }
+    }
+}
+
+fn refused_with<T: std::fmt::Debug>(what: &str, result: Result<T>, kinds: &[Kind]) -> Outcome {
+    match result {
+        Ok(answer) => Err(Stop::Failed(format!("{what}: it should be refused, and answers {answer:?}"))),
+        Err(error) if kinds.contains(&error.kind()) => Ok(()),
+        Err(error) => Err(Stop::Failed(format!("{what}: refused with {}, want {kinds:?}: {error}", error.kind()))),
     }
 }

@@ -67,6 +67,13 @@ pub enum Command {
 /// A known difference of a peer. Never declared for an implementation of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuntimeDeviation {
-    /// containerd 1.6: what it refuses for its form, or for the state of things, has code `Unknown`.
+    /// containerd (all versions): what it refuses for its form, or for the state of things, has code `Unknown`.
     RefusalsAreUnknown,
+    /// containerd before 2: a name that is taken is refused with code `Unknown`.
+    TakenNamesAreUnknown,
+    /// containerd 2: a container in a stopped sandbox is refused with code `Unknown`.
+    StoppedSandboxIsUnknown,
+    /// containerd 1.7: a sandbox that is removed in the moment in which its container ends may fail once with code `Unknown` ("container
+    /// is still running, to stop first").
+    RemovalsRaceWithExits,
 }

@@ -1,0 +1,122 @@
+//! Labels of objects in containerd's store: those that containerd knows, and our own.
+
+use engine_api::runtime_store::{LayerFacts, LayerOrigin, StackedLayer};
+use oci::{Digest, Reference};
+
+use crate::Labels;
+
+/// Labels that containerd 2.3 and later give to the snapshot of a layer: by the first, a layer is found on other chains.
+pub(crate) const DIFF_ID: &str = "containerd.io/snapshot/diff-id";
+const PARENT_CHAIN_ID: &str = "containerd.io/snapshot/parent-chain-id";
+/// Labels by which blobs keep what they refer to.
+pub(crate) const KEEPS_MANIFEST: &str = "containerd.io/gc.ref.content.m.0";
+pub(crate) const KEEPS_CONFIG: &str = "containerd.io/gc.ref.content.config";
+pub(crate) const KEEPS_LAYER: &str = "containerd.io/gc.ref.content.l.";
+pub(crate) const KEEPS_SNAPSHOT: &str = "containerd.io/gc.ref.snapshot.";
+/// Label of a blob with the repositories that it came from, separated by commas; the host follows.
+const SOURCE: &str = "containerd.io/distribution.source.";
+/// Label of a blob with the diff id that containerd found when it unpacked it.
+const UNCOMPRESSED: &str = "containerd.io/uncompressed";
+/// Label of the records that the CRI plugin manages.
+const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
+
+/// Our labels of a snapshot: the blob that it was unpacked from, where that came from, and that it may stand on any chain.
+pub(crate) const BLOB: &str = "imagelet.io/blob";
+const ORIGIN: &str = "imagelet.io/origin";
+pub(crate) const INDEPENDENT: &str = "imagelet.io/independent";
+/// Our labels of a lease: where its layers are unpacked, for which manifest, since when (seconds since 1970).
+pub(crate) const WORKPLACE: &str = "imagelet.io/workplace";
+pub(crate) const MANIFEST: &str = "imagelet.io/manifest";
+pub(crate) const BEGUN: &str = "imagelet.io/begun";
+
+/// Labels of a layer's snapshot.
+pub(crate) fn of_layer(layer: StackedLayer<'_>, facts: &LayerFacts) -> Labels {
+    let mut labels = Labels::from([(DIFF_ID.to_owned(), layer.diff_id.to_string())]);
+    let mut put = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            labels.insert(key.to_owned(), value);
+        }
+    };
+    put(PARENT_CHAIN_ID, layer.parent.map(ToString::to_string));
+    put(BLOB, facts.blob.as_ref().map(ToString::to_string));
+    put(ORIGIN, facts.origin.clone());
+    put(INDEPENDENT, facts.is_independent.then(|| "true".to_owned()));
+    labels
+}
+
+/// Labels of an image's record.
+pub(crate) fn of_record() -> Labels {
+    Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned())])
+}
+
+/// The blob that the layer with these labels was unpacked from, and its diff id.
+pub(crate) fn blob_of(labels: &Labels) -> Option<(Digest, Digest)> {
+    Some((labels.get(BLOB)?.parse().ok()?, labels.get(DIFF_ID)?.parse().ok()?))
+}
+
+/// The diff id that the runtime found when it unpacked the blob with these labels.
+pub(crate) fn uncompressed(labels: &Labels) -> Option<Digest> {
+    labels.get(UNCOMPRESSED)?.parse().ok()
+}
+
+/// The engine's note of where the layer with these labels came from, if it was unpacked from this blob.
+pub(crate) fn engine_origin(labels: &Labels, blob: &Digest) -> Option<LayerOrigin> {
+    let is_of_blob = labels.get(BLOB).is_some_and(|of| *of == blob.to_string());
+    labels.get(ORIGIN).filter(|_| is_of_blob).map(|origin| LayerOrigin::Engine(origin.clone()))
+}
+
+/// The repositories from which the runtime brought the blob with these labels, if the runtime found that it has this diff id.
+pub(crate) fn runtime_origins(labels: &Labels, blob: &Digest, diff_id: &Digest) -> Vec<LayerOrigin> {
+    let is_of_layer = blob == diff_id || labels.get(UNCOMPRESSED).is_some_and(|of| *of == diff_id.to_string());
+    let sources =
+        labels.iter().filter(|_| is_of_layer).filter_map(|(key, paths)| Some((key.strip_prefix(SOURCE)?, paths)));
+    let origins = sources.flat_map(|(host, paths)| {
+        paths.split(',').map(|path| LayerOrigin::Runtime { host: host.to_owned(), path: path.trim().to_owned() })
+    });
+    origins.collect()
+}
+
+/// Label with the repository that a blob came from. The host stands without port and brackets.
+pub(crate) fn blob_source(image: &Reference) -> (String, String) {
+    let domain = image.domain();
+    let host = match domain.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => domain.split_once(':').map_or(domain, |(host, _)| host),
+    };
+    (format!("{SOURCE}{host}"), image.path().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_of_a_blob_has_no_port() {
+        for (name, host, repository) in [
+            ("busybox", "docker.io", "library/busybox"),
+            ("registry.example:5000/team/app:1", "registry.example", "team/app"),
+            ("[fd00::1]:5000/app:1", "fd00::1", "app"),
+        ] {
+            let reference = Reference::parse(name).expect("a reference");
+            assert_eq!(blob_source(&reference), (format!("{SOURCE}{host}"), repository.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_layer_has_an_origin_only_for_the_blob_that_it_was_unpacked_from() {
+        let (blob, other, diff_id) = (Digest::sha256(b"blob"), Digest::sha256(b"other"), Digest::sha256(b"layer"));
+        let layer = StackedLayer { diff_id: &diff_id, chain_id: &diff_id, parent: None };
+        let facts =
+            LayerFacts { blob: Some(blob.clone()), origin: Some("public r/x".to_owned()), is_independent: true };
+        let labels = of_layer(layer, &facts);
+        assert_eq!(engine_origin(&labels, &blob), Some(LayerOrigin::Engine("public r/x".to_owned())));
+        assert_eq!(engine_origin(&labels, &other), None);
+        let labels = Labels::from([
+            (UNCOMPRESSED.to_owned(), diff_id.to_string()),
+            (format!("{SOURCE}r.example"), "a/b,c".to_owned()),
+        ]);
+        let of = |path: &str| LayerOrigin::Runtime { host: "r.example".to_owned(), path: path.to_owned() };
+        assert_eq!(runtime_origins(&labels, &blob, &diff_id), [of("a/b"), of("c")]);
+        assert_eq!(runtime_origins(&labels, &blob, &other), []);
+    }
+}

@@ -1,0 +1,330 @@
+//! [`RuntimeStore`]: the store of a container runtime, as far as an engine puts images into it that it pulled itself. Plain types
+//! and traits; the one implementation speaks to containerd.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cri_api::{FsInfo, Result};
+use oci::{Digest, Reference};
+
+use crate::{ImageLayers, LayerShape};
+
+/// Why images cannot be put into a runtime's store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsuited {
+    /// The reason, for people.
+    pub reason: String,
+    /// The runtime does not answer at the moment: it may be suited.
+    pub is_temporary: bool,
+}
+
+impl fmt::Display for Unsuited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// Finds the store of a runtime, as the runtime is set up now.
+#[async_trait]
+pub trait FindRuntimeStore: Send + Sync {
+    /// The store in which the runtime looks for images, whose file system CRI describes so.
+    ///
+    /// # Errors
+    /// Images cannot be put there, or not surely.
+    async fn find(&self, images: &FsInfo) -> std::result::Result<Arc<dyn RuntimeStore>, Unsuited>;
+}
+
+/// Store of a container runtime. Layers lie in it as snapshots: each has the chain id of itself and all layers below as name.
+#[async_trait]
+pub trait RuntimeStore: Send + Sync + fmt::Debug {
+    /// Name for people.
+    fn name(&self) -> String;
+
+    /// Directory in which layers may be unpacked before they are moved into the store: on its file system, and not watched by the
+    /// runtime. It may be missing.
+    fn workshop(&self) -> &Path;
+
+    /// Form of the store's layers.
+    fn shape(&self) -> LayerShape;
+
+    /// Begins an image. `workplace` is the number of the directory in the workshop where its layers are unpacked, by which an
+    /// image that was never ended is found.
+    ///
+    /// # Errors
+    /// The runtime refused it.
+    async fn begin(&self, workplace: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>>;
+
+    /// Returns true if the snapshot is there.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn has_snapshot(&self, chain_id: &str) -> Result<bool>;
+
+    /// The target of a name: the digest of an index or manifest.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn target(&self, name: &str) -> Result<Option<Digest>>;
+
+    /// Origins of a layer which was verified to be what this blob unpacks to; none where nobody knows that.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>>;
+
+    /// The layers that these blobs unpack to, as far as the store knows: diff ids by blobs. A hint: the layers may be gone.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn diff_ids(&self, blobs: &[Digest]) -> Result<BTreeMap<Digest, Digest>>;
+
+    /// Returns true if the blob is there as it came.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn has_blob(&self, blob: &Digest) -> Result<bool>;
+
+    /// All snapshots, each with the one below it.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn snapshots(&self) -> Result<BTreeMap<String, String>>;
+
+    /// Bytes on disk of a snapshot, without those below.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn snapshot_bytes(&self, name: &str) -> Result<u64>;
+
+    /// Images that were begun at this workplace and never ended.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn unfinished(&self, workplace: u32) -> Result<Vec<UnfinishedDeposit>>;
+
+    /// Gives up an image that was never ended. What no other image needs goes.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn give_up(&self, id: &str) -> Result<()>;
+}
+
+/// Facts about images in a runtime's store that CRI does not tell.
+#[async_trait]
+pub trait RuntimeImageFacts: Send + Sync {
+    /// The layers of all images; `None`: the runtime does not tell.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn image_layers(&self) -> Result<Option<ImageLayers>>;
+
+    /// The engine that pulls images, and why, for people.
+    async fn pull_engine(&self) -> String;
+}
+
+/// Source of a layer: who brought it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayerOrigin {
+    /// An engine, which wrote down from where in its own words.
+    Engine(String),
+    /// The runtime, from this repository; the host is without its port.
+    Runtime {
+        /// Host without port.
+        host: String,
+        /// Path of the repository.
+        path: String,
+    },
+}
+
+/// An image that was begun and never ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfinishedDeposit {
+    /// Id.
+    pub id: String,
+    /// Digest of its manifest, where it is known.
+    pub manifest: Option<Digest>,
+    /// When it was begun, in seconds since 1970.
+    pub begun_at: i64,
+}
+
+/// A layer in its place.
+#[derive(Clone, Copy, Debug)]
+pub struct StackedLayer<'a> {
+    /// Digest of the tar stream.
+    pub diff_id: &'a Digest,
+    /// Chain id: of this layer and all below it.
+    pub chain_id: &'a Digest,
+    /// Chain id of the layer below; `None`: this is the lowest.
+    pub parent: Option<&'a Digest>,
+}
+
+/// Facts about a new layer that later pulls ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayerFacts {
+    /// The blob that it was unpacked from, where that is known.
+    pub blob: Option<Digest>,
+    /// Where the blob came from, in the engine's words.
+    pub origin: Option<String>,
+    /// The files do not depend on the layers below it.
+    pub is_independent: bool,
+}
+
+/// Need of a layer's snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing: the layer is there, whoever brought it, and is held.
+    Present,
+    /// The layer's files, then a commit.
+    Open(OpenSlot),
+    /// Something that only the runtime's own pull can give, with the reason.
+    Unsupported(String),
+}
+
+/// A prepared snapshot that waits for its layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenSlot {
+    /// Key of the snapshot.
+    pub key: String,
+    /// Where the files go.
+    pub destination: Destination,
+}
+
+/// Where the files of a layer go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// This empty directory is replaced by one with the layer's files.
+    Directory(PathBuf),
+    /// The layer becomes this EROFS file.
+    ErofsFile(PathBuf),
+    /// Nowhere: the store has them already.
+    Present,
+}
+
+/// A layer of the store, for reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LowerLayer {
+    /// A directory tree.
+    Directory(PathBuf),
+    /// An EROFS file.
+    ErofsFile(PathBuf),
+}
+
+/// A document of an image: its bytes and media type.
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'a> {
+    /// Bytes.
+    pub bytes: &'a [u8],
+    /// Media type.
+    pub media_type: &'a str,
+}
+
+impl Document<'_> {
+    /// Digest of the bytes.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::sha256(self.bytes)
+    }
+}
+
+/// Documents of an image.
+#[derive(Clone, Debug)]
+pub struct Documents<'a> {
+    /// The indexes that lead to the manifest, the one that the name resolved to first; none: it resolved to the manifest.
+    pub indexes: Vec<Document<'a>>,
+    /// The manifest of the platform.
+    pub manifest: Document<'a>,
+    /// The config.
+    pub config: &'a [u8],
+    /// Chain id of the top layer; `None`: the image has no layers.
+    pub top: Option<&'a Digest>,
+    /// Where the image came from.
+    pub source: &'a Reference,
+    /// Layers whose blobs are kept beside their files.
+    pub kept_blobs: Vec<&'a Digest>,
+}
+
+impl Documents<'_> {
+    /// The document that the name resolved to.
+    #[must_use]
+    pub fn target(&self) -> Document<'_> {
+        self.indexes.first().copied().unwrap_or(self.manifest)
+    }
+}
+
+/// An image on its way into a runtime's store. Whatever it makes or holds is safe from collection until it is ended. Every call may
+/// be repeated.
+#[async_trait]
+pub trait Deposit: Send + Sync {
+    /// Id, by which it is found if it is never ended.
+    fn id(&self) -> &str;
+
+    /// Holds the snapshot with this name, and with it those below. Returns false if it is not there.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn hold(&self, chain_id: &Digest) -> Result<bool>;
+
+    /// Opens the slot of a layer. The layer below must be there.
+    ///
+    /// # Errors
+    /// The runtime refused it.
+    async fn open(&self, layer: StackedLayer<'_>) -> Result<Slot>;
+
+    /// Moves files, which are durable, from `layer` to their place, and makes the move durable. Blocks.
+    ///
+    /// # Errors
+    /// A system call failed.
+    fn place(&self, layer: &Path, slot: &OpenSlot) -> io::Result<()>;
+
+    /// Commits a layer whose files are in their place.
+    ///
+    /// # Errors
+    /// The runtime refused it.
+    async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()>;
+
+    /// Gives a slot back.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn abandon(&self, slot: &OpenSlot) -> Result<()>;
+
+    /// The layers of a chain that is held, the highest first.
+    ///
+    /// # Errors
+    /// The runtime did not answer, or they cannot be read from outside.
+    async fn lower_layers(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>>;
+
+    /// Snapshots of layers whose files do not depend on those below, by diff id.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn independent_layers(&self) -> Result<BTreeMap<Digest, Digest>>;
+
+    /// Writes a blob of a layer from a file that has it, verified. Blocks nothing but this future.
+    ///
+    /// # Errors
+    /// The runtime refused it, or the file could not be read.
+    async fn write_blob(&self, blob: &Digest, file: std::fs::File, source: &Reference) -> Result<()>;
+
+    /// Writes the documents. They may refer to layers that are not there yet.
+    ///
+    /// # Errors
+    /// The runtime refused one.
+    async fn write_documents(&self, documents: &Documents<'_>) -> Result<()>;
+
+    /// Writes the records of an image whose documents and layers are there: by id, then by these names.
+    ///
+    /// # Errors
+    /// The runtime refused one.
+    async fn write_records(&self, documents: &Documents<'_>, names: &[String]) -> Result<()>;
+
+    /// Ends it: the records, if there are any, keep everything from now on.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn end(&self) -> Result<()>;
+}

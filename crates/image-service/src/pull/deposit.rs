@@ -1,0 +1,269 @@
+//! A chosen image on its way into the store of a container runtime: its layers by [`super::stack`] while they come, then its records.
+//! It is pulled when the runtime shows it. Called by the pull.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri_api::{Error, ImageSpec, ImageStatus, Kind, PullEvent, Result};
+use engine_api::runtime_store::{Deposit, Document, Documents, RuntimeStore};
+use oci::{Digest, Reference};
+use tokio::time::{Instant, sleep};
+
+use super::assembly::Assembly;
+use super::holding::Holding;
+use super::ready::{Assembled, Part};
+use super::stack::{Listening, Planned, Stack, StackError, Stacking};
+use super::{COMMIT_ATTEMPTS, Incoming, present};
+use crate::error;
+use crate::options::RuntimeTarget;
+use crate::resume;
+
+/// Longest time in which the runtime shows an image after its records were written: it learns of them by events.
+const VISIBLE_WITHIN: Duration = Duration::from_secs(5);
+
+impl Incoming<'_> {
+    /// Fetches what is missing, and puts the image into the runtime's store. `resolved` is what the name stands for.
+    pub(crate) async fn deposit(&self, target: &RuntimeTarget, resolved: &Digest) -> Result<()> {
+        let Self { shared, chosen, hub, .. } = self;
+        let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
+        hub.report(PullEvent::Resolved { digest: resolved.clone(), layers });
+        if self.is_there(target, resolved).await? {
+            self.verify().await?;
+            present::tell_all(chosen, hub);
+            return Ok(());
+        }
+        for layer in &chosen.manifest.layers {
+            hub.layer(&layer.digest, cri_api::LayerState::Waiting);
+        }
+        let manifest = &chosen.raw.digest;
+        let (deposit, ()) = tokio::join!(target.store.begin(target.workplace, manifest), self.learn(target));
+        let deposit = deposit?;
+        let brought = self.bring_to(target, &deposit).await;
+        let id = deposit.id().to_owned();
+        match brought {
+            Ok(()) => {
+                shared.leftovers.end(target, &id, manifest).await;
+                Ok(())
+            }
+            Err(error) => {
+                // What is there already, a later pull need not fetch.
+                if resume::is_interruption(&error) {
+                    shared.leftovers.leave(id, manifest.clone(), (shared.options.clock)());
+                } else {
+                    shared.leftovers.end(target, &id, manifest).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Learns which layers the runtime has already, so that nothing of them is fetched before the config has told what they are.
+    async fn learn(&self, target: &RuntimeTarget) {
+        let blobs: Vec<Digest> = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
+        match target.store.diff_ids(&blobs).await {
+            Ok(found) => self.shared.known.set_layers(blobs, found),
+            Err(error) => tracing::debug!(%error, "nobody says which layers are there"),
+        }
+    }
+
+    async fn bring_to(&self, target: &RuntimeTarget, deposit: &Arc<dyn Deposit>) -> Result<()> {
+        let Self { shared, chosen, name, hub, token, .. } = self;
+        let lease = Arc::new(shared.background.hold(shared.store.lease()));
+        let holding = Holding { lease, deposit: Some(Arc::clone(deposit)) };
+        let (mut alone, pull) = (BTreeSet::new(), shared.budget.pull());
+        for attempt in 1.. {
+            let (stacking, listening) = Stacking::new();
+            let assembly = Assembly {
+                shared,
+                source: &self.source,
+                holding: &holding,
+                chosen,
+                name,
+                hub,
+                token,
+                alone: &alone,
+                pull,
+                stacking: Some(stacking),
+            };
+            let assembled = async {
+                let assembled = assembly.run().await;
+                drop(assembly);
+                assembled.map_err(StackError::Failed)
+            };
+            let before = async { self.before_visible.done().await.map_err(StackError::Failed) };
+            let put = async { self.put_layers(deposit, listening).await };
+            match futures::try_join!(assembled, before, put) {
+                // A record without all of its layers would be an image that cannot start.
+                Ok((_, (), false)) => {
+                    let message =
+                        format!("{name}: not all layers came to the runtime's store: this is a fault of the program");
+                    return Err(Error::new(Kind::Internal, message));
+                }
+                Ok((assembled, (), true)) => {
+                    hub.report(PullEvent::Committing);
+                    return self.record(target, deposit.as_ref(), assembled).await;
+                }
+                Err(StackError::Taken(chain_id)) if attempt < COMMIT_ATTEMPTS + chosen.manifest.layers.len() => {
+                    tracing::info!(image = %name, %chain_id, "another image has taken a layer: unpack it again");
+                    alone.insert(chain_id);
+                }
+                Err(StackError::Taken(chain_id)) => {
+                    let message =
+                        format!("{name}: other images took the layer for the chain {chain_id} again and again");
+                    return Err(Error::new(Kind::Internal, message));
+                }
+                Err(StackError::Failed(error)) => return Err(error),
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    /// Puts documents and layers there while layers still come. Returns true if all are there.
+    async fn put_layers(
+        &self,
+        deposit: &Arc<dyn Deposit>,
+        mut listening: Listening,
+    ) -> std::result::Result<bool, StackError> {
+        let blobs = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
+        let from = (self.source.origin().to_string(), blobs);
+        let Some((stack, planned)) = Stack::begin(self.shared, deposit, from, &mut listening).await else {
+            return Ok(false);
+        };
+        let Planned { config, top } = planned;
+        let reference = self.source_reference()?;
+        let documents = async {
+            deposit.write_documents(&self.documents(&config, top.as_ref(), reference)).await.map_err(StackError::Failed)
+        };
+        futures::try_join!(documents, stack.put(listening)).map(|((), is_whole)| is_whole)
+    }
+
+    /// Everything is there but the records. They make it visible.
+    async fn record(&self, target: &RuntimeTarget, deposit: &dyn Deposit, image: Assembled) -> Result<()> {
+        let reference = self.source_reference()?;
+        for part in &image.layers {
+            if let Some(blob) = part.blob() {
+                let file = self.shared.background.run({
+                    let (blob, store) = (Arc::clone(&blob), self.shared.store.clone());
+                    move || blob.open().map_err(|e| error::from_store(store.root(), &e))
+                });
+                deposit.write_blob(blob.digest(), file.await?, reference).await?;
+            }
+        }
+        // The policy of this moment decides, and not the one under which the pull began.
+        self.verify().await?;
+        let documents = self.documents(&image.config, None, reference);
+        let names: Vec<String> = [&self.names.tag, &self.names.repo_digest].into_iter().flatten().cloned().collect();
+        deposit.write_records(&documents, &names).await?;
+        let last = image.layers.into_iter().filter_map(|part| match part {
+            Part::New(ready) => ready.into_last(),
+            Part::Present(_) => None,
+        });
+        self.shared.background.discard(last.collect::<Vec<_>>()).await;
+        self.wait_until_visible(target).await
+    }
+
+    fn documents<'d>(&'d self, config: &'d [u8], top: Option<&'d Digest>, source: &'d Reference) -> Documents<'d> {
+        let raw = &self.chosen.raw;
+        let manifest = Document { bytes: &raw.bytes, media_type: &raw.media_type };
+        let index = |bytes: &'d bytes::Bytes| Document { bytes, media_type: index_type(bytes) };
+        let layers = self.chosen.manifest.layers.iter().map(|layer| &layer.digest);
+        let kept_blobs = if self.shared.options.keep_blobs { layers.collect() } else { Vec::new() };
+        Documents {
+            indexes: self.chosen.indexes.iter().map(index).collect(),
+            manifest,
+            config,
+            top,
+            source,
+            kept_blobs,
+        }
+    }
+
+    /// The name that it is pulled by; there is none for what comes from a file.
+    fn source_reference(&self) -> Result<&Reference> {
+        self.reference.ok_or_else(|| error::not_covered("the image comes from a file"))
+    }
+
+    /// Returns true if a pull would change nothing at all.
+    async fn is_there(&self, target: &RuntimeTarget, resolved: &Digest) -> Result<bool> {
+        let id = self.chosen.manifest.config.digest.to_string();
+        for name in [self.names.tag.as_ref(), self.names.repo_digest.as_ref(), Some(&id)].into_iter().flatten() {
+            if target.store.target(name).await?.as_ref() != Some(resolved) {
+                return Ok(false);
+            }
+        }
+        let status = target.images.image_status(&ImageSpec::new(id), true).await?;
+        Ok(status.image.is_some() && !lacks_layers(target.store.as_ref(), &status).await?)
+    }
+
+    async fn wait_until_visible(&self, target: &RuntimeTarget) -> Result<()> {
+        let spec = ImageSpec::new(self.chosen.manifest.config.digest.to_string());
+        let (deadline, mut pause) = (Instant::now() + VISIBLE_WITHIN, Duration::from_millis(1));
+        loop {
+            let shown = target.images.image_status(&spec, false).await;
+            match shown {
+                Ok(status) if status.image.is_some() => return Ok(()),
+                Ok(_) if Instant::now() < deadline => {}
+                // Its own pull finds everything there but what it wants to see.
+                Ok(_) => {
+                    return Err(error::strange_store(
+                        "the runtime does not show the image although its records are written",
+                    ));
+                }
+                Err(error) => return Err(error),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Returns true if the layers of an image are not where containers would look for them: it has to be pulled again. `status` is verbose.
+pub(crate) async fn lacks_layers(store: &dyn RuntimeStore, status: &ImageStatus) -> Result<bool> {
+    let Some(chain_id) = chain_id(status) else { return Ok(false) };
+    Ok(!store.has_snapshot(&chain_id).await?)
+}
+
+/// The chain id of the top layer, as the runtime tells it. Images without layers have none.
+pub(crate) fn chain_id(status: &ImageStatus) -> Option<String> {
+    let info: serde_json::Value = serde_json::from_str(status.info.get("info")?).ok()?;
+    let chain_id = info.get("chainID")?.as_str().filter(|id| !id.is_empty())?;
+    Some(chain_id.to_owned())
+}
+
+/// The media type of an index, which its own text says.
+fn index_type(bytes: &[u8]) -> &str {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Typed<'a> {
+        #[serde(borrow)]
+        media_type: Option<&'a str>,
+    }
+    let typed: Option<Typed<'_>> = serde_json::from_slice(bytes).ok();
+    typed.and_then(|typed| typed.media_type).unwrap_or(oci::media_type::OCI_INDEX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_is_read_as_containerd_writes_it() {
+        let status = |info: &str| ImageStatus {
+            info: std::collections::BTreeMap::from([("info".to_owned(), info.to_owned())]),
+            ..ImageStatus::default()
+        };
+        assert_eq!(chain_id(&status(r#"{"chainID": "sha256:ab", "imageSpec": {}}"#)).as_deref(), Some("sha256:ab"));
+        for none in [r#"{"chainID": ""}"#, "{}", "no JSON"] {
+            assert_eq!(chain_id(&status(none)), None, "{none}");
+        }
+        assert_eq!(chain_id(&ImageStatus::default()), None);
+    }
+
+    #[test]
+    fn an_index_says_what_it_is() {
+        let docker = "application/vnd.docker.distribution.manifest.list.v2+json";
+        assert_eq!(index_type(format!(r#"{{"mediaType": "{docker}", "manifests": []}}"#).as_bytes()), docker);
+        assert_eq!(index_type(br#"{"manifests": []}"#), "application/vnd.oci.image.index.v1+json");
+    }
+}

@@ -1,0 +1,316 @@
+//! [`Stack`]: puts the layers of an image into a runtime's store, from the lowest up and while others are still fetched. What it is told
+//! comes from the assembly through [`Stacking`]. It knows neither registry nor records.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cri_api::{Error, Kind, Result};
+use engine_api::runtime_store::{Deposit, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer};
+use oci::Digest;
+use store::Lower;
+use tokio::sync::mpsc;
+
+use super::ready::{PresentLayer, ReadyLayer};
+use crate::error;
+use crate::origin::SharedContent;
+use crate::shared::Shared;
+
+/// Where an assembly tells what it has.
+pub(crate) struct Stacking(mpsc::UnboundedSender<StackMessage>);
+
+/// News of an assembly.
+enum StackMessage {
+    Plan { config: Bytes, diff_ids: Vec<Digest>, chain_ids: Vec<Digest>, present: Vec<Option<PresentLayer>> },
+    Present { place: usize, layer: PresentLayer },
+    Ready { place: usize, layer: ReadyLayer },
+}
+
+impl Stacking {
+    /// Both ends: for the assembly, and for the stack.
+    pub(crate) fn new() -> (Self, Listening) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self(sender), Listening(receiver))
+    }
+
+    pub(super) fn plan(
+        &self,
+        config: &Bytes,
+        (diff_ids, chain_ids): (&[Digest], &[Digest]),
+        present: &[Option<PresentLayer>],
+    ) {
+        let (config, present) = (config.clone(), present.to_vec());
+        let (diff_ids, chain_ids) = (diff_ids.to_vec(), chain_ids.to_vec());
+        self.send(StackMessage::Plan { config, diff_ids, chain_ids, present });
+    }
+
+    pub(super) fn present(&self, place: usize, layer: &PresentLayer) {
+        self.send(StackMessage::Present { place, layer: layer.clone() });
+    }
+
+    pub(super) fn ready(&self, place: usize, layer: &ReadyLayer) {
+        self.send(StackMessage::Ready { place, layer: layer.clone() });
+    }
+
+    /// A stack that does not listen any more has failed, and its result says why.
+    fn send(&self, message: StackMessage) {
+        let _ = self.0.send(message);
+    }
+}
+
+/// End of the stack.
+pub(crate) struct Listening(mpsc::UnboundedReceiver<StackMessage>);
+
+/// Why the layers could not all be put there.
+pub(crate) enum StackError {
+    /// Another image has taken the layer for this chain: it has to be fetched for itself.
+    Taken(Digest),
+    Failed(Error),
+}
+
+impl From<Error> for StackError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Stacked<T> = std::result::Result<T, StackError>;
+
+/// A layer that is to be put on the ones before it.
+enum Piece {
+    Present(PresentLayer),
+    New(ReadyLayer),
+}
+
+/// The layers of an image on their way into a runtime's store.
+pub(crate) struct Stack<'a> {
+    shared: &'a Arc<Shared>,
+    deposit: &'a Arc<dyn Deposit>,
+    /// Where they come from, in the engine's words, and as which blobs.
+    origin: String,
+    blobs: Vec<Digest>,
+    diff_ids: Vec<Digest>,
+    chain_ids: Vec<Digest>,
+    pieces: Vec<Option<Piece>>,
+    /// So many of the lowest layers are there.
+    done: usize,
+    /// The layers of those, as far as they were looked at: the highest first, and of how many.
+    lower: Option<(usize, Vec<Lower>)>,
+}
+
+/// The config of the image, as the assembly found it.
+pub(crate) struct Planned {
+    pub(crate) config: Bytes,
+    pub(crate) top: Option<Digest>,
+}
+
+impl<'a> Stack<'a> {
+    /// Waits for the plan. `None`: the assembly has ended before it, and tells why.
+    pub(crate) async fn begin(
+        shared: &'a Arc<Shared>,
+        deposit: &'a Arc<dyn Deposit>,
+        (origin, blobs): (String, Vec<Digest>),
+        listening: &mut Listening,
+    ) -> Option<(Self, Planned)> {
+        let StackMessage::Plan { config, diff_ids, chain_ids, present } = listening.0.recv().await? else {
+            return None;
+        };
+        let planned = Planned { config, top: chain_ids.last().cloned() };
+        let pieces = present.into_iter().map(|layer| layer.map(Piece::Present)).collect();
+        Some((Self { shared, deposit, origin, blobs, diff_ids, chain_ids, pieces, done: 0, lower: None }, planned))
+    }
+
+    /// Puts all layers there, as they come. Returns false if the assembly has ended before it told of all.
+    pub(crate) async fn put(mut self, mut listening: Listening) -> Stacked<bool> {
+        loop {
+            let ready = self.pieces[self.done..].iter().take_while(|piece| piece.is_some()).count();
+            if ready > 0 {
+                self.put_next(ready).await?;
+            }
+            if self.done == self.pieces.len() {
+                return Ok(true);
+            }
+            // All that has come meanwhile goes there together.
+            let Some(message) = listening.0.recv().await else { return Ok(false) };
+            self.note(message);
+            while let Ok(message) = listening.0.try_recv() {
+                self.note(message);
+            }
+        }
+    }
+
+    fn note(&mut self, message: StackMessage) {
+        match message {
+            StackMessage::Plan { .. } => {}
+            StackMessage::Present { place, layer } => self.pieces[place] = Some(Piece::Present(layer)),
+            // What is something else than the config says, the assembly refuses.
+            StackMessage::Ready { place, layer } if layer.diff_id == self.diff_ids[place] => {
+                self.pieces[place] = Some(Piece::New(layer));
+            }
+            StackMessage::Ready { .. } => {}
+        }
+    }
+
+    fn layer(&self, place: usize) -> StackedLayer<'_> {
+        let parent = place.checked_sub(1).map(|below| &self.chain_ids[below]);
+        StackedLayer { diff_id: &self.diff_ids[place], chain_id: &self.chain_ids[place], parent }
+    }
+
+    /// Puts the next few layers there: made fit for what is below them, synced once, then moved and committed one after the other.
+    async fn put_next(&mut self, count: usize) -> Stacked<()> {
+        // The runtime's database has one writer: layers of two pulls would only wait for each other, and one that both want is
+        // moved by one of them.
+        let shared = self.shared;
+        let _turn = shared.stacking.lock().await;
+        let places = self.done..self.done + count;
+        let new: Vec<usize> =
+            places.clone().filter(|&place| matches!(self.pieces[place], Some(Piece::New(_)))).collect();
+        for &place in &new {
+            self.fit(place).await?;
+        }
+        if !new.is_empty() {
+            self.make_durable().await?;
+        }
+        for place in places {
+            self.put_one(place).await?;
+            self.done = place + 1;
+        }
+        shared.commits.fetch_add(1, std::sync::atomic::Ordering::Release);
+        Ok(())
+    }
+
+    async fn make_durable(&self) -> Result<()> {
+        let store = self.shared.store.clone();
+        let sync = move || store.make_durable().map_err(|e| error::from_store(store.root(), &e));
+        self.shared.background.run(sync).await
+    }
+
+    /// Gives the layer's directories what they take over from the layers below.
+    async fn fit(&mut self, place: usize) -> Stacked<()> {
+        let Some(Piece::New(ready)) = &self.pieces[place] else { return Ok(()) };
+        let layer = ready.layer();
+        if place == 0 || layer.is_independent() {
+            return Ok(());
+        }
+        let below = self.below(place).await?;
+        let (store, chain_id) = (self.shared.store.clone(), self.chain_ids[place].clone());
+        let fit = move || layer.fit_on(&chain_id, &below).map_err(|e| error::from_store(store.root(), &e));
+        // One that is gone may be there for this very chain.
+        self.shared.background.run(fit).await?;
+        Ok(())
+    }
+
+    /// The layers below a place, the highest first: those that are on their way, and those that are there.
+    async fn below(&mut self, place: usize) -> Stacked<Vec<Lower>> {
+        let mut below = Vec::new();
+        for on_its_way in (self.done..place).rev() {
+            match &self.pieces[on_its_way] {
+                Some(Piece::New(ready)) => match ready.layer().files() {
+                    Some(files) => below.push(files),
+                    None => return Err(StackError::Taken(self.chain_ids[on_its_way].clone())),
+                },
+                Some(Piece::Present(PresentLayer::Elsewhere { chain_id, .. })) => {
+                    below.extend(self.lower_layers(chain_id).await?.into_iter().next());
+                }
+                // It is there on this chain, and with it all below.
+                Some(Piece::Present(_)) | None => {
+                    below.extend(self.lower_layers(&self.chain_ids[on_its_way]).await?);
+                    return Ok(below);
+                }
+            }
+        }
+        if self.done > 0 {
+            let lower = match self.lower.take() {
+                Some((of, lower)) if of == self.done => lower,
+                _ => self.lower_layers(&self.chain_ids[self.done - 1]).await?,
+            };
+            below.extend_from_slice(&lower);
+            self.lower = Some((self.done, lower));
+        }
+        Ok(below)
+    }
+
+    /// The layers of a chain that is there, the highest first.
+    async fn lower_layers(&self, chain_id: &Digest) -> Result<Vec<Lower>> {
+        let layers = self.deposit.lower_layers(chain_id).await?;
+        Ok(layers.into_iter().map(to_lower).collect())
+    }
+
+    async fn put_one(&self, place: usize) -> Stacked<()> {
+        let layer = self.layer(place);
+        if let Some(Piece::Present(PresentLayer::Runtime { .. })) = &self.pieces[place] {
+            return Ok(());
+        }
+        let slot = match self.deposit.open(layer).await? {
+            Slot::Present => return Ok(()),
+            Slot::Open(slot) => slot,
+            Slot::Unsupported(reason) => return Err(error::strange_store(reason).into()),
+        };
+        let put = self.fill(place, layer, &slot).await;
+        if put.is_err()
+            && let Err(error) = self.deposit.abandon(&slot).await
+        {
+            tracing::debug!(%error, slot = slot.key, "a slot stays until the image is given up");
+        }
+        put
+    }
+
+    async fn fill(&self, place: usize, layer: StackedLayer<'_>, slot: &OpenSlot) -> Stacked<()> {
+        let mut facts = LayerFacts { origin: Some(self.origin.clone()), ..LayerFacts::default() };
+        let has_files = match &self.pieces[place] {
+            Some(Piece::New(ready)) => {
+                facts.blob = Some(ready.blob_digest.clone());
+                facts.is_independent = ready.layer().is_independent();
+                self.hand_over(ready, slot).await?
+            }
+            _ => false,
+        };
+        if !has_files {
+            // Taken for another chain, or never fetched for this one: the same files lie there, and need only a link.
+            if !self.link(layer, slot).await? {
+                return Err(StackError::Taken(layer.chain_id.clone()));
+            }
+            facts.is_independent = true;
+            if self.shared.options.shared_content == SharedContent::Verified {
+                facts.blob = self.blobs.get(place).cloned();
+            }
+        }
+        Ok(self.deposit.commit(slot, layer, &facts).await?)
+    }
+
+    async fn hand_over(&self, ready: &ReadyLayer, slot: &OpenSlot) -> Result<bool> {
+        let (deposit, layer, slot) = (Arc::clone(self.deposit), ready.layer(), slot.clone());
+        let store = self.shared.store.clone();
+        let hand_over = move || {
+            let placed = layer.hand_over(|files| deposit.place(files, &slot));
+            placed.map_err(|e| error::from_store(store.root(), &e))
+        };
+        self.shared.background.run(hand_over).await
+    }
+
+    /// Links the files of the same layer on another chain. Returns false if there is none, or no link can be made.
+    async fn link(&self, layer: StackedLayer<'_>, slot: &OpenSlot) -> Result<bool> {
+        let Some(chain_id) = self.deposit.independent_layers().await?.remove(layer.diff_id) else { return Ok(false) };
+        if !self.deposit.hold(&chain_id).await? {
+            return Ok(false);
+        }
+        let Some(from) = self.lower_layers(&chain_id).await?.into_iter().next() else { return Ok(false) };
+        let (deposit, slot, store) = (Arc::clone(self.deposit), slot.clone(), self.shared.store.clone());
+        let link = move || {
+            let linked = store.link_layer(&from, |files| deposit.place(files, &slot));
+            linked.map_err(|e| error::from_store(store.root(), &e))
+        };
+        self.shared.background.run(link).await
+    }
+}
+
+fn to_lower(layer: LowerLayer) -> Lower {
+    match layer {
+        LowerLayer::Directory(path) => Lower::Directory(path),
+        LowerLayer::ErofsFile(path) => Lower::Erofs(path),
+    }
+}
+
+/// Returns true if the runtime has to pull the image itself.
+pub(crate) fn is_not_covered(error: &Error) -> bool {
+    error.kind() == Kind::Unimplemented
+}

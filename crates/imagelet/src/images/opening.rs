@@ -1,0 +1,65 @@
+//! How images are opened: [`Opening`], and the options of an engine by the configuration. Called by [`Images`](super::Images).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use image_service::{EngineOptions, Reach};
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Access;
+use crate::config::Config;
+use crate::endpoint::USER_AGENT;
+use crate::environment::Proxies;
+use crate::exit::{Failure, Outcome};
+
+/// A `Retry-After` that is waited out within a pull although somebody would come again.
+const BRIEF: Duration = Duration::from_secs(2);
+
+/// How images are opened.
+pub(crate) struct Opening<'a> {
+    pub(crate) proxies: &'a Proxies,
+    pub(crate) access: &'a Access,
+    /// Somebody tries failed pulls again later.
+    pub(crate) backs_off: bool,
+    /// The embedded store is for this process alone, which will serve its images there.
+    pub(crate) socket: Option<PathBuf>,
+    /// Cancelled when the process is asked to end.
+    pub(crate) stop: &'a CancellationToken,
+}
+
+/// Refuses flags that say how registries are reached where another process reaches them.
+pub(super) fn own_reach(config: &Config, puller: &dyn std::fmt::Display) -> Outcome {
+    if config.engine.reach == Reach::AsConfigured {
+        return Ok(());
+    }
+    let flags = "--tls-verify and --plain-http are for pulls of this process";
+    Err(Failure::usage(format!("{flags}, and {puller} pulls: configure the registry's hosts.toml there")))
+}
+
+/// The options of the embedded engine, by the configuration.
+pub(super) fn engine_options(
+    config: &Config,
+    proxies: &Proxies,
+    backs_off: bool,
+    agent_socket: Option<PathBuf>,
+) -> EngineOptions {
+    let mut options = EngineOptions {
+        root: config.root.clone(),
+        hosts_roots: config.registry_config_paths.clone(),
+        allowed_targets: config.allowed_registry_targets.clone(),
+        bandwidth: Some(config.pulls.bandwidth).filter(|rate| *rate > 0),
+        user_agent: USER_AGENT.to_owned(),
+        ..config.engine.clone()
+    };
+    if backs_off {
+        options.retry.max_retry_after = BRIEF;
+    }
+    options.store.agent_socket = agent_socket;
+    let limits = &mut options.store.limits;
+    limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
+    limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);
+    options.proxy.http.clone_from(&proxies.http);
+    options.proxy.https.clone_from(&proxies.https);
+    options.proxy.no_proxy.clone_from(&proxies.no_proxy);
+    options
+}

@@ -1,0 +1,161 @@
+//! Layers that leave this store for another one on the same file system: their directories learn what lies below them there, their
+//! files are made durable, and somebody else moves them. And links to files that lie there already.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+
+use oci::Digest;
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::disk::layer::Shape;
+use crate::disk::layout;
+use crate::error::StoreError;
+use crate::ingest::layer::{LayerPlace, UnpackedLayer};
+use crate::layers::shape::Lower;
+use crate::store::Store;
+use crate::unpack::{Attributes, EROFS_FILE, PathLookup, link_tree};
+
+impl UnpackedLayer {
+    /// Returns true if its files are the same whatever lies below it, but for the attributes of its root.
+    #[must_use]
+    pub fn is_independent(&self) -> bool {
+        self.outcome.implicit_dirs.iter().all(Vec::is_empty)
+    }
+
+    /// Where its files are while it is nobody's but this store's.
+    #[must_use]
+    pub fn files(&self) -> Option<Lower> {
+        let LayerPlace::Private { number, .. } = self.place() else { return None };
+        Some(self.shape.lower(&self.ingests.catalog.disk.layout.ingest_path(number)))
+    }
+
+    /// Gives directories that the layer has no entries for the attributes that they have in the layers `below`, the highest first.
+    /// Its root stays as it is. Returns false if the layer is not to be had any more, or was made fit for another chain.
+    ///
+    /// # Errors
+    /// The disk refused something.
+    pub fn fit_on(&self, chain_id: &Digest, below: &[Lower]) -> Result<bool, StoreError> {
+        let LayerPlace::Private { number, patched_for } = self.place() else { return Ok(false) };
+        let implicit: Vec<Vec<u8>> =
+            self.outcome.implicit_dirs.iter().filter(|path| !path.is_empty()).cloned().collect();
+        if implicit.is_empty() {
+            return Ok(true);
+        }
+        if patched_for.is_some_and(|patched_for| patched_for != *chain_id) {
+            return Ok(false);
+        }
+        let layout = &self.ingests.catalog.disk.layout;
+        let failed =
+            |source| StoreError::io("set the attributes of directories in", layout.ingest_path(number), source);
+        let directory = layout::open_directory(&layout.ingest, &number.to_string()).map_err(failed)?;
+        self.note_patch(chain_id);
+        let opened = RefCell::new(Opened { below, layers: Vec::new() });
+        let below = |path: &[u8]| opened.borrow_mut().find(path);
+        let privileged = self.ingests.layers.privileged;
+        self.shape.patch(directory.as_fd(), &implicit, &below, privileged).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Has `place` move its files away, from the path that it is called with. Returns false if the layer is not to be had any more.
+    ///
+    /// # Errors
+    /// They could not be moved; they are still here, or lost.
+    pub fn hand_over(&self, place: impl FnOnce(&Path) -> io::Result<()>) -> Result<bool, StoreError> {
+        let Some(files) = self.files() else { return Ok(false) };
+        place(files.path()).map_err(|source| StoreError::io("move a layer from", files.path(), source))?;
+        self.note_lost();
+        Ok(true)
+    }
+}
+
+impl Store {
+    /// Makes durable what was unpacked.
+    ///
+    /// # Errors
+    /// The disk refused it: what was unpacked before is not to be had any more.
+    pub fn make_durable(&self) -> Result<(), StoreError> {
+        self.catalog.disk.sync_layers()
+    }
+
+    /// Makes a second layer of the files of one that lies in another store on the same file system, without a copy, and has `place`
+    /// move it away. Returns false if the file system makes no more links to one of the files.
+    ///
+    /// # Errors
+    /// The disk refused something.
+    pub fn link_layer(&self, from: &Lower, place: impl FnOnce(&Path) -> io::Result<()>) -> Result<bool, StoreError> {
+        let layout = &self.catalog.disk.layout;
+        let private = self.content.private();
+        let failed = |source: io::Error| StoreError::io("link the files of", from.path(), source);
+        rustix::fs::mkdirat(&layout.ingest, private.name().as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
+        let directory = layout::open_directory(&layout.ingest, &private.name()).map_err(failed)?;
+        let (linked, shape) = match from {
+            Lower::Directory(path) => {
+                let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+                let tree = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+                (link_tree(tree.as_fd(), directory.as_fd(), layout::FS), Shape::Dir)
+            }
+            Lower::Erofs(path) => {
+                (rustix::fs::linkat(rustix::fs::CWD, path, &directory, EROFS_FILE, AtFlags::empty()), Shape::Erofs)
+            }
+        };
+        match linked {
+            Ok(()) => {}
+            Err(rustix::io::Errno::MLINK | rustix::io::Errno::PERM | rustix::io::Errno::XDEV) => return Ok(false),
+            Err(error) => return Err(failed(error.into())),
+        }
+        self.make_durable()?;
+        let files = shape.lower(&layout.ingest_path(private.number));
+        place(files.path()).map_err(|source| StoreError::io("move a layer from", files.path(), source))?;
+        Ok(true)
+    }
+}
+
+/// Layers below, opened when they are first looked into.
+struct Opened<'a> {
+    below: &'a [Lower],
+    layers: Vec<OwnedFd>,
+}
+
+impl Opened<'_> {
+    /// Open files of layers at a time.
+    const MOST: usize = 128;
+
+    fn find(&mut self, path: &[u8]) -> io::Result<Option<Attributes>> {
+        for (number, lower) in self.below.iter().enumerate() {
+            let found = if number < Self::MOST {
+                while self.layers.len() <= number {
+                    self.layers.push(open(&self.below[self.layers.len()])?);
+                }
+                look_up(lower, &self.layers[number], path)?
+            } else {
+                look_up(lower, &open(lower)?, path)?
+            };
+            match found {
+                PathLookup::Here(attributes) => return Ok(Some(attributes)),
+                PathLookup::Hidden => return Ok(None),
+                PathLookup::Absent => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The tree of a layer of directories, or the directory with the file of another one.
+fn open(lower: &Lower) -> io::Result<OwnedFd> {
+    let path = match lower {
+        Lower::Directory(path) => path.as_path(),
+        Lower::Erofs(path) => path.parent().unwrap_or(path),
+    };
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{}: {error}", path.display())))
+}
+
+fn look_up(lower: &Lower, opened: &OwnedFd, path: &[u8]) -> io::Result<PathLookup> {
+    match lower {
+        Lower::Directory(_) => Ok(crate::unpack::find(opened.as_fd(), path)?),
+        Lower::Erofs(_) => Shape::Erofs.find(opened.as_fd(), path),
+    }
+}
