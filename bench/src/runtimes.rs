@@ -165,7 +165,7 @@ impl RuntimeUnderTest {
         config.linux.cgroup_parent = format!("/{group}");
         config.linux.security.namespaces.network = NamespaceMode::Node;
         let sandbox = tokio.block_on(async {
-            images.pull_image(PullImageRequest::new(&lab.reference("pause"))).await?;
+            images.pull_image(PullImageRequest::new(lab.reference("pause"))).await?;
             service.run_pod_sandbox(&config, "").await
         })?;
         let front = match imagelet {
@@ -237,7 +237,7 @@ impl RuntimeUnderTest {
     /// Removes an image and waits until nothing of it is left.
     pub(crate) fn clear(&self, lab: &Lab, tokio: &Runtime, image: &str) -> anyhow::Result<()> {
         let images = self.front.as_ref().map_or(&self.images, |front| &front.images);
-        tokio.block_on(images.remove_image(&ImageSpec::new(&lab.reference(image))))?;
+        tokio.block_on(images.remove_image(&ImageSpec::new(lab.reference(image))))?;
         let until = Instant::now() + PATIENCE;
         loop {
             let content = self.content(lab)?;

@@ -1,10 +1,12 @@
-//! Thirty pods come at once and go at once, beside one that stays.
+//! Thirty pods come at once and go at once, beside one that stays. Their image is not there when they come, and is pulled once.
 
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::support::Packing;
 use crate::support::node::{FOREVER, Node, is};
+use crate::support::pods::idle_image;
 
 const PODS: usize = 30;
 
@@ -19,9 +21,13 @@ fn thirty_pods_come_and_go_at_once() {
     node.write("stays.json", &pod(&node, "stays"));
     node.ready("stays");
     let stays = node.running("stays/main");
+    let layers = [node.scene.file_layer("crowd", "crowd", Packing::Gzip)];
+    let image = node.scene.registry.push(&node.scene.layout, &idle_image(&node.scene, &layers), "team/crowd:1");
     let from = Instant::now();
     for number in 0..PODS {
-        node.write(&format!("crowd-{number}.json"), &pod(&node, &format!("crowd-{number}")));
+        let mut pod = pod(&node, &format!("crowd-{number}"));
+        pod["spec"]["containers"][0]["image"] = json!(image);
+        node.write(&format!("crowd-{number}.json"), &pod);
     }
     node.eventually("all of them are ready", || {
         let pods = node.pods();

@@ -124,6 +124,11 @@ impl Containerd {
         fs::write(directory.join("hosts.toml"), format!("server = \"{server}\"\n{host}")).expect("write a hosts file");
     }
 
+    /// The directory of its hosts files.
+    pub(crate) fn certs(&self) -> &Path {
+        &self.certs
+    }
+
     /// `ctr` on the images of CRI.
     #[track_caller]
     pub(crate) fn ctr(&self) -> Command {

@@ -94,6 +94,8 @@ impl Node {
             "root": path("root"),
             "containerRuntimeEndpoint": endpoint,
             "imageServiceEndpoint": endpoint,
+            // Those that containerd itself has: either may pull.
+            "registryConfigPaths": [containerd.certs().display().to_string()],
             "staticPodPath": path("manifests"),
             "documentsDirectory": path("documents"),
             "podLogsDir": path("log/pods"),
