@@ -8,6 +8,9 @@ use crate::{Client, Error, ErrorKind, Labels, Lease, Result, filter, pb};
 /// makes nothing.
 const TARGET: &str = "containerd.io/snapshot.ref";
 
+/// Times that a snapshot is prepared again because the wanted one is collected at the same moment.
+const MAX_RACES: usize = 5;
+
 /// A mount of a snapshot, as a snapshotter answers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
@@ -86,7 +89,12 @@ impl Client {
     ///
     /// # Errors
     /// The call failed.
-    pub async fn snapshots_with_labels(&self, snapshotter: &str, key: &str, values: &[String]) -> Result<Vec<Snapshot>> {
+    pub async fn snapshots_with_labels(
+        &self,
+        snapshotter: &str,
+        key: &str,
+        values: &[String],
+    ) -> Result<Vec<Snapshot>> {
         if values.is_empty() {
             return Ok(Vec::new());
         }
@@ -145,17 +153,22 @@ impl Lease {
             parent: parent.to_owned(),
             labels,
         };
-        let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request)).await;
-        if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
-            return Ok(Prepared::Active(mounts(prepared.mounts)));
-        }
-        match self.snapshot(snapshotter, name).await? {
-            Some(found) if found.kind == SnapshotKind::Committed => Ok(Prepared::Present),
-            _ => {
-                let (snapshotter, key) = (snapshotter.to_owned(), key.to_owned());
-                let request = pb::snapshots::MountsRequest { snapshotter, key: key.clone() };
-                let answered = answer("Snapshots.Mounts", &key, self.snapshots().mounts(request)).await?;
-                Ok(Prepared::Active(mounts(answered.mounts)))
+        let mut races = 0;
+        loop {
+            let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request.clone())).await;
+            if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
+                return Ok(Prepared::Active(mounts(prepared.mounts)));
+            }
+            // containerd before 1.7 does not add to the lease what it answers so of.
+            if self.hold_snapshot(snapshotter, name).await? {
+                return Ok(Prepared::Present);
+            }
+            let mounted = pb::snapshots::MountsRequest { snapshotter: snapshotter.to_owned(), key: key.to_owned() };
+            match answer("Snapshots.Mounts", key, self.snapshots().mounts(mounted)).await {
+                Ok(answered) => return Ok(Prepared::Active(mounts(answered.mounts))),
+                // The snapshot was there, and was collected before it was held.
+                Err(error) if error.kind() == ErrorKind::NotFound && races < MAX_RACES => races += 1,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -187,12 +200,9 @@ impl Lease {
             ErrorKind::AlreadyExists => {
                 self.remove_snapshot(snapshotter, key).await?;
                 // The other client may give its own up: what is built on it here must not be collected with that.
-                match self.prepare(snapshotter, key, "", name, Labels::new()).await? {
-                    Prepared::Present => Ok(()),
-                    Prepared::Active(_) => {
-                        self.remove_snapshot(snapshotter, key).await?;
-                        Err(error)
-                    }
+                match self.hold_snapshot(snapshotter, name).await? {
+                    true => Ok(()),
+                    false => Err(error),
                 }
             }
             // An answer that was lost: the commit may have come through.

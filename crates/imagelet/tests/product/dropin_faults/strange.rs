@@ -89,8 +89,8 @@ fn an_image_whose_layers_are_gone_is_absent_and_comes_again() {
     front.ok(&["pull", &app.name]);
     let requests = h.s.registry.requests().split_off(before);
     let read = |blob: &str| requests.iter().any(|r| r.starts_with("GET ") && r.contains(blob));
-    let again: Vec<bool> = app.chains.iter().map(|(_, blob)| read(blob)).collect();
-    assert_eq!(again, [false, false, true, true, true]);
+    // Those below are collected, or not yet.
+    assert!(app.chains.iter().skip(2).all(|(_, blob)| read(blob)), "{requests:?}");
     assert!(is_there());
     assert_eq!(differences(&good, &h.tree(&app.name)), Vec::<String>::new());
     agent.stop();
