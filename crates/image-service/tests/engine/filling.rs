@@ -351,7 +351,10 @@ async fn a_slot_of_an_unknown_kind_is_left_to_the_runtime() {
     node.set(&[Wrong::Slot]);
     let error = node.pull("app:1").await.expect_err("not passed on");
     assert_eq!(error.kind(), Kind::FailedPrecondition);
-    assert!(error.message().ends_with("not with the pull engine embedded: the snapshot is a mount of the type \"9p\""), "{error}");
+    assert!(
+        error.message().ends_with("not with the pull engine embedded: the snapshot is a mount of the type \"9p\""),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! A disk of containerd that is full at one step or another: the error says so, nothing is left, and with space the pull succeeds.
 
 use super::{Harbour, differences};
+use crate::support::Packing;
 use crate::support::disk::{Foreign, LoopFs, free};
 use crate::support::images;
 use crate::support::process::eventually;
 use crate::support::scene::Scene;
-use crate::support::Packing;
 
 /// Free bytes at which a pull is tried.
 const SIZES: [u64; 11] =

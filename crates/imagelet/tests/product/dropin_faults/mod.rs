@@ -83,7 +83,11 @@ impl Harbour {
         images::busybox_tree(root.path());
         let base = s.layout.layer(root.path(), Packing::Gzip);
         // For whoever starts pods.
-        s.registry.push(&s.layout, &s.layout.image_for(std::slice::from_ref(&base), &idle(), &images::platform()), PAUSE);
+        s.registry.push(
+            &s.layout,
+            &s.layout.image_for(std::slice::from_ref(&base), &idle(), &images::platform()),
+            PAUSE,
+        );
         Self { imagelet, plain, containerd, disk, base, s }
     }
 
@@ -110,11 +114,7 @@ impl Harbour {
     fn push(&self, name: &str, more: &[Layer]) -> Pushed {
         let layers = [std::slice::from_ref(&self.base), more].concat();
         let image = self.s.layout.image_for(&layers, &idle(), &images::platform());
-        Pushed {
-            name: self.s.registry.push(&self.s.layout, &image, name),
-            chains: chains(&layers),
-            id: image.id,
-        }
+        Pushed { name: self.s.registry.push(&self.s.layout, &image, name), chains: chains(&layers), id: image.id }
     }
 
     fn workshop(&self) -> PathBuf {

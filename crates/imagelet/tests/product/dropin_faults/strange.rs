@@ -5,7 +5,7 @@ use std::fs;
 
 use super::{Harbour, differences};
 use crate::support::Imagelet;
-use crate::support::process::run;
+use crate::support::process::eventually;
 use crate::support::scene::Scene;
 
 /// Changes containerd's configuration, and starts it again.
@@ -82,7 +82,8 @@ fn an_image_whose_layers_are_gone_is_absent_and_comes_again() {
     let is_there = || front.run(&["inspect", &app.name]).code == Some(0);
     assert!(is_there());
     for (chain, _) in app.chains.iter().rev().take(3) {
-        run(h.containerd.ctr().args(["snapshots", "remove", chain]));
+        let remove = || h.containerd.ctr().args(["snapshots", "remove", chain]).output();
+        eventually("nothing is above it", || remove().is_ok_and(|output| output.status.success()));
     }
     assert!(!is_there(), "containerd lists it, and no container of it could start");
     let before = h.s.registry.requests().len();
