@@ -48,7 +48,7 @@ pub(crate) fn run(lab: &Lab, imagelet: &Path, containerds: &[PathBuf], images: &
     Ok(out)
 }
 
-/// What the machine has in memory, in MiB.
+/// Memory of the machine, in MiB.
 struct Memory {
     cache: f64,
     available: f64,

@@ -13,6 +13,7 @@ mod go_duration;
 mod loop_device;
 pub mod mount;
 mod nearest;
+mod overlay;
 
 #[cfg(feature = "tokio")]
 pub use blocking::{blocking, joined};
@@ -22,3 +23,4 @@ pub use fill::fill;
 pub use go_duration::GoDuration;
 pub use loop_device::{LoopDevice, LoopFlags};
 pub use nearest::{near_names, nearest};
+pub use overlay::{OverlayMount, overlay_mounts};

@@ -71,7 +71,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
 }
 
 /// Replaces three octal digits behind a backslash, which stand for space, tab, newline and backslash.
-fn unescape(text: &[u8]) -> Vec<u8> {
+pub(crate) fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, tail)) = rest.split_first() {

@@ -185,24 +185,43 @@ impl Deposit for ContainerdDeposit {
 }
 
 /// Moves an unpacked layer to its destination in a prepared snapshot, and makes the move durable; the files must be durable
-/// already. The root gets the owner 0:0 and the mode 0755, as containerd's own unpacking leaves it: it becomes the root
-/// of containers. Both lie on one file system. Blocks.
+/// already. The root gets the owner 0:0, the mode 0755 and no extended attributes but those of overlayfs, as containerd's own unpacking
+/// leaves it, which passes over what a layer says of its root: it becomes the root of containers. Both lie on one file system. Blocks.
 ///
 /// # Errors
 /// The move failed; the destination is not empty; the destination is not on the file system of the layer.
 pub fn move_into(layer: &Path, destination: &Destination) -> io::Result<()> {
     let to: &PathBuf = match destination {
         Destination::Directory(to) => {
-            rustix::fs::chownat(CWD, layer, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)?;
-            rustix::fs::chmod(layer, Mode::from_raw_mode(0o755))?;
+            make_plain(layer)?;
             to
         }
         Destination::ErofsFile(to) => to,
         Destination::Present => return Ok(()),
     };
     rustix::fs::rename(layer, to)?;
-    // The root's own attributes, then the name.
-    File::open(to)?.sync_all()?;
     let parent = to.parent().ok_or_else(|| io::Error::other(format!("{} has no parent", to.display())))?;
     File::open(parent)?.sync_all()
+}
+
+/// Gives the root of a layer what the root of a snapshot has, durably: owner, mode, and none of the extended attributes that the
+/// layer gave it. Those of security modules are the machine's own.
+fn make_plain(root: &Path) -> io::Result<()> {
+    let found = rustix::fs::lstat(root)?;
+    let mut is_changed = false;
+    if (found.st_uid, found.st_gid, found.st_mode & 0o7777) != (0, 0, 0o755) {
+        rustix::fs::chownat(CWD, root, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)?;
+        rustix::fs::chmod(root, Mode::from_raw_mode(0o755))?;
+        is_changed = true;
+    }
+    let mut names = vec![0; 1 << 16];
+    let length = rustix::fs::llistxattr(root, &mut names[..])?;
+    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let of_the_layer = name.starts_with(b"user.") || name.starts_with(b"trusted.") || name.starts_with(b"system.");
+        if of_the_layer && !name.starts_with(b"trusted.overlay.") {
+            rustix::fs::lremovexattr(root, name)?;
+            is_changed = true;
+        }
+    }
+    if is_changed { File::open(root)?.sync_all() } else { Ok(()) }
 }

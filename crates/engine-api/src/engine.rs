@@ -7,7 +7,8 @@ use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 
 use crate::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageLayers,
-    ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage, UnfinishedPulls,
+    ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage, PodmanStoreReport,
+    PodmanStoreRequest, UnfinishedPulls,
 };
 
 /// A store of images that is ours: in this process, or in an agent that holds its root.
@@ -69,6 +70,15 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// Converts the layers of images to another shape on disk. Dropping the future ends the conversion after the current
     /// piece; layers converted so far stay so.
     async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport>;
+
+    /// Makes or removes the view of the store that podman and CRI-O read.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for the store of an ordinary user, `FailedPrecondition` where something of somebody else has its place,
+    /// and where podman uses what is to be removed.
+    async fn podman_store(&self, _request: &PodmanStoreRequest) -> Result<PodmanStoreReport> {
+        Err(Error::new(Kind::Unimplemented, "this store has no view for podman"))
+    }
 
     /// The layers and blobs that interrupted pulls left for later ones.
     async fn unfinished_pulls(&self) -> Result<UnfinishedPulls>;

@@ -56,6 +56,9 @@ pub struct LayersOf {
     pub own_bytes: u64,
     /// Indices into [`ImageLayers::layers`], each once.
     pub layers: Vec<u32>,
+    /// Users of them beside the containers that a runtime lists, in words; the store refuses to remove the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_by: Option<String>,
 }
 
 /// The layers of an image or of a single layer, which stay in the store until this is dropped.

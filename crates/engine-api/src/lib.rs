@@ -11,6 +11,7 @@ mod check;
 mod convert;
 mod engine;
 mod layers;
+mod podman;
 pub mod runtime_store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -22,6 +23,7 @@ pub use engine::ImageEngine;
 pub use layers::{
     ImageLayers, ImageMount, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
 };
+pub use podman::{HiddenImage, PodmanStoreReport, PodmanStoreRequest};
 pub use transfer::{
     Compress, ExportOptions, Format, ImageDocuments, ImportOptions, ImportReport, ImportedImage, PassedBy, Platforms,
 };

@@ -111,8 +111,11 @@ pub(crate) fn from_store(root: &Path, error: &StoreError) -> Error {
     }
     let kind = match error {
         StoreError::NotFound(_) => Kind::NotFound,
-        StoreError::InUse { .. } | StoreError::Displaced(_) => Kind::FailedPrecondition,
+        StoreError::InUse { .. } | StoreError::InUseByPodman { .. } | StoreError::Displaced(_) => {
+            Kind::FailedPrecondition
+        }
         StoreError::InvalidName { .. } | StoreError::UnsuitableName { .. } => Kind::InvalidArgument,
+        StoreError::ViewBusy { .. } => Kind::Unavailable,
         StoreError::Corrupt(_) => Kind::DataLoss,
         _ => of_io(error).unwrap_or(Kind::Internal),
     };

@@ -8,10 +8,10 @@ use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
     ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
-    UnfinishedPulls,
+    PodmanStoreReport, PodmanStoreRequest, UnfinishedPulls,
 };
 use oci::Digest;
-use store::ResolveError;
+use store::{ResolveError, StoreError};
 
 use crate::engine::Engine;
 use crate::error;
@@ -41,11 +41,16 @@ impl ImageEngine for Engine {
     }
 
     async fn image_layers(&self) -> Result<ImageLayers> {
-        let store = self.0.store.clone();
-        let layers = move || store.layers_of_images().map_err(|e| error::from_store(store.root(), &e));
-        let found = self.0.background.run(layers).await?;
+        let (store, root) = (self.0.store.clone(), self.0.store.root().to_owned());
+        let read = move || Ok((store.layers_of_images()?, store.podman_users()?));
+        let layers = move || read().map_err(|e: StoreError| error::from_store(&root, &e));
+        let (found, users) = self.0.background.run(layers).await?;
+        let user = |id: &Digest| users.get(id).map(|place| format!("podman ({})", place.display()));
         // The documents lie in the database, whose file keeps its size: nothing of an image goes but its layers.
-        let of = |(id, _, layers): (Digest, u64, Vec<u32>)| (id.to_string(), LayersOf { own_bytes: 0, layers });
+        let of = |(id, _, layers): (Digest, u64, Vec<u32>)| {
+            let used_by = user(&id);
+            (id.to_string(), LayersOf { own_bytes: 0, layers, used_by })
+        };
         Ok(ImageLayers { layers: found.layers, images: found.images.into_iter().map(of).collect() })
     }
 
@@ -86,6 +91,11 @@ impl ImageEngine for Engine {
 
     async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport> {
         self.0.convert_images(request).await
+    }
+
+    async fn podman_store(&self, request: &PodmanStoreRequest) -> Result<PodmanStoreReport> {
+        let (store, request) = (self.0.store.clone(), request.clone());
+        self.0.background.run(move || crate::podman::podman_store(&store, &request)).await
     }
 
     async fn unfinished_pulls(&self) -> Result<UnfinishedPulls> {

@@ -29,6 +29,7 @@ mod leftovers;
 mod names;
 mod options;
 mod origin;
+mod podman;
 mod progress;
 mod pull;
 mod push;

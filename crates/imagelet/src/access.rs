@@ -62,7 +62,7 @@ impl Access {
             | Command::Untag(_)
             | Command::Prune(_)
             | Command::Push(_) => (false, false),
-            Command::Pin(_) => (true, false),
+            Command::Pin(_) | Command::PodmanStore(_) => (true, false),
             _ => (true, true),
         };
         let collects = match command {

@@ -9,6 +9,7 @@ mod lists;
 mod logs;
 mod manifests;
 mod names;
+mod podman_store;
 mod pods;
 mod push;
 mod reach;
@@ -37,6 +38,7 @@ pub(crate) use lists::{ListArgs, ManPages, SortKey};
 pub(crate) use logs::Logs;
 pub(crate) use manifests::{Recursive, SkipOtherKinds};
 pub(crate) use names::{History, Prune, Tag, Untag};
+pub(crate) use podman_store::PodmanStore;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use push::{Login, Logout, Push};
 use reach::ReachArgs;
@@ -180,6 +182,7 @@ pub(crate) enum Command {
     Ls(Ls),
     Cat(Cat),
     Cp(Cp),
+    PodmanStore(PodmanStore),
     Explain(Explain),
     Run(Run),
     Pods(Pods),

@@ -36,6 +36,7 @@ mod mount;
 mod names;
 mod pins;
 mod pod_list;
+mod podman_store;
 mod pods;
 mod port_forward;
 mod prune;
@@ -80,6 +81,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Ls(args) => ls::run(app, args).await,
         Command::Cat(args) => cat::run(app, args).await,
         Command::Cp(args) => cp::run(app, args).await,
+        Command::PodmanStore(args) => podman_store::run(app, args).await,
         Command::Explain(args) => explain::run(app, args).await,
         Command::Run(args) => run::run(app, args).await,
         Command::Pods(args) => pod_list::run(app, args).await,

@@ -124,6 +124,12 @@ pub enum StoreError {
     /// The image, or a layer that only it has, is mounted.
     #[error("image {id} is mounted on {}: unmount it first", target.display())]
     InUse { id: Digest, target: PathBuf },
+    /// A container of podman shows the image, or a layer that only it has; or an image of podman was built on it.
+    #[error("image {id} is used by podman ({}): remove its containers, and images that were built on it, first", place.display())]
+    InUseByPodman { id: Digest, place: PathBuf },
+    /// Containers cannot be kept from being made for as long as a removal takes.
+    #[error("podman reads {} all the time: try again", view.display())]
+    ViewBusy { view: PathBuf },
     /// A name that is none.
     #[error("invalid image name {name:?}")]
     InvalidName { name: String, source: ReferenceError },

@@ -194,6 +194,7 @@ async fn answer(shared: &Shared, call: Call, tell: mpsc::Sender<Line>) -> Result
         Call::DropUnfinishedPulls { all } => value(engine.drop_unfinished_pulls(all).await?)?,
         Call::MountImage { request } => value(engine.mount_image(&request).await?)?,
         Call::Mounts => value(engine.mounts().await?)?,
+        Call::PodmanStore { request } => value(engine.podman_store(&request).await?)?,
         Call::LeaseLayers { text } => {
             let lease = engine.lease_layers(&text).await?;
             return Ok((lease.stack().clone(), Some(lease)));

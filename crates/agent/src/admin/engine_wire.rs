@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cri_api::{Error, ImageSpec, Kind, PullEvent, Reason};
-use engine_api::{CheckProgress, CheckRequest, ConvertRequest, ExportOptions, MountRequest, Platforms};
+use engine_api::{
+    CheckProgress, CheckRequest, ConvertRequest, ExportOptions, MountRequest, Platforms, PodmanStoreRequest,
+};
 use oci::{RegistryAuth, Secret};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,6 +36,7 @@ pub(super) enum Call {
     DropUnfinishedPulls { all: bool },
     MountImage { request: MountRequest },
     Mounts,
+    PodmanStore { request: PodmanStoreRequest },
     LeaseLayers { text: String },
     ImportImages { path: PathBuf, name: Option<String>, images: Vec<String>, platforms: Platforms },
     ExportImages { images: Vec<String>, path: PathBuf, options: ExportOptions },

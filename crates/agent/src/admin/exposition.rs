@@ -28,15 +28,38 @@ impl Form {
         }
     }
 
-    /// The metrics of now.
-    pub(super) fn write(self, registry: &Registry) -> Result<String, std::fmt::Error> {
+    /// The metrics of now. Beside a kubelet those with its names have ours, so that no sum counts both.
+    pub(super) fn write(self, registry: &Registry, beside_a_kubelet: bool) -> Result<String, std::fmt::Error> {
         let mut text = String::with_capacity(16 << 10);
         prometheus_client::encoding::text::encode(&mut text, registry)?;
+        if beside_a_kubelet {
+            text = renamed(&text);
+        }
         match self {
             Self::OpenMetrics => Ok(text),
             Self::Text => older(&text),
         }
     }
+}
+
+/// The text with names that begin with `imagelet_` where they began with `kubelet_`.
+fn renamed(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 16);
+    for line in text.lines() {
+        let name_at =
+            ["# HELP ", "# TYPE ", "# UNIT "].iter().find(|head| line.starts_with(**head)).map_or(0, |head| head.len());
+        let (head, rest) = line.split_at(name_at);
+        out.push_str(head);
+        match rest.strip_prefix("kubelet_") {
+            Some(name) => {
+                out.push_str("imagelet_");
+                out.push_str(name);
+            }
+            None => out.push_str(rest),
+        }
+        out.push('\n');
+    }
+    out
 }
 
 /// OpenMetrics in the older form: there the suffix of a counter is a part of its name everywhere, whole bounds of
@@ -86,6 +109,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn beside_a_kubelet_no_name_is_the_kubelets() {
+        let mut registry = Registry::default();
+        let counter: Counter = Counter::default();
+        counter.inc();
+        registry.register("kubelet_runtime_operations", "Calls of a kubelet_like kind", counter);
+        let text = Form::Text.write(&registry, true).expect("writes");
+        assert_eq!(
+            text,
+            "# HELP imagelet_runtime_operations_total Calls of a kubelet_like kind.\n\
+             # TYPE imagelet_runtime_operations_total counter\nimagelet_runtime_operations_total 1\n"
+        );
+        assert!(Form::Text.write(&registry, false).expect("writes").contains("\nkubelet_runtime_operations_total 1\n"));
+    }
+
+    #[test]
     fn prometheus_gets_what_it_asks_for() {
         let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
         assert_eq!(Form::accepted(accept), Form::OpenMetrics);
@@ -131,7 +169,7 @@ x_size_bytes 0
 x_build_info{version=\"1.0\"} 1
 # EOF
 ";
-        assert_eq!(Form::OpenMetrics.write(&registry()).expect("text"), want);
+        assert_eq!(Form::OpenMetrics.write(&registry(), false).expect("text"), want);
     }
 
     #[test]
@@ -156,6 +194,6 @@ x_size_bytes 0
 # TYPE x_build_info gauge
 x_build_info{version=\"1.0\"} 1
 ";
-        assert_eq!(Form::Text.write(&registry()).expect("text"), want);
+        assert_eq!(Form::Text.write(&registry(), false).expect("text"), want);
     }
 }

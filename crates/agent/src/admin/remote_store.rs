@@ -11,7 +11,7 @@ use cri_api::{
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
     ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage,
-    UnfinishedPulls,
+    PodmanStoreReport, PodmanStoreRequest, UnfinishedPulls,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -184,6 +184,10 @@ impl ImageEngine for RemoteStore {
 
     async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport> {
         self.call(Call::ConvertImages { request: request.clone() }, &|_| {}).await
+    }
+
+    async fn podman_store(&self, request: &PodmanStoreRequest) -> Result<PodmanStoreReport> {
+        self.call(Call::PodmanStore { request: request.clone() }, &|_| {}).await
     }
 
     async fn unfinished_pulls(&self) -> Result<UnfinishedPulls> {

@@ -55,7 +55,7 @@ pub(super) async fn ready(extract::State(state): SharedState) -> Answer {
 async fn metrics(extract::State(state): SharedState, headers: HeaderMap) -> Answer {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let form = Form::accepted(&accepts.collect::<Vec<_>>().join(","));
-    match form.write(&state.registry) {
+    match form.write(&state.registry, state.beside_a_kubelet) {
         Ok(text) => Ok(([(CONTENT_TYPE, form.content_type()), (CACHE_CONTROL, "no-store")], text).into_response()),
         Err(_) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written".to_owned())),
     }

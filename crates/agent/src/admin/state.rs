@@ -29,6 +29,8 @@ pub struct Admin {
     pub pods: Option<PodBoard>,
     /// The store of this process.
     pub engine: Option<Arc<dyn ImageEngine>>,
+    /// A kubelet on this node has metrics of its own: those that have its names get ours.
+    pub beside_a_kubelet: bool,
     /// Cancelled when the process is about to end.
     pub(super) stop: CancellationToken,
 }

@@ -66,7 +66,8 @@ fn must_stay(
         User::Volume => Some("a pod of this node".to_owned()),
         User::Pull => Some("a pull".to_owned()),
     };
-    if let Some(by) = by {
+    let by_layers = || survey.layers.as_ref()?.images.get(&image.id)?.used_by.clone();
+    if let Some(by) = by.or_else(by_layers) {
         return Some(Because::InUse { by });
     }
     let known = state.known(image);

@@ -450,7 +450,7 @@ async fn pressure_ends_at_the_low_mark() {
 
 #[tokio::test]
 async fn shared_layers_are_not_counted_as_freed() {
-    let of = |layers: &[u32]| LayersOf { own_bytes: 1, layers: layers.to_vec() };
+    let of = |layers: &[u32]| LayersOf { own_bytes: 1, layers: layers.to_vec(), used_by: None };
     let layers = ImageLayers {
         layers: vec![300, 100, 100],
         images: BTreeMap::from([("0".into(), of(&[0, 1])), ("1".into(), of(&[0, 2])), ("2".into(), of(&[0]))]),

@@ -73,6 +73,7 @@ async fn serve(app: &App, args: &Serve) -> Outcome {
         collection.register(registry);
     };
     let mut admin = Admin::new(registered, images.service());
+    admin.beside_a_kubelet = images.endpoint().is_some();
     admin.engine = images.own_engine();
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;

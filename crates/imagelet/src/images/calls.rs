@@ -8,7 +8,7 @@ use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, 
 use engine_api::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
     ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage,
-    UnfinishedPulls,
+    PodmanStoreReport, PodmanStoreRequest, UnfinishedPulls,
 };
 
 use super::root::{Holder, Root, can_be_repeated};
@@ -102,6 +102,10 @@ impl ImageEngine for Root {
 
     async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport> {
         ask!(self, store => store.convert_images(request))
+    }
+
+    async fn podman_store(&self, request: &PodmanStoreRequest) -> Result<PodmanStoreReport> {
+        ask!(self, store => store.podman_store(request))
     }
 
     async fn unfinished_pulls(&self) -> Result<UnfinishedPulls> {

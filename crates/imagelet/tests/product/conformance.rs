@@ -220,13 +220,41 @@ async fn debians_containerd_conforms() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn imagelet_in_front_of_containerd_conforms() {
+    in_front_of_containerd("runtime", containerds_own()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+async fn imagelets_engine_in_containerds_store_conforms() {
+    in_front_of_containerd("embedded", without_its_pulls()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+async fn imagelet_in_front_of_containerd_conforms_with_the_engine_that_it_chooses() {
+    in_front_of_containerd("auto", without_its_pulls()).await;
+}
+
+/// The ways in which containerd differs where our engine pulls in its place.
+fn without_its_pulls() -> Vec<Deviation> {
+    containerds_own().into_iter().filter(|deviation| *deviation != Deviation::BadReferenceIsUnknown).collect()
+}
+
+/// The suite with `imagelet serve` between it and containerd, and `--pull-engine`.
+async fn in_front_of_containerd(engine: &str, deviations: Vec<Deviation>) {
     let published = Published::start().await;
     let containerd = Containerd::start(&published.gate.host());
-    let (endpoint, daemon) = serve(&Imagelet::remote(&containerd.endpoint()), &published);
+    let imagelet = Imagelet::remote(&containerd.endpoint()).global("--pull-engine", engine);
+    let imagelet = imagelet.global("--root", &published.scratch.join("store").display().to_string());
+    let imagelet = match engine {
+        "runtime" => imagelet,
+        _ => imagelet.global("--registry-config-path", &published.hosts().display().to_string()),
+    };
+    let (endpoint, daemon) = serve(&imagelet, &published);
     let service = connect(&endpoint).await;
-    let name = format!("imagelet in front of {}", containerd_config::name());
+    let name = format!("imagelet in front of {}, pull engine {engine}", containerd_config::name());
     // Last in, first out: imagelet goes before containerd.
     let daemons: Vec<Box<dyn Send + Sync>> = vec![Box::new(daemon), Box::new(containerd)];
-    let harness = Behind { name, published, service, deviations: containerds_own(), handlers: None, _daemons: daemons };
+    let harness = Behind { name, published, service, deviations, handlers: None, _daemons: daemons };
     conformance::run_all(&harness).await.assert_passed();
 }

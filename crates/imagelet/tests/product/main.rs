@@ -47,6 +47,7 @@ mod modes;
 mod node_status;
 mod page_cache;
 mod plugins;
+mod podman;
 mod pods;
 mod pull_real;
 mod push;

@@ -1,5 +1,5 @@
-//! What is read from mounted EROFS layers is in memory once, however many mounts show a layer; and the loop devices that mounts share are there
-//! as long as one of them, and no longer. Memory is counted by pages: those of the readers' cgroup, and those of the layer's own file.
+//! Mounted EROFS layers are in memory once, however many mounts show a layer; and the loop devices that mounts share are there
+//! as long as one of those mounts, and no longer. Memory is counted by pages: those of the readers' cgroup, and those of the layer's own file.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -152,7 +152,9 @@ fn a_killed_agents_device_is_found_again_and_goes_with_its_last_mount() {
     image.mount("before");
     agent.kill();
     assert_eq!(image.devices().len(), 1);
-    image.imagelet.ok(&["gc", "--now"]);
+    // How full the disk is decides how the collection ends; what is mounted it leaves.
+    image.imagelet.run(&["gc", "--now"]);
+    assert_eq!(image.imagelet.images().len(), 1);
     let error = image.imagelet.fails(1, &["rmi", NAME]);
     assert!(error.contains("mounted"), "{error}");
     let held = image.held(&[image.scratch.join("before"), image.mount("after")]);

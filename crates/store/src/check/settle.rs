@@ -20,8 +20,8 @@ impl Checker<'_> {
         let _commit = self.store.maintenance.commit.lock();
         let _deleting = self.store.catalog.disk.deleting.write();
         let _mounting = self.store.mounts.mounting.lock();
-        let mounts = self.store.mounts.live_mounts()?;
-        let mounted: BTreeSet<LayerId> = mounts.into_iter().flat_map(|(_, mount)| mount.layers).collect();
+        let uses = self.store.mounts.uses()?;
+        let mounted: BTreeSet<LayerId> = uses.iter().flat_map(|(_, used)| used.layers().iter().copied()).collect();
         let mut leases = self.store.maintenance.lease_table();
         let mut found = {
             let is_leased = |id| leases.holds(id);

@@ -83,7 +83,7 @@ impl Store {
         cancelled: Cancelled<'_>,
     ) -> Result<Conversion, ConvertError> {
         let to = match to {
-            LayerFormat::Auto => self.ingests.shape,
+            LayerFormat::Auto => self.ingests.shape(),
             LayerFormat::Erofs => Shape::Erofs,
             LayerFormat::Dir => Shape::Dir,
         };
@@ -130,8 +130,11 @@ impl Store {
     /// The layers that a mount shows, and where.
     fn mounted_layers(&self) -> Result<BTreeMap<LayerId, PathBuf>, StoreError> {
         let _mounting = self.mounts.mounting.lock();
-        let mounts = self.mounts.live_mounts()?.into_iter();
-        Ok(mounts.flat_map(|(target, mount)| mount.layers.into_iter().map(move |id| (id, target.clone()))).collect())
+        let mut mounted = BTreeMap::new();
+        for (target, used) in self.mounts.uses()? {
+            mounted.extend(used.layers().iter().map(|id| (*id, target.clone())));
+        }
+        Ok(mounted)
     }
 
     /// The layers of an image that have another shape, each once, the lowest first; leased.
@@ -202,10 +205,11 @@ impl Store {
         // A check looks for directories without records, which the old ones are until they are deleted.
         let _deleting = self.catalog.disk.deleting.read();
         let mounting = self.mounts.mounting.lock();
-        let mounts = self.mounts.live_mounts()?;
+        let still = self.mounts.view.hold_still()?;
+        let uses = self.mounts.uses()?;
         let replaced = |step: &&Move| step.replaces.expect("every one takes another's place");
         for step in &moves {
-            if let Some((target, _)) = mounts.iter().find(|(_, mount)| mount.layers.contains(&replaced(step))) {
+            if let Some((target, _)) = uses.iter().find(|(_, used)| used.layers().contains(&replaced(step))) {
                 // It came between: all go back, and can be converted another time.
                 let left = |step: &&Move| LeftLayer { diff_id: step.diff_id.clone(), why: is_mounted(target) };
                 done.left.extend(moves.iter().map(left));
@@ -228,7 +232,7 @@ impl Store {
         }
         let (before, after) = written?;
         self.lease_moved(moved, lease, &mut leases);
-        drop((leases, mounting, next_layer));
+        drop((leases, still, mounting, next_layer));
         let gone: Vec<LayerId> = before.iter().map(|(id, _)| *id).collect();
         done.layers += gone.len() as u64;
         for entry in before.iter().map(|(_, entry)| entry) {

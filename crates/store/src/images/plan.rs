@@ -153,7 +153,7 @@ impl Store {
             Err(error) => return Err(StoreError::io("open a layer in", &self.catalog.disk.layout.path, error).into()),
         };
         self.ingests
-            .copy_of(&directory, shape, self.ingests.shape, wanted.diff_id, &|| false)?
+            .copy_of(&directory, shape, self.ingests.shape(), wanted.diff_id, &|| false)?
             .ok_or_else(|| wanted.taken())
     }
 

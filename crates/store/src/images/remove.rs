@@ -11,7 +11,8 @@ use oci::Digest;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::Layout;
 use crate::error::StoreError;
-use crate::records::entries::{MountEntry, Removed};
+use crate::mount::mounts::LayerUse;
+use crate::records::entries::Removed;
 use crate::records::release::{Released, layers_of_it_alone, unrecord_image, unrecord_layer};
 use crate::records::tables::Records;
 use crate::store::Store;
@@ -101,11 +102,15 @@ impl Store {
     /// Takes images out of the records. Answers for each the layers that went with it.
     fn unrecord_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
         let _mounting = self.mounts.mounting.lock();
-        let mounts = self.mounts.live_mounts()?;
+        // Podman makes no container of what it was shown before, until the view is without these images.
+        let _still = self.mounts.view.hold_still()?;
+        let uses = self.mounts.uses()?;
         let in_use = |id: &Digest, layers: &[LayerId]| {
-            let holds =
-                |mount: &MountEntry| mount.image == *id || layers.iter().any(|layer| mount.layers.contains(layer));
-            mounts.iter().find(|(_, mount)| holds(mount)).map(|(target, _)| target.clone())
+            let holds = |used: &LayerUse| used.shows(id) || layers.iter().any(|layer| used.layers().contains(layer));
+            uses.iter().find(|(_, used)| holds(used)).map(|(place, used)| match used {
+                LayerUse::Mount(_) => StoreError::InUse { id: id.clone(), target: place.clone() },
+                LayerUse::Podman(_) => StoreError::InUseByPodman { id: id.clone(), place: place.clone() },
+            })
         };
         let mut leases = self.maintenance.lease_table();
         let (removals, kept) = self.catalog.db.write(|transaction| {
@@ -116,8 +121,8 @@ impl Store {
                     continue;
                 };
                 let alone = layers_of_it_alone(transaction, &entry)?;
-                if let Some(target) = in_use(id, &alone) {
-                    removals.push(Err(StoreError::InUse { id: id.clone(), target }));
+                if let Some(refusal) = in_use(id, &alone) {
+                    removals.push(Err(refusal));
                     continue;
                 }
                 let Released { layers: unused, blobs } = unrecord_image(transaction, id, &entry)?;
@@ -141,14 +146,14 @@ impl Store {
     /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
     fn distrust_layers_of(&self, ids: &[Digest]) -> Result<FilesToDelete, StoreError> {
         let _mounting = self.mounts.mounting.lock();
-        let mounts = self.mounts.live_mounts()?;
+        let uses = self.mounts.uses()?;
         let leases = self.maintenance.lease_table();
         let (layers, blobs) = self.catalog.db.read(|records| {
             let mut images: BTreeMap<LayerId, u64> = BTreeMap::new();
             let mut of_blobs: BTreeMap<Digest, u64> = BTreeMap::new();
             for id in ids.iter().collect::<BTreeSet<_>>() {
                 let Some(entry) = records.image(id)? else { continue };
-                if !mounts.iter().any(|(_, mount)| mount.image == *id) {
+                if !uses.iter().any(|(_, used)| used.shows(id)) {
                     for layer in entry.distinct_layers() {
                         *images.entry(layer).or_default() += 1;
                     }
@@ -159,7 +164,7 @@ impl Store {
             }
             let mut alone = Vec::new();
             for (layer, images) in images {
-                let in_use = leases.holds(layer) || mounts.iter().any(|(_, mount)| mount.layers.contains(&layer));
+                let in_use = leases.holds(layer) || uses.iter().any(|(_, used)| used.layers().contains(&layer));
                 if !in_use && records.layer_of_image(layer)?.references <= images {
                     alone.push(layer);
                 }
@@ -171,6 +176,7 @@ impl Store {
             Ok::<_, StoreError>((alone, blobs))
         })?;
         self.layers.distrust(layers.iter().copied());
+        self.mounts.view.follow();
         Ok((layers, blobs))
     }
 }

@@ -14,7 +14,9 @@ use crate::disk::layer::Shape;
 use crate::layers::Layers;
 use crate::maintenance::Maintenance;
 use crate::options::Sharing;
+use crate::podman::view::View;
 use crate::records::catalog::Catalog;
+use crate::store::choice::NewLayers;
 use crate::unpack::Limits;
 
 /// The settings and the parts that layers in the making need. Without a lock: each layer is its owner's alone.
@@ -26,11 +28,13 @@ pub(crate) struct Ingests {
     pub(crate) limits: Limits,
     pub(crate) sharing: Sharing,
     /// Of layers that are unpacked from now on.
-    pub(crate) shape: Shape,
+    shape: Shape,
+    /// Set where the shape is not configured: podman reads directories alone.
+    view: Option<Arc<View>>,
 }
 
 impl Ingests {
-    pub(crate) fn new(maintenance: &Maintenance, limits: Limits, sharing: Sharing, shape: Shape) -> Self {
+    pub(crate) fn new(maintenance: &Maintenance, limits: Limits, sharing: Sharing, shape: Shape, chosen: bool) -> Self {
         Self {
             catalog: Arc::clone(&maintenance.catalog),
             content: Arc::clone(&maintenance.content),
@@ -38,6 +42,21 @@ impl Ingests {
             limits,
             sharing,
             shape,
+            view: chosen.then(|| Arc::clone(&maintenance.mounts.view)),
         }
+    }
+
+    fn is_for_podman(&self) -> bool {
+        self.view.as_ref().is_some_and(|view| view.is_on())
+    }
+
+    /// Of layers that are unpacked from now on.
+    pub(crate) fn shape(&self) -> Shape {
+        if self.is_for_podman() { Shape::Dir } else { self.shape }
+    }
+
+    /// The same for people; `chosen` was so when the store was opened.
+    pub(crate) fn new_layers(&self, chosen: NewLayers) -> NewLayers {
+        if self.is_for_podman() { NewLayers::FOR_PODMAN } else { chosen }
     }
 }

@@ -32,7 +32,8 @@ impl Maintenance {
         let _commit = self.commit.lock();
         let _deleting = self.catalog.disk.deleting.write();
         let _mounting = self.mounts.mounting.lock();
-        let mounted = self.mounts.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers);
+        let mounted = self.mounts.uses()?;
+        let mounted = mounted.iter().flat_map(|(_, used)| used.layers().iter().copied());
         let (layers, blobs) = self.catalog.db.read(|records| {
             let layers: BTreeSet<LayerId> = records.layer_rows()?.into_iter().map(|(id, _)| id).collect();
             // Of a record that cannot be read nobody knows which file it names.

@@ -68,6 +68,14 @@ impl Maintenance {
         }
         let mut keep = found.known.clone();
         keep.extend(self.mounts.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers));
+        let users = self.mounts.view.users();
+        match &users {
+            Ok(users) => keep.extend(users.iter().flat_map(|user| user.layers.iter().copied())),
+            Err(error) => {
+                let error = error as &dyn std::error::Error;
+                tracing::warn!(error, "layers that no record names stay, for nobody knows which of them podman uses");
+            }
+        }
 
         let layers = self.catalog.disk.layout.path.join(layout::LAYERS);
         let names = layout::names(&layers).map_err(|source| StoreError::io("list", &layers, source))?;
@@ -75,6 +83,9 @@ impl Maintenance {
         let is_stray = |name: &OsString| !number(name).is_some_and(|number| keep.contains(&LayerId(number)));
         let mut stray: Vec<CString> = names.into_iter().filter(is_stray).map(c_name).collect();
         self.content.bring_back(moved, &mut stray);
+        if users.is_err() {
+            stray.clear();
+        }
         if !stray.is_empty() {
             tracing::info!(count = stray.len(), "sweeping layers that no record names");
         }

@@ -146,3 +146,24 @@ fn what_a_killed_process_left_is_swept() {
     bench.assert_nothing_left();
     assert!(!bench.top.path().join("mounts").exists());
 }
+
+#[test]
+#[ignore = "needs root: scripts/test.sh"]
+fn mounts_of_a_layer_share_a_device_and_small_layers_go_without() {
+    let bench = Bench::new();
+    let small = bench.image(&bench.tree("small", &[("d/small", Some("small"))]));
+    let text = "large".repeat(100_000);
+    let large = bench.image(&bench.tree("large", &[("d/large", Some(&text))]));
+    let layers = [Lower::Erofs(small), Lower::Erofs(large.clone())];
+    bench.mount(&layers, None, KernelFeatures::default()).expect("mounts");
+    assert_eq!(bench.loops(), [format!("{}\n", large.display())]);
+    let again = erofs_file::mount(&large, KernelFeatures::default()).expect("mounts");
+    assert_eq!(bench.loops().len(), 1);
+    let device = |directory: &std::os::fd::OwnedFd| rustix::fs::fstat(directory).expect("there").st_dev;
+    let third = erofs_file::mount(&large, KernelFeatures::default()).expect("mounts");
+    assert_eq!(device(&again), device(&third), "they are one file system");
+    bench.unmount();
+    assert_eq!(bench.loops().len(), 1);
+    drop((again, third));
+    bench.assert_nothing_left();
+}

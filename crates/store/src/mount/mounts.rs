@@ -17,6 +17,7 @@ use crate::disk::layer::LayerId;
 use crate::disk::layout::EMPTY;
 use crate::error::StoreError;
 use crate::layers::Layers;
+use crate::podman::view::View;
 use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageRecord, MountEntry};
 use crate::records::tables::{Records, RecordsMut};
@@ -33,18 +34,44 @@ pub struct ImageMount {
     pub writable: bool,
 }
 
+/// A use of layers that keeps them.
+#[derive(Clone, Debug)]
+pub(crate) enum LayerUse {
+    /// A mount of ours.
+    Mount(MountEntry),
+    /// A container or an image of podman.
+    Podman(Vec<LayerId>),
+}
+
+impl LayerUse {
+    pub(crate) fn layers(&self) -> &[LayerId] {
+        match self {
+            Self::Mount(entry) => &entry.layers,
+            Self::Podman(layers) => layers,
+        }
+    }
+
+    /// Returns true for a mount of this image.
+    pub(crate) fn shows(&self, id: &Digest) -> bool {
+        matches!(self, Self::Mount(entry) if entry.image == *id)
+    }
+}
+
 /// The mounted images of a store.
 #[derive(Debug)]
 pub(crate) struct Mounts {
     catalog: Arc<Catalog>,
     layers: Arc<Layers>,
+    /// The view that podman reads.
+    pub(crate) view: Arc<View>,
     /// Guards the table of mounts: nobody mounts an image while it is being removed.
     pub(crate) mounting: Mutex<()>,
 }
 
 impl Mounts {
-    pub(crate) fn new(layers: &Arc<Layers>) -> Self {
-        Self { catalog: Arc::clone(&layers.catalog), layers: Arc::clone(layers), mounting: Mutex::default() }
+    pub(crate) fn new(layers: &Arc<Layers>, view: &Arc<View>) -> Self {
+        let (catalog, layers, view) = (Arc::clone(&layers.catalog), Arc::clone(layers), Arc::clone(view));
+        Self { catalog, layers, view, mounting: Mutex::default() }
     }
 }
 
@@ -132,12 +159,19 @@ impl Mounts {
         Ok(recorded)
     }
 
+    /// Every use of layers, and where: mounts of ours that are there, and what podman has of the view.
+    pub(crate) fn uses(&self) -> Result<Vec<(PathBuf, LayerUse)>, StoreError> {
+        let mounts = self.live_mounts()?.into_iter().map(|(target, entry)| (target, LayerUse::Mount(entry)));
+        let podman = self.view.users()?.into_iter().map(|user| (user.place, LayerUse::Podman(user.layers)));
+        Ok(mounts.chain(podman).collect())
+    }
+
     /// Deletes what only a mount has kept: layers that were found damaged meanwhile, and the empty directory that fills
     /// up a mount of one layer.
     fn sweep_unmounted(&self, layers: BTreeSet<LayerId>) -> Result<(), StoreError> {
-        let mounts = self.live_mounts()?;
+        let uses = self.uses()?;
         let mut left = Vec::new();
-        for id in layers.into_iter().filter(|id| !mounts.iter().any(|(_, mount)| mount.layers.contains(id))) {
+        for id in layers.into_iter().filter(|id| !uses.iter().any(|(_, used)| used.layers().contains(id))) {
             let entry = self.catalog.db.read(|records| records.layer(id))?;
             if entry.is_none_or(|entry| entry.damaged) {
                 left.push(id);

@@ -34,10 +34,21 @@ pub(crate) struct Db {
     youth: Arc<Youth>,
     /// A sync has failed since all of the file was written.
     doubtful: Arc<AtomicBool>,
+    /// Called after every change.
+    follower: OnceLock<Follower>,
     /// The files that must be where they were, for a change to be made. Set when the store is open.
     ground: OnceLock<Ground>,
     /// Guards the handle: shared by all users, exclusive while it is replaced.
     handle: RwLock<Option<Handle>>,
+}
+
+/// Work that follows every change.
+struct Follower(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Follower")
+    }
 }
 
 #[derive(Debug)]
@@ -124,7 +135,15 @@ impl Db {
             Ok::<_, StoreError>(())
         })?;
         let handle = RwLock::new(Some(handle));
-        Ok(Self { path: path.to_owned(), reserve, youth, doubtful, ground: OnceLock::new(), handle })
+        Ok(Self {
+            path: path.to_owned(),
+            reserve,
+            youth,
+            doubtful,
+            follower: OnceLock::new(),
+            ground: OnceLock::new(),
+            handle,
+        })
     }
 
     /// From now on nothing is changed unless the ground is as it is now.
@@ -137,6 +156,12 @@ impl Db {
     pub(crate) fn check_ground(&self) -> Result<(), StoreError> {
         let Some(ground) = self.ground.get() else { return Ok(()) };
         ground.displaced().map_err(io_error)?.map_or(Ok(()), |what| Err(StoreError::Displaced(what)))
+    }
+
+    /// From now on `follower` is called after every change, before the thread that made it goes on. It may read.
+    pub(crate) fn follow_with(&self, follower: impl Fn() + Send + Sync + 'static) {
+        // A store is opened once.
+        let _ = self.follower.set(Follower(Box::new(follower)));
     }
 
     pub(crate) fn reserve(&self) -> &Reserve {
@@ -164,6 +189,14 @@ impl Db {
         &self,
         act: impl FnOnce(&WriteTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
+        let value = self.change(act)?;
+        if let Some(follower) = self.follower.get() {
+            follower.0();
+        }
+        Ok(value)
+    }
+
+    fn change<T, E: From<StoreError>>(&self, act: impl FnOnce(&WriteTransaction) -> Result<T, E>) -> Result<T, E> {
         self.check_ground()?;
         self.youth.before_write().map_err(io_error)?;
         self.give_up_read_only();

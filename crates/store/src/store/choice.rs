@@ -49,6 +49,10 @@ impl Shape {
 const CONFIGURED: &str = "layerFormat says so";
 
 impl NewLayers {
+    /// While there is a view for podman.
+    pub(crate) const FOR_PODMAN: Self =
+        Self { format: LayerFormat::Dir, why: "podman reads this store, and takes directories alone" };
+
     pub(crate) fn of((shape, why): (Shape, &'static str)) -> Self {
         let format = match shape {
             Shape::Dir => LayerFormat::Dir,

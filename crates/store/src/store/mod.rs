@@ -7,6 +7,7 @@
 //! | [`Content`] | private names, kept blobs, left work | `busy` (6), `left` (6) |
 //! | [`Layers`] | committed layers, which are damaged | `damaged` (6) |
 //! | [`Mounts`] | mounted images | `mounting` (3) |
+//! | [`View`](crate::podman::view::View) | what podman sees | `state`, after the leases |
 //! | [`Maintenance`] | leases, the number of the next layer | `commit` (1), `leases` (4) |
 //! | [`Ingests`] | how layers are unpacked | none |
 //!
@@ -64,7 +65,7 @@ impl Store {
     /// The format of new layers, and why.
     #[must_use]
     pub fn new_layers(&self) -> NewLayers {
-        self.new_layers
+        self.ingests.new_layers(self.new_layers)
     }
 
     /// A new lease. A pull takes one before it looks for layers, and keeps it until its image is committed.
@@ -90,7 +91,7 @@ impl Store {
         let _ = lease;
         self.maintenance.tidy_up();
         self.catalog.db.check_ground()?;
-        self.ingests.new_layer(self.ingests.shape)
+        self.ingests.new_layer(self.ingests.shape())
     }
 
     /// Mounts an image, and keeps it from being removed while it is mounted.

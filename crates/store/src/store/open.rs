@@ -24,7 +24,8 @@ use crate::layers::Layers;
 use crate::maintenance::Maintenance;
 use crate::mount::mounts::Mounts;
 use crate::mount::{points, probe};
-use crate::options::{Durability, OpenOptions, Sharing};
+use crate::options::{Durability, LayerFormat, OpenOptions, Sharing};
+use crate::podman::view::View;
 use crate::records::catalog::Catalog;
 use crate::records::db::Db;
 use crate::store::Store;
@@ -100,12 +101,27 @@ impl Store {
         let catalog = Arc::new(Catalog { db, disk: Disk::new(layout), durability, boot, agent, lock });
         let content = Arc::new(Content::new(&catalog, options.unfinished_since));
         let layers = Arc::new(Layers::new(&content, privileged));
-        let mounts = Arc::new(Mounts::new(&layers));
+        let view = Arc::new(View::open(&layers));
+        let mounts = Arc::new(Mounts::new(&layers, &view));
         let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
-        let ingests = Arc::new(Ingests::new(&maintenance, options.limits, options.sharing, shape));
+        let ingests = Arc::new(Ingests::new(
+            &maintenance,
+            options.limits,
+            options.sharing,
+            shape,
+            options.layer_format == LayerFormat::Auto,
+        ));
         let new_layers = NewLayers::of((shape, why_shape));
         let store = Self { catalog, content, layers, mounts, maintenance, ingests, new_layers };
         store.maintenance.sweep_at_open()?;
+        // From here on the view is what the records say.
+        view.follow();
+        let follower = Arc::downgrade(&view);
+        store.catalog.db.follow_with(move || {
+            if let Some(view) = follower.upgrade() {
+                view.follow();
+            }
+        });
         store.catalog.respell_names()?;
         store.catalog.report_unverified_names()?;
         store.ingests.try_sharing().map_err(|source| OpenError::NoSharing {

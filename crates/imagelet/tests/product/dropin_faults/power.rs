@@ -102,8 +102,10 @@ fn judge(h: &mut Harbour, record: &Record, end: usize, on: &Path, image: &Image,
             assert!(h.committed().contains(top), "{context}: {} cannot start", image.name);
         }
     }
+    // Of the next boot.
+    let imagelet = h.imagelet.clone().booted(60);
     for image in &record.images {
-        h.imagelet.ok(&["pull", &image.name]);
+        imagelet.ok(&["pull", &image.name]);
         let top = &image.chains.last().expect("layers").0;
         assert_eq!(differences(&record.good[top], &tree_of(h, top)), Vec::<String>::new(), "{context}");
     }

@@ -18,6 +18,7 @@ pub(crate) mod manifests;
 pub(crate) mod nasty;
 pub(crate) mod network;
 pub(crate) mod node;
+pub(crate) mod podman;
 pub(crate) mod pods;
 pub(crate) mod process;
 pub(crate) mod pty;

@@ -1,0 +1,19 @@
+//! The view of the store that podman and CRI-O read: an additional image store of containers/storage, `<root>/podman`, whose
+//! layers are symbolic links to the directories of the store's own. Nothing is copied but manifests and configs.
+//!
+//! The view follows the records: [`view::View::follow`] is called after every change of the database and when the store is opened, and
+//! makes of the view what the records say, whatever it was before. What a container of podman uses stays: [`users`] finds that out.
+//! Nothing here decides about images, and the rest of the store knows the view by [`view::View`] alone.
+
+pub(crate) mod contents;
+mod documents;
+mod files;
+mod in_use;
+mod locks;
+mod sizes;
+pub(crate) mod switch;
+pub(crate) mod users;
+pub(crate) mod view;
+
+/// The directory in the store's root.
+pub(crate) const DIRECTORY: &str = "podman";
