@@ -30,6 +30,11 @@ part_kills() { # KILLS of pulls and removals in each shape, of the store and of 
   suite imagelet product kill::
 }
 
+part_dropin() { # DROPIN_KILLS of imagelet and of containerd in pulls into containerd's store, and every power cut there; CONTAINERD is another containerd
+  export IMAGELET_DROPIN_KILLS=${DROPIN_KILLS:-200} IMAGELET_POWER_CUT_LOSSES=${DROPIN_CUTS:-1}
+  suite imagelet product dropin_faults::
+}
+
 part_fuzz() { # FUZZ_MINUTES of CPU for every parser of foreign input
   local table result=0
   table=$(mktemp)
@@ -53,7 +58,7 @@ part_containerds() { # every suite that needs containerd, with those of other De
   return "$result"
 }
 
-parts=(power kills faults fuzz containerds)
+parts=(power kills dropin faults fuzz containerds)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
   declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }

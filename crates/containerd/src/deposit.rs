@@ -122,18 +122,7 @@ impl Deposit for ContainerdDeposit {
     }
 
     async fn hold(&self, chain_id: &Digest) -> cri_api::Result<bool> {
-        let (name, chain, key) = (&self.snapshotter.name, chain_id.to_string(), self.own_key());
-        if self.lease.snapshot(name, &chain).await?.is_none_or(|found| found.kind != SnapshotKind::Committed) {
-            return Ok(false);
-        }
-        match self.lease.prepare(name, &key, "", &chain, Labels::new()).await? {
-            Prepared::Present => Ok(true),
-            // It was collected between the two calls.
-            Prepared::Active(_) => {
-                self.lease.remove_snapshot(name, &key).await?;
-                Ok(false)
-            }
-        }
+        Ok(self.lease.hold_snapshot(&self.snapshotter.name, &chain_id.to_string()).await?)
     }
 
     async fn open(&self, layer: StackedLayer<'_>) -> cri_api::Result<Slot> {

@@ -8,6 +8,9 @@ use crate::{Client, Error, ErrorKind, Labels, Lease, Result, filter, pb};
 /// makes nothing.
 const TARGET: &str = "containerd.io/snapshot.ref";
 
+/// Times that a snapshot is prepared again because the wanted one is collected at the same moment.
+const MAX_RACES: usize = 5;
+
 /// A mount of a snapshot, as a snapshotter answers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
@@ -150,21 +153,22 @@ impl Lease {
             parent: parent.to_owned(),
             labels,
         };
-        let mut attempts = 3;
+        let mut races = 0;
         loop {
-            attempts -= 1;
             let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request.clone())).await;
             if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
                 return Ok(Prepared::Active(mounts(prepared.mounts)));
             }
-            if self.snapshot(snapshotter, name).await?.is_some_and(|found| found.kind == SnapshotKind::Committed) {
+            // containerd before 1.7 does not add to the lease what it answers so of.
+            if self.hold_snapshot(snapshotter, name).await? {
                 return Ok(Prepared::Present);
             }
-            let request = pb::snapshots::MountsRequest { snapshotter: snapshotter.to_owned(), key: key.to_owned() };
-            match answer("Snapshots.Mounts", key, self.snapshots().mounts(request)).await {
-                // The one that was there has been removed since.
-                Err(error) if error.kind() == ErrorKind::NotFound && attempts > 0 => {}
-                answered => return Ok(Prepared::Active(mounts(answered?.mounts))),
+            let mounted = pb::snapshots::MountsRequest { snapshotter: snapshotter.to_owned(), key: key.to_owned() };
+            match answer("Snapshots.Mounts", key, self.snapshots().mounts(mounted)).await {
+                Ok(answered) => return Ok(Prepared::Active(mounts(answered.mounts))),
+                // The snapshot was there, and was collected before it was held.
+                Err(error) if error.kind() == ErrorKind::NotFound && races < MAX_RACES => races += 1,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -196,12 +200,9 @@ impl Lease {
             ErrorKind::AlreadyExists => {
                 self.remove_snapshot(snapshotter, key).await?;
                 // The other client may give its own up: what is built on it here must not be collected with that.
-                match self.prepare(snapshotter, key, "", name, Labels::new()).await? {
-                    Prepared::Present => Ok(()),
-                    Prepared::Active(_) => {
-                        self.remove_snapshot(snapshotter, key).await?;
-                        Err(error)
-                    }
+                match self.hold_snapshot(snapshotter, name).await? {
+                    true => Ok(()),
+                    false => Err(error),
                 }
             }
             // An answer that was lost: the commit may have come through.

@@ -189,6 +189,32 @@ async fn an_image_is_made_and_collected() {
 }
 
 /// Opens the slot of a layer that nobody has brought yet.
+#[tokio::test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+async fn a_snapshot_that_is_there_stays_for_whoever_holds_it() {
+    let containerd = Containerd::start();
+    let client = containerd.client();
+    let (expires, first, second) = ("2100-01-01T00:00:00Z", "sha256:one", "sha256:two");
+    let maker = client.create_lease("maker", expires, Labels::new()).await.expect("created");
+    for (key, name) in [("key 1", first), ("key 2", second)] {
+        directory(maker.prepare(SNAPSHOTTER, key, "", name, Labels::new()).await.expect("prepared"));
+        maker.commit(SNAPSHOTTER, key, name, None, Labels::new()).await.expect("committed");
+    }
+    let holder = client.create_lease("holder", expires, Labels::new()).await.expect("created");
+    let wanted = holder.prepare(SNAPSHOTTER, "key 3", "", first, Labels::new()).await.expect("prepared");
+    assert_eq!(wanted, Prepared::Present);
+    // Another puller was faster.
+    directory(holder.prepare(SNAPSHOTTER, "key 4", "", "sha256:other", Labels::new()).await.expect("prepared"));
+    holder.commit(SNAPSHOTTER, "key 4", second, None, Labels::new()).await.expect("the other one's commit");
+    assert!(!holder.hold_snapshot(SNAPSHOTTER, "sha256:none").await.expect("stat"));
+    maker.delete(true).await.expect("deleted");
+    for name in [first, second] {
+        assert!(client.snapshot(SNAPSHOTTER, name).await.expect("stat").is_some(), "{name} is held");
+    }
+    holder.delete(true).await.expect("deleted");
+    assert_eq!(client.snapshot(SNAPSHOTTER, first).await.expect("stat"), None);
+}
+
 async fn open(deposit: &ContainerdDeposit, layer: StackedLayer<'_>) -> OpenSlot {
     match deposit.open(layer).await.expect("a slot") {
         Slot::Open(slot) => slot,

@@ -169,7 +169,7 @@ x_size_bytes 0
 x_build_info{version=\"1.0\"} 1
 # EOF
 ";
-        assert_eq!(Form::OpenMetrics.write(&registry()).expect("text"), want);
+        assert_eq!(Form::OpenMetrics.write(&registry(), false).expect("text"), want);
     }
 
     #[test]
@@ -194,6 +194,6 @@ x_size_bytes 0
 # TYPE x_build_info gauge
 x_build_info{version=\"1.0\"} 1
 ";
-        assert_eq!(Form::Text.write(&registry()).expect("text"), want);
+        assert_eq!(Form::Text.write(&registry(), false).expect("text"), want);
     }
 }

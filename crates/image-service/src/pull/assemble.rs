@@ -276,6 +276,12 @@ impl Assembly<'_> {
         let stacked = diff_ids.iter().cloned().zip(chain_ids.iter().cloned()).collect();
         let commits = self.shared.commits.load(Ordering::Acquire);
         let mut present = self.holding.find_present(self.shared, stacked).await?;
+        for (layer, chain_id) in present.iter_mut().zip(&chain_ids) {
+            // No link to it could be made, or it was lost.
+            if self.alone.contains(chain_id) && matches!(layer, Some(PresentLayer::Elsewhere { .. })) {
+                *layer = None;
+            }
+        }
         self.leave_what_is_not_ours(&diff_ids, &chain_ids, &mut present).await;
         Ok(Plan { bytes, diff_ids, chain_ids, present, commits })
     }

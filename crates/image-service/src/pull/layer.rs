@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::holding::Holding;
 use super::key::LayerKey;
-use super::ready::{Made, ReadyLayer};
+use super::ready::{Made, PresentLayer, ReadyLayer};
 use crate::background::BlockingDrop;
 use crate::budget::Pull;
 use crate::error::{self, cancelled};
@@ -75,7 +75,12 @@ impl LayerJob {
             return false;
         }
         let present = self.holding.find_present(&self.shared, stacked.clone()).await;
-        present.is_ok_and(|layers| layers.iter().all(Option::is_some))
+        // One that is fetched for its chain alone could not be had from another.
+        let is_there = |layer: &Option<PresentLayer>| match layer {
+            Some(PresentLayer::Elsewhere { .. }) => self.key.only_for.is_none(),
+            layer => layer.is_some(),
+        };
+        present.is_ok_and(|layers| layers.iter().all(is_there))
             && self.shared.may_use_present(self.source.as_ref(), &self.descriptor, (diff_id, chain_id)).await
     }
 

@@ -7,6 +7,7 @@ mod checking;
 mod conformance;
 mod destinations;
 mod digests;
+mod filling;
 mod hostile;
 mod index;
 mod keeping;

@@ -62,8 +62,11 @@ fn a_disk_without_inodes_is_named_as_a_full_one() {
     let s = Scene::new();
     let disk = LoopFs::ext4(64).inodes(2000).mount(&s.scratch, "disk");
     let h = Harbour::on(s, disk);
-    let app = h.push("full/inodes:1", &h.layers("inodes", 6, 1000));
+    let layers = h.layers("inodes", 6, 1000);
+    let (kept, app) = (h.push("full/few:1", &layers[..1]), h.push("full/inodes:1", &layers));
     let imagelet = &h.imagelet;
+    // containerd 2 remembers until its end that it could not make the directory of its first blob.
+    imagelet.ok(&["pull", &kept.name]);
     for inodes in [0, 30, 60, 90] {
         let context = format!("{inodes} inodes free");
         let foreign = Foreign::leaving_inodes(&h.disk, inodes);
@@ -71,7 +74,7 @@ fn a_disk_without_inodes_is_named_as_a_full_one() {
         foreign.remove();
         let said = done.fails(1, &["pull"]);
         assert!(said.contains("full/inodes:1") && said.to_lowercase().contains("no space left"), "{context}: {said}");
-        assert!(h.visible().is_empty(), "{context}");
+        assert!(!h.visible().contains(&app.name), "{context}");
         h.nothing_on_the_way(&context);
     }
     imagelet.ok(&["pull", &app.name]);

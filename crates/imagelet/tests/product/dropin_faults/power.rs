@@ -8,7 +8,7 @@ use std::path::Path;
 use testdisk::{Disk, Event, Image, Kind};
 
 use super::{Harbour, Pushed, differences};
-use crate::support::process::{run, tool};
+use crate::support::process::{eventually, run, tool};
 use crate::support::random::Random;
 use crate::support::scene::Scene;
 use crate::support::tree::{self, Tree};
@@ -22,11 +22,16 @@ const SECTORS: usize = 4096 / testdisk::SECTOR;
 #[track_caller]
 fn tree_of(h: &Harbour, chain: &str) -> Tree {
     let on = h.s.scratch.directory("view");
-    let mount = h.ctr(&["snapshots", "view", "--target", &on.display().to_string(), "look", chain]);
+    // containerd may collect it at once: its mount is of what the layers have.
+    let key = format!("look at {chain}");
+    let mount = h.ctr(&["snapshots", "view", "--target", &on.display().to_string(), &key, chain]);
     run(tool("sh").args(["-ec", &mount]));
     let tree = tree::read(&on);
     run(tool("umount").arg(&on));
-    h.ctr(&["snapshots", "remove", "look"]);
+    eventually("nothing looks any more", || {
+        let _ = h.containerd.ctr().args(["snapshots", "remove", &key]).output();
+        h.snapshots().iter().all(|row| !row.key.starts_with("look at"))
+    });
     tree
 }
 
@@ -97,8 +102,10 @@ fn judge(h: &mut Harbour, record: &Record, end: usize, on: &Path, image: &Image,
             assert!(h.committed().contains(top), "{context}: {} cannot start", image.name);
         }
     }
+    // Of the next boot.
+    let imagelet = h.imagelet.clone().booted(60);
     for image in &record.images {
-        h.imagelet.ok(&["pull", &image.name]);
+        imagelet.ok(&["pull", &image.name]);
         let top = &image.chains.last().expect("layers").0;
         assert_eq!(differences(&record.good[top], &tree_of(h, top)), Vec::<String>::new(), "{context}");
     }

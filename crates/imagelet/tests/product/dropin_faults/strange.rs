@@ -5,7 +5,7 @@ use std::fs;
 
 use super::{Harbour, differences};
 use crate::support::Imagelet;
-use crate::support::process::run;
+use crate::support::process::eventually;
 use crate::support::scene::Scene;
 
 /// Changes containerd's configuration, and starts it again.
@@ -82,15 +82,16 @@ fn an_image_whose_layers_are_gone_is_absent_and_comes_again() {
     let is_there = || front.run(&["inspect", &app.name]).code == Some(0);
     assert!(is_there());
     for (chain, _) in app.chains.iter().rev().take(3) {
-        run(h.containerd.ctr().args(["snapshots", "remove", chain]));
+        let remove = || h.containerd.ctr().args(["snapshots", "remove", chain]).output();
+        eventually("nothing is above it", || remove().is_ok_and(|output| output.status.success()));
     }
     assert!(!is_there(), "containerd lists it, and no container of it could start");
     let before = h.s.registry.requests().len();
     front.ok(&["pull", &app.name]);
     let requests = h.s.registry.requests().split_off(before);
     let read = |blob: &str| requests.iter().any(|r| r.starts_with("GET ") && r.contains(blob));
-    let again: Vec<bool> = app.chains.iter().map(|(_, blob)| read(blob)).collect();
-    assert_eq!(again, [false, false, true, true, true]);
+    // Those below are collected, or not yet.
+    assert!(app.chains.iter().skip(2).all(|(_, blob)| read(blob)), "{requests:?}");
     assert!(is_there());
     assert_eq!(differences(&good, &h.tree(&app.name)), Vec::<String>::new());
     agent.stop();

@@ -1,0 +1,407 @@
+//! An engine that fills the store of a runtime, and what the runtime's store does not do as it should: it takes no layer, fails in the
+//! middle, or loses what it had. The store is made of directories here, and has no collection: what was given up stays.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use async_trait::async_trait;
+use cri_api::{
+    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest,
+    Reason, Result,
+};
+use engine_api::LayerShape;
+use engine_api::runtime_store::{
+    Deposit, Destination, Documents, FindRuntimeStore, LayerFacts, LayerOrigin, LowerLayer, OpenSlot, RuntimeStore,
+    Slot, StackedLayer, UnfinishedDeposit, Unsuited,
+};
+use image_service::{PullEngine, RuntimeImages};
+use oci::{Digest, Reference};
+use parking_lot::Mutex;
+use registry::testing::{BuiltImage, TestRegistry};
+
+use crate::support::{blob, image, layer, options};
+
+/// What goes wrong, each once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    /// The slot is of a kind that nobody knows.
+    Slot,
+    /// A commit is refused.
+    Commit,
+    /// The runtime is gone when a layer is to be committed.
+    Gone,
+    /// The disk is full when a layer is moved.
+    Full,
+    /// A layer that is there at the next look is gone at the one after it, when it is to be linked.
+    LinkLater,
+    Link,
+    /// The records are written, and the runtime does not show the image.
+    Record,
+}
+
+struct Committed {
+    files: PathBuf,
+    diff_id: Digest,
+    facts: LayerFacts,
+}
+
+#[derive(Default)]
+struct State {
+    committed: BTreeMap<Digest, Committed>,
+    /// Targets by name.
+    records: BTreeMap<String, Digest>,
+    /// Images that were begun and not ended.
+    begun: BTreeMap<String, Digest>,
+    wrong: VecDeque<Wrong>,
+    /// Names that the runtime pulled itself.
+    pulled: Vec<String>,
+    next: usize,
+}
+
+/// The runtime and its store.
+#[derive(Clone)]
+struct Fake {
+    directory: PathBuf,
+    workshop: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+impl std::fmt::Debug for Fake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fake")
+    }
+}
+
+impl Fake {
+    fn goes_wrong(&self, wrong: Wrong) -> bool {
+        let mut state = self.state.lock();
+        let is_next = state.wrong.front() == Some(&wrong);
+        if is_next {
+            state.wrong.pop_front();
+        }
+        is_next
+    }
+
+    fn number(&self) -> usize {
+        let mut state = self.state.lock();
+        state.next += 1;
+        state.next
+    }
+}
+
+#[async_trait]
+impl ImageService for Fake {
+    async fn list_images(&self, _: Option<&ImageFilter>) -> Result<Vec<Image>> {
+        Ok(Vec::new())
+    }
+
+    async fn image_status(&self, image: &ImageSpec, _: bool) -> Result<ImageStatus> {
+        let state = self.state.lock();
+        let found = state.records.contains_key(&image.image) && state.wrong.front() != Some(&Wrong::Record);
+        let image = found.then(|| Image { id: image.image.clone(), ..Image::default() });
+        Ok(ImageStatus { image, ..ImageStatus::default() })
+    }
+
+    async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
+        self.state.lock().pulled.push(request.image.image);
+        Ok("by the runtime".to_owned())
+    }
+
+    async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
+        self.state.lock().records.remove(&image.image);
+        Ok(())
+    }
+
+    async fn image_fs_info(&self) -> Result<FsInfo> {
+        let usage = FilesystemUsage { mountpoint: self.directory.display().to_string(), ..FilesystemUsage::default() };
+        Ok(FsInfo { image_filesystems: vec![usage], ..FsInfo::default() })
+    }
+}
+
+#[async_trait]
+impl FindRuntimeStore for Fake {
+    async fn find(&self, _: &FsInfo) -> std::result::Result<Arc<dyn RuntimeStore>, Unsuited> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl RuntimeStore for Fake {
+    fn name(&self) -> String {
+        "a store of directories".to_owned()
+    }
+
+    fn workshop(&self) -> &Path {
+        &self.workshop
+    }
+
+    fn shape(&self) -> LayerShape {
+        LayerShape::Dir
+    }
+
+    async fn begin(&self, _: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>> {
+        let id = format!("lease {}", self.number());
+        self.state.lock().begun.insert(id.clone(), manifest.clone());
+        Ok(Arc::new(OnItsWay { id, fake: self.clone() }))
+    }
+
+    async fn has_snapshot(&self, chain_id: &str) -> Result<bool> {
+        Ok(self.state.lock().committed.keys().any(|chain| chain.to_string() == chain_id))
+    }
+
+    async fn target(&self, name: &str) -> Result<Option<Digest>> {
+        Ok(self.state.lock().records.get(name).cloned())
+    }
+
+    async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>> {
+        let state = self.state.lock();
+        let facts = state.committed.get(layer.chain_id).map(|committed| &committed.facts);
+        let of_blob = facts.filter(|facts| facts.blob.as_ref() == Some(blob));
+        Ok(of_blob.and_then(|facts| facts.origin.clone()).map(LayerOrigin::Engine).into_iter().collect())
+    }
+
+    async fn diff_ids(&self, _: &[Digest]) -> Result<BTreeMap<Digest, Digest>> {
+        let state = self.state.lock();
+        let known = |committed: &Committed| Some((committed.facts.blob.clone()?, committed.diff_id.clone()));
+        Ok(state.committed.values().filter_map(known).collect())
+    }
+
+    async fn has_blob(&self, _: &Digest) -> Result<bool> {
+        Ok(false)
+    }
+
+    async fn snapshots(&self) -> Result<BTreeMap<String, String>> {
+        Ok(BTreeMap::new())
+    }
+
+    async fn snapshot_bytes(&self, _: &str) -> Result<u64> {
+        Ok(0)
+    }
+
+    async fn unfinished(&self, _: u32) -> Result<Vec<UnfinishedDeposit>> {
+        let begun = self.state.lock().begun.clone();
+        let left = |(id, manifest)| UnfinishedDeposit { id, manifest: Some(manifest), begun_at: i64::MAX };
+        Ok(begun.into_iter().map(left).collect())
+    }
+
+    async fn give_up(&self, id: &str) -> Result<()> {
+        self.state.lock().begun.remove(id);
+        Ok(())
+    }
+}
+
+struct OnItsWay {
+    id: String,
+    fake: Fake,
+}
+
+#[async_trait]
+impl Deposit for OnItsWay {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn hold(&self, chain_id: &Digest) -> Result<bool> {
+        Ok(self.fake.state.lock().committed.contains_key(chain_id))
+    }
+
+    async fn open(&self, layer: StackedLayer<'_>) -> Result<Slot> {
+        if self.fake.goes_wrong(Wrong::Slot) {
+            return Ok(Slot::Unsupported("the snapshot is a mount of the type \"9p\"".to_owned()));
+        }
+        if self.fake.state.lock().committed.contains_key(layer.chain_id) {
+            return Ok(Slot::Present);
+        }
+        let below = layer.parent.is_none_or(|parent| self.fake.state.lock().committed.contains_key(parent));
+        assert!(below, "the layer below is there");
+        let files = self.fake.directory.join(self.fake.number().to_string());
+        fs::create_dir(&files).expect("made");
+        Ok(Slot::Open(OpenSlot { key: files.display().to_string(), destination: Destination::Directory(files) }))
+    }
+
+    fn place(&self, layer: &Path, slot: &OpenSlot) -> io::Result<()> {
+        if self.fake.goes_wrong(Wrong::Full) {
+            return Err(io::Error::from_raw_os_error(28));
+        }
+        let Destination::Directory(to) = &slot.destination else { panic!("{slot:?}") };
+        fs::rename(layer, to)
+    }
+
+    async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
+        if self.fake.goes_wrong(Wrong::Commit) {
+            return Err(Error::new(Kind::Internal, "no"));
+        }
+        if self.fake.goes_wrong(Wrong::Gone) {
+            return Err(Error::new(Kind::Unavailable, "gone").with_reason(Reason::Unreachable));
+        }
+        let committed =
+            Committed { files: PathBuf::from(&slot.key), diff_id: layer.diff_id.clone(), facts: facts.clone() };
+        self.fake.state.lock().committed.insert(layer.chain_id.clone(), committed);
+        Ok(())
+    }
+
+    async fn abandon(&self, slot: &OpenSlot) -> Result<()> {
+        fs::remove_dir_all(&slot.key).expect("removed");
+        Ok(())
+    }
+
+    async fn lower_layers(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
+        let state = self.fake.state.lock();
+        let files = state.committed.get(chain_id).map(|committed| committed.files.clone());
+        Ok(files.map(LowerLayer::Directory).into_iter().collect())
+    }
+
+    async fn independent_layers(&self) -> Result<BTreeMap<Digest, Digest>> {
+        if self.fake.goes_wrong(Wrong::LinkLater) {
+            self.fake.state.lock().wrong.push_front(Wrong::Link);
+        } else if self.fake.goes_wrong(Wrong::Link) {
+            return Ok(BTreeMap::new());
+        }
+        let state = self.fake.state.lock();
+        let independent = state.committed.iter().filter(|(_, committed)| committed.facts.is_independent);
+        Ok(independent.map(|(chain, committed)| (committed.diff_id.clone(), chain.clone())).collect())
+    }
+
+    async fn write_blob(&self, _: &Digest, _: fs::File, _: &Reference) -> Result<()> {
+        Ok(())
+    }
+
+    async fn write_documents(&self, _: &Documents<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    async fn write_records(&self, documents: &Documents<'_>, names: &[String]) -> Result<()> {
+        let id = Digest::sha256(documents.config).to_string();
+        let target = documents.target().digest();
+        let names = names.iter().cloned().chain([id]);
+        self.fake.state.lock().records.extend(names.map(|name| (name, target.clone())));
+        Ok(())
+    }
+
+    async fn end(&self) -> Result<()> {
+        self.fake.give_up(&self.id).await
+    }
+}
+
+/// A node with such a runtime.
+struct Filled {
+    fake: Fake,
+    images: RuntimeImages,
+    registry: TestRegistry,
+    app: BuiltImage,
+    directory: tempfile::TempDir,
+}
+
+impl Filled {
+    async fn start(rule: PullEngine) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let snapshots = directory.path().join("snapshots");
+        fs::create_dir(&snapshots).expect("made");
+        let fake = Fake { directory: snapshots, workshop: directory.path().join("workshop"), state: Arc::default() };
+        let runtime = Arc::new(fake.clone());
+        let images = RuntimeImages::new(runtime.clone(), runtime, options(directory.path()), rule);
+        let registry = TestRegistry::open().await;
+        let app = image().layer(layer("a", 1, 9000)).layer(layer("b", 2, 9000)).layer(layer("c", 3, 9000)).build();
+        registry.push("app", "1", &app);
+        Self { fake, images, registry, app, directory }
+    }
+
+    fn set(&self, wrong: &[Wrong]) {
+        self.fake.state.lock().wrong = wrong.iter().copied().collect();
+    }
+
+    async fn pull(&self, name: &str) -> Result<String> {
+        self.images.pull_image(PullImageRequest::new(format!("{}/{name}", self.registry.host()))).await
+    }
+
+    fn reads(&self, layer: usize) -> usize {
+        let of = format!("/blobs/{}", blob(&self.app, layer));
+        self.registry.requests().iter().filter(|r| r.method == "GET" && r.path.ends_with(&of)).count()
+    }
+
+    /// The image is there with all of its layers, and nothing is on the way.
+    #[track_caller]
+    fn is_whole(&self, layers: usize) {
+        let state = self.fake.state.lock();
+        assert_eq!(state.committed.len(), layers);
+        assert!(state.begun.is_empty(), "{:?}", state.begun);
+        assert!(state.wrong.is_empty(), "{:?}", state.wrong);
+        let ingest = self.directory.path().join("workshop/0/ingest");
+        assert_eq!(fs::read_dir(ingest).expect("a workplace").count(), 0);
+        let directories = fs::read_dir(&self.fake.directory).expect("snapshots").count();
+        assert_eq!(directories, layers, "each directory is of a layer");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
+async fn a_slot_of_an_unknown_kind_is_left_to_the_runtime() {
+    let node = Filled::start(PullEngine::Auto).await;
+    node.set(&[Wrong::Slot]);
+    assert_eq!(node.pull("app:1").await.expect("passed on"), "by the runtime");
+    assert_eq!(node.fake.state.lock().pulled.len(), 1);
+    assert!(node.fake.state.lock().begun.is_empty() && node.fake.state.lock().records.is_empty());
+    // The next one is as it should be.
+    assert_eq!(node.pull("app:1").await.expect("pulls"), node.app.id().to_string());
+    node.is_whole(3);
+
+    let node = Filled::start(PullEngine::Embedded).await;
+    node.set(&[Wrong::Slot]);
+    let error = node.pull("app:1").await.expect_err("not passed on");
+    assert_eq!(error.kind(), Kind::FailedPrecondition);
+    assert!(
+        error.message().ends_with("not with the pull engine embedded: the snapshot is a mount of the type \"9p\""),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
+async fn a_failure_in_the_middle_leaves_no_record_and_the_next_pull_goes_on() {
+    for (wrong, kind, is_left) in [
+        (Wrong::Commit, Kind::Internal, false),
+        (Wrong::Full, Kind::ResourceExhausted, false),
+        (Wrong::Gone, Kind::Unavailable, true),
+    ] {
+        let node = Filled::start(PullEngine::Embedded).await;
+        // Two layers of it are there.
+        let below = image().layer(node.app.layers[0].clone()).layer(node.app.layers[1].clone()).build();
+        node.registry.push("app", "below", &below);
+        node.pull("app:below").await.expect("pulls");
+        let before = node.reads(0) + node.reads(1);
+        node.set(&[wrong]);
+        let error = node.pull("app:1").await.expect_err("goes wrong");
+        assert_eq!(error.kind(), kind, "{wrong:?}: {error}");
+        assert!(error.message().contains("app:1"), "{wrong:?}: {error}");
+        assert_eq!(!node.fake.state.lock().begun.is_empty(), is_left, "{wrong:?}");
+        assert!(!node.fake.state.lock().records.contains_key(&node.app.id().to_string()), "{wrong:?}");
+        assert_eq!(node.pull("app:1").await.expect("pulls"), node.app.id().to_string());
+        assert_eq!(node.reads(0) + node.reads(1), before, "{wrong:?}: what was there is not fetched");
+        node.is_whole(3);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
+async fn a_layer_that_is_lost_before_it_is_linked_is_fetched() {
+    let node = Filled::start(PullEngine::Embedded).await;
+    node.pull("app:1").await.expect("pulls");
+    let other = image().layer(layer("below", 9, 9000)).layer(node.app.layers[2].clone()).build();
+    node.registry.push("app", "other", &other);
+    node.set(&[Wrong::LinkLater]);
+    let before = node.reads(2);
+    assert_eq!(node.pull("app:other").await.expect("pulls"), other.id().to_string());
+    assert_eq!(node.reads(2), before + 1, "it was there, and gone when it was to be linked");
+    node.is_whole(5);
+}
+
+#[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
+async fn an_image_that_the_runtime_does_not_show_is_left_to_it() {
+    let node = Filled::start(PullEngine::Auto).await;
+    node.set(&[Wrong::Record]);
+    assert_eq!(node.pull("app:1").await.expect("passed on"), "by the runtime");
+    assert!(node.fake.state.lock().begun.is_empty());
+}
