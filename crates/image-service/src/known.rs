@@ -51,7 +51,7 @@ impl ContentHints {
         self.lock().blobs.get(blob).cloned()
     }
 
-    /// What a runtime's store has of these blobs: diff ids by blobs. Of the others it has nothing.
+    /// Sets the layers that a runtime has of these blobs: diff ids by blobs. Of the others it has none.
     pub(crate) fn set_layers(&self, blobs: impl IntoIterator<Item = Digest>, found: BTreeMap<Digest, Digest>) {
         let mut maps = self.lock();
         for blob in blobs {

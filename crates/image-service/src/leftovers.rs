@@ -43,7 +43,13 @@ impl Leftovers {
     /// Ends an image, and gives up what earlier attempts of it left.
     pub(crate) async fn end(&self, target: &RuntimeTarget, id: &str, manifest: &Digest) {
         let own = UnfinishedDeposit { id: id.to_owned(), manifest: Some(manifest.clone()), begun_at: 0 };
-        let mut ended = vec![own];
+        self.give_up(target, vec![own]).await;
+        self.end_earlier(target, manifest).await;
+    }
+
+    /// Gives up what earlier attempts left of an image that is there.
+    pub(crate) async fn end_earlier(&self, target: &RuntimeTarget, manifest: &Digest) {
+        let mut ended = Vec::new();
         self.0.lock().retain(|left| {
             let same = left.manifest.as_ref() == Some(manifest);
             if same {

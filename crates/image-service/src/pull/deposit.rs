@@ -30,6 +30,8 @@ impl Incoming<'_> {
         hub.report(PullEvent::Resolved { digest: resolved.clone(), layers });
         if self.is_there(target, resolved).await? {
             self.verify().await?;
+            // A pull that was cut off behind its records could not end.
+            shared.leftovers.end_earlier(target, &chosen.raw.digest).await;
             present::tell_all(chosen, hub);
             return Ok(());
         }

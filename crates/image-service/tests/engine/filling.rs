@@ -23,7 +23,7 @@ use registry::testing::{BuiltImage, TestRegistry};
 
 use crate::support::{blob, image, layer, options};
 
-/// What goes wrong, each once.
+/// Faults, each shown once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     /// The slot is of a kind that nobody knows.

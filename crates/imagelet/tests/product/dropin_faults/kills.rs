@@ -74,7 +74,7 @@ impl Kills {
         });
     }
 
-    /// What is so after a kill; then the next pull, by `puller`.
+    /// Checks the state after a kill, then the next pull, by `puller`.
     #[track_caller]
     fn after(&mut self, puller: &Imagelet, round: usize, context: &str) {
         let good = [(self.kept.0.name.as_str(), &self.kept.1), (self.app.0.name.as_str(), &self.app.1)];
@@ -107,6 +107,7 @@ impl Kills {
         self.remove(context);
     }
 
+    #[expect(clippy::print_stdout, reason = "the figures that the long form is run for")]
     fn end(self, rounds: usize, what: &str, seed: u64) {
         let Self { h, committed, survived, killed, .. } = self;
         h.empty("at the end");

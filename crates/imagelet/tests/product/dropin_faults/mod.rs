@@ -149,7 +149,7 @@ impl Harbour {
         list.lines().filter(|line| line.contains("imagelet.io/workplace")).map(str::to_owned).collect()
     }
 
-    /// What is unpacked and not in its place.
+    /// Directories of layers that are unpacked and not in their places.
     fn ingests(&self) -> Vec<String> {
         let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
         entries(&self.workshop())

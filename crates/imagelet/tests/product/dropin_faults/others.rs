@@ -190,11 +190,12 @@ fn the_registry_decides_about_layers_that_another_repository_brought() {
     for blob in &blobs {
         assert_eq!(asked("team/b", blob), ["HEAD"]);
     }
-    // It says no, before and after the config is known.
-    registry.faults().times(&format!("/v2/team/c/blobs/{}", blobs[1]), 2, Fault::status(404));
+    // It says no to the first question: it is asked again, or the layer is fetched.
+    registry.faults().once(&format!("/v2/team/c/blobs/{}", blobs[1]), Fault::status(404));
     h.imagelet.ok(&["pull", &format!("{}/team/c:1", registry.host())]);
     assert_eq!(asked("team/c", &blobs[0]), ["HEAD"]);
-    assert_eq!(asked("team/c", &blobs[1]), ["HEAD", "HEAD", "GET"]);
+    let asked = asked("team/c", &blobs[1]);
+    assert!(asked == ["HEAD", "GET"] || asked == ["HEAD", "HEAD"], "{asked:?}");
     assert_eq!(h.visible().len(), 3);
     h.nothing_on_the_way("three names");
     h.empty("at the end");

@@ -35,7 +35,7 @@ fn tree_of(h: &Harbour, chain: &str) -> Tree {
     tree
 }
 
-/// What was recorded.
+/// A recorded disk, and the images that were pulled on it.
 struct Record {
     base: Image,
     events: Vec<Event>,
