@@ -134,6 +134,24 @@ impl Client {
 }
 
 impl Lease {
+    /// Holds the committed snapshot of this name, and with it those below. Returns false if it is not there.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub async fn hold_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
+        if !self.has_snapshot(snapshotter, name).await? {
+            return Ok(false);
+        }
+        self.add_resource(format!("snapshots/{snapshotter}"), name).await?;
+        // It may have been collected between the two calls.
+        self.has_snapshot(snapshotter, name).await
+    }
+
+    async fn has_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
+        let found = self.snapshot(snapshotter, name).await?;
+        Ok(found.is_some_and(|found| found.kind == SnapshotKind::Committed))
+    }
+
     /// Prepares `key` on `parent` (empty: none), to be committed as `name`. A key that was prepared before is taken as it is.
     ///
     /// # Errors
