@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use crate::client::answer;
 use crate::error::unless;
-use crate::{Client, ErrorKind, Labels, Result, SnapshotKind, filter, pb};
+use crate::{Client, ErrorKind, Labels, Result, filter, pb};
 
 /// Label with the time, as RFC 3339, from which containerd may collect a lease by itself.
 const EXPIRES: &str = "containerd.io/gc.expire";
@@ -73,26 +73,6 @@ impl Lease {
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
-    }
-
-    /// Holds the committed snapshot of this name, and with it those below. Returns false if it is not there.
-    ///
-    /// # Errors
-    /// A call failed.
-    pub async fn hold_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
-        if !self.has_snapshot(snapshotter, name).await? {
-            return Ok(false);
-        }
-        let resource = pb::leases::Resource { id: name.to_owned(), r#type: format!("snapshots/{snapshotter}") };
-        let request = pb::leases::AddResourceRequest { id: self.id.clone(), resource: Some(resource) };
-        answer("Leases.AddResource", name, self.client.leases().add_resource(request)).await?;
-        // It may have been collected between the two calls.
-        self.has_snapshot(snapshotter, name).await
-    }
-
-    async fn has_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
-        let found = self.client.snapshot(snapshotter, name).await?;
-        Ok(found.is_some_and(|found| found.kind == SnapshotKind::Committed))
     }
 
     /// Deletes the lease: what nothing else refers to is collected from now on, with `wait` before the answer comes. A lease

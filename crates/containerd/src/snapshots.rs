@@ -214,6 +214,26 @@ impl Lease {
         }
     }
 
+    /// Holds the committed snapshot of this name, and with it those below. Returns false if it is not there.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub async fn hold_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
+        if !self.has_snapshot(snapshotter, name).await? {
+            return Ok(false);
+        }
+        let resource = pb::leases::Resource { id: name.to_owned(), r#type: format!("snapshots/{snapshotter}") };
+        let request = pb::leases::AddResourceRequest { id: self.id().to_owned(), resource: Some(resource) };
+        answer("Leases.AddResource", name, self.leases().add_resource(request)).await?;
+        // It may have been collected between the two calls.
+        self.has_snapshot(snapshotter, name).await
+    }
+
+    async fn has_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
+        let found = self.snapshot(snapshotter, name).await?;
+        Ok(found.is_some_and(|found| found.kind == SnapshotKind::Committed))
+    }
+
     /// Makes a read-only snapshot of `name` under `key`, and answers its mounts.
     ///
     /// # Errors
