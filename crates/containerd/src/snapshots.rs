@@ -156,6 +156,10 @@ impl Lease {
         let mut races = 0;
         loop {
             let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request.clone())).await;
+            if prepared.as_ref().is_err_and(was_in_the_way) && races < MAX_RACES {
+                races += 1;
+                continue;
+            }
             if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
                 return Ok(Prepared::Active(mounts(prepared.mounts)));
             }
@@ -245,8 +249,11 @@ impl Lease {
             parent: name.to_owned(),
             labels: Labels::new(),
         };
-        let viewed = answer("Snapshots.View", key, self.snapshots().view(request)).await?;
-        Ok(mounts(viewed.mounts))
+        let mut viewed = answer("Snapshots.View", key, self.snapshots().view(request.clone())).await;
+        if viewed.as_ref().is_err_and(was_in_the_way) {
+            viewed = answer("Snapshots.View", key, self.snapshots().view(request)).await;
+        }
+        Ok(mounts(viewed?.mounts))
     }
 
     /// Removes a snapshot. One that is gone is success.
@@ -258,6 +265,12 @@ impl Lease {
         let removed = answer("Snapshots.Remove", key, self.snapshots().remove(request)).await;
         unless(ErrorKind::NotFound, removed).map(drop)
     }
+}
+
+/// Returns true for what a containerd says that was killed while it made a snapshot: its directory is in the way of the next one, which
+/// fails and clears it.
+fn was_in_the_way(error: &Error) -> bool {
+    error.kind() == ErrorKind::Failed && error.message().contains("file exists")
 }
 
 fn mounts(messages: Vec<pb::types::Mount>) -> Vec<Mount> {
