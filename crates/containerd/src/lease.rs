@@ -75,13 +75,6 @@ impl Lease {
         &self.id
     }
 
-    /// Holds a thing of this type from now on, also one that is not there.
-    pub(crate) async fn add_resource(&self, kind: String, id: &str) -> Result<()> {
-        let resource = pb::leases::Resource { id: id.to_owned(), r#type: kind };
-        let request = pb::leases::AddResourceRequest { id: self.id.clone(), resource: Some(resource) };
-        answer("Leases.AddResource", id, self.client.leases().add_resource(request)).await.map(drop)
-    }
-
     /// Deletes the lease: what nothing else refers to is collected from now on, with `wait` before the answer comes. A lease
     /// that is gone is success.
     ///

@@ -134,24 +134,6 @@ impl Client {
 }
 
 impl Lease {
-    /// Holds the committed snapshot of this name, and with it those below. Returns false if it is not there.
-    ///
-    /// # Errors
-    /// A call failed.
-    pub async fn hold_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
-        if !self.has_snapshot(snapshotter, name).await? {
-            return Ok(false);
-        }
-        self.add_resource(format!("snapshots/{snapshotter}"), name).await?;
-        // It may have been collected between the two calls.
-        self.has_snapshot(snapshotter, name).await
-    }
-
-    async fn has_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
-        let found = self.snapshot(snapshotter, name).await?;
-        Ok(found.is_some_and(|found| found.kind == SnapshotKind::Committed))
-    }
-
     /// Prepares `key` on `parent` (empty: none), to be committed as `name`. A key that was prepared before is taken as it is.
     ///
     /// # Errors
@@ -174,6 +156,10 @@ impl Lease {
         let mut races = 0;
         loop {
             let prepared = answer("Snapshots.Prepare", key, self.snapshots().prepare(request.clone())).await;
+            if prepared.as_ref().is_err_and(was_in_the_way) && races < MAX_RACES {
+                races += 1;
+                continue;
+            }
             if let Some(prepared) = unless(ErrorKind::AlreadyExists, prepared)? {
                 return Ok(Prepared::Active(mounts(prepared.mounts)));
             }
@@ -232,6 +218,26 @@ impl Lease {
         }
     }
 
+    /// Holds the committed snapshot of this name, and with it those below. Returns false if it is not there.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub async fn hold_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
+        if !self.has_snapshot(snapshotter, name).await? {
+            return Ok(false);
+        }
+        let resource = pb::leases::Resource { id: name.to_owned(), r#type: format!("snapshots/{snapshotter}") };
+        let request = pb::leases::AddResourceRequest { id: self.id().to_owned(), resource: Some(resource) };
+        answer("Leases.AddResource", name, self.leases().add_resource(request)).await?;
+        // It may have been collected between the two calls.
+        self.has_snapshot(snapshotter, name).await
+    }
+
+    async fn has_snapshot(&self, snapshotter: &str, name: &str) -> Result<bool> {
+        let found = self.snapshot(snapshotter, name).await?;
+        Ok(found.is_some_and(|found| found.kind == SnapshotKind::Committed))
+    }
+
     /// Makes a read-only snapshot of `name` under `key`, and answers its mounts.
     ///
     /// # Errors
@@ -243,8 +249,11 @@ impl Lease {
             parent: name.to_owned(),
             labels: Labels::new(),
         };
-        let viewed = answer("Snapshots.View", key, self.snapshots().view(request)).await?;
-        Ok(mounts(viewed.mounts))
+        let mut viewed = answer("Snapshots.View", key, self.snapshots().view(request.clone())).await;
+        if viewed.as_ref().is_err_and(was_in_the_way) {
+            viewed = answer("Snapshots.View", key, self.snapshots().view(request)).await;
+        }
+        Ok(mounts(viewed?.mounts))
     }
 
     /// Removes a snapshot. One that is gone is success.
@@ -256,6 +265,12 @@ impl Lease {
         let removed = answer("Snapshots.Remove", key, self.snapshots().remove(request)).await;
         unless(ErrorKind::NotFound, removed).map(drop)
     }
+}
+
+/// Returns true for what a containerd says that was killed while it made a snapshot: its directory is in the way of the next one, which
+/// fails and clears it.
+fn was_in_the_way(error: &Error) -> bool {
+    error.kind() == ErrorKind::Failed && error.message().contains("file exists")
 }
 
 fn mounts(messages: Vec<pb::types::Mount>) -> Vec<Mount> {

@@ -210,7 +210,8 @@ impl RuntimeStore for ContainerdStore {
     }
 
     async fn give_up(&self, id: &str) -> cri_api::Result<()> {
-        Ok(self.client.lease(id)?.delete(false).await?)
+        // Without waiting, containerd collects what it held after a hundred other changes only.
+        Ok(self.client.lease(id)?.delete(true).await?)
     }
 }
 

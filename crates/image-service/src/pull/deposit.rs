@@ -45,7 +45,12 @@ impl Incoming<'_> {
         let id = deposit.id().to_owned();
         match brought {
             Ok(()) => {
-                shared.leftovers.end(target, &id, manifest).await;
+                // The records keep all of it: nothing is to be collected.
+                if let Err(error) = deposit.end().await {
+                    tracing::debug!(%error, id, "what a pull held stays until the next sweep");
+                    shared.leftovers.leave(id, manifest.clone(), (shared.options.clock)());
+                }
+                shared.leftovers.end_earlier(target, manifest).await;
                 Ok(())
             }
             Err(error) => {

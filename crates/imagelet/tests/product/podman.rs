@@ -157,7 +157,7 @@ fn podman_lists_and_runs_what_imagelet_pulled() {
     t.podman.fails(&["rmi", &name]);
     t.s.imagelet.ok(&["rmi", &name]);
     assert_eq!(t.podman.images(), [line("podman/two:1", &two)]);
-    assert_eq!(t.check("one is gone"), [two.id.clone()]);
+    assert_eq!(t.check("one is gone"), std::slice::from_ref(&two.id));
     t.podman.fails(&["run", "--rm", "--pull=never", &name]);
     assert_eq!(t.podman.ok(&run(&second, &["cat", "/etc/word"])), "two\n");
     t.s.imagelet.ok(&["rmi", &second]);
@@ -354,7 +354,7 @@ fn a_damaged_view_is_made_anew() {
         }
         // What was half made lies there until it is made again.
         let _ = fs::remove_file(t.view.join("overlay-images/images.new"));
-        assert_eq!(t.check(what), [one.id.clone()]);
+        assert_eq!(t.check(what), std::slice::from_ref(&one.id));
         assert_eq!(t.podman.images(), before, "{what}");
         assert_eq!(t.podman.ok(&run(&name, &["cat", "/etc/word"])), "one\n", "{what}");
     }
@@ -363,7 +363,7 @@ fn a_damaged_view_is_made_anew() {
     t.s.imagelet.ok(&["podman-store"]);
     let elsewhere = t.s.scratch.join("elsewhere");
     fs::rename(t.s.scratch.join("store"), &elsewhere).expect("move");
-    assert_eq!(Imagelet::on(&elsewhere).ids(), [one.id.clone()]);
+    assert_eq!(Imagelet::on(&elsewhere).ids(), std::slice::from_ref(&one.id));
     let podman = Podman::beside(&t.s.scratch, &elsewhere.join("podman"));
     assert_eq!(podman.ok(&run(&name, &["cat", "/etc/word"])), "one\n", "moved");
 }
@@ -430,7 +430,7 @@ fn a_pull_goes_on_where_the_view_cannot_be_written() {
     let pulled = s.imagelet.run(&["pull", &name]);
     assert_eq!(pulled.code, Some(0), "{}", pulled.stderr);
     assert!(pulled.stderr.contains("the view for podman could not be written"), "{}", pulled.stderr);
-    assert_eq!(s.imagelet.ids(), [image.id.clone()]);
+    assert_eq!(s.imagelet.ids(), std::slice::from_ref(&image.id));
     // Nobody knows what podman uses: nothing is removed.
     let said = s.imagelet.fails(1, &["rmi", &name]);
     assert!(said.contains("store/podman"), "{said}");

@@ -67,7 +67,7 @@ fn a_disk_without_inodes_is_named_as_a_full_one() {
     let imagelet = &h.imagelet;
     // containerd 2 remembers until its end that it could not make the directory of its first blob.
     imagelet.ok(&["pull", &kept.name]);
-    for inodes in [0, 30, 60, 90] {
+    for inodes in [0, 15, 30, 45] {
         let context = format!("{inodes} inodes free");
         let foreign = Foreign::leaving_inodes(&h.disk, inodes);
         let done = imagelet.run(&["pull", &app.name]);

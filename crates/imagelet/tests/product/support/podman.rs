@@ -87,6 +87,7 @@ impl Podman {
 }
 
 impl Drop for Podman {
+    #[expect(clippy::print_stderr, reason = "a test that fails says what is left")]
     fn drop(&mut self) {
         let removed = self.command(&["rm", "--all", "--force", "--time", "0"]).output();
         if let Ok(output) = removed
