@@ -117,15 +117,12 @@ impl RuntimeImages {
         choice(&found)
     }
 
-    /// Opens the engine if an earlier process may have left something, which it then gives up. For a process that stays.
+    /// Opens the engine, so that the first pull need not, and takes over what an earlier process left. For a process that stays.
     pub async fn recover(&self) {
         let mut state = self.state.lock().await;
         let Ok(store) = self.find(&mut state).await else { return };
-        let workshop = store.workshop().to_owned();
-        if tokio::task::spawn_blocking(move || workshop.exists()).await.unwrap_or(false)
-            && let Err(error) = self.open(&mut state, store).await
-        {
-            tracing::debug!(%error, "what an earlier process left stays until the next pull");
+        if let Err(error) = self.open(&mut state, store).await {
+            tracing::debug!(%error, "our engine is not open yet");
         }
     }
 

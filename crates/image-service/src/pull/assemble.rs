@@ -20,7 +20,7 @@ use super::choose::{check_layers, check_platform, parse_config};
 use super::join::is_another;
 use super::key::LayerKey;
 use super::ready::{Assembled, Part, PresentLayer, ReadyLayer};
-use super::wanted::{Blob, WEIGHT, biggest_first, weight};
+use super::wanted::{Blob, WEIGHT, in_order, sort, weight};
 use crate::error::{self, cancelled, damaged};
 use crate::resume;
 use crate::room::{Claim, Short};
@@ -65,7 +65,7 @@ impl Assembly<'_> {
         claim: &mut Claim,
     ) -> Result<Plan> {
         let mut plan: Option<Plan> = None;
-        let mut pending = biggest_first(blobs);
+        let mut pending = in_order(blobs);
         // While others fetch, what comes for them may be the same in another compression: the config tells. Where it is here
         // already, nothing is gained by not looking first.
         let alone = self.shared.layers.len() == 0 && !self.has_config();
@@ -322,7 +322,7 @@ impl Assembly<'_> {
             }
         }
         pending.retain(|n| keep.contains(n));
-        pending.make_contiguous().sort_by_key(|&n| std::cmp::Reverse(blobs[n].descriptor.size));
+        sort(blobs, pending);
     }
 
     /// The diff id by which a blob may come through another one. Where blobs are kept, it is the blob itself that is wanted.

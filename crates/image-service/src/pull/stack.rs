@@ -2,6 +2,7 @@
 //! comes from the assembly through [`Stacking`]. It knows neither registry nor records.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cri_api::{Error, Kind, Result};
@@ -14,6 +15,11 @@ use super::ready::{PresentLayer, ReadyLayer};
 use crate::error;
 use crate::origin::SharedContent;
 use crate::shared::Shared;
+
+/// With no more bytes to write, a sync is a matter of milliseconds.
+const CHEAP_SYNC: u64 = 4 << 20;
+/// Pause between two looks whether a sync has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Where an assembly tells what it has.
 pub(crate) struct Stacking(mpsc::UnboundedSender<StackMessage>);
@@ -78,7 +84,8 @@ type Stacked<T> = std::result::Result<T, StackError>;
 /// A layer that is to be put on the ones before it.
 enum Piece {
     Present(PresentLayer),
-    New(ReadyLayer),
+    /// With a mark of the moment when it was whole.
+    New(ReadyLayer, u64),
 }
 
 /// The layers of an image on their way into a runtime's store.
@@ -122,20 +129,42 @@ impl<'a> Stack<'a> {
     /// Puts all layers there, as they come. Returns false if the assembly has ended before it told of all.
     pub(crate) async fn put(mut self, mut listening: Listening) -> Stacked<bool> {
         loop {
-            let ready = self.pieces[self.done..].iter().take_while(|piece| piece.is_some()).count();
-            if ready > 0 {
-                self.put_next(ready).await?;
+            let (count, sync) = self.next();
+            if count > 0 {
+                self.put_next(count, sync).await?;
             }
             if self.done == self.pieces.len() {
                 return Ok(true);
             }
             // All that has come meanwhile goes there together.
-            let Some(message) = listening.0.recv().await else { return Ok(false) };
+            let message = match tokio::time::timeout(LOOK_AGAIN, listening.0.recv()).await {
+                Ok(Some(message)) => message,
+                Ok(None) => return Ok(false),
+                // A sync may have ended.
+                Err(_) => continue,
+            };
             self.note(message);
             while let Ok(message) = listening.0.try_recv() {
                 self.note(message);
             }
         }
+    }
+
+    /// How many layers to put there next, and whether their files have to be synced for it. A sync beside layers that are still written
+    /// writes these as well and holds them up: as long as some are to come, only those are put there that are durable already, unless a
+    /// sync costs next to nothing.
+    fn next(&self) -> (usize, bool) {
+        let ready = self.pieces[self.done..].iter().take_while(|piece| piece.is_some()).count();
+        let store = &self.shared.store;
+        if self.done + ready == self.pieces.len() || store.unsynced_bytes() <= CHEAP_SYNC {
+            return (ready, true);
+        }
+        let is_durable = |piece: &&Option<Piece>| match piece {
+            Some(Piece::New(ready, mark)) => ready.layer().is_independent() && store.is_synced_since(*mark),
+            Some(Piece::Present(_)) => true,
+            None => false,
+        };
+        (self.pieces[self.done..].iter().take_while(is_durable).count(), false)
     }
 
     fn note(&mut self, message: StackMessage) {
@@ -144,7 +173,7 @@ impl<'a> Stack<'a> {
             StackMessage::Present { place, layer } => self.pieces[place] = Some(Piece::Present(layer)),
             // What is something else than the config says, the assembly refuses.
             StackMessage::Ready { place, layer } if layer.diff_id == self.diff_ids[place] => {
-                self.pieces[place] = Some(Piece::New(layer));
+                self.pieces[place] = Some(Piece::New(layer, self.shared.store.sync_mark()));
             }
             StackMessage::Ready { .. } => {}
         }
@@ -156,18 +185,18 @@ impl<'a> Stack<'a> {
     }
 
     /// Puts the next few layers there: made fit for what is below them, synced once, then moved and committed one after the other.
-    async fn put_next(&mut self, count: usize) -> Stacked<()> {
+    async fn put_next(&mut self, count: usize, sync: bool) -> Stacked<()> {
         // The runtime's database has one writer: layers of two pulls would only wait for each other, and one that both want is
         // moved by one of them.
         let shared = self.shared;
         let _turn = shared.stacking.lock().await;
         let places = self.done..self.done + count;
         let new: Vec<usize> =
-            places.clone().filter(|&place| matches!(self.pieces[place], Some(Piece::New(_)))).collect();
+            places.clone().filter(|&place| matches!(self.pieces[place], Some(Piece::New(..)))).collect();
         for &place in &new {
             self.fit(place).await?;
         }
-        if !new.is_empty() {
+        if sync && !new.is_empty() {
             self.make_durable().await?;
         }
         for place in places {
@@ -186,7 +215,7 @@ impl<'a> Stack<'a> {
 
     /// Gives the layer's directories what they take over from the layers below.
     async fn fit(&mut self, place: usize) -> Stacked<()> {
-        let Some(Piece::New(ready)) = &self.pieces[place] else { return Ok(()) };
+        let Some(Piece::New(ready, _)) = &self.pieces[place] else { return Ok(()) };
         let layer = ready.layer();
         if place == 0 || layer.is_independent() {
             return Ok(());
@@ -204,7 +233,7 @@ impl<'a> Stack<'a> {
         let mut below = Vec::new();
         for on_its_way in (self.done..place).rev() {
             match &self.pieces[on_its_way] {
-                Some(Piece::New(ready)) => match ready.layer().files() {
+                Some(Piece::New(ready, _)) => match ready.layer().files() {
                     Some(files) => below.push(files),
                     None => return Err(StackError::Taken(self.chain_ids[on_its_way].clone())),
                 },
@@ -257,7 +286,7 @@ impl<'a> Stack<'a> {
     async fn fill(&self, place: usize, layer: StackedLayer<'_>, slot: &OpenSlot) -> Stacked<()> {
         let mut facts = LayerFacts { origin: Some(self.origin.clone()), ..LayerFacts::default() };
         let has_files = match &self.pieces[place] {
-            Some(Piece::New(ready)) => {
+            Some(Piece::New(ready, _)) => {
                 facts.blob = Some(ready.blob_digest.clone());
                 facts.is_independent = ready.layer().is_independent();
                 self.hand_over(ready, slot).await?

@@ -74,8 +74,19 @@ pub(super) fn weight(blob: &Blob) -> usize {
     if blob.descriptor.size <= SMALL { 1 } else { WEIGHT }
 }
 
-pub(super) fn biggest_first(blobs: &[Blob]) -> VecDeque<usize> {
-    let mut order: Vec<usize> = (0..blobs.len()).collect();
-    order.sort_by_key(|&n| std::cmp::Reverse(blobs[n].descriptor.size));
-    order.into()
+/// The order in which blobs are fetched: the biggest first, and those where only the number matters from the lowest up, so that a
+/// runtime's store can take them while others come.
+pub(super) fn in_order(blobs: &[Blob]) -> VecDeque<usize> {
+    let mut order: VecDeque<usize> = (0..blobs.len()).collect();
+    sort(blobs, &mut order);
+    order
+}
+
+/// Puts blobs in that order.
+pub(super) fn sort(blobs: &[Blob], order: &mut VecDeque<usize>) {
+    let rank = |&n: &usize| {
+        let size = blobs[n].descriptor.size;
+        (std::cmp::Reverse(if size <= SMALL { 0 } else { size }), blobs[n].places.first().copied())
+    };
+    order.make_contiguous().sort_by_key(rank);
 }

@@ -24,6 +24,9 @@ pub(crate) const NO_SYNC_FAILED: u64 = 0;
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
     unwritten: AtomicU64,
+    /// How many syncs have begun, and the number of the last one that ended well.
+    begun: AtomicU64,
+    ended: Arc<AtomicU64>,
     /// Some of it could not be written.
     failed: Arc<AtomicBool>,
     /// Guards the one thread that syncs.
@@ -31,6 +34,21 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
+    /// Bytes that were written since the last sync began.
+    pub(crate) fn unwritten(&self) -> u64 {
+        self.unwritten.load(Ordering::Acquire)
+    }
+
+    /// A mark of this moment for [`Flusher::is_synced_since`].
+    pub(crate) fn mark(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Returns true if a sync that began after the mark has ended: what was written before the mark is on the disk.
+    pub(crate) fn is_synced_since(&self, mark: u64) -> bool {
+        self.ended.load(Ordering::Acquire) > mark
+    }
+
     /// Returns true if something could not be written.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
@@ -51,9 +69,14 @@ impl Flusher {
         // has to hear it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(own) = rustix::fs::openat(root, ".", flags, Mode::empty()) else { return };
-        let failed = Arc::clone(&self.failed);
+        let (failed, ended) = (Arc::clone(&self.failed), Arc::clone(&self.ended));
+        let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let sync = move || {
-            if let Err(error) = rustix::fs::syncfs(&own) {
+            let synced = rustix::fs::syncfs(&own);
+            if synced.is_ok() {
+                ended.fetch_max(number, Ordering::AcqRel);
+            }
+            if let Err(error) = synced {
                 tracing::debug!(%error, "an early sync failed; the commit's will tell");
                 failed.store(true, Ordering::Release);
                 // Whoever comes after this process is not told.
@@ -95,5 +118,19 @@ mod tests {
         // However many come while it runs, they wait for its end, and are counted.
         flusher.note(&root, u64::MAX / 2);
         drop(flusher);
+    }
+
+    #[test]
+    fn only_a_sync_that_began_later_makes_durable() {
+        let top = tempfile::tempdir().expect("tempdir");
+        let root = OwnedFd::from(std::fs::File::open(top.path()).expect("opens"));
+        let mut flusher = Flusher::default();
+        let before = flusher.mark();
+        assert!(!flusher.is_synced_since(before));
+        flusher.note(&root, STEP);
+        let meanwhile = flusher.mark();
+        flusher.running.get_mut().take().expect("it runs").join().expect("it ends");
+        assert!(flusher.is_synced_since(before));
+        assert!(!flusher.is_synced_since(meanwhile), "it had begun by then");
     }
 }

@@ -79,6 +79,25 @@ impl Store {
         self.catalog.disk.sync_layers()
     }
 
+    /// A mark of this moment for [`Store::is_synced_since`].
+    #[must_use]
+    pub fn sync_mark(&self) -> u64 {
+        self.catalog.disk.flusher.mark()
+    }
+
+    /// Returns true if what was unpacked before the mark is durable without another sync: those that go on while layers are written
+    /// have seen to it.
+    #[must_use]
+    pub fn is_synced_since(&self, mark: u64) -> bool {
+        self.catalog.disk.flusher.is_synced_since(mark) && !self.catalog.disk.has_failed_to_write()
+    }
+
+    /// Bytes that layers have written since the last sync began.
+    #[must_use]
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.catalog.disk.flusher.unwritten()
+    }
+
     /// Makes a second layer of the files of one that lies in another store on the same file system, without a copy, and has `place`
     /// move it away. Returns false if the file system makes no more links to one of the files.
     ///
