@@ -359,6 +359,10 @@ impl ImageService for RuntimeImages {
         }
         match self.opened().await {
             Ok(opened) => self.pull_here(opened?, request).await,
+            // It may be back before it is asked, and would not ask the policy.
+            Err(unsuited) if unsuited.is_temporary && self.options.signature_policy.is_some() => {
+                Err(Error::new(Kind::Unavailable, unsuited.reason).with_reason(Reason::Unreachable))
+            }
             // The runtime says in its own words that it is not there.
             Err(unsuited) if unsuited.is_temporary => self.runtime.pull_image(request).await,
             Err(unsuited) if self.rule == PullEngine::Embedded => self.pass_on(request, &unsuited.reason).await,

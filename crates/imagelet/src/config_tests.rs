@@ -162,7 +162,7 @@ fn the_kubelet_validates_in_these_words() {
 #[test]
 fn every_field_is_taken() {
     let text = format!(
-        "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\n\
+        "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\npullEngine: embedded\n\
          containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
          staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\nstaticPodURLHeader: {{X-Node: edge}}\n\
          fileCheckFrequency: 7s\nhttpCheckFrequency: 8s\nsyncFrequency: 9s\ndocumentsDirectory: /documents\nnodeName: edge-1\n\

@@ -22,11 +22,14 @@ type Connected = (Arc<dyn ImageService>, Option<Arc<RuntimeImages>>);
 
 /// Connects to the images behind an endpoint. The second is there where our engine may pull them.
 pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Opening<'_>) -> Outcome<Connected> {
+    let access = opening.access;
+    if config.pull_engine == PullEngine::Runtime {
+        leave_to_runtime(config, endpoint, access.brings)?;
+    }
     let service: Arc<dyn ImageService> = match connect_image_service(endpoint, client_options(config)).await {
         Ok(service) => Arc::new(service),
         Err(error) => return Err(Failure::new(code_of(error.kind()), chain(&error))),
     };
-    let access = opening.access;
     if !access.brings && !access.accounts {
         return Ok((service, None));
     }
@@ -41,7 +44,6 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
     if let Some(choice) = choice.as_ref().filter(|_| access.says_who_pulls()) {
         tracing::info!(pullEngine = %choice, "who pulls images for {endpoint}");
     }
-    let is_embedded = choice.as_ref().is_some_and(|choice| choice.is_embedded);
     // A runtime that does not answer yet may be a suitable one: each call says so until it does.
     let is_unsuited = choice.as_ref().is_some_and(|choice| !choice.is_embedded && !choice.is_temporary);
     if let Some(choice) = choice.filter(|_| config.pull_engine == PullEngine::Embedded && is_unsuited) {
@@ -50,17 +52,20 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
             format!("pullEngine is embedded, and {endpoint} cannot be filled: {}", choice.why),
         ));
     }
-    if !is_embedded && access.brings {
-        if let Some(policy) = &config.engine.signature_policy {
-            let policy = policy.display();
-            tracing::warn!(
-                "signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy"
-            );
-        }
-        own_reach(config, endpoint)?;
+    if is_unsuited && access.brings {
+        leave_to_runtime(config, endpoint, true)?;
     }
     let service = runtime.as_ref().map_or(service, |runtime| Arc::clone(runtime) as _);
     Ok((service, runtime))
+}
+
+/// Says what of the configuration counts for nothing where the runtime pulls, and refuses what a command asked for in vain.
+fn leave_to_runtime(config: &Config, endpoint: &Endpoint, brings: bool) -> Outcome {
+    if let Some(policy) = &config.engine.signature_policy {
+        let policy = policy.display();
+        tracing::warn!("signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy");
+    }
+    if brings { own_reach(config, endpoint) } else { Ok(()) }
 }
 
 fn fills(

@@ -246,7 +246,11 @@ fn a_registry_on_loopback_may_listen_in_tls() {
     s_is_plain(&p, &imagelet);
     let done = imagelet.run(&["pull", "--tls-verify=false", "--plain-http", &p.image]);
     assert_eq!(done.code, Some(2), "{}", done.stderr);
-    let done = Imagelet::remote("unix:///run/none.sock").run(&["pull", "--tls-verify=false", &p.image]);
+    let done = Imagelet::remote("unix:///run/none.sock").global("--pull-engine", "runtime").run(&[
+        "pull",
+        "--tls-verify=false",
+        &p.image,
+    ]);
     assert!(done.code == Some(2) && done.stderr.contains("hosts.toml"), "{}", done.stderr);
 }
 

@@ -260,6 +260,9 @@ fn a_policy_that_cannot_be_used_ends_the_program() {
 
     // Behind a runtime it is that one's affair.
     let nowhere = format!("unix://{}", s.scratch.join("nowhere.sock").display());
-    let done = Imagelet::remote(&nowhere).global("--signature-policy", &s.policy).run(&["images"]);
+    let done = Imagelet::remote(&nowhere)
+        .global("--signature-policy", &s.policy)
+        .global("--pull-engine", "runtime")
+        .run(&["images"]);
     assert_eq!(done.stderr.matches("is not looked at").count(), 1, "{}", done.stderr);
 }
