@@ -277,7 +277,7 @@ impl RuntimeUnderTest {
 }
 
 /// Where the machine's busybox lies in containers.
-pub(crate) const BUSYBOX: &str = "/imagelet-bench-busybox";
+pub(crate) const BUSYBOX: &str = "/busybox-of-imagelet-bench";
 
 /// Starts imagelet before a containerd. A program without the flag of the engine passes pulls on, and is measured all the same.
 fn front(lab: &Lab, tokio: &Runtime, binary: &Path, home: &Path, root: &Path, behind: &str) -> anyhow::Result<Front> {
