@@ -156,7 +156,7 @@ impl<'a> Stack<'a> {
     fn next(&self) -> (usize, bool) {
         let ready = self.pieces[self.done..].iter().take_while(|piece| piece.is_some()).count();
         let store = &self.shared.store;
-        if self.done + ready == self.pieces.len() || store.unsynced_bytes() <= CHEAP_SYNC {
+        if self.done + ready == self.pieces.len() || store.unsynced_bytes().is_some_and(|bytes| bytes <= CHEAP_SYNC) {
             return (ready, true);
         }
         let is_durable = |piece: &&Option<Piece>| match piece {

@@ -34,9 +34,10 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Bytes that were written since the last sync began.
-    pub(crate) fn unwritten(&self) -> u64 {
-        self.unwritten.load(Ordering::Acquire)
+    /// Bytes that were written since the last sync; `None` while one goes on, or where the last one failed.
+    pub(crate) fn unwritten(&self) -> Option<u64> {
+        let unwritten = self.unwritten.load(Ordering::Acquire);
+        (self.begun.load(Ordering::Acquire) == self.ended.load(Ordering::Acquire)).then_some(unwritten)
     }
 
     /// A mark of this moment for [`Flusher::is_synced_since`].
@@ -64,13 +65,14 @@ impl Flusher {
         if running.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
-        self.unwritten.store(0, Ordering::Relaxed);
+        // Before it is counted as nothing to write.
+        let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        self.unwritten.store(0, Ordering::Release);
         // A file of its own: the kernel tells each open file once that something could not be written, and it is the commit that
         // has to hear it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(own) = rustix::fs::openat(root, ".", flags, Mode::empty()) else { return };
         let (failed, ended) = (Arc::clone(&self.failed), Arc::clone(&self.ended));
-        let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let sync = move || {
             let synced = rustix::fs::syncfs(&own);
             if synced.is_ok() {
@@ -129,8 +131,10 @@ mod tests {
         assert!(!flusher.is_synced_since(before));
         flusher.note(&root, STEP);
         let meanwhile = flusher.mark();
+        flusher.note(&root, 7);
         flusher.running.get_mut().take().expect("it runs").join().expect("it ends");
         assert!(flusher.is_synced_since(before));
         assert!(!flusher.is_synced_since(meanwhile), "it had begun by then");
+        assert_eq!(flusher.unwritten(), Some(FILE + 7));
     }
 }

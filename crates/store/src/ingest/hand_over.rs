@@ -92,9 +92,9 @@ impl Store {
         self.catalog.disk.flusher.is_synced_since(mark) && !self.catalog.disk.has_failed_to_write()
     }
 
-    /// Bytes that layers have written since the last sync began.
+    /// Bytes that layers have written since the last sync; `None` while one goes on, or where the last one failed.
     #[must_use]
-    pub fn unsynced_bytes(&self) -> u64 {
+    pub fn unsynced_bytes(&self) -> Option<u64> {
         self.catalog.disk.flusher.unwritten()
     }
 
