@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 
 use crate::destination::lower_layers;
 use crate::labels::{self, blob_source};
-use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, SnapshotKind, Snapshotter, destination};
+use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, Snapshotter, destination};
 
 /// An image on its way into containerd's store.
 #[derive(Debug)]
@@ -34,19 +34,12 @@ impl ContainerdDeposit {
         Self { lease, snapshotter, next: AtomicU64::new(0) }
     }
 
-    fn prepared_on(&self, layer: StackedLayer<'_>) -> String {
-        match layer.parent {
-            Some(parent) if !self.snapshotter.rebases => parent.to_string(),
-            _ => String::new(),
-        }
-    }
-
     fn own_key(&self) -> String {
         format!("imagelet {} {}", self.lease.id(), self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     async fn prepare(&self, layer: StackedLayer<'_>) -> Result<Slot> {
-        let (chain, parent) = (layer.chain_id.to_string(), self.prepared_on(layer));
+        let (chain, parent) = (layer.chain_id.to_string(), layer.parent.map(ToString::to_string).unwrap_or_default());
         let key = format!("extract-{} {chain}", self.lease.id());
         let name = &self.snapshotter.name;
         let labels = labels::of_layer(layer, &LayerFacts::default());
@@ -64,21 +57,7 @@ impl ContainerdDeposit {
 
     async fn commit_snapshot(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
         let (name, chain) = (&self.snapshotter.name, layer.chain_id.to_string());
-        let parent = layer.parent.map(ToString::to_string);
-        let late = parent.as_deref().filter(|_| self.snapshotter.rebases);
-        self.lease.commit(name, &slot.key, &chain, late, labels::of_layer(layer, facts)).await?;
-        if late.is_none() {
-            return Ok(());
-        }
-        // A containerd that does not know the field would ignore it without a word, and the image could not start.
-        match self.lease.snapshot(name, &chain).await? {
-            Some(found) if found.kind == SnapshotKind::Committed && Some(found.parent.as_str()) == late => Ok(()),
-            found => {
-                let actual = found.map(|found| found.parent).unwrap_or_default();
-                let message = format!("its parent is {actual:?} and not {:?}", late.unwrap_or_default());
-                Err(Error::new(ErrorKind::Invalid, "Snapshots.Commit", &chain, message))
-            }
-        }
+        self.lease.commit(name, &slot.key, &chain, labels::of_layer(layer, facts)).await
     }
 
     async fn look_at(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {

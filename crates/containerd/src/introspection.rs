@@ -15,10 +15,6 @@ pub struct Snapshotter {
     pub name: String,
     /// Directory of its files; `None`: containerd does not say.
     pub root: Option<PathBuf>,
-    /// Commit takes the parent (`rebase`, containerd 2.2 and later): children may be prepared before it.
-    pub rebases: bool,
-    /// The snapshotter maps the ids of files for user namespaces (`remap-ids`).
-    pub maps_ids: bool,
     /// Why it cannot be used; `None`: it can.
     pub error: Option<String>,
 }
@@ -31,15 +27,10 @@ impl Client {
     pub async fn snapshotters(&self) -> Result<Vec<Snapshotter>> {
         let request = pb::introspection::PluginsRequest { filters: vec![format!("type=={SNAPSHOTTER}")] };
         let found = answer("Plugins", SNAPSHOTTER, self.introspection().plugins(request)).await?;
-        let of = |plugin: pb::introspection::Plugin| {
-            let can = |capability: &str| plugin.capabilities.iter().any(|known| known == capability);
-            Snapshotter {
-                rebases: can("rebase"),
-                maps_ids: can("remap-ids"),
-                root: plugin.exports.get("root").map(PathBuf::from),
-                error: plugin.init_err.map(|status| status.message),
-                name: plugin.id,
-            }
+        let of = |plugin: pb::introspection::Plugin| Snapshotter {
+            root: plugin.exports.get("root").map(PathBuf::from),
+            error: plugin.init_err.map(|status| status.message),
+            name: plugin.id,
         };
         Ok(found.plugins.into_iter().filter(|plugin| plugin.r#type == SNAPSHOTTER).map(of).collect())
     }
