@@ -66,7 +66,7 @@ impl Images {
             let absent_root = if opening.access.makes || opening.access.collects {
                 None
             } else {
-                nothing(&config.root).await.filter(|_| !config.root.exists()).map(Nothing::into_directory)
+                nothing(&config.root).await.filter(|nothing| !nothing.has_root()).map(Nothing::into_directory)
             };
             return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint), absent_root, runtime });
         }

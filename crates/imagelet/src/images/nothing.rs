@@ -32,6 +32,11 @@ impl Nothing {
         Some(Self { root: root.to_owned(), directory: directory.to_owned() })
     }
 
+    /// Returns true if the root itself is there.
+    pub(crate) fn has_root(&self) -> bool {
+        self.directory == self.root
+    }
+
     /// The directory that is there in place of the root: itself, or the nearest one above.
     pub(crate) fn into_directory(self) -> PathBuf {
         self.directory
