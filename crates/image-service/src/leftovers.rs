@@ -12,7 +12,7 @@ use crate::options::RuntimeTarget;
 
 /// How long what an interrupted pull left stays in a runtime's store: long enough for a kubelet to come again, whose back-off
 /// ends at five minutes.
-pub(crate) const KEPT_FOR: Duration = Duration::from_secs(3600);
+const KEPT_FOR: Duration = Duration::from_secs(3600);
 
 /// See the file's head.
 #[derive(Default)]

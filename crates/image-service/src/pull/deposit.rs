@@ -1,5 +1,5 @@
 //! A chosen image on its way into the store of a container runtime: its layers by [`super::stack`] while they come, then its records.
-//! It is pulled when the runtime shows it. Called by the pull.
+//! A pull ends when the runtime shows the image. Called by the pull.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -75,24 +75,13 @@ impl Incoming<'_> {
     }
 
     async fn bring_to(&self, target: &RuntimeTarget, deposit: &Arc<dyn Deposit>) -> Result<()> {
-        let Self { shared, chosen, name, hub, token, .. } = self;
+        let Self { shared, chosen, name, hub, .. } = self;
         let lease = Arc::new(shared.background.hold(shared.store.lease()));
         let holding = Holding { lease, deposit: Some(Arc::clone(deposit)) };
         let (mut alone, pull) = (BTreeSet::new(), shared.budget.pull());
         for attempt in 1.. {
             let (stacking, listening) = Stacking::new();
-            let assembly = Assembly {
-                shared,
-                source: &self.source,
-                holding: &holding,
-                chosen,
-                name,
-                hub,
-                token,
-                alone: &alone,
-                pull,
-                stacking: Some(stacking),
-            };
+            let assembly = Assembly { stacking: Some(stacking), ..self.assembly(&holding, &alone, pull) };
             let assembled = async {
                 let assembled = assembly.run().await;
                 drop(assembly);

@@ -28,6 +28,7 @@ use store::{CommitError, ImageCommit, ImageRecord, Lease};
 use tokio_util::sync::CancellationToken;
 
 use crate::background::BlockingDrop;
+use crate::budget::Pull;
 use crate::error::{self, cancelled};
 use crate::flight::Context;
 use crate::origin::{Origin, Provenance};
@@ -158,7 +159,7 @@ pub(crate) struct Incoming<'a> {
 impl Incoming<'_> {
     /// Fetches what is missing and commits. `resolved` is what the name stands for.
     pub(crate) async fn bring(self, resolved: Digest) -> Result<ImageRecord> {
-        let Self { shared, chosen, name, hub, token, .. } = &self;
+        let Self { shared, chosen, name, hub, .. } = &self;
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
         hub.report(PullEvent::Resolved { digest: resolved, layers });
         if let Some(image) = present::unchanged(shared, chosen, &self.names, &self.signatures).await? {
@@ -174,18 +175,7 @@ impl Incoming<'_> {
         let mut alone = BTreeSet::new();
         let pull = shared.budget.pull();
         for attempt in 1.. {
-            let assembly = Assembly {
-                shared,
-                source: &self.source,
-                holding: &holding,
-                chosen,
-                name,
-                hub,
-                token,
-                alone: &alone,
-                pull,
-                stacking: None,
-            };
+            let assembly = self.assembly(&holding, &alone, pull);
             let (assembled, ()) = futures::try_join!(assembly.run(), self.before_visible.done())?;
             hub.report(PullEvent::Committing);
             let takes = assembled.layers.iter().map(Part::new_bytes).sum();
@@ -204,6 +194,22 @@ impl Incoming<'_> {
             }
         }
         unreachable!("the loop ends by returning")
+    }
+
+    /// The work of bringing the layers together, with those fetched for themselves that stand in `alone`.
+    fn assembly<'b>(&'b self, holding: &'b Holding, alone: &'b BTreeSet<Digest>, pull: Pull) -> Assembly<'b> {
+        Assembly {
+            shared: self.shared,
+            source: &self.source,
+            holding,
+            chosen: self.chosen,
+            name: self.name,
+            hub: self.hub,
+            token: self.token,
+            alone,
+            pull,
+            stacking: None,
+        }
     }
 
     /// Asks the policy once more, as it is now.

@@ -32,7 +32,7 @@ impl UnpackedLayer {
     }
 
     /// Gives directories that the layer has no entries for the attributes that they have in the layers `below`, the highest first.
-    /// Its root stays as it is. Returns false if the layer is not to be had any more, or was made fit for another chain.
+    /// The root stays as it is. Returns false if the layer is not to be had any more, or was made fit for another chain.
     ///
     /// # Errors
     /// The disk refused something.
