@@ -238,10 +238,6 @@ impl RuntimeImages {
                 return answer;
             }
         };
-        if self.options.signature_policy.is_some() {
-            let message = format!("{}; the runtime would not ask the signature policy", error.message());
-            return Err(error::signature(message));
-        }
         if error.reason() == Some(Reason::InvalidContent) && self.rule != PullEngine::Embedded {
             let is_new = self.state.lock().await.surprises.insert(error.message().to_owned());
             if is_new {
@@ -257,6 +253,11 @@ impl RuntimeImages {
         if self.rule == PullEngine::Embedded {
             let message = format!("pull {}: not with the pull engine embedded: {why}", request.image.image);
             return Err(Error::new(Kind::FailedPrecondition, message));
+        }
+        if self.options.signature_policy.is_some() {
+            let message =
+                format!("pull {}: {why}; the runtime would not ask the signature policy", request.image.image);
+            return Err(error::signature(message));
         }
         tracing::info!(image = request.image.image, why, "left to the runtime's own pull");
         self.runtime.pull_image(request).await

@@ -8,8 +8,8 @@ use std::{fs, io};
 
 use async_trait::async_trait;
 use cri_api::{
-    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest,
-    Reason, Result,
+    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PodSandboxConfig,
+    PullImageRequest, Reason, Result,
 };
 use engine_api::LayerShape;
 use engine_api::runtime_store::{
@@ -296,12 +296,23 @@ struct Filled {
 
 impl Filled {
     async fn start(rule: PullEngine) -> Self {
+        Self::with(rule, None).await
+    }
+
+    /// With this signature policy.
+    async fn with(rule: PullEngine, policy: Option<&str>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let snapshots = directory.path().join("snapshots");
         fs::create_dir(&snapshots).expect("made");
         let fake = Fake { directory: snapshots, workshop: directory.path().join("workshop"), state: Arc::default() };
         let runtime = Arc::new(fake.clone());
-        let images = RuntimeImages::new(runtime.clone(), runtime, options(directory.path()), rule);
+        let mut options = options(directory.path());
+        options.signature_policy = policy.map(|text| {
+            let path = directory.path().join("policy.json");
+            fs::write(&path, text).expect("written");
+            path
+        });
+        let images = RuntimeImages::new(runtime.clone(), runtime, options, rule);
         let registry = TestRegistry::open().await;
         let app = image().layer(layer("a", 1, 9000)).layer(layer("b", 2, 9000)).layer(layer("c", 3, 9000)).build();
         registry.push("app", "1", &app);
@@ -404,4 +415,41 @@ async fn an_image_that_the_runtime_does_not_show_is_left_to_it() {
     node.set(&[Wrong::Record]);
     assert_eq!(node.pull("app:1").await.expect("passed on"), "by the runtime");
     assert!(node.fake.state.lock().begun.is_empty());
+}
+
+#[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
+async fn an_image_for_a_runtime_handler_is_the_runtimes() {
+    let request = |node: &Filled, of_sandbox: bool| {
+        let mut request = PullImageRequest::new(format!("{}/app:1", node.registry.host()));
+        if of_sandbox {
+            let mut sandbox = PodSandboxConfig::default();
+            sandbox.annotations.insert("io.containerd.cri.runtime-handler".to_owned(), "kata".to_owned());
+            request.sandbox = Some(sandbox);
+        } else {
+            request.image.runtime_handler = "kata".to_owned();
+        }
+        request
+    };
+    for of_sandbox in [false, true] {
+        let node = Filled::start(PullEngine::Auto).await;
+        assert_eq!(node.images.pull_image(request(&node, of_sandbox)).await.expect("passed on"), "by the runtime");
+        assert!(node.fake.state.lock().records.is_empty());
+        // It would pull without asking the policy.
+        let node = Filled::with(PullEngine::Auto, Some(r#"{"default": [{"type": "insecureAcceptAnything"}]}"#)).await;
+        let error = node.images.pull_image(request(&node, of_sandbox)).await.expect_err("refused");
+        assert_eq!(error.reason(), Some(Reason::SignatureInvalid), "{error}");
+        assert!(node.fake.state.lock().pulled.is_empty());
+        assert_eq!(node.pull("app:1").await.expect("our engine pulls"), node.app.id().to_string());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
+async fn what_is_left_to_the_runtime_is_refused_under_a_policy() {
+    let node = Filled::with(PullEngine::Auto, Some(r#"{"default": [{"type": "insecureAcceptAnything"}]}"#)).await;
+    node.set(&[Wrong::Slot]);
+    let error = node.pull("app:1").await.expect_err("refused");
+    assert_eq!(error.reason(), Some(Reason::SignatureInvalid), "{error}");
+    assert!(node.fake.state.lock().pulled.is_empty());
 }
