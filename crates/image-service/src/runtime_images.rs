@@ -13,7 +13,7 @@ use cri_api::{
 };
 use engine_api::runtime_store::{FindRuntimeStore, RuntimeImageFacts, RuntimeStore, Unsuited};
 use engine_api::{ImageLayers, LayerShape};
-use store::{LayerFormat, Sharing, Store};
+use store::{Durability, LayerFormat, Sharing, Store};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -217,6 +217,8 @@ impl RuntimeImages {
             LayerShape::Dir => LayerFormat::Dir,
             LayerShape::Erofs => LayerFormat::Erofs,
         };
+        // The runtime's records are durable, and must not be of files that are not.
+        options.store.durability = Durability::Full;
         // Files of others in a layer would be the runtime's to keep together.
         options.store.sharing = Sharing::Off;
         options.store.agent_socket = None;
