@@ -2,5 +2,9 @@
 //! knows the types of the Kubernetes API; it runs no pod and pulls no image. Put together by the binary.
 
 pub mod client;
+pub mod node;
+pub mod retry;
+#[cfg(test)]
+mod testing;
 
 pub use client::{ClientError, ClusterClient};
