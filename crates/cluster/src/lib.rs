@@ -2,6 +2,7 @@
 //! knows the types of the Kubernetes API; it runs no pod and pulls no image. Put together by the binary.
 
 pub mod client;
+pub mod events;
 pub mod node;
 pub mod retry;
 #[cfg(test)]
