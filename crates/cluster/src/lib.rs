@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod events;
+pub mod identity;
 pub mod node;
 pub mod retry;
 #[cfg(test)]
