@@ -23,6 +23,22 @@ pub enum Failure {
     Unavailable,
 }
 
+/// The failure in one line, without what only programs read.
+#[must_use]
+pub fn explain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("status {}", status.code),
+        kube::Error::Service(error) => chain(error.as_ref()),
+        other => chain(other),
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    cri_api::Error::from_source(cri_api::Kind::Unknown, error).message().to_owned()
+}
+
 /// Why this request failed.
 #[must_use]
 pub fn failure(error: &kube::Error) -> Failure {
