@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::WorkerState;
 use super::metrics::WorkerOperation;
 use super::observer::pod_from_runtime;
+use super::slot::EndOrder;
 use super::worker::{PhaseEnd, Worker, in_full};
 use crate::pod::Pod;
 use crate::status::ObservedPod;
@@ -57,7 +58,7 @@ impl Worker {
             // A sandbox that is not ready may still hold an address, until it is stopped.
             return Ok(true);
         }
-        let order = orders.end.unwrap_or_default();
+        let order = orders.end.unwrap_or(EndOrder { grace: slot.record().end_grace });
         let shorter = async {
             loop {
                 if self.orders.changed().await.is_err() {

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod events;
+mod evicted;
 mod faults;
 mod life;
 mod takeover;
