@@ -128,8 +128,12 @@ impl Agent {
         }
         // In the order in which they were told.
         added.sort_by_key(|pod| seen_order(pod));
-        let added: Vec<_> =
-            added.into_iter().map(|pod| table.insert(PodOwner::of(pod), Some(Arc::clone(pod)))).collect();
+        let insert = |pod: &Arc<Pod>| {
+            let slot = table.insert(PodOwner::of(pod), Some(Arc::clone(pod)));
+            slot.record().before = desired.statuses.get(&pod.metadata.uid).cloned();
+            slot
+        };
+        let added: Vec<_> = added.into_iter().map(insert).collect();
         let returned = added.iter().filter(|slot| table.was_here(&slot.owner.uid)).count();
         drop((table, desired));
         for _ in 0..returned {

@@ -15,7 +15,7 @@ use super::runtime_pods::RuntimePod;
 use super::{PodView, WorkerState};
 use crate::labels::PodOwner;
 use crate::pod::Pod;
-use crate::status::api::Waiting;
+use crate::status::api::{PodStatus, Waiting};
 use crate::status::{ObservedPod, PodEnd};
 
 /// An order to end a pod and to remove it.
@@ -79,6 +79,8 @@ pub(super) struct PodRecord {
     /// The pod as it is told while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
     pub(super) age: Option<PodAge>,
+    /// The status of the pod before this process had it.
+    pub(super) before: Option<Arc<PodStatus>>,
 }
 
 /// How long ago a pod was started, by a clock that nobody sets.
@@ -116,6 +118,7 @@ impl WorkerSlot {
             actions: String::new(),
             ending: None,
             age: None,
+            before: None,
         };
         Self {
             owner,
