@@ -18,7 +18,8 @@ use crate::status::api::PodStatus;
 
 #[derive(Debug, Default)]
 pub(super) struct ManifestContent {
-    hash: u128,
+    /// Of the bytes of a manifest; 0 where there is none.
+    pub(super) hash: u128,
     /// Pods, ready to be run.
     pub(super) pods: Vec<Arc<Pod>>,
     /// Statuses that pods begin with, by uid.
