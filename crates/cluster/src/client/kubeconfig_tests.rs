@@ -1,3 +1,5 @@
+//! Tests of kubeconfig files: the credentials they may hold, and errors.
+
 use super::*;
 
 const CLUSTER: &str = "clusters:\n- name: c\n  cluster:\n    server: https://127.0.0.1:6443\n";
@@ -40,7 +42,10 @@ async fn errors_name_the_file_and_the_cause() {
         (format!("{CLUSTER}users: []\n"), "context"),
         (user("{tokenFile: /not/there}"), "/not/there"),
         (user("{client-certificate: /no.crt, client-key: /no.key}"), "/no."),
-        (user("{exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/false, interactiveMode: Never}}"), "/bin/false"),
+        (
+            user("{exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/false, interactiveMode: Never}}"),
+            "/bin/false",
+        ),
         (format!("{proxied}{USES}users:\n- name: u\n  user: {{}}\n"), "proxy-url"),
     ] {
         let line = open(&text).await.expect_err(&text);

@@ -86,10 +86,8 @@ where
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        match &mut this.silence {
-            Some(silence) if silence.as_mut().poll(cx).is_ready() => Poll::Ready(Some(Err(Silent.into()))),
-            _ => Poll::Pending,
-        }
+        let over = this.silence.as_mut().is_some_and(|silence| silence.as_mut().poll(cx).is_ready());
+        if over { Poll::Ready(Some(Err(Silent.into()))) } else { Poll::Pending }
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,3 +1,5 @@
+//! Tests of answers that do not come.
+
 use std::convert::Infallible;
 
 use http_body_util::{BodyExt, Full, StreamBody};
