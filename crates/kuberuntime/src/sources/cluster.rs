@@ -137,7 +137,11 @@ impl ClusterReader<'_> {
         annotate(&mut pod, &seen);
         let rejected = known.status.as_ref().is_some_and(|status| status.is_over());
         let is_over = rejected || matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let status = known.status.clone();
+        let failed = object["status"]["phase"] == "Failed" && !rejected;
+        let status = match PodStatus::from_json(&object["status"], &pod, created(object).unwrap_or_default()) {
+            Some(status) if failed => Some(Arc::new(status)),
+            _ => known.status.clone(),
+        };
         let mut kept = Arc::clone(&known.pod);
         if !errors.is_empty() && !is_over {
             let text = errors.to_string();

@@ -112,7 +112,12 @@ impl Agent {
         let (mut added, mut table) = (Vec::new(), self.shared.table());
         for (uid, pod) in &desired.pods {
             match table.slots.get(uid) {
-                Some(slot) if is_of(&slot.owner, pod) => slot.should_be(pod),
+                Some(slot) if is_of(&slot.owner, pod) => {
+                    slot.should_be(pod);
+                    if let Some(status) = desired.statuses.get(uid) {
+                        slot.failed_elsewhere(status);
+                    }
+                }
                 // Another name under the same uid: what has the old one goes first.
                 Some(slot) => slot.end(EndOrder::default()),
                 None if closing.is_none() => added.push(pod),
