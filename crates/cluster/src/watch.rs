@@ -14,15 +14,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Backoff;
 use crate::client::{ClusterClient, Failure, failure};
+use crate::retry::{Backoff, Random, jittered, system_random};
 
 /// The annotation of the bookmark behind the last object of a streaming list.
 const END_OF_LIST: &str = "k8s.io/initial-events-end";
 /// How long a streaming list may take before it counts as not supported.
 const LIST: Duration = Duration::from_secs(30);
-/// The shortest time that a watch is asked for, in seconds; the longest is twice as long.
-const WATCH: u64 = 300;
+/// How long a watch is asked for, give or take a third.
+const WATCH: Duration = Duration::from_secs(450);
 
 /// Objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +58,7 @@ pub async fn follow(
         streams: true,
         version: None,
         backoff: Backoff::new(Duration::from_millis(800), Duration::from_secs(30)),
+        random: system_random(),
     };
     let work = async {
         loop {
@@ -79,6 +80,7 @@ struct Follower<'a> {
     /// The version up to which objects are known; `None`: they are to be listed.
     version: Option<String>,
     backoff: Backoff,
+    random: Random,
 }
 
 /// Why a watch is over.
@@ -113,7 +115,7 @@ impl Follower<'_> {
         match end {
             WatchEnd::Over => {
                 if begun.elapsed() < Duration::from_secs(1) {
-                    tokio::time::sleep(self.backoff.next()).await;
+                    tokio::time::sleep(self.backoff.next(&self.random)).await;
                 } else {
                     self.backoff.reset();
                 }
@@ -121,14 +123,14 @@ impl Follower<'_> {
             WatchEnd::Expired => {
                 tracing::debug!(?selection, "watch is too old, listing");
                 self.version = None;
-                tokio::time::sleep(self.backoff.next()).await;
+                tokio::time::sleep(self.backoff.next(&self.random)).await;
             }
             WatchEnd::NoStreams => {
                 tracing::debug!(?selection, "server has no streaming lists");
                 self.streams = false;
             }
             WatchEnd::Failed(error) => {
-                let wait = self.backoff.next();
+                let wait = self.backoff.next(&self.random);
                 tracing::warn!(?selection, %error, ?wait, "cannot watch, will retry");
                 tokio::time::sleep(wait).await;
             }
@@ -152,7 +154,8 @@ impl Follower<'_> {
 
     async fn watch(&mut self, client: &kube::Client) -> Result<WatchEnd, kube::Error> {
         let fields = escaped(&self.selection.fields);
-        let seconds = WATCH + self.backoff.random(WATCH);
+        // So that the watches of many nodes do not end together.
+        let seconds = jittered(WATCH, 1.0 / 3.0, &self.random).as_secs();
         let mut uri = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&fieldSelector={fields}",
             self.selection.path

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::testing::FakeServer;
+use crate::fake::FakeServer;
 
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
@@ -106,7 +106,7 @@ async fn a_server_that_fails_is_asked_less_and_less() {
     let mut scene = Scene::new(server);
     tokio::time::sleep(Duration::from_secs(600)).await;
     let asked = scene.server.take_requests().len();
-    // 0.8, 1.6, … 30 s, and up to half more.
+    // 0.8, 1.6, … 30 s, a quarter more or less.
     assert!((15..30).contains(&asked), "{asked}");
     assert!(!scene.selected.borrow().ready);
     scene.server.set_away(false);

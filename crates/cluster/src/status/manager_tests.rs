@@ -1,7 +1,7 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::testing::FakeServer;
+use crate::fake::FakeServer;
 use crate::watch::{Selection, follow};
 
 const POD: &str = "/api/v1/namespaces/shop/pods/web";

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Backoff;
 use crate::client::{ClusterClient, Failure, failure};
+use crate::retry::{Backoff, Random, system_random};
 use crate::watch::{Objects, Selected, request};
 pub(crate) use merge::is_over;
 pub use merge::NodeView;
@@ -37,6 +37,7 @@ pub struct StatusManager {
     written: HashMap<String, WrittenStatus>,
     budget: WriteBudget,
     backoff: Backoff,
+    random: Random,
     /// Nothing is written before, after a failure.
     retry_at: Option<Instant>,
 }
@@ -68,6 +69,7 @@ impl StatusManager {
             written: HashMap::new(),
             budget: WriteBudget::new(Instant::now()),
             backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(30)),
+            random: system_random(),
             retry_at: None,
         }
     }
@@ -120,7 +122,7 @@ impl StatusManager {
                 }
                 Ok(Written::Same | Written::Gone) => {}
                 Err(error) => {
-                    let wait = self.backoff.next();
+                    let wait = self.backoff.next(&self.random);
                     tracing::warn!(uid, %error, ?wait, "cannot write the status of a pod, will retry");
                     self.retry_at = Some(Instant::now() + wait);
                     self.written.remove(&uid);

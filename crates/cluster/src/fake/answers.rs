@@ -89,8 +89,9 @@ pub(super) fn watch(state: &Arc<State>, path: &str, query: &Query) -> Response<B
                 changed.mark_unchanged();
                 if *state.quiet.borrow() {
                     tokio::select! {
-                        heard = changed.changed() => if heard.is_err() { return None },
+                        biased;
                         _ = closes.changed() => return None,
+                        heard = changed.changed() => if heard.is_err() { return None },
                     }
                     continue;
                 }
@@ -104,8 +105,9 @@ pub(super) fn watch(state: &Arc<State>, path: &str, query: &Query) -> Response<B
                     return Some((events, (state, version, changed, closes, path, fields, false)));
                 }
                 tokio::select! {
-                    heard = changed.changed() => if heard.is_err() { return None },
+                    biased;
                     _ = closes.changed() => return None,
+                    heard = changed.changed() => if heard.is_err() { return None },
                 }
             }
         },
