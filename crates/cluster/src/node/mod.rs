@@ -3,6 +3,7 @@
 
 mod conditions;
 mod facts;
+mod instance;
 mod keeper;
 mod labels;
 mod lease;
@@ -14,6 +15,7 @@ mod taint;
 
 pub use conditions::{MIN_FREE_MEMORY, Pressures};
 pub use facts::{Machine, NodeIdentity, Observe, Observed, RuntimeReport};
+pub use instance::{InstanceError, instance};
 pub use keeper::{NodeKeeper, NodeOptions};
 pub use labels::{Label, LabelError};
 pub use lease::NameTaken;
