@@ -62,6 +62,11 @@ pub enum PodEvent<'a> {
     DeadlineExceeded(&'a str),
     /// The pod is ended for want of disk: the message of its end.
     Evicted(&'a str),
+    /// The pod cannot run on this node.
+    Rejected {
+        reason: &'static str,
+        message: &'a str,
+    },
 }
 
 impl PodEvent<'_> {
@@ -105,6 +110,7 @@ impl PodEvent<'_> {
             Self::FailedMount(message) => (Warning, "FailedMount", text(message)),
             Self::DeadlineExceeded(message) => (Normal, "DeadlineExceeded", text(message)),
             Self::Evicted(message) => (Warning, "Evicted", text(message)),
+            Self::Rejected { reason, message } => (Warning, reason, text(message)),
         }
     }
 

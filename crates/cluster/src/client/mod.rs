@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 pub use failure::{Failure, failure};
 pub use kubeconfig::ClientError;
+pub use patience::within;
 
 /// The client of the API server. Clones share connections and credentials.
 #[derive(Clone)]

@@ -21,6 +21,15 @@ const SILENCE: Duration = Duration::from_secs(30);
 #[error("no answer from the API server for {} s", SILENCE.as_secs())]
 pub(super) struct Silent;
 
+/// Longest time of a heartbeat, with everything that belongs to it.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// The answer to a heartbeat, or to another short request, which would rather fail than come late.
+pub async fn within<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    let late = |_| kube::Error::Service(format!("no answer from the API server for {} s", HEARTBEAT.as_secs()).into());
+    tokio::time::timeout(HEARTBEAT, answer).await.map_err(late)?
+}
+
 /// A service whose answers are waited for only so long.
 #[derive(Clone, Debug)]
 pub(super) struct Patience<S> {
