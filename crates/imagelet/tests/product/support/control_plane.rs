@@ -52,6 +52,7 @@ impl ControlPlane {
             ],
         );
         let mut plane = Self { managers: Vec::new(), server: None, etcd, server_port, etcd_port, scratch };
+        plane.user("/O=system:masters/CN=admin");
         plane.start_server();
         plane
     }
@@ -63,7 +64,8 @@ impl ControlPlane {
         let certificate = |name: &str| plane.scratch.join(name).display().to_string();
         let common = ["--leader-elect=false".to_owned(), "--secure-port=0".to_owned()];
         let manager = [
-            format!("--kubeconfig={}", plane.user("/CN=system:kube-controller-manager").display()),
+            // All controllers in one, with one identity: it needs the rights of each of them.
+            format!("--kubeconfig={}", plane.user("/O=system:masters/CN=system:kube-controller-manager").display()),
             format!("--root-ca-file={}", certificate("ca.crt")),
             format!("--cluster-signing-cert-file={}", certificate("ca.crt")),
             format!("--cluster-signing-key-file={}", certificate("ca.key")),
