@@ -68,7 +68,10 @@ fn immutable(scene: &Namespace<'_>) {
     let mut fixed = document("ConfigMap", "fixed", json!({"key": "value"}));
     fixed["immutable"] = json!(true);
     scene.apply(fixed);
-    scene.pod("reader", reader(scene, json!({"configMap": {"name": "fixed", "items": [{"key": "key", "path": "a/b"}]}})));
+    scene.pod(
+        "reader",
+        reader(scene, json!({"configMap": {"name": "fixed", "items": [{"key": "key", "path": "a/b"}]}})),
+    );
     scene.ready("reader");
     assert_eq!(scene.cluster.node.in_container("reader/main", "cat /data/a/b"), "value");
 }
@@ -87,12 +90,24 @@ fn token(scene: &Namespace<'_>) {
     let denied = String::from_utf8_lossy(&denied.stderr).into_owned();
     let account = format!("system:serviceaccount:{}:default", scene.name);
     assert!(denied.contains(&account), "{denied}");
-    scene.kubectl(&["create", "rolebinding", "view", "--clusterrole=view", &format!("--serviceaccount={}:default", scene.name)]);
+    scene.kubectl(&[
+        "create",
+        "rolebinding",
+        "view",
+        "--clusterrole=view",
+        &format!("--serviceaccount={}:default", scene.name),
+    ]);
     plane.until("the role is known", || {
-        plane.command_as(&file, &["get", "pods", "-n", &scene.name]).output().is_ok_and(|output| output.status.success())
+        plane
+            .command_as(&file, &["get", "pods", "-n", &scene.name])
+            .output()
+            .is_ok_and(|output| output.status.success())
     });
     // What admission adds to every pod: token, authority, namespace.
-    let text = node.in_container("caller/main", "cd /var/run/secrets/kubernetes.io/serviceaccount; cat namespace; echo; head -1 ca.crt; wc -c < token");
+    let text = node.in_container(
+        "caller/main",
+        "cd /var/run/secrets/kubernetes.io/serviceaccount; cat namespace; echo; head -1 ca.crt; wc -c < token",
+    );
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[..2], [scene.name.as_str(), "-----BEGIN CERTIFICATE-----"], "{text}");
     assert!(lines[2].trim().parse::<u32>().is_ok_and(|length| length > 100), "{text}");
@@ -105,7 +120,10 @@ fn variables(scene: &Namespace<'_>) {
     main["env"] = json!([{"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "login", "key": "password"}}}]);
     scene.pod("user", json!({"terminationGracePeriodSeconds": 1, "containers": [main]}));
     scene.ready("user");
-    let said = scene.cluster.node.in_container("user/main", "echo $PASSWORD; echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT");
+    let said = scene
+        .cluster
+        .node
+        .in_container("user/main", "echo $PASSWORD; echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT");
     assert_eq!(said, "a-long-password-of-a-test\n10.0.0.1:443\n");
 }
 

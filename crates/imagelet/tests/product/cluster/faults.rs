@@ -52,7 +52,10 @@ fn the_api_server_is_killed_and_comes_back() {
     let stays = scene.until(&["pod", "stays"], "the server hears of the restart", |pod| {
         container_status(pod, "main").is_some_and(|status| status["restartCount"] == 1) && is(pod, "Ready")
     });
-    assert_eq!(container_status(&stays, "main").expect("a status")["containerID"], json!(format!("containerd://{}", second.id)));
+    assert_eq!(
+        container_status(&stays, "main").expect("a status")["containerID"],
+        json!(format!("containerd://{}", second.id))
+    );
     cluster.plane.wait(&["--for=condition=Ready", &format!("node/{NODE}")]);
     scene.running("later");
 
@@ -87,9 +90,8 @@ fn a_restart_without_the_api_server_keeps_pods() {
     let scene = cluster.namespace_again("away");
     scene.until(&["pod", "known"], "it is ready, with the container that runs", |pod| {
         is(pod, "Ready")
-            && container_status(pod, "main").is_some_and(|status| {
-                status["containerID"] == json!(format!("containerd://{}", second.id))
-            })
+            && container_status(pod, "main")
+                .is_some_and(|status| status["containerID"] == json!(format!("containerd://{}", second.id)))
     });
     assert_eq!(cluster.node.running("known/main"), second, "the server's word changed nothing");
     scene.clear();

@@ -22,7 +22,13 @@ fn bootstrap(cluster: &Cluster, until: &str) -> String {
                        "usage-bootstrap-authentication": "true", "auth-extra-groups": "system:bootstrappers:test"},
     }));
     let right = |name: &str, role: &str, group: &str| {
-        cluster.plane.try_kubectl(&["create", "clusterrolebinding", name, &format!("--clusterrole={role}"), &format!("--group={group}")]);
+        cluster.plane.try_kubectl(&[
+            "create",
+            "clusterrolebinding",
+            name,
+            &format!("--clusterrole={role}"),
+            &format!("--group={group}"),
+        ]);
     };
     right("bootstrap", "system:node-bootstrapper", "system:bootstrappers:test");
     right("approve", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", "system:bootstrappers:test");
@@ -43,7 +49,10 @@ fn a_bootstrap_token_becomes_a_certificate() {
     cluster.node.start();
     cluster.is_ready();
     let requests = cluster.plane.kubectl(&["get", "certificatesigningrequests"]);
-    assert!(requests.contains("kubernetes.io/kube-apiserver-client-kubelet") && requests.contains("Approved,Issued"), "{requests}");
+    assert!(
+        requests.contains("kubernetes.io/kube-apiserver-client-kubelet") && requests.contains("Approved,Issued"),
+        "{requests}"
+    );
     let text = std::fs::read_to_string(&own).expect("a kubeconfig was written");
     assert!(!text.contains(&token), "the token is for the first time alone");
 

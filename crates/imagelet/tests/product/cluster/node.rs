@@ -57,7 +57,8 @@ fn describe(scene: &Namespace<'_>) {
         .flatten()
         .filter_map(|c| Some((c["type"].as_str()?, c["status"].as_str()?)))
         .collect();
-    for wanted in [("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False"), ("Ready", "True")] {
+    for wanted in [("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False"), ("Ready", "True")]
+    {
         assert!(conditions.contains(&wanted), "{wanted:?} is not in {conditions:?}");
     }
     assert_eq!(status["capacity"]["pods"], "110");

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::cluster::{Cluster, Namespace, pod, play};
+use crate::support::cluster::{Cluster, Namespace, play, pod};
 use crate::support::network::NODE_IP;
 use crate::support::node::{FOREVER, NODE, container_status, is};
 
@@ -43,10 +43,16 @@ fn pods_that_cannot_run_here_fail_with_a_reason() {
 
 fn runs(scene: &Namespace<'_>) {
     let script = format!("echo hello; {FOREVER}");
-    scene.pod("web", json!({"terminationGracePeriodSeconds": 1, "containers": [scene.cluster.container("main", &script)]}));
+    scene.pod(
+        "web",
+        json!({"terminationGracePeriodSeconds": 1, "containers": [scene.cluster.container("main", &script)]}),
+    );
     let web = scene.ready("web");
     let status = &web["status"];
-    assert_eq!((&status["phase"], &status["hostIP"], &status["qosClass"]), (&json!("Running"), &json!(NODE_IP), &json!("BestEffort")));
+    assert_eq!(
+        (&status["phase"], &status["hostIP"], &status["qosClass"]),
+        (&json!("Running"), &json!(NODE_IP), &json!("BestEffort"))
+    );
     assert!(status["podIP"].as_str().is_some_and(|ip| ip.starts_with("10.88.")), "{status:#}");
     assert_eq!(status["podIPs"][0]["ip"], status["podIP"]);
     assert!(status["startTime"].is_string(), "{status:#}");
@@ -100,7 +106,10 @@ fn same_name(scene: &Namespace<'_>) {
     let before = scene.cluster.node.running("again/main");
     scene.kubectl(&["delete", "pod", "again", "--wait=false"]);
     scene.cluster.plane.until("the name is free", || {
-        scene.try_kubectl(&["run", "again", "--image", &scene.cluster.node.image, "--image-pull-policy=IfNotPresent"]).code == Some(0)
+        scene
+            .try_kubectl(&["run", "again", "--image", &scene.cluster.node.image, "--image-pull-policy=IfNotPresent"])
+            .code
+            == Some(0)
     });
     let second = scene.ready("again");
     assert_ne!(second["metadata"]["uid"], first["metadata"]["uid"]);
@@ -110,7 +119,10 @@ fn same_name(scene: &Namespace<'_>) {
     assert_eq!(container_status(&second, "again").expect("a status")["restartCount"], 0);
     // Forced away with grace 0, the object goes before the containers, and these go, too.
     scene.kubectl(&["delete", "pod", "again", "--force", "--grace-period=0"]);
-    scene.cluster.plane.until("its container is gone", || scene.cluster.node.ran().iter().all(|ran| ran.of != "again/again"));
+    scene
+        .cluster
+        .plane
+        .until("its container is gone", || scene.cluster.node.ran().iter().all(|ran| ran.of != "again/again"));
 }
 
 fn init_containers(scene: &Namespace<'_>) {
@@ -119,7 +131,8 @@ fn init_containers(scene: &Namespace<'_>) {
         container
     };
     let container = |name: &str, script: &str| share(scene.cluster.container(name, script));
-    let mut init = vec![container("first", "echo first >> /work/order"), container("second", "echo second >> /work/order")];
+    let mut init =
+        vec![container("first", "echo first >> /work/order"), container("second", "echo second >> /work/order")];
     // A server before 1.28 drops the restart policy of a container, and would make of a sidecar an init container without end.
     let has_sidecars = scene.cluster.plane.version() >= (1, 28);
     if has_sidecars {
@@ -176,7 +189,8 @@ fn downward(scene: &Namespace<'_>) {
 }
 
 fn succeeds(scene: &Namespace<'_>) {
-    let never = |script: &str| json!({"restartPolicy": "Never", "containers": [scene.cluster.container("main", script)]});
+    let never =
+        |script: &str| json!({"restartPolicy": "Never", "containers": [scene.cluster.container("main", script)]});
     scene.pod("good", never("true"));
     scene.pod("bad", never("exit 7"));
     let good = scene.phase("good", "Succeeded");
@@ -208,7 +222,8 @@ fn out_of_cpu(scene: &Namespace<'_>) {
 }
 
 fn node_affinity(scene: &Namespace<'_>) {
-    let spec = json!({"containers": [scene.cluster.container("main", FOREVER)], "nodeSelector": {"example.com/gpu": "yes"}});
+    let spec =
+        json!({"containers": [scene.cluster.container("main", FOREVER)], "nodeSelector": {"example.com/gpu": "yes"}});
     scene.apply(bound("picky", spec));
     let picky = scene.phase("picky", "Failed");
     assert_eq!(picky["status"]["reason"], "NodeAffinity", "{:#}", picky["status"]);
@@ -227,7 +242,10 @@ fn unsupported(scene: &Namespace<'_>) {
 
 fn no_image(scene: &Namespace<'_>) {
     let image = format!("{}/team/none:1", scene.cluster.node.scene.registry.host());
-    scene.pod("imageless", json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}));
+    scene.pod(
+        "imageless",
+        json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}),
+    );
     let waiting = scene.until(&["pod", "imageless"], "its image cannot be pulled", |pod| {
         container_status(pod, "main").is_some_and(|status| {
             ["ErrImagePull", "ImagePullBackOff"].iter().any(|reason| status["state"]["waiting"]["reason"] == *reason)
@@ -240,7 +258,8 @@ fn no_image(scene: &Namespace<'_>) {
 
 fn mirror(scene: &Namespace<'_>) {
     let node = &scene.cluster.node;
-    let mut local = node.pod("local", json!({"terminationGracePeriodSeconds": 1, "containers": [node.container("main", FOREVER)]}));
+    let mut local =
+        node.pod("local", json!({"terminationGracePeriodSeconds": 1, "containers": [node.container("main", FOREVER)]}));
     local["metadata"]["namespace"] = json!(scene.name);
     node.write("local.json", &local);
     let name = format!("local-{NODE}");
@@ -250,7 +269,8 @@ fn mirror(scene: &Namespace<'_>) {
     // Nobody ends a local pod from afar.
     let before = node.running("local/main").id;
     scene.kubectl(&["delete", "pod", &name, "--wait=false"]);
-    let again = scene.until(&["pod", &name], "there is another mirror", |pod| pod["metadata"]["uid"] != mirror["metadata"]["uid"]);
+    let again = scene
+        .until(&["pod", &name], "there is another mirror", |pod| pod["metadata"]["uid"] != mirror["metadata"]["uid"]);
     assert_eq!(again["metadata"]["name"], name.as_str());
     assert_eq!(node.running("local/main").id, before);
     node.remove("local.json");

@@ -26,7 +26,8 @@ fn controllers_run_their_pods_here() {
 fn workload(scene: &Namespace<'_>, kind: &str, name: &str, more: &Value) -> Value {
     let labels = json!({"app": name});
     let pod = json!({"terminationGracePeriodSeconds": 1, "containers": [scene.cluster.container("main", FOREVER)]});
-    let mut spec = json!({"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}});
+    let mut spec =
+        json!({"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}});
     spec.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
     json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
@@ -38,7 +39,11 @@ fn deployment(scene: &Namespace<'_>) {
     done("300s");
     let uids = |pods: &[Value]| -> Vec<String> { pods.iter().map(|pod| pod["metadata"]["uid"].to_string()).collect() };
     let ready = || -> Vec<Value> {
-        scene.pods("app=web").into_iter().filter(|pod| is(pod, "Ready") && pod["metadata"]["deletionTimestamp"].is_null()).collect()
+        scene
+            .pods("app=web")
+            .into_iter()
+            .filter(|pod| is(pod, "Ready") && pod["metadata"]["deletionTimestamp"].is_null())
+            .collect()
     };
     let first = ready();
     assert_eq!(first.len(), replicas);
@@ -118,10 +123,16 @@ fn drain(scene: &Namespace<'_>) {
     scene.kubectl(&["rollout", "status", "daemonset/agent", "--timeout=120s"]);
     let plane = &scene.cluster.plane;
     plane.kubectl(&["drain", NODE, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s"]);
-    let left: Vec<Value> = scene.cluster.plane.get(&["pods", "-A", "--field-selector", &format!("spec.nodeName={NODE}")])["items"]
-        .as_array().cloned().unwrap_or_default();
+    let left: Vec<Value> =
+        scene.cluster.plane.get(&["pods", "-A", "--field-selector", &format!("spec.nodeName={NODE}")])["items"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
     assert!(left.iter().all(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet"), "{left:#?}");
-    assert!(scene.pods("app=web").iter().all(|pod| pod["status"]["phase"] == "Pending"), "nothing comes to a drained node");
+    assert!(
+        scene.pods("app=web").iter().all(|pod| pod["status"]["phase"] == "Pending"),
+        "nothing comes to a drained node"
+    );
     plane.kubectl(&["uncordon", NODE]);
     scene.kubectl(&["rollout", "status", "deployment/web", "--timeout=120s"]);
 }

@@ -77,7 +77,9 @@ impl ControlPlane {
             plane.managers.push(Daemon::start(&program(name), &args));
         }
         // The account that pods have without asking for one.
-        plane.until("the account of pods is there", || plane.try_kubectl(&["get", "serviceaccount", "default"]).code == Some(0));
+        plane.until("the account of pods is there", || {
+            plane.try_kubectl(&["get", "serviceaccount", "default"]).code == Some(0)
+        });
         plane
     }
 
@@ -247,7 +249,11 @@ impl ControlPlane {
                 Some(object) if wanted(&object) => return object,
                 other => last = other.or(last),
             }
-            assert!(from.elapsed() < PATIENCE, "{args:?} never comes to this: {what}; it is {:#}", last.unwrap_or_default());
+            assert!(
+                from.elapsed() < PATIENCE,
+                "{args:?} never comes to this: {what}; it is {:#}",
+                last.unwrap_or_default()
+            );
             std::thread::park_timeout(Duration::from_millis(100));
         }
     }
@@ -283,7 +289,8 @@ impl ControlPlane {
 impl Drop for ControlPlane {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let said = end(&mut self.command(&["get", "nodes,pods,events", "-A", "-o", "wide", "--request-timeout=5s"]));
+            let said =
+                end(&mut self.command(&["get", "nodes,pods,events", "-A", "-o", "wide", "--request-timeout=5s"]));
             eprintln!("the cluster:\n{}{}", said.stdout, said.stderr);
             for daemon in self.server.iter().chain([&self.etcd]).chain(&self.managers) {
                 eprintln!("a daemon of the control plane:\n{}", last_of(&daemon.lines()));
@@ -326,10 +333,19 @@ pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
 #[track_caller]
 fn make_certificates(scratch: &Scratch) {
     let file = |name: &str| scratch.join(name).display().to_string();
-    make_certificate(scratch, "ca", "/CN=ca", "basicConstraints=critical,CA:TRUE", &["-addext", "keyUsage=critical,keyCertSign,cRLSign"]);
-    let names = "subjectAltName=DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1";
+    make_certificate(
+        scratch,
+        "ca",
+        "/CN=ca",
+        "basicConstraints=critical,CA:TRUE",
+        &["-addext", "keyUsage=critical,keyCertSign,cRLSign"],
+    );
+    let names =
+        "subjectAltName=DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1";
     make_certificate(scratch, "server", "/CN=kube-apiserver", "extendedKeyUsage=serverAuth", &["-addext", names]);
-    for (name, subject) in [("admin", "/O=system:masters/CN=admin"), ("kubelet-client", "/O=system:masters/CN=kubelet-client")] {
+    for (name, subject) in
+        [("admin", "/O=system:masters/CN=admin"), ("kubelet-client", "/O=system:masters/CN=kubelet-client")]
+    {
         make_certificate(scratch, name, subject, "extendedKeyUsage=clientAuth", &[]);
     }
     run(tool("openssl").args(["genrsa", "-out", &file("accounts.key"), "2048"]));
@@ -344,7 +360,14 @@ fn make_certificate(scratch: &Scratch, name: &str, subject: &str, extension: &st
     openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
     openssl.args(["-subj", subject, "-addext", extension]).args(more);
     if name != "ca" {
-        openssl.args(["-CA", &file("ca.crt"), "-CAkey", &file("ca.key"), "-addext", "basicConstraints=critical,CA:FALSE"]);
+        openssl.args([
+            "-CA",
+            &file("ca.crt"),
+            "-CAkey",
+            &file("ca.key"),
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ]);
     }
     run(openssl.args(["-keyout", &file(&format!("{name}.key")), "-out", &file(&format!("{name}.crt"))]));
 }
