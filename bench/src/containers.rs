@@ -28,10 +28,10 @@ pub(crate) fn run(lab: &Lab, imagelet: &Path, containerds: &[PathBuf], images: &
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a runtime")?;
     let mut out = format!(
         "{TEN} containers of one image that imagelet's engine pulled. *Reading* is `cat` of all files in one container after the other, \
-         beginning with nothing in memory; memory is the growth of the page cache since then, and what is no longer available.\n\n\
+         beginning with nothing in memory; memory is the growth of the page cache since then.\n\n\
          | image | containerd | snapshotter | start of the first (s) | median start (s) | reading, first (s) | reading, median of the others (s) \
-         | cache after one (MiB) | cache after all (MiB) | unavailable after all (MiB) | removal of all (s) |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n"
+         | cache after one (MiB) | cache after all (MiB) | removal of all (s) |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n"
     );
     for programs in programs(lab, containerds)? {
         for &snapshotter in programs.snapshotters() {
@@ -48,18 +48,11 @@ pub(crate) fn run(lab: &Lab, imagelet: &Path, containerds: &[PathBuf], images: &
     Ok(out)
 }
 
-/// Memory of the machine, in MiB.
-struct Memory {
-    cache: f64,
-    available: f64,
-}
-
-impl Memory {
-    fn now() -> anyhow::Result<Self> {
-        let text = fs::read_to_string("/proc/meminfo").context("read /proc/meminfo")?;
-        let mib = |name: &str| kib_of(&text, name).map_or(0.0, |kib| kib as f64 / 1024.0);
-        Ok(Self { cache: mib("Cached") + mib("Buffers"), available: mib("MemAvailable") })
-    }
+/// Page cache of the machine, in MiB.
+fn page_cache() -> anyhow::Result<f64> {
+    let text = fs::read_to_string("/proc/meminfo").context("read /proc/meminfo")?;
+    let mib = |name: &str| kib_of(&text, name).map_or(0.0, |kib| kib as f64 / 1024.0);
+    Ok(mib("Cached") + mib("Buffers"))
 }
 
 /// Figures of an image, as the cells of a row.
@@ -67,7 +60,7 @@ fn one(lab: &Lab, tokio: &Runtime, runtime: &RuntimeUnderTest, image: &str) -> a
     let pulled = tokio.block_on(runtime.pull(&lab.reference(image)))?;
     lab.session.output(&mut program("sync", &lab.session.work))?;
     fs::write("/proc/sys/vm/drop_caches", "3").context("drop the page cache")?;
-    let before = Memory::now()?;
+    let before = page_cache()?;
     let (mut containers, mut starts, mut reads) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..TEN {
         let from = Instant::now();
@@ -82,10 +75,10 @@ fn one(lab: &Lab, tokio: &Runtime, runtime: &RuntimeUnderTest, image: &str) -> a
         tokio.block_on(runtime.exec(container, &[BUSYBOX, "sh", "-c", &script]))?;
         reads.push(from.elapsed().as_secs_f64());
         if first.is_none() {
-            first = Some(Memory::now()?);
+            first = Some(page_cache()?);
         }
     }
-    let (after, first) = (Memory::now()?, first.context("no container was started")?);
+    let (after, first) = (page_cache()?, first.context("no container was started")?);
     let from = Instant::now();
     for container in &containers {
         tokio.block_on(runtime.remove_container(container))?;
@@ -93,14 +86,13 @@ fn one(lab: &Lab, tokio: &Runtime, runtime: &RuntimeUnderTest, image: &str) -> a
     let removal = from.elapsed().as_secs_f64();
     runtime.clear(lab, tokio, image)?;
     Ok(format!(
-        "{} | {} | {} | {} | {:.0} | {:.0} | {:.0} | {}",
+        "{} | {} | {} | {} | {:.0} | {:.0} | {}",
         seconds(starts[0]),
         seconds(median(&starts)),
         seconds(reads[0]),
         seconds(median(&reads[1..])),
-        first.cache - before.cache,
-        after.cache - before.cache,
-        before.available - after.available,
+        first - before,
+        after - before,
         seconds(removal)
     ))
 }

@@ -199,6 +199,13 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
+        package: "imagelet-cluster",
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager"],
+        never_reaches: &["tonic", "prost", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
+        reason: "cluster speaks with the API server, and only it: it runs no pod and pulls no image",
+        ..ALONE
+    },
+    Border {
         package: "imagelet-agent",
         uses: &[
             "imagelet-base",
@@ -229,6 +236,7 @@ pub(crate) const BORDERS: &[Border] = &[
         uses: &[
             "imagelet-agent",
             "imagelet-base",
+            "imagelet-cluster",
             "imagelet-containerd",
             "imagelet-oci",
             "imagelet-cri-api",
@@ -293,8 +301,9 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["ring"],
-        owners: &["imagelet-signature"],
-        reason: "signatures of images are verified in one place; TLS has it through rustls",
+        owners: &["imagelet-signature", "imagelet-cluster"],
+        reason: "signatures of images are verified in one place, requests for client certificates are signed in another; TLS has it \
+                 through rustls",
     },
     Wrapper {
         packages: &["h2"],
@@ -308,6 +317,11 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         reason: "below gRPC, where the server tracks every task of its connections; below registry's client, and its tests; for probes, \
                  which must not reuse a connection nor follow a proxy; and for the one request that a client of \
                  the agent asks over an admin socket, or a command of a runtime that is to stream, where no registry is meant",
+    },
+    Wrapper {
+        packages: &["kube", "k8s-openapi", "hyper-rustls"],
+        owners: &["imagelet-cluster"],
+        reason: "the Kubernetes API, its types and its client stay in one crate",
     },
     Wrapper {
         packages: &["axum"],

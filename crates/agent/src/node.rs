@@ -59,6 +59,12 @@ impl Reading {
         Self { options, stays, book, recorder }
     }
 
+    /// Gives events to `recorder` as well, as long as nobody has any.
+    pub fn record_also(&mut self, recorder: Arc<dyn EventRecorder>) {
+        self.recorder = Arc::new(Recorders(vec![Arc::clone(&self.recorder), recorder]));
+        self.options.events = Arc::clone(&self.recorder);
+    }
+
     /// Returns true for a node that keeps running, false for a command in the foreground.
     pub fn stays(&self) -> bool {
         self.stays
@@ -122,6 +128,8 @@ pub struct Node {
     pub agent: Arc<PodAgent>,
     /// The images.
     pub collection: Arc<Collection>,
+    /// The runtime of the pods.
+    pub runtime: Arc<dyn RuntimeService>,
     /// The pods that there should be.
     pub desired: watch::Receiver<DesiredPods>,
     collects: bool,
@@ -133,6 +141,7 @@ pub struct Node {
     probes: Arc<ProbeManager>,
     rotator: LogRotator,
     book: Arc<EventBook>,
+    recorder: Arc<dyn EventRecorder>,
     about: NodeInfo,
     stays: bool,
 }
@@ -157,9 +166,9 @@ impl Node {
         let rotator = LogRotator::new(Arc::clone(&runtime), logs);
         let (secrets, of_documents) = (Arc::clone(&credentials), documents.clone());
         let pod_runtime = Arc::new(PodRuntime::new(PodRuntimeParts {
-            runtime,
+            runtime: Arc::clone(&runtime),
             images,
-            events: recorder,
+            events: Arc::clone(&recorder),
             volumes: Arc::new(Volumes::new(volumes)),
             handlers,
             credentials: Arc::new(move |pod| secrets.of(pod)),
@@ -174,6 +183,7 @@ impl Node {
         Self {
             agent: made,
             collection,
+            runtime,
             desired,
             collects,
             sources,
@@ -184,6 +194,7 @@ impl Node {
             probes,
             rotator,
             book,
+            recorder,
             about,
             stays,
         }
@@ -197,6 +208,11 @@ impl Node {
             events: Arc::clone(&self.book),
             node: self.about.clone(),
         }
+    }
+
+    /// Where events of this node go.
+    pub fn events(&self) -> Arc<dyn EventRecorder> {
+        Arc::clone(&self.recorder)
     }
 
     /// Puts everything that is counted into `registry`.

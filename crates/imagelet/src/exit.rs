@@ -8,6 +8,8 @@ use agent::admin::{ListenError, NoEngine};
 use agent::collection::CollectionError;
 use agent::node::SecretsError;
 use agent::node::lock::LockError;
+use cluster::ClientError;
+use cluster::node::NameTaken;
 use cri_api::{Kind, Reason};
 
 /// The exit code of the process.
@@ -159,6 +161,18 @@ impl From<LockError> for Failure {
 impl From<NoEngine> for Failure {
     fn from(error: NoEngine) -> Self {
         Self::failed(error.to_string())
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::new(Code::Config, chain(&error))
+    }
+}
+
+impl From<NameTaken> for Failure {
+    fn from(error: NameTaken) -> Self {
+        Self::new(Code::Failed, error.to_string())
     }
 }
 

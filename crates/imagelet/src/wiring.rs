@@ -1,6 +1,7 @@
 //! From the configuration to an image manager with everything that it needs: keyring, pull records, metrics, limits.
 //! Decides nothing about images. Called by the commands that make images present or say what would happen.
 
+pub(crate) mod cluster;
 pub(crate) mod collection;
 mod fingerprint;
 pub(crate) mod node;

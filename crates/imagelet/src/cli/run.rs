@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use crate::app::App;
 use crate::args::Run;
 use crate::exit::Outcome;
-use crate::wiring::node;
+use crate::wiring::{cluster, node};
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if args.dry_run {
@@ -20,11 +20,16 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     }
     let _lock = PodsLock::take(&app.config.root).await?;
     let sources = node::sources(&app.config, &args.manifests);
+    let cluster = cluster::open(app).await?;
     let made = node::open(app, node::reading(&app.config, true), sources).await;
     let node = match made {
         // It was asked to end while it waited for the runtime.
         Err(_) if app.stop.is_cancelled() => return Ok(()),
         made => made?,
+    };
+    let keeper = match &cluster {
+        Some(client) => Some(cluster::keeper(app, client, &node, node.events()).await?),
+        None => None,
     };
     let managed = app.managed_already();
     let registered = |registry: &mut Registry| {
@@ -47,7 +52,16 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         tracing::info!("ending; containers go on");
     };
     let tending = app.images().await?.tend(app.stop.clone());
-    tokio::join!(node.keep(&app.stop), ending, tending);
+    let in_cluster = async {
+        let Some(keeper) = &keeper else { return Ok(()) };
+        let ended = keeper.keep(&app.stop).await;
+        if ended.is_err() {
+            // Two nodes of one name would fight for its pods.
+            app.stop.cancel();
+        }
+        ended
+    };
+    let ((), (), (), ended) = tokio::join!(node.keep(&app.stop), ending, tending, in_cluster);
     admin.stop().await;
-    Ok(())
+    Ok(ended?)
 }

@@ -144,6 +144,7 @@ impl<T> Setting<T> {
 pub(crate) enum Group {
     Node,
     Pods,
+    Cluster,
     Pulls,
     Credentials,
     Collection,
@@ -157,6 +158,7 @@ impl Group {
         match self {
             Self::Node => "The node",
             Self::Pods => "Pods",
+            Self::Cluster => "The cluster",
             Self::Pulls => "Pulls",
             Self::Credentials => "Credentials",
             Self::Collection => "Garbage collection",

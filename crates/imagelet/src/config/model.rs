@@ -15,6 +15,7 @@ use super::error::{ConfigError, Origin};
 use super::eviction::Eviction;
 use super::kind::{Kind, choice, directories, duration, integer, list, named, parsed, path, unset};
 use super::settings::access::{Credentials, Verification};
+use super::settings::cluster::Cluster;
 use super::settings::collection::{ContainerGc, Gc};
 use super::settings::pods::Pods;
 use super::settings::pulls::{BackOff, Pulls};
@@ -119,6 +120,7 @@ settings! {
         }
         + other {
             pods: Pods = Pods::initial();
+            cluster: Cluster = Cluster::initial();
             pulls: Pulls = Pulls::initial();
             back_off: BackOff = BackOff::initial();
             verification: Verification = Verification::initial();

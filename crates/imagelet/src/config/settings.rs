@@ -1,6 +1,7 @@
 //! The settings by topic, each declared once: see [`super::declare`].
 
 pub(crate) mod access;
+pub(crate) mod cluster;
 pub(crate) mod collection;
 mod engine;
 pub(crate) mod pods;

@@ -18,6 +18,7 @@ pub(crate) type Given = Vec<(&'static Setting, Origin, String)>;
 pub(crate) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
     let mut settings = Vec::new();
     settings.extend(part(|c| &c.pods, |c| &mut c.pods));
+    settings.extend(part(|c| &c.cluster, |c| &mut c.cluster));
     settings.extend(part(|c| &c.pulls, |c| &mut c.pulls));
     settings.extend(part(|c| &c.back_off, |c| &mut c.back_off));
     settings.extend(part(|c| &c.verification, |c| &mut c.verification));

@@ -183,7 +183,8 @@ impl Drop for WorkingGuard<'_> {
 
 /// Returns true if a pod needs ConfigMaps or Secrets.
 fn names_documents(pod: &Pod) -> bool {
-    let volumes = pod.spec.volumes.iter().any(|volume| volume.source.documents().next().is_some());
+    let sources = || pod.spec.volumes.iter().map(|volume| &volume.source);
+    let volumes = sources().any(|source| source.documents().next().is_some() || source.tokens().next().is_some());
     let variables = || {
         pod.all_containers().any(|(_, container)| {
             let named = |source: &EnvSource| matches!(source, EnvSource::ConfigMapKey(_) | EnvSource::SecretKey(_));

@@ -15,7 +15,7 @@ use super::runtime_pods::RuntimePod;
 use super::{PodView, WorkerState};
 use crate::labels::PodOwner;
 use crate::pod::Pod;
-use crate::status::api::Waiting;
+use crate::status::api::{Phase, PodStatus, Waiting};
 use crate::status::{ObservedPod, PodEnd};
 
 /// An order to end a pod and to remove it.
@@ -79,6 +79,8 @@ pub(super) struct PodRecord {
     /// The pod as it is told while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
     pub(super) age: Option<PodAge>,
+    /// The status of the pod before this process had it.
+    pub(super) before: Option<Arc<PodStatus>>,
 }
 
 /// How long ago a pod was started, by a clock that nobody sets.
@@ -116,6 +118,7 @@ impl WorkerSlot {
             actions: String::new(),
             ending: None,
             age: None,
+            before: None,
         };
         Self {
             owner,
@@ -179,6 +182,22 @@ impl WorkerSlot {
         if changed {
             self.cancel_sync();
         }
+    }
+
+    /// An API server says of a pod that it has failed, of which this node did not say so: the pod is ended.
+    pub(super) fn failed_elsewhere(&self, status: &PodStatus) {
+        if status.phase != Phase::Failed {
+            return;
+        }
+        let mut record = self.record();
+        let told = record.view.as_ref().is_some_and(|view| view.status.is_over());
+        if told || record.ended.is_some() || record.before.as_ref().is_some_and(|before| before.is_over()) {
+            return;
+        }
+        record.ended = Some(PodEnd { reason: status.reason.clone(), message: status.message.clone() });
+        drop(record);
+        self.cancel_sync();
+        self.wake(true);
     }
 
     /// Look at it; with `whole` a sync follows, whatever the look shows.

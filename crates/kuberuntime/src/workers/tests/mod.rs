@@ -1,6 +1,7 @@
 //! The sync loop on the runtime in memory, under a clock that jumps to whatever is waited for.
 
 mod chaos;
+mod cluster;
 mod events;
 mod faults;
 mod life;

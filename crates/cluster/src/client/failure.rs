@@ -1,0 +1,43 @@
+//! [`Failure`]: why a request to the API server failed, as far as callers act differently. Pure.
+
+/// The ways in which a request fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No such object, or no such kind of objects.
+    NotFound,
+    /// An object of this name exists.
+    AlreadyExists,
+    /// The object changed meanwhile, or is another one of the same name.
+    Conflict,
+    /// The watch or list is too old to go on.
+    Expired,
+    /// The server does not know who asks.
+    Unauthorized,
+    /// This node may not do that.
+    Forbidden,
+    /// The request can never succeed as it is.
+    Invalid,
+    /// The server has too much to do.
+    TooManyRequests,
+    /// Everything else: no connection, an error of the server, an answer that nobody can read.
+    Unavailable,
+}
+
+/// Why this request failed.
+#[must_use]
+pub fn failure(error: &kube::Error) -> Failure {
+    let kube::Error::Api(status) = error else {
+        return Failure::Unavailable;
+    };
+    match (status.code, status.reason.as_str()) {
+        (404, _) => Failure::NotFound,
+        (409, "AlreadyExists") => Failure::AlreadyExists,
+        (409, _) => Failure::Conflict,
+        (410, _) => Failure::Expired,
+        (401, _) => Failure::Unauthorized,
+        (403, _) => Failure::Forbidden,
+        (400 | 405 | 406 | 413 | 415 | 422, _) => Failure::Invalid,
+        (429, _) => Failure::TooManyRequests,
+        _ => Failure::Unavailable,
+    }
+}

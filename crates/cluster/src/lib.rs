@@ -1,0 +1,16 @@
+//! This node as a member of a Kubernetes cluster: the client of the API server and all that is written there. The only crate that
+//! knows the types of the Kubernetes API; it runs no pod and pulls no image. Put together by the binary.
+
+pub mod client;
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
+pub mod node;
+pub mod objects;
+pub mod retry;
+pub mod status;
+#[cfg(test)]
+mod testing;
+pub mod tokens;
+pub mod watch;
+
+pub use client::{ClientError, ClusterClient};

@@ -1,0 +1,155 @@
+//! The facts that a Node's status is made from: who the node is, what the machine is, and what is observed again and again. Plain
+//! data, read from files of the system where that is where it stands. Called by [`super::NodeKeeper`].
+
+use std::fs;
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+use cri_api::RuntimeStatus;
+use image_manager::gc::NodeImage;
+
+/// Identity of this node. Does not change while the process runs.
+#[derive(Clone, Debug, Default)]
+pub struct NodeIdentity {
+    pub name: String,
+    pub hostname: String,
+    /// The primary one first.
+    pub addresses: Vec<IpAddr>,
+    /// The version that the node reports as its kubelet's.
+    pub version: String,
+    /// The port of the kubelet's API; 0 where none is served.
+    pub port: u16,
+    pub max_pods: u64,
+}
+
+/// Properties of this machine. They do not change while the process runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    pub cpus: u64,
+    /// Bytes.
+    pub memory: u64,
+    /// Bytes; `None` where there is no swap.
+    pub swap: Option<u64>,
+    pub machine_id: String,
+    pub system_uuid: String,
+    pub boot_id: String,
+    pub kernel_version: String,
+    pub os_image: String,
+}
+
+impl Machine {
+    /// Reads the files of the system that say so; what cannot be read is empty. Blocks for as long as small files take.
+    #[must_use]
+    pub fn read() -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let memory = text("/proc/meminfo");
+        let first = |paths: [&str; 2]| paths.into_iter().map(text).find(|text| !text.is_empty()).unwrap_or_default();
+        let machine_id = first(["/etc/machine-id", "/var/lib/dbus/machine-id"]);
+        let system_uuid = text("/sys/class/dmi/id/product_uuid");
+        Self {
+            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+            memory: memory_field(&memory, "MemTotal").unwrap_or_default(),
+            swap: memory_field(&memory, "SwapTotal").filter(|bytes| *bytes > 0),
+            system_uuid: if system_uuid.is_empty() { machine_id.clone() } else { system_uuid },
+            machine_id,
+            boot_id: text("/proc/sys/kernel/random/boot_id"),
+            kernel_version: rustix::system::uname().release().to_string_lossy().into_owned(),
+            os_image: pretty_name(&first(["/etc/os-release", "/usr/lib/os-release"])),
+        }
+    }
+}
+
+/// Facts that change while a node runs.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// The runtime, or why it did not answer.
+    pub runtime: RuntimeReport,
+    /// Images, the largest first, as many as a Node's status shows; `None` where nobody knows them.
+    pub images: Option<Vec<NodeImage>>,
+    /// Disk pressure; `None` where nobody measured.
+    pub disk_pressure: Option<bool>,
+    /// Capacity of the file system of pods, in bytes.
+    pub disk: u64,
+    /// How much of it is kept free by evictions, in bytes.
+    pub disk_kept_free: u64,
+}
+
+/// The runtime, by its own report.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeReport {
+    /// `NAME://VERSION`.
+    pub version: String,
+    /// Conditions, handlers and features, or why nothing is known of them.
+    pub status: Option<Result<RuntimeStatus, String>>,
+}
+
+/// Observes the node. Takes as long as the runtime takes to answer.
+#[async_trait]
+pub trait Observe: Send + Sync + 'static {
+    /// The facts as they are now.
+    async fn observe(&self) -> Observed;
+}
+
+/// Bytes of memory that programs can have, and how many process ids are in use of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) memory_available: Option<u64>,
+    pub(super) pids: Option<(u64, u64)>,
+}
+
+impl Load {
+    /// Reads the files of the system that say so. Blocks for as long as small files take.
+    pub(super) fn read() -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let most = text("/proc/sys/kernel/pid_max").trim().parse().ok();
+        Self {
+            memory_available: memory_field(&text("/proc/meminfo"), "MemAvailable"),
+            pids: tasks(&text("/proc/loadavg")).zip(most),
+        }
+    }
+}
+
+/// The tasks that there are, in `/proc/loadavg`: the fourth field is `RUNNING/ALL`.
+fn tasks(text: &str) -> Option<u64> {
+    text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+}
+
+/// A field of `/proc/meminfo` in bytes.
+fn memory_field(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The name of the system in `os-release`; `Linux` where there is none.
+fn pretty_name(text: &str) -> String {
+    let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let value = value.map(|value| value.trim().trim_matches(['"', '\'']).to_owned());
+    value.filter(|value| !value.is_empty()).unwrap_or_else(|| "Linux".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_system_are_read() {
+        let memory = "MemTotal:        8000 kB\nMemFree: 1 kB\nMemAvailable:  10 kB\nSwapTotal: x kB\n";
+        assert_eq!(memory_field(memory, "MemTotal"), Some(8_192_000));
+        assert_eq!(memory_field(memory, "MemAvailable"), Some(10_240));
+        assert_eq!((memory_field(memory, "SwapTotal"), memory_field(memory, "Mem")), (None, None));
+        assert_eq!((tasks("0.1 0.2 0.3 2/345 678\n"), tasks("0.1"), tasks("")), (Some(345), None, None));
+        assert_eq!(
+            pretty_name("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            "Debian GNU/Linux 12 (bookworm)"
+        );
+        assert_eq!((&*pretty_name("PRETTY_NAME=\n"), &*pretty_name("")), ("Linux", "Linux"));
+    }
+
+    #[test]
+    fn this_machine_is_known() {
+        let machine = Machine::read();
+        assert!(machine.cpus > 0 && machine.memory > 1 << 20 && !machine.kernel_version.is_empty(), "{machine:?}");
+        let load = Load::read();
+        assert!(load.pids.is_some_and(|(used, most)| 0 < used && used < most), "{load:?}");
+    }
+}

@@ -1,0 +1,291 @@
+//! [`NodeKeeper`]: registers this node and keeps its Lease and status for as long as the process runs. A status is computed every
+//! ten seconds, and written when it changed or after five minutes. Made by the binary.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use image_manager::{EventRecorder, EventRef, EventType, ObjectRef, WallClock};
+use k8s_openapi::api::core::v1::{Node, NodeStatus};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::conditions::{PressureMonitor, changes};
+use super::facts::{Load, Machine, NodeIdentity, Observe};
+use super::labels::Label;
+use super::lease::{LeaseKeeper, NameTaken, is_foreign};
+use super::own::{self, OwnNode};
+use super::patch::{has_changed, is_unknown_field, status_patch, without_newer_fields};
+use super::register::{adopt, initial_node, register};
+use super::status::node_status;
+use super::taint::Taint;
+use crate::client::{ClusterClient, Failure, failure, within};
+use crate::retry::{Backoff, Random, jittered, system_random};
+
+/// How often the status is computed.
+const COMPUTE: Duration = Duration::from_secs(10);
+/// How often a status that did not change is written.
+const REPORT: Duration = Duration::from_secs(300);
+
+/// How a node registers and keeps itself.
+#[derive(Clone)]
+pub struct NodeOptions {
+    pub identity: NodeIdentity,
+    pub machine: Machine,
+    pub labels: Vec<Label>,
+    /// Given at creation.
+    pub taints: Vec<Taint>,
+    /// Given at creation.
+    pub provider_id: Option<String>,
+    /// A name of this installation that no other has.
+    pub instance: String,
+    /// How long a pressure lasts after its cause went.
+    pub transition: Duration,
+    pub clock: WallClock,
+    pub random: Random,
+}
+
+impl NodeOptions {
+    /// A node without labels, taints and providerID of its own.
+    #[must_use]
+    pub fn new(identity: NodeIdentity, machine: Machine, instance: String, clock: WallClock) -> Self {
+        Self {
+            identity,
+            machine,
+            labels: Vec::new(),
+            taints: Vec::new(),
+            provider_id: None,
+            instance,
+            transition: Duration::from_secs(300),
+            clock,
+            random: system_random(),
+        }
+    }
+}
+
+/// Keeps this node in the cluster.
+pub struct NodeKeeper {
+    client: ClusterClient,
+    options: NodeOptions,
+    observe: Arc<dyn Observe>,
+    events: Arc<dyn EventRecorder>,
+    own: OwnNode,
+    /// Guards the memory of pressures.
+    pressures: Mutex<PressureMonitor>,
+}
+
+impl NodeKeeper {
+    /// Nothing is asked yet.
+    #[must_use]
+    pub fn new(
+        client: ClusterClient,
+        options: NodeOptions,
+        observe: Arc<dyn Observe>,
+        events: Arc<dyn EventRecorder>,
+    ) -> Self {
+        let own = watch::Sender::new(None);
+        Self { client, options, observe, events, own, pressures: Mutex::default() }
+    }
+
+    /// The own Node as the API server has it; `None` until it is known.
+    #[must_use]
+    pub fn node(&self) -> watch::Receiver<Option<Arc<Node>>> {
+        self.own.subscribe()
+    }
+
+    /// Registers the node and keeps it until `stop`.
+    ///
+    /// # Errors
+    /// [`NameTaken`]: another one is the node of this name. Everything else is tried again.
+    pub async fn keep(&self, stop: &CancellationToken) -> Result<(), NameTaken> {
+        let Some(node) = stop.run_until_cancelled(self.register(stop)).await.transpose()?.flatten() else {
+            return Ok(());
+        };
+        self.own.send_replace(Some(Arc::new(node)));
+        let lease = LeaseKeeper::new(&self.client, &self.options, &self.own);
+        let watched = own::keep(&self.client, &self.options.identity.name, &self.own, &self.options.random, stop);
+        let all = async { tokio::join!(watched, self.report(stop)) };
+        tokio::select! {
+            // The Lease runs until `stop`, as the others do.
+            ended = lease.run(stop) => ended,
+            _ = all => Ok(()),
+        }
+    }
+
+    /// The Node, once it is registered and the name is ours; `None` after `stop`.
+    async fn register(&self, stop: &CancellationToken) -> Result<Option<Node>, NameTaken> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7));
+        while !stop.is_cancelled() {
+            match self.try_register(stop).await? {
+                Ok(node) => return Ok(Some(node)),
+                Err(error) => tracing::warn!(error = %error, "this node is not registered yet"),
+            }
+            stop.run_until_cancelled(tokio::time::sleep(backoff.next(&self.options.random))).await;
+        }
+        Ok(None)
+    }
+
+    async fn try_register(&self, stop: &CancellationToken) -> Result<Result<Node, kube::Error>, NameTaken> {
+        let status = self.status(&NodeStatus::default()).await;
+        let initial = initial_node(&self.options, status);
+        let registered = match register(&self.client, &initial).await {
+            Ok(registered) => registered,
+            Err(error) => return Ok(Err(error)),
+        };
+        let foreign = !registered.created && is_foreign(&registered.node, &self.options.instance);
+        LeaseKeeper::new(&self.client, &self.options, &self.own).claim(foreign, stop).await?;
+        if registered.created {
+            tracing::info!(node = self.options.identity.name, "this node is registered");
+            return Ok(Ok(registered.node));
+        }
+        let adopted = adopt(&self.client, &initial, registered.node).await;
+        if adopted.is_ok() {
+            tracing::info!(node = self.options.identity.name, "this node was registered before");
+        }
+        Ok(adopted)
+    }
+
+    /// The status as it should be now.
+    async fn status(&self, old: &NodeStatus) -> NodeStatus {
+        let seen = self.observe.observe().await;
+        let load = tokio::task::spawn_blocking(Load::read).await.unwrap_or_default();
+        let now = (self.options.clock)();
+        let pressures = self.pressures.lock().observe(load, &seen, now, self.options.transition);
+        node_status(old, &self.options.identity, &self.options.machine, &seen, pressures, now)
+    }
+
+    /// Writes the status when it changed, and from time to time, until `stop`.
+    async fn report(&self, stop: &CancellationToken) {
+        let random = &self.options.random;
+        // The nodes of a cluster that started together do not all write in the same second.
+        let mut due = Instant::now() + jittered(REPORT, 0.5, random);
+        let mut writer = Writer { newer_fields: true };
+        let mut told = Vec::new();
+        while !stop.is_cancelled() {
+            let turn = self.turn(&mut due, &mut writer, &mut told);
+            if let Some(Err(error)) = stop.run_until_cancelled(turn).await {
+                tracing::warn!(error = %error, "the status of this node was not written");
+            }
+            let wait = jittered(COMPUTE, 0.04, random);
+            let mut changed = self.own.subscribe();
+            // Somebody else changed it, such as the controller that waited for a sign of life.
+            let foreign = async {
+                while changed.changed().await.is_ok() {
+                    let node = changed.borrow_and_update().clone();
+                    if node.is_some_and(|node| is_unknown(&node)) {
+                        return;
+                    }
+                }
+            };
+            let waited = async {
+                tokio::select! { () = tokio::time::sleep(wait) => {}, () = foreign => {} }
+            };
+            stop.run_until_cancelled(waited).await;
+        }
+    }
+
+    async fn turn(
+        &self,
+        due: &mut Instant,
+        writer: &mut Writer,
+        told: &mut Vec<&'static str>,
+    ) -> Result<(), kube::Error> {
+        let Some(node) = self.own.borrow().clone() else {
+            // Deleted by somebody: as with a kubelet, the node comes back when it is started again.
+            return Ok(());
+        };
+        let old = node.status.clone().unwrap_or_default();
+        let new = self.status(&old).await;
+        let (before, after) = (old.conditions.as_deref(), new.conditions.as_deref());
+        let events = changes(before.unwrap_or_default(), after.unwrap_or_default());
+        // A status that cannot be written is computed again and again; its event is one.
+        for event in events.iter().filter(|event| !told.contains(*event)) {
+            self.record(event);
+        }
+        *told = events;
+        let new = writer.known(new);
+        if !has_changed(&writer.known(old.clone()), &new) && Instant::now() < *due {
+            return Ok(());
+        }
+        let written = writer.write(&self.client, &node, &old, new).await?;
+        told.clear();
+        self.own.send_replace(Some(Arc::new(written)));
+        *due = Instant::now() + REPORT;
+        Ok(())
+    }
+
+    fn record(&self, reason: &'static str) {
+        let name = &self.options.identity.name;
+        let object = ObjectRef { name: name.clone(), ..ObjectRef::default() };
+        let message = format!("Node {name} status is now: {reason}");
+        self.events.record(EventRef { object: &object, kind: EventType::Normal, reason, message: &message });
+    }
+}
+
+/// Returns true if a controller gave the node up for now.
+fn is_unknown(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "Unknown")
+}
+
+/// Writes statuses, in the words that the server understands.
+struct Writer {
+    /// The server knows the fields that came after its first versions.
+    newer_fields: bool,
+}
+
+impl Writer {
+    /// The status as this server keeps it.
+    fn known(&self, status: NodeStatus) -> NodeStatus {
+        if self.newer_fields { status } else { without_newer_fields(&status) }
+    }
+
+    async fn write(
+        &mut self,
+        client: &ClusterClient,
+        node: &Node,
+        old: &NodeStatus,
+        new: NodeStatus,
+    ) -> Result<Node, kube::Error> {
+        let written = self.patch(client, node, old, &new).await;
+        match written {
+            Err(kube::Error::Api(status)) if self.newer_fields && is_unknown_field(&status.message) => {
+                tracing::info!(reason = status.message, "the API server is an older one: newer fields are left out");
+                self.newer_fields = false;
+                self.patch(client, node, old, &without_newer_fields(&new)).await
+            }
+            Err(error) if failure(&error) == Failure::Conflict => {
+                // Another Node of this name, or somebody was quicker: computed anew from what there is.
+                let name = node.metadata.name.as_deref().unwrap_or_default();
+                let api: Api<Node> = Api::all(client.current());
+                let there = within(api.get(name)).await?;
+                let old = there.status.clone().unwrap_or_default();
+                self.patch(client, &there, &old, &new).await
+            }
+            written => written,
+        }
+    }
+
+    async fn patch(
+        &self,
+        client: &ClusterClient,
+        node: &Node,
+        old: &NodeStatus,
+        new: &NodeStatus,
+    ) -> Result<Node, kube::Error> {
+        let (name, uid) = (node.metadata.name.as_deref(), node.metadata.uid.as_deref());
+        let Some(patch) = status_patch(uid.unwrap_or_default(), &self.known(old.clone()), new) else {
+            return Ok(node.clone());
+        };
+        let api: Api<Node> = Api::all(client.current());
+        let patch = Patch::Strategic(&patch);
+        within(api.patch_status(name.unwrap_or_default(), &PatchParams::default(), &patch)).await
+    }
+}
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;

@@ -1,0 +1,24 @@
+//! This node in the cluster: its Node object with labels and taints, its Lease, its status. [`NodeKeeper`] keeps all of them; the
+//! rest are pure functions below it. Knows no pod. Called by the binary.
+
+mod conditions;
+mod facts;
+mod instance;
+mod keeper;
+mod labels;
+mod lease;
+mod own;
+mod patch;
+mod register;
+mod status;
+mod taint;
+
+pub use conditions::{MIN_FREE_MEMORY, Pressures};
+pub use facts::{Machine, NodeIdentity, Observe, Observed, RuntimeReport};
+pub use instance::{InstanceError, instance};
+pub use keeper::{NodeKeeper, NodeOptions};
+pub use labels::{Label, LabelError};
+pub use lease::NameTaken;
+pub use patch::{has_changed, status_patch};
+pub use status::{allocatable, node_status};
+pub use taint::{DEFAULT_TAINT, Taint, TaintError};

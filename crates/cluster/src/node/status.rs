@@ -1,0 +1,159 @@
+//! [`node_status`]: the status of a Node from facts, as the kubelet makes it. Pure. Called by [`super::NodeKeeper`].
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use cri_api::{Condition, RuntimeStatus};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    ContainerImage, DaemonEndpoint, NodeAddress, NodeDaemonEndpoints, NodeFeatures, NodeRuntimeHandler,
+    NodeRuntimeHandlerFeatures, NodeStatus, NodeSwapStatus, NodeSystemInfo,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::conditions::{self, MIN_FREE_MEMORY, Pressures};
+use super::facts::{Machine, NodeIdentity, Observed};
+use super::labels::architecture;
+
+/// The status of the node now. `old` is the one that the API server has: conditions of others and times of changes come from there.
+#[must_use]
+pub fn node_status(
+    old: &NodeStatus,
+    node: &NodeIdentity,
+    machine: &Machine,
+    seen: &Observed,
+    pressures: Pressures,
+    now: Timestamp,
+) -> NodeStatus {
+    // Kubernetes' times have whole seconds.
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let mut status = old.clone();
+    status.addresses = Some(addresses(node));
+    status.capacity = Some(capacity(node, machine, seen));
+    status.allocatable = Some(allocatable_map(node, machine, seen));
+    status.node_info = Some(system_info(node, machine, seen));
+    status.daemon_endpoints =
+        Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(node.port) }) });
+    if let Some(images) = &seen.images {
+        status.images = (!images.is_empty()).then(|| images.iter().map(image).collect());
+    }
+    if let Some(Ok(runtime)) = &seen.runtime.status {
+        status.runtime_handlers = runtime_handlers(runtime);
+        status.features = runtime
+            .features
+            .supplemental_groups_policy
+            .then_some(NodeFeatures { supplemental_groups_policy: Some(true) });
+    }
+    let problems = problems(machine, seen);
+    conditions::set(status.conditions.get_or_insert_default(), pressures, &problems, now);
+    status
+}
+
+/// The addresses of one family after the other, as they were given, and the name of the host.
+fn addresses(node: &NodeIdentity) -> Vec<NodeAddress> {
+    let address = |kind: &str, address: String| NodeAddress { type_: kind.to_owned(), address };
+    let internal = node.addresses.iter().map(|ip: &IpAddr| address("InternalIP", ip.to_string()));
+    internal.chain([address("Hostname", node.hostname.clone())]).collect()
+}
+
+/// Bytes as the kubelet writes them.
+fn kibibytes(bytes: u64) -> String {
+    format!("{}Ki", bytes / 1024)
+}
+
+fn amounts<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, Quantity> {
+    pairs.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount))).collect()
+}
+
+fn capacity(node: &NodeIdentity, machine: &Machine, seen: &Observed) -> BTreeMap<String, Quantity> {
+    amounts([
+        ("cpu", machine.cpus.to_string()),
+        ("ephemeral-storage", kibibytes(seen.disk)),
+        ("memory", kibibytes(machine.memory)),
+        ("pods", node.max_pods.to_string()),
+    ])
+}
+
+/// Memory and disk that pods may have, in bytes: all but what evictions keep free.
+#[must_use]
+pub fn allocatable(machine: &Machine, disk: u64, disk_kept_free: u64) -> (u64, u64) {
+    (machine.memory.saturating_sub(MIN_FREE_MEMORY), disk.saturating_sub(disk_kept_free))
+}
+
+fn allocatable_map(node: &NodeIdentity, machine: &Machine, seen: &Observed) -> BTreeMap<String, Quantity> {
+    let (memory, disk) = allocatable(machine, seen.disk, seen.disk_kept_free);
+    amounts([
+        ("cpu", machine.cpus.to_string()),
+        ("ephemeral-storage", disk.to_string()),
+        ("memory", kibibytes(memory)),
+        ("pods", node.max_pods.to_string()),
+    ])
+}
+
+fn system_info(node: &NodeIdentity, machine: &Machine, seen: &Observed) -> NodeSystemInfo {
+    NodeSystemInfo {
+        architecture: architecture().to_owned(),
+        boot_id: machine.boot_id.clone(),
+        container_runtime_version: seen.runtime.version.clone(),
+        kernel_version: machine.kernel_version.clone(),
+        // Nothing here knows a kube-proxy; old servers want the field.
+        kube_proxy_version: String::new(),
+        kubelet_version: node.version.clone(),
+        machine_id: machine.machine_id.clone(),
+        operating_system: "linux".to_owned(),
+        os_image: machine.os_image.clone(),
+        swap: machine.swap.map(|bytes| NodeSwapStatus { capacity: i64::try_from(bytes).ok() }),
+        system_uuid: machine.system_uuid.clone(),
+    }
+}
+
+fn image(image: &image_manager::gc::NodeImage) -> ContainerImage {
+    let names = (!image.names.is_empty()).then(|| image.names.clone());
+    ContainerImage { names, size_bytes: i64::try_from(image.size_bytes).ok() }
+}
+
+/// The handlers of the runtime by name; `None` from a runtime that reports none.
+fn runtime_handlers(runtime: &RuntimeStatus) -> Option<Vec<NodeRuntimeHandler>> {
+    let mut handlers: Vec<_> = runtime.handlers.iter().collect();
+    handlers.sort_by(|a, b| a.name.cmp(&b.name));
+    let one = |handler: &cri_api::RuntimeHandler| NodeRuntimeHandler {
+        name: Some(handler.name.clone()),
+        features: Some(NodeRuntimeHandlerFeatures {
+            recursive_read_only_mounts: Some(handler.features.recursive_read_only_mounts),
+            user_namespaces: Some(handler.features.user_namespaces),
+        }),
+    };
+    (!handlers.is_empty()).then(|| handlers.into_iter().map(one).collect())
+}
+
+/// Why the node is not ready, in the kubelet's words.
+fn problems(machine: &Machine, seen: &Observed) -> Vec<String> {
+    let mut problems = Vec::new();
+    match &seen.runtime.status {
+        None => problems.push("container runtime status check may not have completed yet".to_owned()),
+        Some(Err(error)) => problems.push(format!("container runtime is down: {error}")),
+        Some(Ok(status)) => {
+            for (kind, begin) in [("RuntimeReady", "container runtime"), ("NetworkReady", "container runtime network")]
+            {
+                let condition = status.conditions.iter().find(|condition| condition.kind == kind);
+                match condition {
+                    Some(Condition { status: true, .. }) => {}
+                    Some(Condition { reason, message, .. }) => {
+                        problems.push(format!("{begin} not ready: {kind}=false reason:{reason} message:{message}"));
+                    }
+                    None => problems.push(format!("{begin} not ready: the runtime does not report {kind}")),
+                }
+            }
+        }
+    }
+    let amounts = [("cpu", machine.cpus), ("memory", machine.memory), ("ephemeral-storage", seen.disk)];
+    let missing: Vec<&str> = amounts.into_iter().filter(|(_, amount)| *amount == 0).map(|(name, _)| name).collect();
+    if !missing.is_empty() {
+        problems.push(format!("missing node capacity for resources: {}", missing.join(", ")));
+    }
+    problems
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -1,0 +1,134 @@
+//! From the configuration to a node of a cluster: the client, and the parts that keep the Node up to date. Holds no rule of its own.
+//! Called by `run`.
+
+use std::sync::Arc;
+
+use agent::collection::Collection;
+use agent::node::Node;
+use async_trait::async_trait;
+use cluster::ClusterClient;
+use cluster::node::{Machine, NodeIdentity, NodeKeeper, NodeOptions, Observe, Observed, RuntimeReport, instance};
+use cri_api::RuntimeService;
+use image_manager::EventRecorder;
+use image_manager::gc::{Signal, Thresholds};
+
+use crate::app::App;
+use crate::config::{Config, eviction};
+use crate::exit::{Code, Failure, Outcome, chain};
+
+/// The version that a Node shows as its kubelet's: the one that this program follows, and its own.
+const KUBELET_VERSION: &str = concat!("v1.36.0+imagelet.", env!("CARGO_PKG_VERSION"));
+
+/// Where the files of the node lie, below the root.
+const DIRECTORY: &str = "cluster";
+
+/// The cluster of this node; `None` where it belongs to none.
+pub(crate) async fn open(app: &App) -> Outcome<Option<ClusterClient>> {
+    let Some(kubeconfig) = &app.config.cluster.kubeconfig else {
+        return Ok(None);
+    };
+    Ok(Some(ClusterClient::open(kubeconfig).await?))
+}
+
+/// The keeper of the Node object of `node`.
+pub(crate) async fn keeper(
+    app: &App,
+    client: &ClusterClient,
+    node: &Node,
+    events: Arc<dyn EventRecorder>,
+) -> Outcome<NodeKeeper> {
+    let config = app.config.clone();
+    let made = tokio::task::spawn_blocking(move || options(&config)).await;
+    let options = made.map_err(|_| Failure::failed("look at the node: the reader panicked"))??;
+    let observer = Observer {
+        runtime: Arc::clone(&node.runtime),
+        collection: Arc::clone(&node.collection),
+        thresholds: eviction::thresholds(&app.config.eviction),
+    };
+    Ok(NodeKeeper::new(client.clone(), options, Arc::new(observer), events))
+}
+
+/// How the node registers. Blocks for as long as small files take.
+fn options(config: &Config) -> Outcome<NodeOptions> {
+    let machine = Machine::read();
+    let name = config.pods.node_name();
+    let ips = &config.pods.node_ips;
+    let identity = NodeIdentity {
+        hostname: name.clone(),
+        name,
+        addresses: if ips.is_empty() { agent::node::machine::addresses() } else { ips.clone() },
+        version: KUBELET_VERSION.to_owned(),
+        port: 0,
+        max_pods: u64::try_from(config.max_pods).unwrap_or_default(),
+    };
+    let instance = instance(&config.root.join(DIRECTORY), &machine.machine_id);
+    let instance = instance.map_err(|error| Failure::new(Code::Failed, chain(&error)))?;
+    let wanted = &config.cluster;
+    Ok(NodeOptions {
+        labels: wanted.labels.clone(),
+        taints: wanted.taints.clone(),
+        provider_id: Some(wanted.provider_id.clone()).filter(|id| !id.is_empty()),
+        transition: config.eviction.transition,
+        ..NodeOptions::new(identity, machine, instance, Arc::new(jiff::Timestamp::now))
+    })
+}
+
+/// Observes the runtime, its images and their disk.
+struct Observer {
+    runtime: Arc<dyn RuntimeService>,
+    collection: Arc<Collection>,
+    thresholds: Thresholds,
+}
+
+#[async_trait]
+impl Observe for Observer {
+    async fn observe(&self) -> Observed {
+        let (version, status, images) =
+            tokio::join!(self.runtime.version(), self.runtime.status(false), self.collection.status());
+        let version = version.map(|v| format!("{}://{}", v.runtime_name, v.runtime_version)).unwrap_or_default();
+        let mut seen = Observed {
+            runtime: RuntimeReport { version, status: Some(status.map_err(|error| error.message().to_owned())) },
+            ..Observed::default()
+        };
+        match images {
+            Ok(status) => {
+                let disk = status.conditions.iter().find(|condition| condition.kind == "DiskPressure");
+                seen.disk_pressure = disk.and_then(|condition| match condition.status {
+                    "True" => Some(true),
+                    "False" => Some(false),
+                    _ => None,
+                });
+                seen.disk = status.node_fs.as_ref().map_or(status.image_fs.capacity_bytes, |fs| fs.capacity_bytes);
+                seen.images = Some(status.images.as_slice().to_vec());
+            }
+            Err(error) => tracing::warn!(error = chain(&error), "the images of this node are not known"),
+        }
+        let free = self.thresholds.iter().find(|(signal, _)| *signal == Signal::NodeFsAvailable);
+        seen.disk_kept_free = free.map_or(0, |(_, amount)| amount.of(seen.disk));
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::Environment;
+
+    #[test]
+    fn a_node_registers_as_configured() {
+        let root = tempfile::tempdir().expect("a directory");
+        let mut config = Config::defaults(&Environment::default());
+        config.root = root.path().to_owned();
+        config.pods.node_name = Some("edge-1".to_owned());
+        config.pods.node_ips = vec!["192.0.2.7".parse().expect("an address")];
+        config.cluster.labels = vec!["rack=7".parse().expect("a label")];
+        let made = options(&config).expect("made");
+        assert_eq!((&*made.identity.name, &*made.identity.hostname), ("edge-1", "edge-1"));
+        assert_eq!(made.identity.addresses, config.pods.node_ips);
+        assert_eq!((made.identity.max_pods, made.provider_id), (110, None));
+        assert_eq!(made.labels, config.cluster.labels);
+        let taints: Vec<String> = made.taints.iter().map(ToString::to_string).collect();
+        assert_eq!(taints, [cluster::node::DEFAULT_TAINT], "not every pod can run here");
+        assert_eq!(options(&config).expect("made").instance, made.instance);
+    }
+}
