@@ -8,4 +8,5 @@ mod identity;
 mod node;
 mod plane;
 mod pods;
+mod port;
 mod workloads;

@@ -11,7 +11,7 @@ use crate::support::node::NODE;
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_node_registers_and_is_described_as_a_kubelets() {
-    let cluster = Cluster::with(&json!({"nodeLabels": {"example.com/rack": "r1"}}));
+    let cluster = Cluster::with(&json!({"nodeLabels": ["example.com/rack=r1"]}));
     play(&cluster, &[("wide", wide), ("describe", describe), ("lease", lease), ("images", images)]);
 }
 
@@ -103,8 +103,8 @@ fn images(scene: &Namespace<'_>) {
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_node_keeps_its_place() {
     let mut cluster = Cluster::with(&json!({
-        "nodeLabels": {"example.com/rack": "r1"},
-        "registerWithTaints": [{"key": "imagelet.dev/partial", "effect": "NoSchedule"}],
+        "nodeLabels": ["example.com/rack=r1"],
+        "registerWithTaints": ["imagelet.dev/partial=:NoSchedule"],
         "providerID": "example://rack/edge",
     }));
     let plane = &cluster.plane;
