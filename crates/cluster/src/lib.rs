@@ -7,6 +7,7 @@ pub mod fake;
 pub mod node;
 pub mod objects;
 pub mod retry;
+pub mod reviews;
 pub mod status;
 #[cfg(test)]
 mod testing;

@@ -20,7 +20,7 @@ use crate::exit::{Code, Failure, Outcome, chain};
 const KUBELET_VERSION: &str = concat!("v1.36.0+imagelet.", env!("CARGO_PKG_VERSION"));
 
 /// Where the files of the node lie, below the root.
-const DIRECTORY: &str = "cluster";
+pub(super) const DIRECTORY: &str = "cluster";
 
 /// The cluster of this node; `None` where it belongs to none.
 pub(crate) async fn open(app: &App) -> Outcome<Option<ClusterClient>> {
@@ -58,7 +58,7 @@ fn options(config: &Config) -> Outcome<NodeOptions> {
         name,
         addresses: if ips.is_empty() { agent::node::machine::addresses() } else { ips.clone() },
         version: KUBELET_VERSION.to_owned(),
-        port: 0,
+        port: config.cluster.port,
         max_pods: u64::try_from(config.max_pods).unwrap_or_default(),
     };
     let instance = instance(&config.root.join(DIRECTORY), &machine.machine_id);
