@@ -25,8 +25,8 @@ use crate::status::PodEnd;
 use crate::volumes::Volumes;
 use crate::workers::{PodAgent, WorkerState};
 
-/// How often the limits of pods are checked. The kubelet's statistics are as old.
-const LIMITS: Duration = Duration::from_secs(60);
+/// How often the limits of pods are checked: only pods that have any are measured.
+const LIMITS: Duration = Duration::from_secs(30);
 /// Longest wait for an evicted pod before the next one is chosen.
 const CLEANUP: Duration = Duration::from_secs(30);
 /// Grace period of evicted pods, in seconds.
