@@ -3,10 +3,17 @@
 
 pub mod client;
 pub mod events;
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
 pub mod identity;
 pub mod node;
+pub mod objects;
 pub mod retry;
+pub mod reviews;
+pub mod status;
 #[cfg(test)]
 mod testing;
+pub mod tokens;
+pub mod watch;
 
 pub use client::{ClientError, ClusterClient};

@@ -4,6 +4,7 @@
 pub(crate) mod cluster;
 pub(crate) mod collection;
 mod fingerprint;
+pub(crate) mod kubelet_api;
 pub(crate) mod node;
 mod tokens;
 pub(crate) mod waiting;

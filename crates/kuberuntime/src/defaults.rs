@@ -127,8 +127,12 @@ fn source(source: &mut VolumeSource) {
         VolumeSource::Projected(projected) => {
             projected.default_mode.get_or_insert(FILE_MODE);
             for part in &mut projected.sources {
-                if let ProjectedSource::DownwardApi(list) = part {
-                    items(list);
+                match part {
+                    ProjectedSource::DownwardApi(list) => items(list),
+                    ProjectedSource::ServiceAccountToken(token) => {
+                        token.expiration_seconds.get_or_insert(3600);
+                    }
+                    ProjectedSource::ConfigMap(_) | ProjectedSource::Secret(_) | ProjectedSource::Unclear(_) => {}
                 }
             }
         }

@@ -1,13 +1,16 @@
 //! [`Documents`]: the ConfigMaps and Secrets that a pod may name, as they are handed in. Shows no content: of a Secret it is
 //! secret, and nobody marks it. Knows no directory and no API server; made by whoever reads documents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use zeroize::Zeroize as _;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum DocumentKind {
+use crate::pod::TokenProjection;
+
+/// Kind of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DocumentKind {
     ConfigMap,
     Secret,
 }
@@ -31,11 +34,42 @@ impl fmt::Display for DocumentKind {
     }
 }
 
-/// The ConfigMaps and Secrets of one namespace, by their names.
+/// The ConfigMaps and Secrets that a pod can have, by their names, and what an API server makes for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
     pub config_maps: BTreeMap<String, Document>,
     pub secrets: BTreeMap<String, Document>,
+    /// Documents of which it is not known whether they exist.
+    pub unknown: BTreeSet<(DocumentKind, String)>,
+    /// Tokens of the pod's service account, or why there is none.
+    pub tokens: BTreeMap<TokenKey, Result<DocumentContent, String>>,
+    /// Variables by which containers find the API server.
+    pub service_variables: Vec<(String, String)>,
+}
+
+/// Names a token of a pod: whom it is for, and how long it is good.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TokenKey {
+    /// Empty: the API server.
+    pub audience: String,
+    /// In seconds.
+    pub expiration: i64,
+}
+
+impl TokenKey {
+    /// Key of the token that a volume asks for.
+    #[must_use]
+    pub fn of(token: &TokenProjection) -> Self {
+        Self { audience: token.audience.clone(), expiration: token.expiration_seconds.unwrap_or(3600) }
+    }
+}
+
+/// Why a document cannot be had, in the kubelet's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MissingDocument {
+    /// It may exist, but its server has not answered.
+    Unknown(DocumentKind),
+    Absent(DocumentKind, String),
 }
 
 impl Documents {
@@ -43,6 +77,14 @@ impl Documents {
         match kind {
             DocumentKind::ConfigMap => self.config_maps.get(name),
             DocumentKind::Secret => self.secrets.get(name),
+        }
+    }
+
+    /// Why a document is not among these.
+    pub(crate) fn missing(&self, kind: DocumentKind, name: &str) -> MissingDocument {
+        match self.unknown.contains(&(kind, name.to_owned())) {
+            true => MissingDocument::Unknown(kind),
+            false => MissingDocument::Absent(kind, name.to_owned()),
         }
     }
 
@@ -109,5 +151,16 @@ impl Drop for DocumentContent {
 impl fmt::Debug for DocumentContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Content(…)")
+    }
+}
+
+impl fmt::Display for MissingDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(kind) => {
+                write!(f, "failed to sync {} cache: timed out waiting for the condition", kind.lower_case())
+            }
+            Self::Absent(kind, name) => write!(f, "{} {name:?} not found", kind.lower_case()),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! [`resolve`]: what a container's variables come to, from the pod, from its surroundings and from documents that are
-//! handed in; and [`Environment`], with which commands and paths are then filled in. There are no variables for services,
-//! because a node on its own has none. Reads nothing, and shows no value: any of them may be, or hold, a secret. Called
+//! handed in; and [`Environment`], with which commands and paths are then filled in. Of services there is the API server's
+//! alone (`enableServiceLinks` is not followed); a node on its own has none. Reads nothing, and shows no value: any of them may be, or hold, a secret. Called
 //! when a container is made.
 
 mod downward;
@@ -8,7 +8,7 @@ mod expand;
 
 use oci::Secret;
 
-use crate::documents::{Document, DocumentContent, DocumentKind, Documents};
+use crate::documents::{Document, DocumentContent, DocumentKind, Documents, MissingDocument};
 use crate::pod::{Container, DocumentRef, EnvSource, KeyRef, Pod};
 pub use downward::Surroundings;
 pub(crate) use downward::{ContainerAmount, FieldUse, PodField, amount};
@@ -108,6 +108,9 @@ pub fn resolve(
 ) -> Result<Environment, EnvironmentError> {
     let namespace = &pod.metadata.namespace;
     let mut environment = Environment::default();
+    for (name, value) in &documents.service_variables {
+        environment.set(name, Secret::new(value.clone()));
+    }
     for from in &container.env_from {
         if let Some(document) = &from.config_map {
             whole(&mut environment, DocumentKind::ConfigMap, documents, namespace, document, &from.prefix)?;
@@ -149,9 +152,10 @@ fn find<'d>(
     name: &str,
     optional: bool,
 ) -> Result<Option<&'d Document>, EnvironmentError> {
-    match documents.get(kind, name) {
-        None if !optional => Err(EnvironmentError(format!("{} {name:?} not found", kind.lower_case()))),
-        found => Ok(found),
+    match (documents.get(kind, name), documents.missing(kind, name)) {
+        (Some(found), _) => Ok(Some(found)),
+        (None, MissingDocument::Absent(..)) if optional => Ok(None),
+        (None, missing) => Err(EnvironmentError(missing.to_string())),
     }
 }
 

@@ -32,7 +32,11 @@ fn documents() -> Documents {
     };
     let settings = document(&[("COLOR", b"red"), ("bad=key", b"x"), ("SIZE", b"$(COLOR)")]);
     let login = document(&[("password", b"swordfish"), ("blob", &[0xff])]);
-    Documents { config_maps: [("settings".to_owned(), settings)].into(), secrets: [("login".to_owned(), login)].into() }
+    Documents {
+        config_maps: [("settings".to_owned(), settings)].into(),
+        secrets: [("login".to_owned(), login)].into(),
+        ..Documents::default()
+    }
 }
 
 fn around() -> Surroundings {

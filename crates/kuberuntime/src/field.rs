@@ -154,6 +154,11 @@ impl FieldErrors {
         }
     }
 
+    /// Keeps those of which `keep` holds.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&FieldError) -> bool) {
+        self.0.retain(keep);
+    }
+
     pub(crate) fn push(&mut self, field: FieldPath, problem: FieldProblem) {
         self.0.push(FieldError { field, problem });
     }

@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use crate::field::{FieldErrors, FieldPath};
+use crate::field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 use crate::hash::fnv128a;
-use crate::pod::Pod;
+use crate::pod::{Pod, ProjectedSource, VolumeSource};
 use crate::{set_defaults, validate};
 
 /// The hash of the manifest of a static pod.
@@ -46,6 +46,7 @@ pub fn admit(manifest: &Value, node: &str, origin: Origin<'_>) -> Result<Pod, Fi
     let (mut pod, mut errors) = Pod::read_all(manifest);
     make_static(&mut pod, manifest, node, origin);
     set_defaults(&mut pod);
+    errors.merge(needs_server(&pod));
     if !pod.spec.ephemeral_containers.is_empty() {
         errors.forbidden(FieldPath::new("spec").child("ephemeralContainers"), "cannot be set on create");
     }
@@ -53,6 +54,55 @@ pub fn admit(manifest: &Value, node: &str, origin: Origin<'_>) -> Result<Pod, Fi
         errors.merge(found);
     }
     errors.in_order_of(manifest, &FieldPath::default()).into_result().map(|()| pod)
+}
+
+/// What an API server or its clients do for pods, so that a node need not.
+const OF_SERVER: [&str; 5] = [
+    "spec.automountServiceAccountToken",
+    "spec.readinessGates",
+    "spec.schedulingGates",
+    "spec.schedulingGroup",
+    "spec.workloadRef",
+];
+
+/// Reads a pod of an API server, as far as it can be read, and answers what this node cannot honour. Fields that are not known
+/// are passed over, as the kubelet's decoder does it.
+pub(crate) fn read_of_cluster(object: &Value) -> (Pod, FieldErrors) {
+    let (mut pod, mut errors) = Pod::read_typed(object);
+    set_defaults(&mut pod);
+    errors.retain(|FieldError { field, problem }| match problem {
+        // What a volume is made of is not passed over: it would be an empty directory.
+        FieldProblem::Unknown { .. } => is_source_of_volume(field.as_str()),
+        FieldProblem::NotSupported { .. } => !OF_SERVER.contains(&field.as_str()),
+        _ => true,
+    });
+    if let Err(found) = validate(&pod) {
+        errors.merge(found);
+    }
+    (pod, errors.in_order_of(object, &FieldPath::default()))
+}
+
+/// Returns true for `spec.volumes[1].nfs`.
+fn is_source_of_volume(field: &str) -> bool {
+    let rest = field.strip_prefix("spec.volumes[").and_then(|rest| rest.split_once("]."));
+    rest.is_some_and(|(_, name)| !name.contains(['.', '[']))
+}
+
+/// The parts of a pod that a node on its own cannot have.
+fn needs_server(pod: &Pod) -> FieldErrors {
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::new("spec").child("volumes");
+    for (index, volume) in pod.spec.volumes.iter().enumerate() {
+        let VolumeSource::Projected(projected) = &volume.source else { continue };
+        let path = path.index(index).child("projected").child("sources");
+        for (index, source) in projected.sources.iter().enumerate() {
+            if matches!(source, ProjectedSource::ServiceAccountToken(_)) {
+                let path = path.index(index).child("serviceAccountToken");
+                errors.not_supported(path, "tokens of service accounts come from an API server");
+            }
+        }
+    }
+    errors
 }
 
 /// Gives a pod the uid, the name and the annotations of a static pod. A uid that the manifest has is kept.

@@ -3,12 +3,14 @@
 //! through `probe`. It knows no gRPC, no embedded engine and no credentials; the binary calls it.
 
 mod actions;
+mod admission;
 pub mod config;
 pub mod container_gc;
 mod defaults;
 mod documents;
 mod environment;
 mod events;
+pub mod eviction;
 mod field;
 pub mod handlers;
 mod hash;
@@ -32,8 +34,9 @@ pub use actions::{
     ContainerKill, ContainerReset, ContainerStart, KillReason, LeaveReason, PodActions, PodReason, ProbeResult,
     ProbeResults, Probed, RestartVerdict, StartReason, compute_pod_actions, restart_verdict,
 };
+pub use admission::NodeCapacity;
 pub use defaults::set_defaults;
-pub use documents::{Document, DocumentContent, Documents};
+pub use documents::{Document, DocumentContent, DocumentKind, Documents, TokenKey};
 pub use environment::{
     Environment, EnvironmentError, SkippedKeys, Surroundings, expand, resolve as resolve_environment,
 };

@@ -45,7 +45,7 @@ pub use values::IntOrText;
 pub use variable::{DocumentRef, EnvFromSource, EnvSource, EnvVar, FieldRef, KeyRef, ResourceFieldRef};
 pub use volume::{
     DocumentVolume, DownwardApiVolume, DownwardItem, EmptyDirVolume, HostPathType, HostPathVolume, ImageVolume,
-    KeyToPath, Medium, ProjectedSource, ProjectedVolume, Volume, VolumeSource,
+    KeyToPath, Medium, ProjectedSource, ProjectedVolume, TokenProjection, Volume, VolumeSource,
 };
 pub use workload::{Workload, WorkloadError, WorkloadNote};
 pub use workload_kind::{KindError, WorkloadKind};
@@ -71,6 +71,8 @@ object! {
         pub deletion_timestamp: Option<jiff::Timestamp> = "deletionTimestamp",
         /// How long it then may take to end.
         pub deletion_grace_period_seconds: Option<i64> = "deletionGracePeriodSeconds",
+        /// Counts the changes of its spec.
+        pub generation: Option<i64> = "generation",
     }
 }
 
@@ -82,6 +84,13 @@ impl Pod {
         let mut errors = FieldErrors::default();
         let pod = Self::from_value(value, FieldPath::default(), &mut errors).unwrap_or_default();
         (pod, errors.in_order_of(value, &FieldPath::default()))
+    }
+
+    /// The same of an object of which it is known that it is a pod: items of lists do not say so.
+    pub(crate) fn read_typed(value: &Value) -> (Self, FieldErrors) {
+        let mut errors = FieldErrors::default();
+        let typed = TypedPod::from_value(value, FieldPath::default(), &mut errors);
+        (typed.map(|TypedPod(pod)| pod).unwrap_or_default(), errors)
     }
 
     /// The same of the template in a workload, which stands at `path` of it.
@@ -161,6 +170,21 @@ impl ManifestObject for Pod {
     }
 }
 
+/// A pod of an API server, which answers nothing else where pods are asked for.
+struct TypedPod(Pod);
+
+impl ManifestObject for TypedPod {
+    fn read(fields: &mut ManifestFields<'_>) -> Self {
+        fields.ignored(&["apiVersion", "kind", "status"]);
+        let Template(pod) = Template::read(fields);
+        Self(pod)
+    }
+
+    fn write(&self, object: &mut Map<String, Value>) {
+        self.0.write(object);
+    }
+}
+
 /// A pod without what makes it an object of its own.
 struct Template(Pod);
 
@@ -187,7 +211,6 @@ fn ignored_in_metadata(fields: &mut ManifestFields<'_>) {
         "clusterName",
         "creationTimestamp",
         "finalizers",
-        "generation",
         "managedFields",
         "ownerReferences",
         "resourceVersion",

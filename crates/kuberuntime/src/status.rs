@@ -7,6 +7,7 @@ mod conditions;
 mod containers;
 mod input;
 mod observed;
+mod read;
 
 use crate::pod::ContainerKind;
 use crate::qos::qos_class;
@@ -20,10 +21,16 @@ pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
 #[must_use]
 pub fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let spec = &input.pod.spec;
-    let init = containers::statuses(input, ContainerKind::Init, spec.init_containers.iter());
-    let normal = containers::statuses(input, ContainerKind::Normal, spec.containers.iter());
-    let ephemeral = spec.ephemeral_containers.iter().map(|ephemeral| &ephemeral.container);
-    let ephemeral = containers::statuses(input, ContainerKind::Ephemeral, ephemeral);
+    // A pod that ended before anything of it ran has no containers to tell of.
+    let never_ran = input.observed.containers.is_empty()
+        && input.previous.is_some_and(|previous| previous.is_over() && previous.container_statuses.is_empty());
+    let statuses = |kind, list: &mut dyn Iterator<Item = &crate::pod::Container>| {
+        if never_ran { Vec::new() } else { containers::statuses(input, kind, list) }
+    };
+    let init = statuses(ContainerKind::Init, &mut spec.init_containers.iter());
+    let normal = statuses(ContainerKind::Normal, &mut spec.containers.iter());
+    let mut ephemeral = spec.ephemeral_containers.iter().map(|ephemeral| &ephemeral.container);
+    let ephemeral = statuses(ContainerKind::Ephemeral, &mut ephemeral);
     let before = input.previous.map(|previous| previous.phase);
     let phase = match before {
         Some(over @ (Phase::Succeeded | Phase::Failed)) => over,

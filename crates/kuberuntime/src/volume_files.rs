@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::documents::{DocumentContent, DocumentKind, Documents};
+use crate::documents::{DocumentContent, DocumentKind, Documents, MissingDocument, TokenKey};
 use crate::environment::{FieldUse, PodField, Surroundings, amount};
-use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, VolumeSource};
+use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, TokenProjection, VolumeSource};
 
 /// Mode where nobody says one.
 const MODE: i32 = 0o644;
@@ -59,6 +59,7 @@ pub fn volume_files(
                 ProjectedSource::ConfigMap(volume) => maker.document(DocumentKind::ConfigMap, volume, *default_mode),
                 ProjectedSource::Secret(volume) => maker.document(DocumentKind::Secret, volume, *default_mode),
                 ProjectedSource::DownwardApi(items) => maker.downward(items, *default_mode),
+                ProjectedSource::ServiceAccountToken(token) => maker.token(token, *default_mode),
                 ProjectedSource::Unclear(_) => Err(maker.no_field("a source")),
             })
         }
@@ -71,7 +72,10 @@ impl VolumeFilesMaker<'_> {
     fn document(&mut self, kind: DocumentKind, volume: &DocumentVolume, mode: Option<i32>) -> Result<(), VolumeError> {
         let (kind_name, name) = (kind.lower_case(), &volume.name);
         let Some(document) = self.documents.get(kind, name) else {
-            return if volume.optional { Ok(()) } else { Err(self.error(format!("{kind_name} {name:?} not found"))) };
+            return match self.documents.missing(kind, name) {
+                MissingDocument::Absent(..) if volume.optional => Ok(()),
+                missing => Err(self.error(missing.to_string())),
+            };
         };
         if volume.items.is_empty() {
             return document.files().try_for_each(|(key, content)| self.put(key, mode, content.clone()));
@@ -87,6 +91,17 @@ impl VolumeFilesMaker<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Owners of the volume alone may read a token, where the volume has some.
+    fn token(&mut self, token: &TokenProjection, mode: Option<i32>) -> Result<(), VolumeError> {
+        let content = match self.documents.tokens.get(&TokenKey::of(token)) {
+            Some(Ok(content)) => content.clone(),
+            Some(Err(reason)) => return Err(self.error(format!("failed to fetch token: {reason}"))),
+            None => return Err(self.error("failed to fetch token: nobody makes tokens on this node".to_owned())),
+        };
+        let shared = self.pod.spec.security_context.fs_group.is_some();
+        self.put(&token.path, if shared { Some(0o600) } else { mode }, content)
     }
 
     fn downward(&mut self, items: &[DownwardItem], mode: Option<i32>) -> Result<(), VolumeError> {
@@ -146,6 +161,7 @@ mod tests {
         Documents {
             config_maps: [("settings".to_owned(), settings), ("odd".to_owned(), odd)].into(),
             secrets: [("login".to_owned(), login)].into(),
+            ..Documents::default()
         }
     }
 

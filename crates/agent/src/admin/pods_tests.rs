@@ -82,7 +82,7 @@ impl Rig {
             volumes: Arc::new(Volumes::new(directory.path().join("pods"))),
             handlers,
             credentials: Arc::new(|_| PodCredentials::default()),
-            documents: Arc::new(|_| Documents::default()),
+            documents: Arc::new(|_| Box::pin(std::future::ready(Documents::default()))),
             node: facts(directory.path()),
         }));
         let (desired, receiver) = watch::channel(DesiredPods::default());

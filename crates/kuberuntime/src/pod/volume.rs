@@ -86,9 +86,20 @@ impl VolumeSource {
         let parts = parts.iter().filter_map(|part| match part {
             ProjectedSource::ConfigMap(document) => Some((DocumentKind::ConfigMap, document)),
             ProjectedSource::Secret(document) => Some((DocumentKind::Secret, document)),
-            ProjectedSource::DownwardApi(_) | ProjectedSource::Unclear(_) => None,
+            ProjectedSource::DownwardApi(_) | ProjectedSource::ServiceAccountToken(_) | ProjectedSource::Unclear(_) => {
+                None
+            }
         });
         own.into_iter().chain(parts).map(|(kind, document)| (kind, document.name.as_str()))
+    }
+
+    /// The tokens of the pod's service account that the volume is made of.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &TokenProjection> {
+        let parts = if let Self::Projected(projected) = self { &projected.sources[..] } else { &[] };
+        parts.iter().filter_map(|part| match part {
+            ProjectedSource::ServiceAccountToken(token) => Some(token),
+            _ => None,
+        })
     }
 }
 
@@ -189,6 +200,19 @@ object! {
     }
 }
 
+object! {
+    /// A token of the pod's service account.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct TokenProjection {
+        /// Whom it is for; empty: the API server.
+        pub audience: String = "audience",
+        /// How long it is good, in seconds.
+        pub expiration_seconds: Option<i64> = "expirationSeconds",
+        /// The file, below the volume.
+        pub path: String = "path" always,
+    }
+}
+
 /// A part of a projected volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProjectedSource {
@@ -196,6 +220,8 @@ pub enum ProjectedSource {
     Secret(DocumentVolume),
     /// Fields of the pod.
     DownwardApi(Vec<DownwardItem>),
+    /// A token, which an API server makes.
+    ServiceAccountToken(TokenProjection),
     /// Not one of those, but so many. It does not pass validation.
     Unclear(usize),
 }
@@ -308,13 +334,13 @@ object! {
 
 impl ManifestObject for ProjectedSource {
     fn read(fields: &mut ManifestFields<'_>) -> Self {
-        fields.not_supported("serviceAccountToken", "tokens of service accounts come from an API server");
         fields.not_supported("clusterTrustBundle", "trust bundles come from an API server");
         fields.not_supported("podCertificate", "certificates of pods come from an API server");
         let sources = [
             fields.get("configMap").map(|ProjectedDocument(document)| Self::ConfigMap(document)),
             fields.get("secret").map(|ProjectedDocument(document)| Self::Secret(document)),
             fields.get("downwardAPI").map(|ProjectedItems { items }| Self::DownwardApi(items)),
+            fields.get("serviceAccountToken").map(Self::ServiceAccountToken),
         ];
         let mut sources: Vec<Self> = sources.into_iter().flatten().collect();
         if sources.len() == 1 { sources.remove(0) } else { Self::Unclear(sources.len()) }
@@ -325,6 +351,7 @@ impl ManifestObject for ProjectedSource {
             Self::ConfigMap(document) => ("configMap", document.to_value()),
             Self::Secret(document) => ("secret", document.to_value()),
             Self::DownwardApi(items) => ("downwardAPI", ProjectedItems { items: items.clone() }.to_value()),
+            Self::ServiceAccountToken(token) => ("serviceAccountToken", token.to_value()),
             // It did not pass validation.
             Self::Unclear(_) => return,
         };

@@ -2,6 +2,7 @@
 //! may hold several objects, as documents or as a list; it counts as a whole or not at all, except that objects of other
 //! kinds are passed over by name. Reads no file; called by the sources, on threads that may block.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -13,12 +14,16 @@ use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
 use crate::labels::PodOwner;
 use crate::pod::{Pod, Profile, ProfileKind, WorkloadKind};
+use crate::status::api::PodStatus;
 
 #[derive(Debug, Default)]
 pub(super) struct ManifestContent {
-    hash: u128,
+    /// Of the bytes of a manifest; 0 where there is none.
+    pub(super) hash: u128,
     /// Pods, ready to be run.
     pub(super) pods: Vec<Arc<Pod>>,
+    /// Statuses that pods begin with, by uid.
+    pub(super) statuses: BTreeMap<String, Arc<PodStatus>>,
     /// ConfigMaps and Secrets.
     pub(super) documents: Vec<Arc<DocumentObject>>,
     /// Objects that were passed over, and why.

@@ -21,6 +21,7 @@ use super::view::{DesiredPods, RefusedManifest};
 use super::view::{SourceManifest, SourceView};
 use crate::events::PodEvent;
 use crate::labels::PodOwner;
+use crate::pod::Pod;
 
 /// All sources together.
 pub(super) struct Merge {
@@ -81,6 +82,14 @@ impl Merge {
         views[index] = view;
         drop(views);
         self.told.notify_one();
+    }
+
+    /// The pods of all sources but this one.
+    pub(super) fn pods_of_others(&self, index: usize) -> Vec<Arc<Pod>> {
+        let views = self.views.lock();
+        let others = views.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, view)| view);
+        let contents = others.flat_map(|view| &view.manifests).filter_map(|manifest| manifest.content.as_ref());
+        contents.flat_map(|content| &content.pods).map(Arc::clone).collect()
     }
 
     /// Puts together what sources tell, for ever.
@@ -208,6 +217,9 @@ fn merge(views: &[SourceView], now: Instant, quiet: Duration) -> MergedSources {
                     names.insert(title, origin);
                     uids.insert(metadata.uid.clone(), origin);
                     merged.desired.pods.insert(metadata.uid.clone(), Arc::clone(pod));
+                    if let Some(status) = content.statuses.get(&metadata.uid) {
+                        merged.desired.statuses.insert(metadata.uid.clone(), Arc::clone(status));
+                    }
                     continue;
                 }
             };

@@ -1,10 +1,11 @@
-//! Where pods come from: directories of manifests, an address, standard input; later an API server. [`Sources`] reads them
+//! Where pods come from: directories of manifests, an address, standard input, an API server. [`Sources`] reads them
 //! all and keeps them read; [`DesiredPods`] is all of them together, as the sync loop wants to know it. ConfigMaps and
 //! Secrets that lie beside the pods go to the [`DocumentStore`]. Starts and stops nothing; called by the agent.
 //!
 //! A manifest that cannot be read, is being written or is not valid never looks like one that is gone: what was last good
 //! in it goes on, and where nothing was, its origin is *held*. One file is one unit: it counts as a whole or not at all.
 
+mod cluster;
 mod directory;
 mod disk;
 mod documents;
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use crate::identity::CONFIG_ORIGIN_ANNOTATION;
+pub use cluster::{API_SOURCE, ClusterPods, MIRROR_ANNOTATION};
 pub use http::UrlSource;
 pub use once::{Once, OnceError};
 pub use options::{Fetch, FetchRequest};
@@ -44,7 +46,8 @@ pub enum Source {
     Url(UrlSource),
     /// A manifest that was read once, from a file or from standard input.
     Once(Once),
-    // An API server is one more source: it has a loop of its own beside those in `Sources::run`, and tells a `View`.
+    /// The pods that an API server has for this node.
+    Cluster(watch::Receiver<ClusterPods>),
 }
 
 pub struct Sources {
@@ -87,6 +90,10 @@ impl Sources {
                     }
                     Source::Url(url) => http::run(url, &self.options, &tell).await,
                     Source::Once(once) => tell(once.view()),
+                    Source::Cluster(pods) => {
+                        let others = || self.merge.pods_of_others(index);
+                        cluster::run(pods, &self.options, &others, &tell).await;
+                    }
                 }
             }
         });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::manifest::{ManifestContent, ManifestProblem};
 use crate::pod::Pod;
+use crate::status::api::PodStatus;
 
 /// Present content of one source.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,9 @@ pub(super) struct SourceManifest {
 pub struct DesiredPods {
     /// Pods by uid.
     pub pods: BTreeMap<String, Arc<Pod>>,
+    /// Statuses that pods begin with, by uid: those that an API server remembers, and those of pods that were rejected. One
+    /// that has ended for good is not started.
+    pub statuses: BTreeMap<String, Arc<PodStatus>>,
     /// True once every source has reported. Before that, a pod that is not in here may only be late.
     pub ready: bool,
     /// Origins whose manifests are there and cannot be read or are not valid now, and of which nothing better is known:

@@ -9,6 +9,10 @@ use super::observed::ObservedPod;
 use crate::actions::restart::{self, RestartVerdict};
 use crate::pod::{Container, Pod};
 
+/// The conditions that a node tells, in the order in which Kubernetes shows them.
+pub(super) const KINDS: [&str; 5] =
+    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
 /// Status, reason and message of one condition.
 struct ConditionState {
     holds: bool,
@@ -26,7 +30,7 @@ impl ConditionState {
     }
 }
 
-/// All conditions, in the order in which Kubernetes shows them.
+/// All conditions, in the order of [`KINDS`].
 pub(super) fn conditions(
     input: &StatusInput<'_>,
     phase: Phase,
@@ -35,16 +39,26 @@ pub(super) fn conditions(
 ) -> Vec<PodCondition> {
     let ready = containers_ready(input.pod, phase, init, normal);
     let again = ConditionState { holds: ready.holds, reason: ready.reason, message: ready.message.clone() };
-    [
-        ("PodReadyToStartContainers", has_sandbox(input.pod, input.observed)),
-        ("Initialized", initialised(input, phase, init)),
-        ("Ready", again),
-        ("ContainersReady", ready),
-        ("PodScheduled", ConditionState::yes("")),
-    ]
-    .into_iter()
-    .map(|(kind, finding)| condition(input, kind, finding))
-    .collect()
+    let findings = [
+        has_sandbox(input.pod, input.observed),
+        initialised(input, phase, init),
+        again,
+        ready,
+        ConditionState::yes(""),
+    ];
+    KINDS
+        .into_iter()
+        .zip(findings)
+        .chain(disrupted(input))
+        .map(|(kind, finding)| condition(input, kind, finding))
+        .collect()
+}
+
+/// The node has ended the pod, which could have gone on elsewhere.
+fn disrupted(input: &StatusInput<'_>) -> Option<(&'static str, ConditionState)> {
+    let end = input.ended.filter(|end| end.reason == "Evicted")?;
+    let finding = ConditionState { message: end.message.clone(), ..ConditionState::yes("TerminationByKubelet") };
+    Some(("DisruptionTarget", finding))
 }
 
 fn condition(input: &StatusInput<'_>, kind: &'static str, finding: ConditionState) -> PodCondition {

@@ -28,6 +28,7 @@ pub(super) struct PodSync<'a> {
     pub(super) owner: PodOwner,
     pub(super) observed: &'a ObservedPod,
     pub(super) report: SyncReport,
+    /// Empty until the first step, as the credentials are.
     pub(super) documents: Documents,
     pub(super) credentials: PodCredentials,
     /// The image refs of image volumes, or why there is none, by the names of volumes; as far as anybody asked.
@@ -64,8 +65,8 @@ impl<'a> PodSync<'a> {
             owner: PodOwner::of(pod),
             observed,
             report: SyncReport::default(),
-            documents: (hands.parts.documents)(&pod.metadata.namespace),
-            credentials: (hands.parts.credentials)(pod),
+            documents: Documents::default(),
+            credentials: PodCredentials::default(),
             image_volumes: BTreeMap::new(),
             waited_for_images: Mutex::default(),
             report_start,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cri_api::{DnsConfig, RuntimeService};
+use futures::future::BoxFuture;
 use image_manager::{EventRecorder, ImageManager, PullSecret, ServiceAccount, WallClock};
 use parking_lot::Mutex;
 
@@ -110,8 +111,8 @@ pub struct PodCredentials {
 /// Tells what a pod may pull with.
 pub type CredentialsOf = Arc<dyn Fn(&Pod) -> PodCredentials + Send + Sync>;
 
-/// Tells the documents of a namespace.
-pub type DocumentsOf = Arc<dyn Fn(&str) -> Documents + Send + Sync>;
+/// Tells the documents that a pod can have. May wait a while for an API server.
+pub type DocumentsOf = Arc<dyn Fn(&Pod) -> BoxFuture<'static, Documents> + Send + Sync>;
 
 /// Everything that a [`PodRuntime`] works with.
 #[derive(Clone)]

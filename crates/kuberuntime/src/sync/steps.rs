@@ -37,6 +37,9 @@ impl PodSync<'_> {
         if is_over {
             self.hands.prefetch.forget(&self.owner.uid);
         } else {
+            // Pull secrets are among them.
+            self.documents = self.until_stopped((self.hands.parts.documents)(self.pod)).await?;
+            self.credentials = (self.hands.parts.credentials)(self.pod);
             let sandbox = self.sandbox_config(actions.attempt).ok();
             self.begin_images(actions, sandbox.as_ref().map(|(config, _)| config));
         }

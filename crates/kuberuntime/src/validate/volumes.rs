@@ -12,6 +12,9 @@ use crate::pod::{
     ProjectedSource, ProjectedVolume, VolumeSource,
 };
 
+/// No token is asked for that lasts less, in seconds.
+const SHORTEST_TOKEN: i64 = 600;
+
 pub(super) fn volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = UniqueNames::default();
     for (index, volume) in spec.volumes.iter().enumerate() {
@@ -114,6 +117,22 @@ fn projected(spec: &PodSpec, sources: &[ProjectedSource], path: &FieldPath, erro
             ProjectedSource::DownwardApi(items) => {
                 downward(spec, items, &path.child("downwardAPI").child("items"), errors);
                 ("downwardAPI", items.iter().map(|item| item.path.as_str()).collect())
+            }
+            ProjectedSource::ServiceAccountToken(token) => {
+                let path = path.child("serviceAccountToken");
+                needed(errors, path.child("path"), &token.path, file_path);
+                if token.expiration_seconds.is_some_and(|seconds| seconds < SHORTEST_TOKEN) {
+                    let detail = "may not specify a duration less than 10 minutes";
+                    errors.invalid_plain(
+                        path.child("expirationSeconds"),
+                        token.expiration_seconds.unwrap_or(0),
+                        detail,
+                    );
+                }
+                if !token.path.is_empty() && !taken.insert(token.path.as_str()) {
+                    errors.invalid(path.child("path"), &token.path, "conflicting duplicate paths");
+                }
+                continue;
             }
             ProjectedSource::Unclear(0) => {
                 errors.required(path, "one of configMap, secret and downwardAPI is required");

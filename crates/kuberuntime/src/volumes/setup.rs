@@ -12,7 +12,8 @@ use crate::volume_files::volume_files;
 
 /// Those documents that volumes of the pod are made of: the others need not be copied.
 pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
-    let mut needed = Documents::default();
+    let mut needed =
+        Documents { unknown: documents.unknown.clone(), tokens: documents.tokens.clone(), ..Documents::default() };
     for (kind, name) in pod.spec.volumes.iter().flat_map(|volume| volume.source.documents()) {
         if let Some(document) = documents.get(kind, name) {
             needed.insert(kind, name, document.clone());
@@ -74,8 +75,9 @@ fn make(
         (VolumeSource::EmptyDir(_), _) => empty_dir::on_disk(&parent, name, group),
         (source, Some(wanted)) => {
             let mode = files::root_mode(group);
-            // A Secret must not get onto a disk.
-            let directory = if source.documents().any(|(kind, _)| kind == DocumentKind::Secret) {
+            // A Secret or a token must not get onto a disk.
+            let is_secret = source.documents().any(|(kind, _)| kind == DocumentKind::Secret);
+            let directory = if is_secret || source.tokens().next().is_some() {
                 empty_dir::memory(&parent, name, mode, group, None)?
             } else {
                 made_for_files(&parent, name, mode, group).map_err(|error| format!("make the directory: {error}"))?

@@ -35,6 +35,7 @@ fn bench() -> Bench {
     let documents = Documents {
         config_maps: [("settings".to_owned(), document("a", "1"))].into(),
         secrets: [("login".to_owned(), document("password", "swordfish"))].into(),
+        ..Documents::default()
     };
     Bench { volumes, top, documents }
 }

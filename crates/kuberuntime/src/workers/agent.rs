@@ -112,7 +112,12 @@ impl Agent {
         let (mut added, mut table) = (Vec::new(), self.shared.table());
         for (uid, pod) in &desired.pods {
             match table.slots.get(uid) {
-                Some(slot) if is_of(&slot.owner, pod) => slot.should_be(pod),
+                Some(slot) if is_of(&slot.owner, pod) => {
+                    slot.should_be(pod);
+                    if let Some(status) = desired.statuses.get(uid) {
+                        slot.failed_elsewhere(status);
+                    }
+                }
                 // Another name under the same uid: what has the old one goes first.
                 Some(slot) => slot.end(EndOrder::default()),
                 None if closing.is_none() => added.push(pod),
@@ -128,8 +133,12 @@ impl Agent {
         }
         // In the order in which they were told.
         added.sort_by_key(|pod| seen_order(pod));
-        let added: Vec<_> =
-            added.into_iter().map(|pod| table.insert(PodOwner::of(pod), Some(Arc::clone(pod)))).collect();
+        let insert = |pod: &Arc<Pod>| {
+            let slot = table.insert(PodOwner::of(pod), Some(Arc::clone(pod)));
+            slot.record().before = desired.statuses.get(&pod.metadata.uid).cloned();
+            slot
+        };
+        let added: Vec<_> = added.into_iter().map(insert).collect();
         let returned = added.iter().filter(|slot| table.was_here(&slot.owner.uid)).count();
         drop((table, desired));
         for _ in 0..returned {

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::WorkerState;
 use super::metrics::WorkerOperation;
 use super::observer::pod_from_runtime;
+use super::slot::{EndOrder, Orders};
 use super::worker::{PhaseEnd, Worker, in_full};
 use crate::pod::Pod;
 use crate::status::ObservedPod;
@@ -57,14 +58,13 @@ impl Worker {
             // A sandbox that is not ready may still hold an address, until it is stopped.
             return Ok(true);
         }
-        let order = orders.end.unwrap_or_default();
+        let order = end_of(&orders, slot.record().end_grace);
         let shorter = async {
             loop {
                 if self.orders.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
-                let newer = self.orders.borrow_and_update().end;
-                if newer.is_some_and(|newer| newer.is_shorter_than(order)) {
+                if end_of(&self.orders.borrow_and_update(), None).is_shorter_than(order) {
                     return;
                 }
             }
@@ -103,7 +103,8 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return PhaseEnd::Stopped,
-                _ = self.orders.changed() => {}
+                // Its deletion may have been asked for.
+                _ = self.orders.changed() => self.observer.publish(),
                 () = self.observer.slot.wake.notified() => {
                     // Its containers may be collected.
                     let _ = self.observer.observe().await;
@@ -155,6 +156,14 @@ impl Worker {
             }
         }
     }
+}
+
+/// The time that a pod has for its end: by its order, and by the deletion that its API server tells of.
+fn end_of(orders: &Orders, grace: Option<i64>) -> EndOrder {
+    let order = orders.end.unwrap_or(EndOrder { grace });
+    let metadata = orders.pod.as_ref().map(|pod| &pod.metadata).filter(|of| of.deletion_timestamp.is_some());
+    let deletion = EndOrder { grace: metadata.and_then(|metadata| metadata.deletion_grace_period_seconds) };
+    if deletion.is_shorter_than(order) { deletion } else { order }
 }
 
 fn runs(observed: &ObservedPod) -> bool {

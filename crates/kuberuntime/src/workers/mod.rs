@@ -29,9 +29,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::container_gc::PodStates;
+use crate::events::PodEvent;
 use crate::pod::{EnvSource, Pod};
 use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
+use crate::status::PodEnd;
 use crate::sync::PodRuntime;
 use agent::Agent;
 pub use board::{PodView, WorkerState};
@@ -120,6 +122,15 @@ impl PodAgent {
         self.shared.wake(uid, true);
     }
 
+    /// Ends a pod as failed, within `grace` seconds, and records the event. Returns false if it does not run or is ending already.
+    pub fn evict(&self, uid: &str, end: PodEnd, grace: i64) -> bool {
+        let slot = self.shared.table().slots.get(uid).map(Arc::clone);
+        let message = end.message.clone();
+        let Some(slot) = slot.filter(|slot| slot.fail(end, grace)) else { return false };
+        self.shared.runtime.record_event(&slot.owner, None, &PodEvent::Evicted(&message));
+        true
+    }
+
     /// ConfigMaps or Secrets are others than they were: pods that name any are synced, so that their volumes follow.
     pub fn documents_changed(&self) {
         self.shared.wake_all(true, |slot| slot.pod().is_some_and(|pod| names_documents(&pod)));
@@ -183,7 +194,8 @@ impl Drop for WorkingGuard<'_> {
 
 /// Returns true if a pod needs ConfigMaps or Secrets.
 fn names_documents(pod: &Pod) -> bool {
-    let volumes = pod.spec.volumes.iter().any(|volume| volume.source.documents().next().is_some());
+    let sources = || pod.spec.volumes.iter().map(|volume| &volume.source);
+    let volumes = sources().any(|source| source.documents().next().is_some() || source.tokens().next().is_some());
     let variables = || {
         pod.all_containers().any(|(_, container)| {
             let named = |source: &EnvSource| matches!(source, EnvSource::ConfigMapKey(_) | EnvSource::SecretKey(_));

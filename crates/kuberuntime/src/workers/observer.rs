@@ -114,7 +114,7 @@ impl PodObserver {
             ended: record.ended.as_ref(),
             host_ips: shared.host_ips(),
             runtime_name: shared.runtime_name.get().map_or("", String::as_str),
-            previous: record.view.as_ref().map(|view| &view.status),
+            previous: record.view.as_ref().map(|view| &view.status).or(record.before.as_deref()),
             now: shared.wall_clock(),
         });
         let status = first_start(status, &mut record, shared.wall_clock());

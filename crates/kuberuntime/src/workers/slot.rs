@@ -15,7 +15,7 @@ use super::runtime_pods::RuntimePod;
 use super::{PodView, WorkerState};
 use crate::labels::PodOwner;
 use crate::pod::Pod;
-use crate::status::api::Waiting;
+use crate::status::api::{Phase, PodStatus, Waiting};
 use crate::status::{ObservedPod, PodEnd};
 
 /// An order to end a pod and to remove it.
@@ -72,6 +72,8 @@ pub(super) struct PodRecord {
     pub(super) view: Option<Arc<PodView>>,
     /// Why it was ended as a whole.
     pub(super) ended: Option<PodEnd>,
+    /// Seconds that its containers have together where it was ended as a whole; `None`: the pod's own grace period.
+    pub(super) end_grace: Option<i64>,
     /// Last failure.
     pub(super) error: Option<String>,
     /// Actions that the last observation asked for.
@@ -79,6 +81,8 @@ pub(super) struct PodRecord {
     /// The pod as it is told while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
     pub(super) age: Option<PodAge>,
+    /// The status of the pod before this process had it.
+    pub(super) before: Option<Arc<PodStatus>>,
 }
 
 /// How long ago a pod was started, by a clock that nobody sets.
@@ -112,10 +116,12 @@ impl WorkerSlot {
             waiting: BTreeMap::new(),
             view: None,
             ended: None,
+            end_grace: None,
             error: None,
             actions: String::new(),
             ending: None,
             age: None,
+            before: None,
         };
         Self {
             owner,
@@ -179,6 +185,35 @@ impl WorkerSlot {
         if changed {
             self.cancel_sync();
         }
+    }
+
+    /// Ends the pod as a whole, within so many seconds; it stays, as failed. Returns false if it is ending for another reason.
+    pub(super) fn fail(&self, end: PodEnd, grace: i64) -> bool {
+        let mut record = self.record();
+        if record.ended.is_some() || record.state != WorkerState::Syncing || self.is_ending() {
+            return false;
+        }
+        (record.ended, record.end_grace) = (Some(end), Some(grace));
+        drop(record);
+        self.cancel_sync();
+        self.wake(true);
+        true
+    }
+
+    /// An API server says of a pod that it has failed, of which this node did not say so: the pod is ended.
+    pub(super) fn failed_elsewhere(&self, status: &PodStatus) {
+        if status.phase != Phase::Failed {
+            return;
+        }
+        let mut record = self.record();
+        let told = record.view.as_ref().is_some_and(|view| view.status.is_over());
+        if told || record.ended.is_some() || record.before.as_ref().is_some_and(|before| before.is_over()) {
+            return;
+        }
+        record.ended = Some(PodEnd { reason: status.reason.clone(), message: status.message.clone() });
+        drop(record);
+        self.cancel_sync();
+        self.wake(true);
     }
 
     /// Look at it; with `whole` a sync follows, whatever the look shows.

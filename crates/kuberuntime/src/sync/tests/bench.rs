@@ -288,7 +288,7 @@ fn hands(
         handlers: Arc::new(Handlers::new(Arc::clone(&service))),
         runtime: service,
         credentials: Arc::new(move |_| credentials.lock().clone()),
-        documents: Arc::new(move |_| documents.lock().clone()),
+        documents: Arc::new(move |_| Box::pin(std::future::ready(documents.lock().clone()))),
         node,
     })
 }

@@ -1,7 +1,9 @@
 //! The sync loop on the runtime in memory, under a clock that jumps to whatever is waited for.
 
 mod chaos;
+mod cluster;
 mod events;
+mod evicted;
 mod faults;
 mod life;
 mod takeover;

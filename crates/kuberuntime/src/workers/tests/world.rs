@@ -130,7 +130,7 @@ impl World {
             handlers: Arc::new(Handlers::new(Arc::clone(&service))),
             runtime: service,
             credentials: Arc::new(|_| PodCredentials::default()),
-            documents: Arc::new(move |_| documents.lock().clone()),
+            documents: Arc::new(move |_| Box::pin(std::future::ready(documents.lock().clone()))),
             node,
         }
     }

@@ -1,0 +1,49 @@
+//! Strategic merges of a pod's status, as far as nodes ask for them.
+
+use serde_json::{Map, Value};
+
+/// Lists whose entries have a key, and the key.
+const KEYED: [(&str, &str); 3] = [("conditions", "type"), ("podIPs", "ip"), ("hostIPs", "ip")];
+
+/// Merges `patch` into `value`.
+pub(super) fn merge(value: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    for (field, change) in patch {
+        let key = KEYED.iter().find(|(name, _)| name == field).map(|(_, key)| *key);
+        let Some(object) = value.as_object_mut() else { return };
+        match (key, change) {
+            (_, Value::Null) => drop(object.remove(field)),
+            (Some(key), Value::Array(list)) => {
+                let entry = object.entry(field.clone()).or_insert_with(|| Value::Array(Vec::new()));
+                merge_list(entry, list, key);
+            }
+            (_, Value::Object(_)) => merge(object.entry(field.clone()).or_insert(Value::Null), change),
+            (_, other) => drop(object.insert(field.clone(), other.clone())),
+        }
+    }
+}
+
+fn merge_list(value: &mut Value, patch: &[Value], key: &str) {
+    let is_directive = |entry: &&Value| entry["$patch"] == "replace";
+    if patch.iter().any(|entry| is_directive(&entry)) {
+        *value = patch.iter().filter(|entry| !is_directive(entry)).cloned().collect();
+        return;
+    }
+    let Value::Array(list) = value else { return };
+    for entry in patch {
+        match list.iter_mut().find(|known| known[key] == entry[key]) {
+            Some(known) => merge(known, entry),
+            None => {
+                let mut new = Value::Null;
+                merge(&mut new, entry);
+                list.push(new);
+            }
+        }
+    }
+}

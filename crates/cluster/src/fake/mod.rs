@@ -1,0 +1,190 @@
+//! [`FakeServer`]: an API server in memory, with what clients depend on: versions that grow, watches with bookmarks and streaming
+//! lists, 410 for what is too old, uids and versions as preconditions, graceful deletion, strategic merges of `status`. For faults
+//! and speed; what a real server does is shown by the product's tests. Used by tests alone.
+
+mod answers;
+mod merge;
+mod store;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tower::BoxError;
+
+use crate::client::ClusterClient;
+use store::Store;
+
+type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// An API server in memory. Clones are the same server.
+#[derive(Clone)]
+pub struct FakeServer(Arc<State>);
+
+struct State {
+    /// Guards the objects.
+    store: Mutex<Store>,
+    /// Counts changes.
+    changed: watch::Sender<u64>,
+    /// Guards the requests that came, as `PATCH /api/v1/…`.
+    requests: Mutex<Vec<String>>,
+    /// Guards statuses that the next requests whose line contains the text are answered with.
+    faults: Mutex<VecDeque<(String, u16)>>,
+    /// Guards the answer of every request, while the server is away.
+    away: watch::Sender<bool>,
+    /// True while watches tell nothing.
+    quiet: watch::Sender<bool>,
+    /// Counts orders to close all watches.
+    closes: watch::Sender<u64>,
+    streams: bool,
+    /// Fields that this server does not know, as JSON pointers.
+    unknown: Mutex<Vec<String>>,
+}
+
+impl FakeServer {
+    /// A server that knows streaming lists, or one that does not.
+    #[must_use]
+    pub fn new(streams: bool) -> Self {
+        Self(Arc::new(State {
+            store: Mutex::default(),
+            changed: watch::Sender::new(0),
+            requests: Mutex::default(),
+            faults: Mutex::default(),
+            away: watch::Sender::new(false),
+            quiet: watch::Sender::new(false),
+            closes: watch::Sender::new(0),
+            streams,
+            unknown: Mutex::default(),
+        }))
+    }
+
+    /// A client of the server.
+    #[must_use]
+    pub fn client(&self) -> ClusterClient {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let server = server.clone();
+            async move { Ok::<_, BoxError>(server.answer(request).await) }
+        });
+        ClusterClient::fixed(kube::Client::new(service, "default"))
+    }
+
+    /// Puts an object at a path, such as `/api/v1/namespaces/shop/pods/web`, as another client would.
+    pub fn put(&self, path: &str, object: Value) -> Value {
+        let object = self.0.store.lock().put(path, object);
+        self.0.changed.send_modify(|count| *count += 1);
+        object
+    }
+
+    /// Removes an object at once.
+    pub fn remove(&self, path: &str) {
+        self.0.store.lock().remove(path);
+        self.0.changed.send_modify(|count| *count += 1);
+    }
+
+    /// The object at a path.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<Value> {
+        self.0.store.lock().get(path).cloned()
+    }
+
+    /// Requests since the last time, without watches' and lists' queries.
+    pub fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.requests.lock())
+    }
+
+    /// The next request whose line contains `text` is answered with this status.
+    pub fn fail(&self, text: &str, status: u16) {
+        self.0.faults.lock().push_back((text.to_owned(), status));
+    }
+
+    /// From now on this field, a JSON pointer, is dropped from what is written, as by an older server.
+    pub fn forget_field(&self, pointer: &str) {
+        self.0.unknown.lock().push(pointer.to_owned());
+    }
+
+    /// While quiet, watches tell nothing.
+    pub fn set_quiet(&self, quiet: bool) {
+        self.0.quiet.send_replace(quiet);
+        if !quiet {
+            self.0.changed.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// From now on nobody answers, or the server does again.
+    pub fn set_away(&self, away: bool) {
+        self.0.away.send_replace(away);
+        if away {
+            self.close_watches();
+        }
+    }
+
+    /// Ends all watches.
+    pub fn close_watches(&self) {
+        self.0.closes.send_modify(|count| *count += 1);
+    }
+
+    /// Forgets old versions, as a compaction of etcd does: watches from before are too old.
+    pub fn compact(&self) {
+        self.0.store.lock().compact();
+    }
+
+    /// Hears of every change.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    async fn answer(&self, request: Request<kube::client::Body>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let bytes = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let line = format!("{} {}", parts.method, parts.uri.path());
+        let query: Vec<(String, String)> = answers::query(parts.uri.query().unwrap_or_default());
+        let is = |key: &str, value: &str| query.iter().any(|(name, text)| name == key && text == value);
+        let shown = if is("watch", "true") { format!("WATCH {}", parts.uri.path()) } else { line };
+        self.0.requests.lock().push(shown.clone());
+        if *self.0.away.borrow() {
+            return answers::failure(503, "ServiceUnavailable", "the server is away");
+        }
+        let fault = {
+            let mut faults = self.0.faults.lock();
+            let index = faults.iter().position(|(text, _)| shown.contains(text.as_str()));
+            index.and_then(|index| faults.remove(index))
+        };
+        if let Some((_, status)) = fault {
+            return answers::failure(status, "Injected", "a fault of the test");
+        }
+        if is("watch", "true") {
+            return answers::watch(&self.0, parts.uri.path(), &query);
+        }
+        let mut body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        for pointer in self.0.unknown.lock().iter() {
+            let (parent, field) = pointer.rsplit_once('/').unwrap_or(("", pointer));
+            if let Some(parent) = body.pointer_mut(parent).and_then(Value::as_object_mut) {
+                parent.remove(field);
+            }
+        }
+        let result = {
+            let mut store = self.0.store.lock();
+            match parts.method {
+                Method::GET => store.read(parts.uri.path(), &query),
+                Method::PATCH => store.patch(parts.uri.path(), &body),
+                Method::POST => store.create(parts.uri.path(), body),
+                Method::PUT => store.replace(parts.uri.path(), body),
+                Method::DELETE => store.delete(parts.uri.path(), &body),
+                _ => Err((405, "MethodNotAllowed", json!({}))),
+            }
+        };
+        self.0.changed.send_modify(|count| *count += 1);
+        match result {
+            Ok(value) => answers::json(StatusCode::OK, &value),
+            Err((code, reason, details)) => answers::failure(code, reason, &details.to_string()),
+        }
+    }
+}

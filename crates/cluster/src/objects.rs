@@ -1,0 +1,228 @@
+//! [`ObjectCache`]: the ConfigMaps, Secrets and Services that pods of this node name, each by a watch of its own, as the rights of a
+//! node have it. What says that it never changes is not watched any more. Whoever asks for an object waits a moment for the first
+//! answer: an object of which nothing is known is not taken for one that does not exist. Keeps nothing on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::client::ClusterClient;
+use crate::watch::{Selected, Selection, follow};
+
+/// Kind of an object that pods name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ObjectKind {
+    ConfigMap,
+    Secret,
+    Service,
+}
+
+/// Name of one object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectName {
+    pub kind: ObjectKind,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl ObjectName {
+    fn selection(&self) -> Selection {
+        let collection = match self.kind {
+            ObjectKind::ConfigMap => "configmaps",
+            ObjectKind::Secret => "secrets",
+            ObjectKind::Service => "services",
+        };
+        Selection {
+            path: format!("/api/v1/namespaces/{}/{collection}", self.namespace),
+            fields: format!("metadata.name={}", self.name),
+        }
+    }
+}
+
+/// What is known of an object.
+pub enum Lookup {
+    Present(Arc<Value>),
+    /// The server has no such object.
+    Absent,
+    /// The server has not answered.
+    Unknown,
+}
+
+/// Objects that are watched. Clones are the same cache.
+#[derive(Clone)]
+pub struct ObjectCache(Arc<Cache>);
+
+struct Cache {
+    client: ClusterClient,
+    /// Guards the watches.
+    watches: Mutex<BTreeMap<ObjectName, ObjectWatch>>,
+    /// Counts changes of objects.
+    changed: watch::Sender<u64>,
+    tasks: TaskTracker,
+}
+
+struct ObjectWatch {
+    selected: watch::Receiver<Selected>,
+    /// Ends the watch.
+    _stop: DropGuard,
+}
+
+impl ObjectCache {
+    /// Watches nothing yet.
+    #[must_use]
+    pub fn new(client: ClusterClient) -> Self {
+        let changed = watch::Sender::new(0);
+        Self(Arc::new(Cache { client, watches: Mutex::default(), changed, tasks: TaskTracker::new() }))
+    }
+
+    /// Changes whenever an object does.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    /// Watches these from now on, and no others.
+    pub fn want(&self, names: &BTreeSet<ObjectName>) {
+        let mut watches = self.0.watches.lock();
+        watches.retain(|name, _| names.contains(name));
+        for name in names {
+            if !watches.contains_key(name) {
+                watches.insert(name.clone(), self.watch(name));
+            }
+        }
+    }
+
+    /// An object, with as much patience for its first answer. One that nobody wanted is wanted from now on.
+    pub async fn get(&self, name: &ObjectName, patience: Duration) -> Lookup {
+        let mut selected = {
+            let mut watches = self.0.watches.lock();
+            let watch = watches.entry(name.clone()).or_insert_with(|| self.watch(name));
+            watch.selected.clone()
+        };
+        let waited = tokio::time::timeout(patience, selected.wait_for(|selected| selected.ready)).await;
+        match waited {
+            Ok(Ok(selected)) => {
+                selected.objects.values().next().map_or(Lookup::Absent, |o| Lookup::Present(Arc::clone(o)))
+            }
+            _ => Lookup::Unknown,
+        }
+    }
+
+    /// An object, if it is known by now.
+    #[must_use]
+    pub fn known(&self, name: &ObjectName) -> Option<Arc<Value>> {
+        let watches = self.0.watches.lock();
+        let selected = watches.get(name)?.selected.borrow();
+        selected.objects.values().next().map(Arc::clone)
+    }
+
+    fn watch(&self, name: &ObjectName) -> ObjectWatch {
+        let (tell, stop) = (watch::Sender::new(Selected::default()), CancellationToken::new());
+        let (selected, selection, ended) = (tell.subscribe(), name.selection(), stop.clone());
+        let (client, changed) = (self.0.client.clone(), self.0.changed.clone());
+        let mut heard = tell.subscribe();
+        self.0.tasks.spawn(async move {
+            let last = async {
+                // The first answer is waited for by those who need it.
+                let mut is_first = true;
+                while heard.changed().await.is_ok() {
+                    if heard.borrow_and_update().objects.values().any(|object| object["immutable"] == true) {
+                        break;
+                    }
+                    if !std::mem::take(&mut is_first) {
+                        changed.send_modify(|count| *count += 1);
+                    }
+                }
+            };
+            tokio::select! {
+                () = follow(&client, &selection, &tell, &ended) => {}
+                () = last => ended.cancelled().await,
+            }
+        });
+        ObjectWatch { selected, _stop: stop.drop_guard() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake::FakeServer;
+
+    const MAP: &str = "/api/v1/namespaces/shop/configmaps/settings";
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn name() -> ObjectName {
+        ObjectName { kind: ObjectKind::ConfigMap, namespace: "shop".to_owned(), name: "settings".to_owned() }
+    }
+
+    fn map(value: &str, immutable: bool) -> Value {
+        json!({"data": {"k": value}, "immutable": immutable})
+    }
+
+    async fn value(cache: &ObjectCache) -> String {
+        match cache.get(&name(), SOON).await {
+            Lookup::Present(object) => object["data"]["k"].as_str().unwrap_or_default().to_owned(),
+            Lookup::Absent => "absent".to_owned(),
+            Lookup::Unknown => "unknown".to_owned(),
+        }
+    }
+
+    async fn settle() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_object_is_watched_and_no_others() {
+        let server = FakeServer::new(true);
+        server.put("/api/v1/namespaces/shop/configmaps/other", map("0", false));
+        let cache = ObjectCache::new(server.client());
+        cache.want(&[name()].into());
+        assert_eq!(value(&cache).await, "absent");
+        let mut changes = cache.changes();
+        changes.mark_unchanged();
+        server.put(MAP, map("1", false));
+        changes.changed().await.expect("heard");
+        assert_eq!(value(&cache).await, "1");
+        assert!(cache.known(&name()).is_some());
+        assert_eq!(server.take_requests(), ["WATCH /api/v1/namespaces/shop/configmaps"]);
+        cache.want(&BTreeSet::new());
+        assert!(cache.known(&name()).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_immutable_is_not_watched() {
+        let server = FakeServer::new(true);
+        server.put(MAP, map("1", true));
+        let cache = ObjectCache::new(server.client());
+        assert_eq!(value(&cache).await, "1");
+        settle().await;
+        server.take_requests();
+        server.close_watches();
+        server.put(MAP, map("2", true));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!((value(&cache).await, server.take_requests().len()), ("1".to_owned(), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_of_which_nothing_is_known_is_not_absent() {
+        let server = FakeServer::new(true);
+        server.set_away(true);
+        let cache = ObjectCache::new(server.client());
+        assert_eq!(value(&cache).await, "unknown");
+        server.put(MAP, map("1", false));
+        server.set_away(false);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(value(&cache).await, "1");
+        server.set_away(true);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(value(&cache).await, "1", "what was known goes on");
+    }
+}

@@ -1,0 +1,220 @@
+//! [`merged`]: the status of a pod that its server should have, from the one that it has and from what the node sees. Conditions
+//! of others stay, and a status never goes backwards: what has ended does not run again, and a pod has not ended while anything
+//! of it may run. Pure; the rules are the kubelet's. Called by [`super::StatusManager`].
+
+use serde_json::{Value, json};
+
+use super::patch::without_nulls;
+
+/// The node's view of a pod.
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    /// Status in Kubernetes' shape.
+    pub status: Value,
+    /// True while a container may run.
+    pub may_run: bool,
+    /// True once all of the pod has ended for good.
+    pub has_ended: bool,
+    /// Generation of the spec from which the status comes.
+    pub generation: Option<i64>,
+    /// Types of the conditions that clients set, and on which readiness depends.
+    pub readiness_gates: Vec<String>,
+    /// Restart policy of the pod.
+    pub restart_policy: &'static str,
+}
+
+/// Why a status is not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Backwards {
+    #[error("pod has {0} and would go back to {1}")]
+    Phase(String, String),
+    #[error("container {0} terminated and would go back to a state in which it may run")]
+    Container(String),
+}
+
+/// The status that the server should have, where it has `old` now.
+pub(crate) fn merged(old: &Value, view: &NodeView) -> Result<Value, Backwards> {
+    let old = without_nulls(old);
+    let mut new = without_nulls(&view.status);
+    if view.has_ended {
+        end(&mut new);
+    }
+    let phase = |status: &Value| status["phase"].as_str().unwrap_or_default().to_owned();
+    if is_over(&old) && !is_over(&new) {
+        return Err(Backwards::Phase(phase(&old), phase(&new)));
+    }
+    check_containers(&old, &new, view.restart_policy)?;
+    if is_over(&new) && !is_over(&old) && view.may_run {
+        for field in ["phase", "reason", "message"] {
+            set(&mut new, field, old.get(field).cloned());
+        }
+        if new.get("phase").is_none() {
+            new["phase"] = json!("Pending");
+        }
+    }
+    check_gates(&mut new, &old, &view.readiness_gates);
+    keep_times(&mut new, &old);
+    if let Some(generation) = view.generation {
+        new["observedGeneration"] = json!(generation);
+        for condition in new["conditions"].as_array_mut().into_iter().flatten() {
+            condition["observedGeneration"] = json!(generation);
+        }
+    }
+    Ok(new)
+}
+
+fn set(status: &mut Value, field: &str, value: Option<Value>) {
+    let Some(status) = status.as_object_mut() else { return };
+    match value {
+        Some(value) => drop(status.insert(field.to_owned(), value)),
+        None => drop(status.remove(field)),
+    }
+}
+
+/// Returns true if a status says that its pod has succeeded or failed.
+pub(crate) fn is_over(status: &Value) -> bool {
+    matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+fn list<'s>(status: &'s Value, field: &str) -> &'s [Value] {
+    status[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// What of a pod that has ended is not known to have ended failed, as in the kubelet.
+fn end(status: &mut Value) {
+    let terminated = json!({
+        "exitCode": 137,
+        "reason": "ContainerStatusUnknown",
+        "message": "The container could not be located when the pod was terminated",
+    });
+    let has_begun = is_initialised(status);
+    // Those behind the last one that was ever started never had their turn.
+    let was_started = |container: &Value| {
+        container["state"].get("running").is_some()
+            || container["state"].get("terminated").is_some()
+            || container["lastState"].get("terminated").is_some()
+    };
+    let begun_init = match has_begun {
+        true => usize::MAX,
+        false => list(status, "initContainerStatuses").iter().rposition(was_started).map_or(0, |last| last + 1),
+    };
+    let mut fail = |field: &str, most: usize| {
+        for container in status[field].as_array_mut().into_iter().flatten().take(most) {
+            if container["state"].get("terminated").is_none() {
+                container["state"] = json!({"terminated": terminated.clone()});
+                container["ready"] = json!(false);
+                container["started"] = json!(false);
+            }
+        }
+    };
+    fail("initContainerStatuses", begun_init);
+    if has_begun {
+        fail("containerStatuses", usize::MAX);
+        fail("ephemeralContainerStatuses", usize::MAX);
+    }
+    if !is_over(status) {
+        status["phase"] = json!("Failed");
+        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+            if matches!(condition["type"].as_str(), Some("Ready" | "ContainersReady")) {
+                condition["reason"] = json!("PodFailed");
+                condition.as_object_mut().map(|condition| condition.remove("message"));
+                condition["status"] = json!("False");
+            }
+        }
+    }
+}
+
+/// Returns true if a normal container of the pod was ever started.
+fn is_initialised(status: &Value) -> bool {
+    let begun = |container: &Value| {
+        let state = &container["state"];
+        let waits = state["waiting"]["reason"].as_str();
+        state.get("running").is_some()
+            || state.get("terminated").is_some()
+            || container["lastState"].get("terminated").is_some()
+            || waits.is_some_and(|reason| reason == "CrashLoopBackOff")
+    };
+    let init = list(status, "initContainerStatuses");
+    let is_done = init.last().is_none_or(|last| last["state"]["terminated"]["exitCode"] == 0);
+    is_done || list(status, "containerStatuses").iter().any(begun)
+}
+
+/// A container that ended for good does not run again.
+fn check_containers(old: &Value, new: &Value, policy: &str) -> Result<(), Backwards> {
+    if policy == "Always" {
+        return Ok(());
+    }
+    for field in ["containerStatuses", "initContainerStatuses"] {
+        for before in list(old, field) {
+            let Some(end) = before["state"].get("terminated") else { continue };
+            let failed = end["exitCode"].as_i64().unwrap_or(0) != 0;
+            // An init container runs again in another sandbox, however it ended.
+            let may_restart = (policy == "OnFailure" && failed) || field == "initContainerStatuses";
+            let after = list(new, field).iter().find(|container| container["name"] == before["name"]);
+            if !may_restart && after.is_some_and(|after| after["state"].get("terminated").is_none()) {
+                return Err(Backwards::Container(before["name"].as_str().unwrap_or_default().to_owned()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A pod is ready when its containers are and every gate is open.
+fn check_gates(new: &mut Value, old: &Value, gates: &[String]) {
+    let condition = |status: &Value, kind: &str| {
+        list(status, "conditions").iter().find(|condition| condition["type"] == kind).cloned()
+    };
+    let is_true = |condition: &Value| condition["status"] == "True";
+    if gates.is_empty() || !condition(new, "Ready").as_ref().is_some_and(is_true) {
+        return;
+    }
+    let closed: Vec<String> = gates
+        .iter()
+        .filter_map(|gate| match condition(old, gate) {
+            None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
+            Some(open) if is_true(&open) => None,
+            Some(closed) => {
+                let status = closed["status"].as_str().unwrap_or_default();
+                Some(format!("the status of pod readiness gate {gate:?} is not \"True\", but {status}"))
+            }
+        })
+        .collect();
+    if closed.is_empty() {
+        return;
+    }
+    let message = match closed.as_slice() {
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(", ")),
+    };
+    for ready in new["conditions"].as_array_mut().into_iter().flatten().filter(|c| c["type"] == "Ready") {
+        ready["status"] = json!("False");
+        ready["reason"] = json!("ReadinessGatesNotReady");
+        ready["message"] = json!(message);
+    }
+}
+
+/// What has not changed since keeps its time, whoever told it first; so does the start of the pod.
+fn keep_times(new: &mut Value, old: &Value) {
+    if let Some(start) = old.get("startTime") {
+        new["startTime"] = start.clone();
+    }
+    for condition in new["conditions"].as_array_mut().into_iter().flatten() {
+        let same = list(old, "conditions")
+            .iter()
+            .find(|before| before["type"] == condition["type"] && before["status"] == condition["status"]);
+        let Some(time) = same.and_then(|before| before.get("lastTransitionTime")) else { continue };
+        condition["lastTransitionTime"] = time.clone();
+    }
+}
+
+/// The conditions of a status that are not the node's.
+#[cfg(test)]
+fn foreign(status: &Value) -> Vec<&serde_json::Map<String, Value>> {
+    const OURS: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+    let all = list(status, "conditions").iter().filter_map(Value::as_object);
+    all.filter(|condition| !OURS.iter().any(|ours| condition["type"] == **ours)).collect()
+}
+
+#[cfg(test)]
+#[path = "merge_tests.rs"]
+mod tests;

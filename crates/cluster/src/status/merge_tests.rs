@@ -1,0 +1,223 @@
+use super::*;
+
+fn view(phase: &str, may_run: bool) -> NodeView {
+    NodeView {
+        status: json!({"phase": phase, "conditions": [{"type": "Ready", "status": "True"}]}),
+        may_run,
+        has_ended: false,
+        generation: None,
+        readiness_gates: Vec::new(),
+        restart_policy: "Never",
+    }
+}
+
+fn ready(status: &str) -> Value {
+    json!({"type": "Ready", "status": status})
+}
+
+#[test]
+fn phases_and_conditions_as_in_the_kubelet() {
+    let gate = |status: &str| json!({"type": "example.com/gate", "status": status});
+    let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"});
+    let running = |conditions: Value| json!({"phase": "Running", "conditions": conditions});
+    let failed = |conditions: Value| json!({"phase": "Failed", "conditions": conditions});
+    let over = |conditions: Value, may_run| NodeView { status: failed(conditions), ..view("Failed", may_run) };
+    let cases = [
+        (
+            "upstream: status/Test_mergePodStatus/no change",
+            running(json!([ready("True")])),
+            view("Running", true),
+            "Running",
+            0,
+            "True",
+        ),
+        (
+            "upstream: status/Test_mergePodStatus/readiness changes",
+            running(json!([ready("True")])),
+            NodeView { status: running(json!([ready("False")])), ..view("Running", true) },
+            "Running",
+            0,
+            "False",
+        ),
+        (
+            "upstream: status/Test_mergePodStatus/additional pod condition",
+            running(json!([ready("True"), gate("True")])),
+            view("Running", true),
+            "Running",
+            1,
+            "True",
+        ),
+        (
+            "upstream: status/Test_mergePodStatus/additional pod condition and readiness",
+            running(json!([ready("True"), gate("True")])),
+            NodeView { status: running(json!([ready("False")])), ..view("Running", true) },
+            "Running",
+            1,
+            "False",
+        ),
+        (
+            "upstream: status/Test_mergePodStatus/phase is transitioning to failed and no containers running",
+            running(json!([ready("True"), gate("True")])),
+            over(json!([ready("False")]), false),
+            "Failed",
+            1,
+            "False",
+        ),
+        (
+            "upstream: status/Test_mergePodStatus/phase is transitioning to failed and containers running",
+            running(json!([ready("True"), gate("True")])),
+            over(json!([ready("False")]), true),
+            "Running",
+            1,
+            "False",
+        ),
+        (
+            "upstream: status/Test_mergePodStatus/preserve DisruptionTarget condition",
+            running(json!([ready("True"), target.clone()])),
+            view("Running", true),
+            "Running",
+            1,
+            "True",
+        ),
+    ];
+    for (name, old, view, phase, others, is_ready) in cases {
+        let new = merged(&old, &view).expect(name);
+        assert_eq!(new["phase"], phase, "{name}");
+        let condition = list(&new, "conditions").iter().find(|condition| condition["type"] == "Ready").expect(name);
+        assert_eq!(condition["status"], is_ready, "{name}");
+        // What others told stays: it is not in the patch.
+        let patch = super::super::patch::patch("u", &old, &new).unwrap_or_default();
+        let told = foreign(&patch["status"]).len();
+        assert_eq!((foreign(&old).len(), told), (others, 0), "{name}");
+    }
+}
+
+#[test]
+fn a_status_never_goes_backwards() {
+    let container = |state: Value| json!({"phase": "Running", "containerStatuses": [{"name": "c", "state": state}]});
+    let waiting = || json!({"waiting": {"reason": "ContainerCreating"}});
+    let done = |code: i32| json!({"terminated": {"exitCode": code}});
+    let cases = [
+        (
+            "upstream: status/TestValidateContainerStatus/running to terminated",
+            "Always",
+            container(json!({"running": {}})),
+            container(done(0)),
+            true,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/terminated to running, always",
+            "Always",
+            container(done(0)),
+            container(json!({"running": {}})),
+            true,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/failed to running, on failure",
+            "OnFailure",
+            container(done(1)),
+            container(json!({"running": {}})),
+            true,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/succeeded to running, on failure",
+            "OnFailure",
+            container(done(0)),
+            container(json!({"running": {}})),
+            false,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/terminated to running, never",
+            "Never",
+            container(done(1)),
+            container(json!({"running": {}})),
+            false,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/terminated to waiting, never",
+            "Never",
+            container(done(0)),
+            container(waiting()),
+            false,
+        ),
+    ];
+    for (name, policy, old, new, allowed) in cases {
+        let view = NodeView { status: new, restart_policy: policy, ..view("Running", true) };
+        assert_eq!(merged(&old, &view).is_ok(), allowed, "{name}");
+    }
+    for phase in ["Succeeded", "Failed"] {
+        let error = merged(&json!({"phase": phase}), &view("Running", true)).expect_err("refused");
+        assert_eq!(error, Backwards::Phase(phase.to_owned(), "Running".to_owned()));
+    }
+}
+
+/// upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/
+/// upstream: status/TestTerminatePodWaiting/
+#[test]
+fn a_pod_that_has_ended_is_in_a_terminal_phase() {
+    let waiting = || json!({"waiting": {"reason": "PodInitializing"}});
+    let ran = |state: Value| json!([{"name": "c", "state": state}]);
+    let is_unknown = |container: &Value| container["state"]["terminated"]["reason"] == "ContainerStatusUnknown";
+    let of = |status: Value| {
+        let view = NodeView { status, has_ended: true, ..view("", false) };
+        merged(&json!({"phase": "Pending"}), &view).expect("merged")
+    };
+    for (phase, want) in
+        [("Pending", "Failed"), ("Running", "Failed"), ("Succeeded", "Succeeded"), ("Failed", "Failed")]
+    {
+        assert_eq!(of(json!({"phase": phase}))["phase"], want, "{phase}");
+    }
+    // Of what was to run, nobody knows how it ended.
+    let status = of(json!({"phase": "Running", "containerStatuses": ran(json!({"waiting": {"reason": "Odd"}}))}));
+    assert!(is_unknown(&status["containerStatuses"][0]));
+    let kept = of(json!({"phase": "Failed", "containerStatuses": ran(json!({"terminated": {"exitCode": 3}}))}));
+    assert_eq!(kept["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
+    // A pod that was still being initialised keeps what never had its turn.
+    let status = of(json!({
+        "phase": "Pending",
+        "initContainerStatuses": [
+            {"name": "i0", "state": {"running": {}}}, {"name": "i1", "state": waiting()},
+        ],
+        "containerStatuses": ran(waiting()),
+    }));
+    let init = &status["initContainerStatuses"];
+    assert!(is_unknown(&init[0]) && init[1]["state"].get("waiting").is_some());
+    assert!(status["containerStatuses"][0]["state"].get("waiting").is_some());
+}
+
+#[test]
+fn readiness_waits_for_every_gate() {
+    let gates = |status: Value, gates: &[&str]| {
+        let gates = gates.iter().map(|gate| (*gate).to_owned()).collect();
+        let new = merged(&status, &NodeView { readiness_gates: gates, ..view("Running", true) }).expect("merged");
+        let ready = new["conditions"][0].clone();
+        (ready["status"].clone(), ready["reason"].clone(), ready["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let open = json!({"phase": "Running", "conditions": [{"type": "a/b", "status": "True"}]});
+    let closed = json!({"phase": "Running", "conditions": [{"type": "a/b", "status": "False"}]});
+    assert_eq!(gates(open, &["a/b"]).0, "True");
+    let (status, reason, message) = gates(closed, &["a/b", "c/d"]);
+    assert_eq!((status, reason), (json!("False"), json!("ReadinessGatesNotReady")));
+    assert_eq!(
+        message,
+        "[the status of pod readiness gate \"a/b\" is not \"True\", but False, corresponding condition of pod readiness gate \
+         \"c/d\" does not exist.]"
+    );
+}
+
+/// upstream: status/TestNewStatusPreservesPodStartTime/
+/// upstream: status/TestUnchangedStatusPreservesLastTransitionTime/
+/// upstream: status/TestChangedStatusUpdatesLastTransitionTime/
+#[test]
+fn times_and_generation() {
+    let at = |status: &str, time: &str| json!({"type": "Ready", "status": status, "lastTransitionTime": time});
+    let old = json!({"phase": "Running", "startTime": "t0", "conditions": [at("True", "t1")]});
+    let new = |status: &str| {
+        let status = json!({"phase": "Running", "startTime": "t9", "conditions": [at(status, "t8")]});
+        merged(&old, &NodeView { status, generation: Some(4), ..view("Running", true) }).expect("merged")
+    };
+    let same = new("True");
+    assert_eq!((&same["startTime"], &same["conditions"][0]["lastTransitionTime"]), (&json!("t0"), &json!("t1")));
+    assert_eq!((&same["observedGeneration"], &same["conditions"][0]["observedGeneration"]), (&json!(4), &json!(4)));
+    assert_eq!(new("False")["conditions"][0]["lastTransitionTime"], "t8");
+}

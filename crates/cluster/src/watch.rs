@@ -1,0 +1,279 @@
+//! [`follow`]: all objects that a selector names, kept up to date: a streaming list where the server has them, a list and a watch
+//! where not; bookmarks, lists anew when a watch is too old, and waits after failures that grow and differ from node to node.
+//! Objects are JSON without `managedFields`. Knows no kind of objects; called by whoever needs some.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use http::Request;
+use kube::core::WatchEvent;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{ClusterClient, Failure, failure};
+use crate::retry::{Backoff, Random, jittered, system_random};
+
+/// The annotation of the bookmark behind the last object of a streaming list.
+const END_OF_LIST: &str = "k8s.io/initial-events-end";
+/// How long a streaming list may take before it counts as not supported.
+const LIST: Duration = Duration::from_secs(30);
+/// How long a watch is asked for, give or take a third.
+const WATCH: Duration = Duration::from_secs(450);
+
+/// Objects of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Selection {
+    /// Path of the collection: `/api/v1/pods`.
+    pub path: String,
+    /// Field selector: `spec.nodeName=edge`.
+    pub fields: String,
+}
+
+/// Objects by uid.
+pub type Objects = BTreeMap<String, Arc<Value>>;
+
+/// What is known of the objects of a [`Selection`].
+#[derive(Clone, Debug, Default)]
+pub struct Selected {
+    /// True once the server has told all of them.
+    pub ready: bool,
+    pub objects: Objects,
+}
+
+/// Keeps `tell` up to date until `stop`.
+pub async fn follow(
+    client: &ClusterClient,
+    selection: &Selection,
+    tell: &watch::Sender<Selected>,
+    stop: &CancellationToken,
+) {
+    let mut follower = Follower {
+        client,
+        selection,
+        tell,
+        streams: true,
+        version: None,
+        backoff: Backoff::new(Duration::from_millis(800), Duration::from_secs(30)),
+        random: system_random(),
+    };
+    let work = async {
+        loop {
+            follower.once().await;
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+struct Follower<'a> {
+    client: &'a ClusterClient,
+    selection: &'a Selection,
+    tell: &'a watch::Sender<Selected>,
+    /// True until the server has shown that it has no streaming lists.
+    streams: bool,
+    /// The version up to which objects are known; `None`: they are to be listed.
+    version: Option<String>,
+    backoff: Backoff,
+    random: Random,
+}
+
+/// Why a watch is over.
+enum WatchEnd {
+    /// After its time, or since the client was made anew.
+    Over,
+    /// Its version is too old: everything is to be listed.
+    Expired,
+    /// The server does not know streaming lists.
+    NoStreams,
+    Failed(kube::Error),
+}
+
+impl Follower<'_> {
+    /// A list, if one is due, and a watch until it ends; after a failure a wait.
+    async fn once(&mut self) {
+        let (client, mut renewals) = (self.client.current(), self.client.renewals());
+        renewals.mark_unchanged();
+        let begun = Instant::now();
+        let work = async {
+            if self.version.is_none() && !self.streams {
+                self.list(&client).await?;
+            }
+            self.watch(&client).await
+        };
+        let end = tokio::select! {
+            end = work => end.unwrap_or_else(WatchEnd::Failed),
+            // A renewed client has other credentials, and other connections.
+            Ok(()) = renewals.changed() => WatchEnd::Over,
+        };
+        let selection = self.selection;
+        match end {
+            WatchEnd::Over => {
+                if begun.elapsed() < Duration::from_secs(1) {
+                    tokio::time::sleep(self.backoff.next(&self.random)).await;
+                } else {
+                    self.backoff.reset();
+                }
+            }
+            WatchEnd::Expired => {
+                tracing::debug!(?selection, "watch is too old, listing");
+                self.version = None;
+                tokio::time::sleep(self.backoff.next(&self.random)).await;
+            }
+            WatchEnd::NoStreams => {
+                tracing::debug!(?selection, "server has no streaming lists");
+                self.streams = false;
+            }
+            WatchEnd::Failed(error) => {
+                let wait = self.backoff.next(&self.random);
+                tracing::warn!(?selection, %error, ?wait, "cannot watch, will retry");
+                tokio::time::sleep(wait).await;
+            }
+        }
+    }
+
+    async fn list(&mut self, client: &kube::Client) -> Result<(), kube::Error> {
+        // As fresh as can be: a list from a cache may be older than what was told before.
+        let uri = format!("{}?fieldSelector={}", self.selection.path, escaped(&self.selection.fields));
+        let mut list: Value = client.request(request(&uri)).await?;
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let items = match list["items"].take() {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        };
+        self.replace(items);
+        self.version = Some(version);
+        self.backoff.reset();
+        Ok(())
+    }
+
+    async fn watch(&mut self, client: &kube::Client) -> Result<WatchEnd, kube::Error> {
+        let fields = escaped(&self.selection.fields);
+        // So that the watches of many nodes do not end together.
+        let seconds = jittered(WATCH, 1.0 / 3.0, &self.random).as_secs();
+        let mut uri = format!(
+            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&fieldSelector={fields}",
+            self.selection.path
+        );
+        let mut listed = None;
+        match &self.version {
+            Some(version) => uri.push_str(&format!("&resourceVersion={}", escaped(version))),
+            None => {
+                uri.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
+                listed = Some(Vec::new());
+            }
+        }
+        let deadline = Instant::now() + LIST;
+        // Servers end watches themselves; one that does not is not waited for for ever.
+        let longest = Instant::now() + Duration::from_secs(seconds + 30);
+        let events = match client.request_events::<Value>(request(&uri)).await {
+            Ok(events) => events,
+            Err(error) => return self.refused(error),
+        };
+        let mut events = std::pin::pin!(events);
+        loop {
+            let until = if listed.is_some() { deadline } else { longest };
+            let Ok(next) = tokio::time::timeout_at(until, events.next()).await else {
+                return Ok(if listed.is_some() { WatchEnd::NoStreams } else { WatchEnd::Over });
+            };
+            let Some(event) = next else { return Ok(WatchEnd::Over) };
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => return self.refused(error),
+            };
+            match (event, &mut listed) {
+                (WatchEvent::Added(object) | WatchEvent::Modified(object), Some(list)) => list.push(object),
+                (WatchEvent::Added(object) | WatchEvent::Modified(object), None) => self.put(object),
+                (WatchEvent::Deleted(object), Some(list)) => {
+                    list.retain(|other| other["metadata"]["uid"] != object["metadata"]["uid"]);
+                }
+                (WatchEvent::Deleted(object), None) => self.take(&object),
+                (WatchEvent::Bookmark(bookmark), list) => {
+                    let ends = bookmark.metadata.annotations.get(END_OF_LIST).is_some_and(|ends| ends == "true");
+                    if let (true, Some(items)) = (ends, list.take_if(|_| ends)) {
+                        self.replace(items);
+                        self.backoff.reset();
+                    }
+                    if listed.is_none() {
+                        self.version = Some(bookmark.metadata.resource_version);
+                    }
+                }
+                (WatchEvent::Error(status), _) => return self.refused(kube::Error::Api(status)),
+            }
+        }
+    }
+
+    fn refused(&self, error: kube::Error) -> Result<WatchEnd, kube::Error> {
+        match failure(&error) {
+            Failure::Expired => Ok(WatchEnd::Expired),
+            Failure::Invalid if self.version.is_none() && self.streams => Ok(WatchEnd::NoStreams),
+            _ => Err(error),
+        }
+    }
+
+    /// These are all.
+    fn replace(&self, items: Vec<Value>) {
+        self.tell.send_modify(|selected| {
+            let mut objects = Objects::new();
+            for object in items {
+                let object = pruned(object);
+                let uid = uid(&object);
+                let same = selected.objects.get(&uid).filter(|old| ***old == object).map(Arc::clone);
+                objects.insert(uid, same.unwrap_or_else(|| Arc::new(object)));
+            }
+            *selected = Selected { ready: true, objects };
+        });
+    }
+
+    fn put(&mut self, object: Value) {
+        let object = pruned(object);
+        self.version = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        self.tell.send_modify(|selected| {
+            selected.objects.insert(uid(&object), Arc::new(object));
+        });
+    }
+
+    fn take(&mut self, object: &Value) {
+        self.version = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        self.tell.send_modify(|selected| {
+            selected.objects.remove(&uid(object));
+        });
+    }
+}
+
+fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Half of an object's metadata says who manages which field, which nobody here asks for.
+fn pruned(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// A request to read.
+pub(crate) fn request(uri: &str) -> Request<Vec<u8>> {
+    let mut request = Request::new(Vec::new());
+    if let Ok(uri) = uri.parse() {
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+/// A text as a part of a query.
+pub(crate) fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(one).collect()
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

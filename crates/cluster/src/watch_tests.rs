@@ -1,0 +1,118 @@
+use serde_json::json;
+
+use super::*;
+use crate::fake::FakeServer;
+
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+
+fn selection() -> Selection {
+    Selection { path: "/api/v1/pods".to_owned(), fields: "spec.nodeName=edge".to_owned() }
+}
+
+fn pod(node: &str) -> Value {
+    json!({"metadata": {"managedFields": [{"manager": "kubectl"}]}, "spec": {"nodeName": node}})
+}
+
+struct Scene {
+    server: FakeServer,
+    selected: watch::Receiver<Selected>,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+impl Scene {
+    fn new(server: FakeServer) -> Self {
+        let (tell, stop) = (watch::Sender::new(Selected::default()), CancellationToken::new());
+        let (selected, client, ended) = (tell.subscribe(), server.client(), stop.clone());
+        tokio_util::task::TaskTracker::new().spawn(async move { follow(&client, &selection(), &tell, &ended).await });
+        Self { server, selected, _stop: stop.drop_guard() }
+    }
+
+    /// Waits until exactly these pods are known.
+    async fn until(&mut self, names: &[&str]) {
+        let known = |selected: &Selected| {
+            let mut known: Vec<_> =
+                selected.objects.values().filter_map(|object| object["metadata"]["name"].as_str()).collect();
+            known.sort_unstable();
+            selected.ready && known == names
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(600), self.selected.wait_for(known)).await;
+        assert!(waited.is_ok_and(|heard| heard.is_ok()), "{names:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_come_change_and_go_on_every_server() {
+    for streams in [true, false] {
+        let server = FakeServer::new(streams);
+        server.put(&format!("{PODS}/a"), pod("edge"));
+        server.put(&format!("{PODS}/other"), pod("else"));
+        let mut scene = Scene::new(server);
+        scene.until(&["a"]).await;
+        let object = scene.selected.borrow().objects.values().next().cloned().expect("one");
+        assert!(object["metadata"].get("managedFields").is_none());
+        scene.server.put(&format!("{PODS}/b"), pod("edge"));
+        scene.until(&["a", "b"]).await;
+        scene.server.remove(&format!("{PODS}/a"));
+        scene.until(&["b"]).await;
+        let want: &[&str] = match streams {
+            true => &["WATCH /api/v1/pods"],
+            // It was asked for a stream once.
+            false => &["WATCH /api/v1/pods", "GET /api/v1/pods", "WATCH /api/v1/pods"],
+        };
+        assert_eq!(scene.server.take_requests(), want);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_goes_on_where_it_was() {
+    for streams in [true, false] {
+        let mut scene = Scene::new(FakeServer::new(streams));
+        scene.server.put(&format!("{PODS}/a"), pod("edge"));
+        scene.until(&["a"]).await;
+        scene.server.take_requests();
+        scene.server.close_watches();
+        scene.server.put(&format!("{PODS}/b"), pod("edge"));
+        scene.until(&["a", "b"]).await;
+        assert_eq!(scene.server.take_requests(), ["WATCH /api/v1/pods"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_old_is_listed_again_and_what_is_the_same_stays() {
+    for streams in [true, false] {
+        let mut scene = Scene::new(FakeServer::new(streams));
+        scene.server.put(&format!("{PODS}/a"), pod("edge"));
+        scene.server.put(&format!("{PODS}/b"), pod("edge"));
+        scene.until(&["a", "b"]).await;
+        let before = scene.selected.borrow().objects.values().next().cloned().expect("one");
+        scene.server.set_away(true);
+        scene.server.remove(&format!("{PODS}/b"));
+        scene.server.compact();
+        // Nothing is taken for gone while nobody answers.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(scene.selected.borrow().objects.len(), 2);
+        scene.server.set_away(false);
+        scene.until(&["a"]).await;
+        let after = scene.selected.borrow().objects.values().next().cloned().expect("one");
+        assert!(Arc::ptr_eq(&before, &after));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_fails_is_asked_less_and_less() {
+    let server = FakeServer::new(true);
+    server.set_away(true);
+    let mut scene = Scene::new(server);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let asked = scene.server.take_requests().len();
+    // 0.8, 1.6, … 30 s, a quarter more or less.
+    assert!((15..30).contains(&asked), "{asked}");
+    assert!(!scene.selected.borrow().ready);
+    scene.server.set_away(false);
+    scene.until(&[]).await;
+}
+
+#[test]
+fn queries_are_escaped() {
+    assert_eq!(escaped("spec.nodeName=édge-1"), "spec.nodeName%3D%C3%A9dge-1");
+}
