@@ -21,7 +21,7 @@ use kuberuntime::handlers::Handlers;
 use kuberuntime::logs::{LogRotationOptions, LogRotator};
 use kuberuntime::probes::ProbeManager;
 use kuberuntime::sources::{DesiredPods, DocumentStore, Source, SourceOptions, Sources};
-use kuberuntime::sync::{NodeFacts, PodRuntime, PodRuntimeParts};
+use kuberuntime::sync::{CredentialsOf, DocumentsOf, NodeFacts, PodRuntime, PodRuntimeParts};
 use kuberuntime::volumes::Volumes;
 use kuberuntime::workers::{AgentOptions, PodAgent};
 use prometheus_client::registry::Registry;
@@ -80,6 +80,18 @@ pub struct WantedPods {
     credentials: Arc<PullCredentials>,
     /// The sync loop, once the node is made: collection asks it, and is made before.
     agent: Arc<OnceLock<Arc<PodAgent>>>,
+    server: Option<ServerSide>,
+}
+
+/// What an API server has for the pods that come from it.
+#[derive(Clone)]
+pub struct ServerSide {
+    /// ConfigMaps, Secrets and tokens.
+    pub documents: DocumentsOf,
+    /// Pull secrets and accounts.
+    pub credentials: CredentialsOf,
+    /// Changes whenever a document does.
+    pub changes: watch::Receiver<u64>,
 }
 
 impl WantedPods {
@@ -88,7 +100,14 @@ impl WantedPods {
         let sources = Sources::new(sources, reading.options.clone());
         let (desired, documents) = (sources.desired(), sources.documents());
         let credentials = Arc::new(PullCredentials::read(secrets, documents.clone()).await?);
-        Ok(Self { reading, sources, desired, documents, credentials, agent: Arc::default() })
+        Ok(Self { reading, sources, desired, documents, credentials, agent: Arc::default(), server: None })
+    }
+
+    /// Some of the pods come from an API server.
+    #[must_use]
+    pub fn with_server(mut self, server: Option<ServerSide>) -> Self {
+        self.server = server;
+        self
     }
 
     /// The states and images of the pods, for collection.
@@ -135,6 +154,7 @@ pub struct Node {
     collects: bool,
     sources: Sources,
     documents: DocumentStore,
+    server: Option<ServerSide>,
     credentials: Arc<PullCredentials>,
     secrets_period: Duration,
     pod_runtime: Arc<PodRuntime>,
@@ -149,7 +169,7 @@ pub struct Node {
 impl Node {
     /// Puts the parts together. Nothing runs yet.
     pub fn new(pods: WantedPods, parts: NodeParts) -> Self {
-        let WantedPods { reading, sources, desired, documents, credentials, agent } = pods;
+        let WantedPods { reading, sources, desired, documents, credentials, agent, server } = pods;
         let NodeParts { runtime, runtime_endpoint, images, collection, collects, .. } = parts;
         let NodeParts { facts, volumes, logs, sync_period, .. } = parts;
         let Reading { options, stays, book, recorder } = reading;
@@ -171,8 +191,8 @@ impl Node {
             events: Arc::clone(&recorder),
             volumes: Arc::new(Volumes::new(volumes)),
             handlers,
-            credentials: Arc::new(move |pod| secrets.of(pod)),
-            documents: Arc::new(move |namespace| of_documents.of(namespace)),
+            credentials: credentials_of(secrets, server.clone()),
+            documents: documents_of(of_documents, server.clone()),
             node: facts,
         }));
         // What somebody else runs here is not the business of a command in the foreground.
@@ -188,6 +208,7 @@ impl Node {
             collects,
             sources,
             documents,
+            server,
             credentials,
             secrets_period: options.file_check,
             pod_runtime,
@@ -238,11 +259,32 @@ impl Node {
                 self.agent.documents_changed();
             }
         };
+        let of_server = async {
+            let Some(mut changes) = self.server.as_ref().map(|server| server.changes.clone()) else { return };
+            while stop.run_until_cancelled(changes.changed()).await.is_some_and(|heard| heard.is_ok()) {
+                self.agent.documents_changed();
+            }
+        };
         let secrets = self.credentials.keep(self.secrets_period, stop);
         let logs = self.rotator.run(stop);
-        tokio::join!(self.sources.run(stop), self.agent.run(stop), images, documents, secrets, logs);
+        tokio::join!(self.sources.run(stop), self.agent.run(stop), images, documents, of_server, secrets, logs);
         self.pod_runtime.shutdown().await;
     }
+}
+
+/// Documents of a pod: those of its API server, or those that lie beside manifests. Nobody's manifest reads a server's Secret.
+fn documents_of(beside: DocumentStore, server: Option<ServerSide>) -> DocumentsOf {
+    Arc::new(move |pod| match &server {
+        Some(server) if pod.is_of_server() => (server.documents)(pod),
+        _ => Box::pin(std::future::ready(beside.of(&pod.metadata.namespace))),
+    })
+}
+
+fn credentials_of(beside: Arc<PullCredentials>, server: Option<ServerSide>) -> CredentialsOf {
+    Arc::new(move |pod| match &server {
+        Some(server) if pod.is_of_server() => (server.credentials)(pod),
+        _ => beside.of(pod),
+    })
 }
 
 /// The states of an agent that is yet to come: it needs what asks for them.

@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 use crate::app::App;
 use crate::args::Run;
 use crate::exit::Outcome;
+use crate::wiring::cluster_pods::ClusterPods;
 use crate::wiring::{cluster, node};
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
@@ -19,9 +20,12 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         return super::run_once::run(app, args).await;
     }
     let _lock = PodsLock::take(&app.config.root).await?;
-    let sources = node::sources(&app.config, &args.manifests);
+    let mut sources = node::sources(&app.config, &args.manifests);
     let cluster = cluster::open(app).await?;
-    let made = node::open(app, node::reading(&app.config, true), sources).await;
+    let pods = cluster.as_ref().map(|client| ClusterPods::new(client.clone(), &app.config));
+    sources.extend(pods.as_ref().map(ClusterPods::source));
+    let server = pods.as_ref().map(ClusterPods::server_side);
+    let made = node::open(app, node::reading(&app.config, true), sources, server).await;
     let node = match made {
         // It was asked to end while it waited for the runtime.
         Err(_) if app.stop.is_cancelled() => return Ok(()),
@@ -61,7 +65,12 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         }
         ended
     };
-    let ((), (), (), ended) = tokio::join!(node.keep(&app.stop), ending, tending, in_cluster);
+    let of_server = async {
+        if let Some(pods) = &pods {
+            pods.keep(&node, &app.stop).await;
+        }
+    };
+    let ((), (), (), (), ended) = tokio::join!(node.keep(&app.stop), ending, tending, of_server, in_cluster);
     admin.stop().await;
     Ok(ended?)
 }

@@ -20,7 +20,7 @@ use crate::exit::{Code, Failure, Outcome, chain};
 const KUBELET_VERSION: &str = concat!("v1.36.0+imagelet.", env!("CARGO_PKG_VERSION"));
 
 /// Where the files of the node lie, below the root.
-const DIRECTORY: &str = "cluster";
+pub(super) const DIRECTORY: &str = "cluster";
 
 /// The cluster of this node; `None` where it belongs to none.
 pub(crate) async fn open(app: &App) -> Outcome<Option<ClusterClient>> {
