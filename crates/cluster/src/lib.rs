@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod client;
+pub mod events;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub mod mirror;

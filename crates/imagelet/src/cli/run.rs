@@ -22,17 +22,21 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let _lock = PodsLock::take(&app.config.root).await?;
     let mut sources = node::sources(&app.config, &args.manifests);
     let cluster = cluster::open(app).await?;
-    let pods = cluster.as_ref().map(|client| ClusterPods::new(client.clone(), &app.config));
+    let pods = cluster.as_ref().map(|cluster| ClusterPods::new(cluster.client.clone(), &app.config));
     sources.extend(pods.as_ref().map(ClusterPods::source));
     let server = pods.as_ref().map(ClusterPods::server_side);
-    let made = node::open(app, node::reading(&app.config, true), sources, server).await;
+    let mut reading = node::reading(&app.config, true);
+    if let Some(cluster) = &cluster {
+        cluster.records(&mut reading);
+    }
+    let made = node::open(app, reading, sources, server).await;
     let node = match made {
         // It was asked to end while it waited for the runtime.
         Err(_) if app.stop.is_cancelled() => return Ok(()),
         made => made?,
     };
-    let keeper = match &cluster {
-        Some(client) => Some(cluster::keeper(app, client, &node, node.events()).await?),
+    let in_cluster = match cluster {
+        Some(cluster) => Some(cluster.node(app, &node).await?),
         None => None,
     };
     let managed = app.managed_already();
@@ -56,21 +60,18 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         tracing::info!("ending; containers go on");
     };
     let tending = app.images().await?.tend(app.stop.clone());
-    let in_cluster = async {
-        let Some(keeper) = &keeper else { return Ok(()) };
-        let ended = keeper.keep(&app.stop).await;
-        if ended.is_err() {
-            // Two nodes of one name would fight for its pods.
-            app.stop.cancel();
+    let clustered = async {
+        match &in_cluster {
+            Some(node) => node.keep(&app.stop).await,
+            None => Ok(()),
         }
-        ended
     };
     let of_server = async {
         if let Some(pods) = &pods {
             pods.keep(&node, &app.stop).await;
         }
     };
-    let ((), (), (), (), ended) = tokio::join!(node.keep(&app.stop), ending, tending, of_server, in_cluster);
+    let ((), (), (), (), ended) = tokio::join!(node.keep(&app.stop), ending, tending, of_server, clustered);
     admin.stop().await;
-    Ok(ended?)
+    ended
 }
