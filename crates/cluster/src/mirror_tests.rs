@@ -18,7 +18,9 @@ fn owner() -> MirrorOwner {
 }
 
 fn objects(pods: &[Value]) -> Objects {
-    pods.iter().map(|pod| (pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), Arc::new(pod.clone()))).collect()
+    pods.iter()
+        .map(|pod| (pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), Arc::new(pod.clone())))
+        .collect()
 }
 
 /// The mirror of a pod, as the server has it.
@@ -58,7 +60,10 @@ fn what_a_mirror_must_not_name_is_left_out_and_told() {
     );
     let spec = &mirror["spec"];
     assert_eq!(spec["volumes"][0], json!({"name": "v", "emptyDir": {}}));
-    assert_eq!((&spec["containers"][0]["env"], &spec["automountServiceAccountToken"]), (&json!([{"name": "A", "value": "1"}]), &json!(false)));
+    assert_eq!(
+        (&spec["containers"][0]["env"], &spec["automountServiceAccountToken"]),
+        (&json!([{"name": "A", "value": "1"}]), &json!(false))
+    );
 }
 
 #[test]
@@ -107,12 +112,16 @@ async fn mirrors_come_and_go_with_manifests() {
     let wanted: Arc<parking_lot::Mutex<Option<Vec<Value>>>> = Arc::default();
     let changed = watch::Sender::new(0_u64);
     let mirrors = Mirrors::new(server.client(), tell.subscribe(), node.subscribe());
-    let (client, table, changes, stop) = (server.client(), Arc::clone(&wanted), changed.subscribe(), CancellationToken::new());
+    let (client, table, changes, stop) =
+        (server.client(), Arc::clone(&wanted), changed.subscribe(), CancellationToken::new());
     let ended = stop.clone();
     let tasks = tokio_util::task::TaskTracker::new();
     tasks.spawn(async move {
         let selection = Selection { path: "/api/v1/pods".to_owned(), fields: "spec.nodeName=edge".to_owned() };
-        tokio::join!(follow(&client, &selection, &tell, &ended), mirrors.run(move || table.lock().clone(), changes, &ended));
+        tokio::join!(
+            follow(&client, &selection, &tell, &ended),
+            mirrors.run(move || table.lock().clone(), changes, &ended)
+        );
     });
     let path = "/api/v1/namespaces/shop/pods/web";
     // Nobody knows to whom a mirror belongs before the Node is there.

@@ -61,7 +61,10 @@ pub enum PodEvent<'a> {
     /// The pod ran longer than it may: the message of its end.
     DeadlineExceeded(&'a str),
     /// The pod cannot run on this node.
-    Rejected { reason: &'static str, message: &'a str },
+    Rejected {
+        reason: &'static str,
+        message: &'a str,
+    },
 }
 
 impl PodEvent<'_> {

@@ -23,7 +23,14 @@ fn phases_and_conditions_as_in_the_kubelet() {
     let failed = |conditions: Value| json!({"phase": "Failed", "conditions": conditions});
     let over = |conditions: Value, may_run| NodeView { status: failed(conditions), ..view("Failed", may_run) };
     let cases = [
-        ("upstream: status/TestMergePodStatus/no change", running(json!([ready("True")])), view("Running", true), "Running", 0, "True"),
+        (
+            "upstream: status/TestMergePodStatus/no change",
+            running(json!([ready("True")])),
+            view("Running", true),
+            "Running",
+            0,
+            "True",
+        ),
         (
             "upstream: status/TestMergePodStatus/readiness changes",
             running(json!([ready("True")])),
@@ -161,7 +168,11 @@ fn evidence_of_containers() {
     let end = |code: i32| json!({"state": {"terminated": {"exitCode": code}}});
     let waits = || json!({"state": {"waiting": {}}});
     let cases = [
-        ("upstream: status/TestTerminatePod_DefaultUnknownStatus/successful last container is initialized", end(0), waits()),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/successful last container is initialized",
+            end(0),
+            waits(),
+        ),
         (
             "upstream: status/TestTerminatePod_DefaultUnknownStatus/running container proves initialization",
             waits(),
@@ -179,7 +190,8 @@ fn evidence_of_containers() {
         ),
     ];
     for (name, init, normal) in cases {
-        let status = json!({"phase": "Running", "initContainerStatuses": [waits(), init], "containerStatuses": [normal]});
+        let status =
+            json!({"phase": "Running", "initContainerStatuses": [waits(), init], "containerStatuses": [normal]});
         let view = NodeView { status, has_ended: true, ..view("", false) };
         let status = merged(&json!({}), &view).expect(name);
         let all = list(&status, "initContainerStatuses").iter().chain(list(&status, "containerStatuses"));
