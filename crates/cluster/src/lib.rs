@@ -6,6 +6,7 @@ pub mod client;
 pub mod events;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+pub mod identity;
 pub mod mirror;
 pub mod node;
 pub mod objects;

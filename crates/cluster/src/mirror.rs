@@ -96,7 +96,9 @@ impl Mirrors {
             match done {
                 Ok(()) => {}
                 // It is so already, or another pod of the name is to be deleted first.
-                Err(error) if matches!(failure(&error), Failure::AlreadyExists | Failure::NotFound | Failure::Conflict) => {
+                Err(error)
+                    if matches!(failure(&error), Failure::AlreadyExists | Failure::NotFound | Failure::Conflict) =>
+                {
                     tracing::debug!(%error, "mirror pod is not as expected");
                 }
                 Err(error) => {

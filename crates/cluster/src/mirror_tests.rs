@@ -18,7 +18,9 @@ fn owner() -> MirrorOwner {
 }
 
 fn objects(pods: &[Value]) -> Objects {
-    pods.iter().map(|pod| (pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), Arc::new(pod.clone()))).collect()
+    pods.iter()
+        .map(|pod| (pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), Arc::new(pod.clone())))
+        .collect()
 }
 
 /// The mirror of a pod, as the server has it.
@@ -29,7 +31,6 @@ fn there(name: &str, hash: &str) -> Value {
 }
 
 // upstream: mirror/TestCreateMirrorPod/successfully fetched node
-// upstream: podmanager/TestGetSetPods/
 #[test]
 fn a_mirror_belongs_to_the_node_and_has_the_hash() {
     let mirror = mirror_of(&local("web", "h1"), &owner());
@@ -59,7 +60,10 @@ fn what_a_mirror_must_not_name_is_left_out_and_told() {
     );
     let spec = &mirror["spec"];
     assert_eq!(spec["volumes"][0], json!({"name": "v", "emptyDir": {}}));
-    assert_eq!((&spec["containers"][0]["env"], &spec["automountServiceAccountToken"]), (&json!([{"name": "A", "value": "1"}]), &json!(false)));
+    assert_eq!(
+        (&spec["containers"][0]["env"], &spec["automountServiceAccountToken"]),
+        (&json!([{"name": "A", "value": "1"}]), &json!(false))
+    );
 }
 
 #[test]
@@ -95,6 +99,8 @@ fn each_local_pod_has_one_mirror() {
     }
 }
 
+// upstream: mirror/TestCreateMirrorPod/cannot get node
+// upstream: mirror/TestCreateMirrorPod/node missing UID
 #[tokio::test(start_paused = true)]
 async fn mirrors_come_and_go_with_manifests() {
     let server = FakeServer::new(true);
@@ -106,16 +112,26 @@ async fn mirrors_come_and_go_with_manifests() {
     let wanted: Arc<parking_lot::Mutex<Option<Vec<Value>>>> = Arc::default();
     let changed = watch::Sender::new(0_u64);
     let mirrors = Mirrors::new(server.client(), tell.subscribe(), node.subscribe());
-    let (client, table, changes, stop) = (server.client(), Arc::clone(&wanted), changed.subscribe(), CancellationToken::new());
+    let (client, table, changes, stop) =
+        (server.client(), Arc::clone(&wanted), changed.subscribe(), CancellationToken::new());
     let ended = stop.clone();
     let tasks = tokio_util::task::TaskTracker::new();
     tasks.spawn(async move {
         let selection = Selection { path: "/api/v1/pods".to_owned(), fields: "spec.nodeName=edge".to_owned() };
-        tokio::join!(follow(&client, &selection, &tell, &ended), mirrors.run(move || table.lock().clone(), changes, &ended));
+        tokio::join!(
+            follow(&client, &selection, &tell, &ended),
+            mirrors.run(move || table.lock().clone(), changes, &ended)
+        );
     });
     let path = "/api/v1/namespaces/shop/pods/web";
+    // Nobody knows to whom a mirror belongs before the Node is there.
+    let known = node.send_replace(Selected::default());
+    *wanted.lock() = Some(vec![local("web", "h0")]);
+    changed.send_modify(|count| *count += 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(server.get(path).is_none());
+    node.send_replace(known);
     for (want, hash) in [
-        (None, None),
         (Some(vec![local("web", "h1")]), Some("h1")),
         (Some(vec![local("web", "h2")]), Some("h2")),
         // A source that has not reported ends nothing.
