@@ -172,7 +172,7 @@ impl Node {
             volumes: Arc::new(Volumes::new(volumes)),
             handlers,
             credentials: Arc::new(move |pod| secrets.of(pod)),
-            documents: Arc::new(move |namespace| of_documents.of(namespace)),
+            documents: Arc::new(move |pod| { let found = of_documents.of(&pod.metadata.namespace); Box::pin(async move { found }) }),
             node: facts,
         }));
         // What somebody else runs here is not the business of a command in the foreground.

@@ -2,6 +2,7 @@
 //! knows the types of the Kubernetes API; it runs no pod and pulls no image. Put together by the binary.
 
 pub mod client;
+pub mod events;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub mod node;

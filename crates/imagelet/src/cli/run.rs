@@ -21,14 +21,19 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let _lock = PodsLock::take(&app.config.root).await?;
     let sources = node::sources(&app.config, &args.manifests);
     let cluster = cluster::open(app).await?;
-    let made = node::open(app, node::reading(&app.config, true), sources).await;
+    let mut reading = node::reading(&app.config, true);
+    if let Some(cluster) = &cluster {
+        cluster.records(&mut reading);
+    }
+    let made = node::open(app, reading, sources).await;
     let node = match made {
         // It was asked to end while it waited for the runtime.
         Err(_) if app.stop.is_cancelled() => return Ok(()),
         made => made?,
     };
-    let keeper = match &cluster {
-        Some(client) => Some(cluster::keeper(app, client, &node, node.events()).await?),
+    let client = cluster.as_ref().map(|cluster| cluster.client.clone());
+    let in_cluster = match cluster {
+        Some(cluster) => Some(cluster.node(app, &node).await?),
         None => None,
     };
     let managed = app.managed_already();
@@ -44,7 +49,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     admin.pods = Some(node.board());
     admin.manager = managed.map(|managed| managed.manager.clone());
     let admin = admin.start(&node::admin_address(&app.config), &app.stop).await?;
-    let port = match &cluster {
+    let port = match &client {
         Some(client) => kubelet_api::open(app, client, &node, admin.metrics()).await?,
         None => None,
     };
@@ -56,21 +61,18 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         tracing::info!("ending; containers go on");
     };
     let tending = app.images().await?.tend(app.stop.clone());
-    let in_cluster = async {
-        let Some(keeper) = &keeper else { return Ok(()) };
-        let ended = keeper.keep(&app.stop).await;
-        if ended.is_err() {
-            // Two nodes of one name would fight for its pods.
-            app.stop.cancel();
+    let clustered = async {
+        match &in_cluster {
+            Some(node) => node.keep(&app.stop).await,
+            None => Ok(()),
         }
-        ended
     };
     let answering = async {
         if let Some(port) = port {
             port.run(&app.stop).await;
         }
     };
-    let ((), (), (), (), ended) = tokio::join!(node.keep(&app.stop), ending, tending, answering, in_cluster);
+    let ((), (), (), (), ended) = tokio::join!(node.keep(&app.stop), ending, tending, answering, clustered);
     admin.stop().await;
-    Ok(ended?)
+    ended
 }

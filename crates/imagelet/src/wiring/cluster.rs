@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use agent::collection::Collection;
-use agent::node::Node;
+use agent::node::{Node, Reading};
 use async_trait::async_trait;
 use cluster::ClusterClient;
+use cluster::events::{ApiRecorder, EventWriter};
 use cluster::node::{Machine, NodeIdentity, NodeKeeper, NodeOptions, Observe, Observed, RuntimeReport, instance};
 use cri_api::RuntimeService;
-use image_manager::EventRecorder;
 use image_manager::gc::{Signal, Thresholds};
+use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::{Config, eviction};
@@ -22,30 +23,64 @@ const KUBELET_VERSION: &str = concat!("v1.36.0+imagelet.", env!("CARGO_PKG_VERSI
 /// Where the files of the node lie, below the root.
 pub(super) const DIRECTORY: &str = "cluster";
 
+/// The cluster of a node, before there is a node.
+pub(crate) struct Cluster {
+    pub(crate) client: ClusterClient,
+    events: ApiRecorder,
+}
+
 /// The cluster of this node; `None` where it belongs to none.
-pub(crate) async fn open(app: &App) -> Outcome<Option<ClusterClient>> {
+pub(crate) async fn open(app: &App) -> Outcome<Option<Cluster>> {
     let Some(kubeconfig) = &app.config.cluster.kubeconfig else {
         return Ok(None);
     };
-    Ok(Some(ClusterClient::open(kubeconfig).await?))
+    let events = ApiRecorder::new(Arc::new(jiff::Timestamp::now));
+    Ok(Some(Cluster { client: ClusterClient::open(kubeconfig).await?, events }))
 }
 
-/// The keeper of the Node object of `node`.
-pub(crate) async fn keeper(
-    app: &App,
-    client: &ClusterClient,
-    node: &Node,
-    events: Arc<dyn EventRecorder>,
-) -> Outcome<NodeKeeper> {
-    let config = app.config.clone();
-    let made = tokio::task::spawn_blocking(move || options(&config)).await;
-    let options = made.map_err(|_| Failure::failed("look at the node: the reader panicked"))??;
-    let observer = Observer {
-        runtime: Arc::clone(&node.runtime),
-        collection: Arc::clone(&node.collection),
-        thresholds: eviction::thresholds(&app.config.eviction),
-    };
-    Ok(NodeKeeper::new(client.clone(), options, Arc::new(observer), events))
+/// The parts that run beside a node of a cluster.
+pub(crate) struct ClusterNode {
+    keeper: NodeKeeper,
+    writer: EventWriter,
+}
+
+impl Cluster {
+    /// Gives the API server the events of a node.
+    pub(crate) fn records(&self, reading: &mut Reading) {
+        reading.record_also(Arc::new(self.events.clone()));
+    }
+
+    /// The parts that run beside `node`.
+    pub(crate) async fn node(self, app: &App, node: &Node) -> Outcome<ClusterNode> {
+        let config = app.config.clone();
+        let made = tokio::task::spawn_blocking(move || options(&config)).await;
+        let options = made.map_err(|_| Failure::failed("look at the node: the reader panicked"))??;
+        let observer = Observer {
+            runtime: Arc::clone(&node.runtime),
+            collection: Arc::clone(&node.collection),
+            thresholds: eviction::thresholds(&app.config.eviction),
+        };
+        let (name, random) = (options.identity.name.clone(), Arc::clone(&options.random));
+        let writer = EventWriter::new(self.client.clone(), self.events, name, random);
+        let keeper = NodeKeeper::new(self.client, options, Arc::new(observer), node.events());
+        Ok(ClusterNode { keeper, writer })
+    }
+}
+
+impl ClusterNode {
+    /// Keeps the node in its cluster until `stop`. When another one is the node of this name, everything ends: two would fight for
+    /// its pods.
+    pub(crate) async fn keep(&self, stop: &CancellationToken) -> Outcome {
+        let node = async {
+            let ended = self.keeper.keep(stop).await;
+            if ended.is_err() {
+                stop.cancel();
+            }
+            ended
+        };
+        let (ended, ()) = tokio::join!(node, self.writer.run(stop));
+        Ok(ended?)
+    }
 }
 
 /// How the node registers. Blocks for as long as small files take.

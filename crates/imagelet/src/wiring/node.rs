@@ -193,6 +193,7 @@ mod tests {
                 Source::Documents(path) => format!("documents {}", path.display()),
                 Source::Url(url) => format!("url {} {:?}", url.url, url.headers),
                 Source::Once(_) => "once".to_owned(),
+                Source::Cluster(_) => "cluster".to_owned(),
             };
             sources.into_iter().map(one).collect()
         };
