@@ -107,7 +107,9 @@ impl ObjectCache {
         };
         let waited = tokio::time::timeout(patience, selected.wait_for(|selected| selected.ready)).await;
         match waited {
-            Ok(Ok(selected)) => selected.objects.values().next().map_or(Lookup::Absent, |o| Lookup::Present(Arc::clone(o))),
+            Ok(Ok(selected)) => {
+                selected.objects.values().next().map_or(Lookup::Absent, |o| Lookup::Present(Arc::clone(o)))
+            }
             _ => Lookup::Unknown,
         }
     }

@@ -114,7 +114,8 @@ impl TokenManager {
         let token = token.ok_or_else(|| TokenError("the server answered without a token".to_owned()))?;
         let now = (self.clock)();
         // A server may give more or less than was asked for.
-        let life = SignedDuration::from_secs(answer["spec"]["expirationSeconds"].as_i64().unwrap_or(*expiration).max(0));
+        let life =
+            SignedDuration::from_secs(answer["spec"]["expirationSeconds"].as_i64().unwrap_or(*expiration).max(0));
         let told: Option<Timestamp> =
             answer["status"]["expirationTimestamp"].as_str().and_then(|text| text.parse().ok());
         let expires_at = told.or_else(|| now.checked_add(life).ok()).unwrap_or(now);

@@ -23,8 +23,7 @@ impl Scene {
     fn new(server: FakeServer) -> Self {
         let (tell, stop) = (watch::Sender::new(Selected::default()), CancellationToken::new());
         let (selected, client, ended) = (tell.subscribe(), server.client(), stop.clone());
-        tokio_util::task::TaskTracker::new()
-            .spawn(async move { follow(&client, &selection(), &tell, &ended).await });
+        tokio_util::task::TaskTracker::new().spawn(async move { follow(&client, &selection(), &tell, &ended).await });
         Self { server, selected, _stop: stop.drop_guard() }
     }
 

@@ -157,7 +157,12 @@ mod tests {
         let small = pod(&json!({"containers": [{"name": "c", "image": "x"}]})).0;
         let enough = "Node didn't have enough resource:";
         let cases = [
-            ("upstream: lifecycle/TestGeneralPredicates/", json!({"containers": [asks("cpu", "500m")]}), vec![&one], None),
+            (
+                "upstream: lifecycle/TestGeneralPredicates/",
+                json!({"containers": [asks("cpu", "500m")]}),
+                vec![&one],
+                None,
+            ),
             (
                 "too many cores",
                 json!({"containers": [asks("cpu", "501m")]}),

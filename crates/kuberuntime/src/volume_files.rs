@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::documents::{DocumentContent, DocumentKind, Documents, MissingDocument, TokenKey};
 use crate::environment::{FieldUse, PodField, Surroundings, amount};
-use crate::pod::{
-    DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, TokenProjection, VolumeSource,
-};
+use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, TokenProjection, VolumeSource};
 
 /// Mode where nobody says one.
 const MODE: i32 = 0o644;

@@ -63,14 +63,18 @@ pub(super) fn watch(state: &Arc<State>, path: &str, query: &Query) -> Response<B
         return failure(422, "Invalid", "sendInitialEvents is forbidden for watch");
     }
     let fields = value(query, "fieldSelector").unwrap_or_default().to_owned();
-    let (mut first, mut version) = (Vec::new(), value(query, "resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0));
+    let (mut first, mut version) =
+        (Vec::new(), value(query, "resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0));
     {
         let store = state.store.lock();
         if initial {
             version = store.version();
-            first.extend(store.list(path, &fields).into_iter().map(|object| json!({"type": "ADDED", "object": object})));
-            let metadata = json!({"resourceVersion": version.to_string(), "annotations": {"k8s.io/initial-events-end": "true"}});
-            first.push(json!({"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}}));
+            first
+                .extend(store.list(path, &fields).into_iter().map(|object| json!({"type": "ADDED", "object": object})));
+            let metadata =
+                json!({"resourceVersion": version.to_string(), "annotations": {"k8s.io/initial-events-end": "true"}});
+            first
+                .push(json!({"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}}));
         }
     }
     let closes = {

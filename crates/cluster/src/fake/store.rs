@@ -77,9 +77,10 @@ impl Store {
         if after < self.oldest {
             return None;
         }
-        let all = self.log.iter().filter(|(version, _, at, object)| {
-            *version > after && is_in(at, path) && selects(fields, object)
-        });
+        let all = self
+            .log
+            .iter()
+            .filter(|(version, _, at, object)| *version > after && is_in(at, path) && selects(fields, object));
         let events = all.map(|(_, kind, _, object)| json!({"type": kind, "object": object}));
         Some((self.version, events.collect()))
     }

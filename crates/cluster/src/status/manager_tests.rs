@@ -41,7 +41,8 @@ impl Scene {
     /// A server with the pod `web` of this uid.
     async fn new(uid: &str) -> Self {
         let server = FakeServer::new(true);
-        server.put(POD, json!({"metadata": {"uid": uid}, "spec": {"nodeName": "edge"}, "status": {"phase": "Pending"}}));
+        server
+            .put(POD, json!({"metadata": {"uid": uid}, "spec": {"nodeName": "edge"}, "status": {"phase": "Pending"}}));
         Self::with(server).await
     }
 
@@ -144,7 +145,9 @@ async fn another_pod_of_the_name_is_not_touched() {
     // Another one was made before the watch could tell.
     let scene = Scene::new("u").await;
     scene.server.set_quiet(true);
-    scene.server.put(POD, json!({"metadata": {"uid": "v"}, "spec": {"nodeName": "edge"}, "status": {"phase": "Pending"}}));
+    scene
+        .server
+        .put(POD, json!({"metadata": {"uid": "v"}, "spec": {"nodeName": "edge"}, "status": {"phase": "Pending"}}));
     assert_eq!(scene.see("u", running()).await, [PATCH]);
     assert_eq!(scene.status()["phase"], "Pending");
     tokio::time::sleep(Duration::from_secs(9)).await;

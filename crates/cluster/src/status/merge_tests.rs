@@ -23,7 +23,14 @@ fn phases_and_conditions_as_in_the_kubelet() {
     let failed = |conditions: Value| json!({"phase": "Failed", "conditions": conditions});
     let over = |conditions: Value, may_run| NodeView { status: failed(conditions), ..view("Failed", may_run) };
     let cases = [
-        ("upstream: status/Test_mergePodStatus/no change", running(json!([ready("True")])), view("Running", true), "Running", 0, "True"),
+        (
+            "upstream: status/Test_mergePodStatus/no change",
+            running(json!([ready("True")])),
+            view("Running", true),
+            "Running",
+            0,
+            "True",
+        ),
         (
             "upstream: status/Test_mergePodStatus/readiness changes",
             running(json!([ready("True")])),
@@ -91,12 +98,48 @@ fn a_status_never_goes_backwards() {
     let waiting = || json!({"waiting": {"reason": "ContainerCreating"}});
     let done = |code: i32| json!({"terminated": {"exitCode": code}});
     let cases = [
-        ("upstream: status/TestValidateContainerStatus/running to terminated", "Always", container(json!({"running": {}})), container(done(0)), true),
-        ("upstream: status/TestValidateContainerStatus/terminated to running, always", "Always", container(done(0)), container(json!({"running": {}})), true),
-        ("upstream: status/TestValidateContainerStatus/failed to running, on failure", "OnFailure", container(done(1)), container(json!({"running": {}})), true),
-        ("upstream: status/TestValidateContainerStatus/succeeded to running, on failure", "OnFailure", container(done(0)), container(json!({"running": {}})), false),
-        ("upstream: status/TestValidateContainerStatus/terminated to running, never", "Never", container(done(1)), container(json!({"running": {}})), false),
-        ("upstream: status/TestValidateContainerStatus/terminated to waiting, never", "Never", container(done(0)), container(waiting()), false),
+        (
+            "upstream: status/TestValidateContainerStatus/running to terminated",
+            "Always",
+            container(json!({"running": {}})),
+            container(done(0)),
+            true,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/terminated to running, always",
+            "Always",
+            container(done(0)),
+            container(json!({"running": {}})),
+            true,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/failed to running, on failure",
+            "OnFailure",
+            container(done(1)),
+            container(json!({"running": {}})),
+            true,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/succeeded to running, on failure",
+            "OnFailure",
+            container(done(0)),
+            container(json!({"running": {}})),
+            false,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/terminated to running, never",
+            "Never",
+            container(done(1)),
+            container(json!({"running": {}})),
+            false,
+        ),
+        (
+            "upstream: status/TestValidateContainerStatus/terminated to waiting, never",
+            "Never",
+            container(done(0)),
+            container(waiting()),
+            false,
+        ),
     ];
     for (name, policy, old, new, allowed) in cases {
         let view = NodeView { status: new, restart_policy: policy, ..view("Running", true) };
@@ -119,7 +162,9 @@ fn a_pod_that_has_ended_is_in_a_terminal_phase() {
         let view = NodeView { status, has_ended: true, ..view("", false) };
         merged(&json!({"phase": "Pending"}), &view).expect("merged")
     };
-    for (phase, want) in [("Pending", "Failed"), ("Running", "Failed"), ("Succeeded", "Succeeded"), ("Failed", "Failed")] {
+    for (phase, want) in
+        [("Pending", "Failed"), ("Running", "Failed"), ("Succeeded", "Succeeded"), ("Failed", "Failed")]
+    {
         assert_eq!(of(json!({"phase": phase}))["phase"], want, "{phase}");
     }
     // Of what was to run, nobody knows how it ended.

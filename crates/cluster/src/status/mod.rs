@@ -2,9 +2,9 @@
 //! everything every ten seconds, and lets go of a deleted pod once all of it has ended. After an outage it waits, and then writes
 //! the last state of each pod, not those in between. Decides nothing about pods: [`merge`] and [`patch`] do.
 
+mod budget;
 mod merge;
 mod patch;
-mod budget;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{ClusterClient, Failure, failure};
 use crate::retry::{Backoff, Random, system_random};
 use crate::watch::{Objects, Selected, request};
-pub(crate) use merge::is_over;
-pub use merge::NodeView;
 use budget::WriteBudget;
+pub use merge::NodeView;
+pub(crate) use merge::is_over;
 
 /// How often everything is compared with what the server has.
 const CHECK: Duration = Duration::from_secs(10);

@@ -86,7 +86,9 @@ impl VolumeSource {
         let parts = parts.iter().filter_map(|part| match part {
             ProjectedSource::ConfigMap(document) => Some((DocumentKind::ConfigMap, document)),
             ProjectedSource::Secret(document) => Some((DocumentKind::Secret, document)),
-            ProjectedSource::DownwardApi(_) | ProjectedSource::ServiceAccountToken(_) | ProjectedSource::Unclear(_) => None,
+            ProjectedSource::DownwardApi(_) | ProjectedSource::ServiceAccountToken(_) | ProjectedSource::Unclear(_) => {
+                None
+            }
         });
         own.into_iter().chain(parts).map(|(kind, document)| (kind, document.name.as_str()))
     }

@@ -106,7 +106,10 @@ async fn a_status_that_changes_wakes_no_pod() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_a_field_that_cannot_be_honoured_fails_with_its_name() {
     let cases = [
-        (json!({"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}), "spec.volumes[0].persistentVolumeClaim"),
+        (
+            json!({"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}),
+            "spec.volumes[0].persistentVolumeClaim",
+        ),
         (json!({"volumes": [{"name": "d", "diskOfTomorrow": {"a": 1}}]}), "spec.volumes[0].diskOfTomorrow"),
         (json!({"hostUsers": false}), "spec.hostUsers"),
         (json!({"resourceClaims": [{"name": "gpu"}]}), "spec.resourceClaims"),

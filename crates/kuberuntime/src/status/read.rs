@@ -4,7 +4,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::api::{ContainerState, ContainerStatus, Phase, PodCondition, PodIp, PodStatus, Running, Terminated, Waiting};
+use super::api::{
+    ContainerState, ContainerStatus, Phase, PodCondition, PodIp, PodStatus, Running, Terminated, Waiting,
+};
 use super::conditions::KINDS;
 use crate::pod::Pod;
 use crate::qos::qos_class;

@@ -123,7 +123,11 @@ fn projected(spec: &PodSpec, sources: &[ProjectedSource], path: &FieldPath, erro
                 needed(errors, path.child("path"), &token.path, file_path);
                 if token.expiration_seconds.is_some_and(|seconds| seconds < SHORTEST_TOKEN) {
                     let detail = "may not specify a duration less than 10 minutes";
-                    errors.invalid_plain(path.child("expirationSeconds"), token.expiration_seconds.unwrap_or(0), detail);
+                    errors.invalid_plain(
+                        path.child("expirationSeconds"),
+                        token.expiration_seconds.unwrap_or(0),
+                        detail,
+                    );
                 }
                 if !token.path.is_empty() && !taken.insert(token.path.as_str()) {
                     errors.invalid(path.child("path"), &token.path, "conflicting duplicate paths");

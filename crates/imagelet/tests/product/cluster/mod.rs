@@ -3,6 +3,7 @@
 //! than most scenes.
 
 mod documents;
+mod eviction;
 mod faults;
 mod identity;
 mod node;
