@@ -5,6 +5,7 @@ pub mod client;
 pub mod events;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+pub mod identity;
 pub mod node;
 pub mod objects;
 pub mod retry;

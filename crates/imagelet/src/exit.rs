@@ -9,6 +9,7 @@ use agent::collection::CollectionError;
 use agent::node::SecretsError;
 use agent::node::lock::LockError;
 use cluster::ClientError;
+use cluster::identity::JoinError;
 use cluster::node::NameTaken;
 use cri_api::{Kind, Reason};
 
@@ -167,6 +168,17 @@ impl From<NoEngine> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         Self::new(Code::Config, chain(&error))
+    }
+}
+
+impl From<JoinError> for Failure {
+    fn from(error: JoinError) -> Self {
+        let code = match &error {
+            JoinError::Signing { .. } => Code::NotPermitted,
+            JoinError::Client(_) | JoinError::Bootstrap { .. } => Code::Config,
+            _ => Code::Failed,
+        };
+        Self::new(code, chain(&error))
     }
 }
 

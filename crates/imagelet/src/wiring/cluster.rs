@@ -8,8 +8,11 @@ use agent::node::{Node, Reading};
 use async_trait::async_trait;
 use cluster::ClusterClient;
 use cluster::events::{ApiRecorder, EventWriter};
+use cluster::identity::{IdentityFiles, Rotation, join};
 use cluster::node::{Machine, NodeIdentity, NodeKeeper, NodeOptions, Observe, Observed, RuntimeReport, instance};
+use cluster::retry::system_random;
 use cri_api::RuntimeService;
+use image_manager::WallClock;
 use image_manager::gc::{Signal, Thresholds};
 use tokio_util::sync::CancellationToken;
 
@@ -27,21 +30,37 @@ pub(super) const DIRECTORY: &str = "cluster";
 pub(crate) struct Cluster {
     pub(crate) client: ClusterClient,
     events: ApiRecorder,
+    /// Renews the certificate of a node that joined by itself.
+    rotation: Option<Rotation>,
 }
 
 /// The cluster of this node; `None` where it belongs to none.
 pub(crate) async fn open(app: &App) -> Outcome<Option<Cluster>> {
-    let Some(kubeconfig) = &app.config.cluster.kubeconfig else {
-        return Ok(None);
+    let (wanted, directory) = (&app.config.cluster, app.config.root.join(DIRECTORY));
+    let kubeconfig = match (&wanted.kubeconfig, &wanted.bootstrap_kubeconfig) {
+        (Some(kubeconfig), _) => kubeconfig.clone(),
+        (None, Some(_)) => directory.join("kubeconfig"),
+        (None, None) => return Ok(None),
     };
-    let events = ApiRecorder::new(Arc::new(jiff::Timestamp::now));
-    Ok(Some(Cluster { client: ClusterClient::open(kubeconfig).await?, events }))
+    let clock: WallClock = Arc::new(jiff::Timestamp::now);
+    let events = ApiRecorder::new(Arc::clone(&clock));
+    let Some(bootstrap) = wanted.bootstrap_kubeconfig.clone() else {
+        return Ok(Some(Cluster { client: ClusterClient::open(&kubeconfig).await?, events, rotation: None }));
+    };
+    let (node, random) = (app.config.pods.node_name(), system_random());
+    let files = IdentityFiles { directory: directory.join("pki"), kubeconfig };
+    let joined = app.stop.run_until_cancelled(join(&files, &bootstrap, &node, &clock, &random)).await;
+    joined.ok_or_else(|| Failure::new(app.signals.code(), "ended by a signal"))??;
+    let client = ClusterClient::open(&files.kubeconfig).await?;
+    let rotation = Some(Rotation { files, bootstrap, node, client: client.clone(), clock, random });
+    Ok(Some(Cluster { client, events, rotation }))
 }
 
 /// The parts that run beside a node of a cluster.
 pub(crate) struct ClusterNode {
     keeper: NodeKeeper,
     writer: EventWriter,
+    rotation: Option<Rotation>,
 }
 
 impl Cluster {
@@ -63,7 +82,7 @@ impl Cluster {
         let (name, random) = (options.identity.name.clone(), Arc::clone(&options.random));
         let writer = EventWriter::new(self.client.clone(), self.events, name, random);
         let keeper = NodeKeeper::new(self.client, options, Arc::new(observer), node.events());
-        Ok(ClusterNode { keeper, writer })
+        Ok(ClusterNode { keeper, writer, rotation: self.rotation })
     }
 }
 
@@ -78,7 +97,12 @@ impl ClusterNode {
             }
             ended
         };
-        let (ended, ()) = tokio::join!(node, self.writer.run(stop));
+        let rotation = async {
+            if let Some(rotation) = &self.rotation {
+                rotation.run(stop).await;
+            }
+        };
+        let (ended, (), ()) = tokio::join!(node, self.writer.run(stop), rotation);
         Ok(ended?)
     }
 }

@@ -1,0 +1,108 @@
+//! [`join`]: the first certificate of a node, by a bootstrap kubeconfig, unless there is one that still holds. Called by the binary.
+
+use std::path::{Path, PathBuf};
+
+use image_manager::WallClock;
+use kube::config::{Kubeconfig, KubeconfigError};
+
+use super::certificate::Validity;
+use super::files::{FileError, IdentityFiles};
+use super::signing::{self, SigningError};
+use crate::client::{ClientError, ClusterClient};
+use crate::retry::Random;
+
+/// Why a node has no identity.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    #[error("join the cluster by {}", bootstrap.display())]
+    Signing { bootstrap: PathBuf, source: SigningError },
+    #[error("join the cluster by {}: the certificate that came cannot be used", bootstrap.display())]
+    Certificate { bootstrap: PathBuf },
+    #[error("kubeconfig {}", path.display())]
+    Bootstrap { path: PathBuf, source: Box<KubeconfigError> },
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(transparent)]
+    Files(#[from] FileError),
+    #[error("join the cluster: interrupted")]
+    Interrupted,
+}
+
+/// Makes sure that the node has a certificate and a kubeconfig with it. Nothing is asked where a kubeconfig is there and its
+/// certificate holds.
+///
+/// # Errors
+/// [`JoinError`]; a server that is away is waited for.
+pub async fn join(
+    files: &IdentityFiles,
+    bootstrap: &Path,
+    node: &str,
+    clock: &WallClock,
+    random: &Random,
+) -> Result<(), JoinError> {
+    let now = clock();
+    if blocking(files, move |files| Ok(files.kubeconfig.exists() && holds(files.validity()?.as_ref(), now))).await? {
+        return Ok(());
+    }
+    let client = ClusterClient::open(bootstrap).await?;
+    let path = bootstrap.to_owned();
+    let read = tokio::task::spawn_blocking(move || Kubeconfig::read_from(path)).await;
+    let of_bootstrap = read.map_err(|_| JoinError::Interrupted)?;
+    let of_bootstrap =
+        of_bootstrap.map_err(|source| JoinError::Bootstrap { path: bootstrap.to_owned(), source: Box::new(source) })?;
+    obtain(files, &client, bootstrap, node, clock, random).await?;
+    blocking(files, move |files| files.write_kubeconfig(&of_bootstrap)).await?;
+    tracing::info!(kubeconfig = %files.kubeconfig.display(), "this node has a client certificate");
+    Ok(())
+}
+
+/// Returns true for a certificate that is there and not over.
+fn holds(validity: Option<&Validity>, now: jiff::Timestamp) -> bool {
+    validity.is_some_and(|validity| !validity.is_over(now))
+}
+
+/// Gets a certificate by this client, and keeps it.
+pub(super) async fn obtain(
+    files: &IdentityFiles,
+    client: &ClusterClient,
+    by: &Path,
+    node: &str,
+    clock: &WallClock,
+    random: &Random,
+) -> Result<(), JoinError> {
+    let key = blocking(files, IdentityFiles::key).await?;
+    let signed = signing::certificate(client, node, &key, random).await;
+    if matches!(signed, Err(SigningError::Denied { .. } | SigningError::Failed { .. })) {
+        // The next try is another request.
+        blocking(files, |files| {
+            files.drop_key();
+            Ok(())
+        })
+        .await?;
+    }
+    let certificate = signed.map_err(|source| JoinError::Signing { bootstrap: by.to_owned(), source })?;
+    let validity = Validity::of(&certificate);
+    if !holds(validity.as_ref(), clock()) {
+        blocking(files, |files| {
+            files.drop_key();
+            Ok(())
+        })
+        .await?;
+        return Err(JoinError::Certificate { bootstrap: by.to_owned() });
+    }
+    blocking(files, move |files| files.keep(&certificate, &key)).await
+}
+
+/// Work with the files, off the async threads.
+pub(super) async fn blocking<T: Send + 'static>(
+    files: &IdentityFiles,
+    work: impl FnOnce(&IdentityFiles) -> Result<T, FileError> + Send + 'static,
+) -> Result<T, JoinError> {
+    let files = files.clone();
+    let done = tokio::task::spawn_blocking(move || work(&files)).await;
+    Ok(done.map_err(|_| JoinError::Interrupted)??)
+}
+
+#[cfg(test)]
+#[path = "join_tests.rs"]
+mod tests;
