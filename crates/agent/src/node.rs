@@ -22,7 +22,7 @@ use kuberuntime::handlers::Handlers;
 use kuberuntime::logs::{LogRotationOptions, LogRotator};
 use kuberuntime::probes::ProbeManager;
 use kuberuntime::sources::{DesiredPods, DocumentStore, Source, SourceOptions, Sources};
-use kuberuntime::sync::{NodeFacts, PodRuntime, PodRuntimeParts};
+use kuberuntime::sync::{CredentialsOf, DocumentsOf, NodeFacts, PodRuntime, PodRuntimeParts};
 use kuberuntime::volumes::Volumes;
 use kuberuntime::workers::{AgentOptions, PodAgent};
 use prometheus_client::registry::Registry;
@@ -81,6 +81,18 @@ pub struct WantedPods {
     credentials: Arc<PullCredentials>,
     /// The sync loop, once the node is made: collection asks it, and is made before.
     agent: Arc<OnceLock<Arc<PodAgent>>>,
+    server: Option<ServerSide>,
+}
+
+/// What an API server has for the pods that come from it.
+#[derive(Clone)]
+pub struct ServerSide {
+    /// ConfigMaps, Secrets and tokens.
+    pub documents: DocumentsOf,
+    /// Pull secrets and accounts.
+    pub credentials: CredentialsOf,
+    /// Changes whenever a document does.
+    pub changes: watch::Receiver<u64>,
 }
 
 impl WantedPods {
@@ -89,7 +101,14 @@ impl WantedPods {
         let sources = Sources::new(sources, reading.options.clone());
         let (desired, documents) = (sources.desired(), sources.documents());
         let credentials = Arc::new(PullCredentials::read(secrets, documents.clone()).await?);
-        Ok(Self { reading, sources, desired, documents, credentials, agent: Arc::default() })
+        Ok(Self { reading, sources, desired, documents, credentials, agent: Arc::default(), server: None })
+    }
+
+    /// Some of the pods come from an API server.
+    #[must_use]
+    pub fn with_server(mut self, server: Option<ServerSide>) -> Self {
+        self.server = server;
+        self
     }
 
     /// What ends these pods for want of disk: they run on `runtime`, with their logs below `pod_logs`.
@@ -145,6 +164,7 @@ pub struct Node {
     collects: bool,
     sources: Sources,
     documents: DocumentStore,
+    server: Option<ServerSide>,
     credentials: Arc<PullCredentials>,
     evictor: Arc<Evictor>,
     secrets_period: Duration,
@@ -160,7 +180,7 @@ pub struct Node {
 impl Node {
     /// Puts the parts together. Nothing runs yet.
     pub fn new(pods: WantedPods, parts: NodeParts) -> Self {
-        let WantedPods { reading, sources, desired, documents, credentials, agent } = pods;
+        let WantedPods { reading, sources, desired, documents, credentials, agent, server } = pods;
         let NodeParts { runtime, runtime_endpoint, images, collection, collects, .. } = parts;
         let NodeParts { facts, volumes, evictor, logs, sync_period, .. } = parts;
         let Reading { options, stays, book, recorder } = reading;
@@ -182,8 +202,8 @@ impl Node {
             events: Arc::clone(&recorder),
             volumes,
             handlers,
-            credentials: Arc::new(move |pod| secrets.of(pod)),
-            documents: Arc::new(move |pod| { let found = of_documents.of(&pod.metadata.namespace); Box::pin(async move { found }) }),
+            credentials: credentials_of(secrets, server.clone()),
+            documents: documents_of(of_documents, server.clone()),
             node: facts,
         }));
         // What somebody else runs here is not the business of a command in the foreground.
@@ -199,6 +219,7 @@ impl Node {
             collects,
             sources,
             documents,
+            server,
             credentials,
             evictor,
             secrets_period: options.file_check,
@@ -250,6 +271,12 @@ impl Node {
                 self.agent.documents_changed();
             }
         };
+        let of_server = async {
+            let Some(mut changes) = self.server.as_ref().map(|server| server.changes.clone()) else { return };
+            while stop.run_until_cancelled(changes.changed()).await.is_some_and(|heard| heard.is_ok()) {
+                self.agent.documents_changed();
+            }
+        };
         let secrets = self.credentials.keep(self.secrets_period, stop);
         let logs = self.rotator.run(stop);
         let limits = async {
@@ -257,9 +284,25 @@ impl Node {
                 self.evictor.run(stop).await;
             }
         };
-        tokio::join!(self.sources.run(stop), self.agent.run(stop), images, documents, secrets, logs, limits);
+        let work = async { tokio::join!(self.sources.run(stop), self.agent.run(stop), images) };
+        tokio::join!(work, documents, of_server, secrets, logs, limits);
         self.pod_runtime.shutdown().await;
     }
+}
+
+/// Documents of a pod: those of its API server, or those that lie beside manifests. Nobody's manifest reads a server's Secret.
+fn documents_of(beside: DocumentStore, server: Option<ServerSide>) -> DocumentsOf {
+    Arc::new(move |pod| match &server {
+        Some(server) if pod.is_of_server() => (server.documents)(pod),
+        _ => Box::pin(std::future::ready(beside.of(&pod.metadata.namespace))),
+    })
+}
+
+fn credentials_of(beside: Arc<PullCredentials>, server: Option<ServerSide>) -> CredentialsOf {
+    Arc::new(move |pod| match &server {
+        Some(server) if pod.is_of_server() => (server.credentials)(pod),
+        _ => beside.of(pod),
+    })
 }
 
 /// The states of an agent that is yet to come: it needs what asks for them.

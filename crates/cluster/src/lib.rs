@@ -1,11 +1,13 @@
 //! This node as a member of a Kubernetes cluster: the client of the API server and all that is written there. The only crate that
 //! knows the types of the Kubernetes API; it runs no pod and pulls no image. Put together by the binary.
 
+pub mod cache;
 pub mod client;
 pub mod events;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub mod identity;
+pub mod mirror;
 pub mod node;
 pub mod objects;
 pub mod retry;

@@ -39,8 +39,8 @@ impl Scene {
     }
 }
 
-/// upstream: token/TestTokenCachingAndExpiration/rotate hour token expires in the last 12 minutes
-/// upstream: token/TestTokenCachingAndExpiration/rotate 24 hour token that expires in 40 hours
+// upstream: token/TestTokenCachingAndExpiration/rotate hour token expires in the last 12 minutes
+// upstream: token/TestTokenCachingAndExpiration/rotate 24 hour token that expires in 40 hours
 #[tokio::test]
 async fn a_token_is_renewed_at_four_fifths_of_its_life_and_after_a_day() {
     let scene = scene();

@@ -2,6 +2,8 @@
 //! Decides nothing about images. Called by the commands that make images present or say what would happen.
 
 pub(crate) mod cluster;
+mod cluster_objects;
+pub(crate) mod cluster_pods;
 pub(crate) mod collection;
 mod fingerprint;
 pub(crate) mod kubelet_api;

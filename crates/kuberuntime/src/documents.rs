@@ -4,6 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 use zeroize::Zeroize as _;
 
 use crate::pod::TokenProjection;
@@ -45,6 +48,8 @@ pub struct Documents {
     pub tokens: BTreeMap<TokenKey, Result<DocumentContent, String>>,
     /// Variables by which containers find the API server.
     pub service_variables: Vec<(String, String)>,
+    /// True if there are such variables and nobody knows them yet.
+    pub services_unknown: bool,
 }
 
 /// Names a token of a pod: whom it is for, and how long it is good.
@@ -88,7 +93,8 @@ impl Documents {
         }
     }
 
-    pub(crate) fn insert(&mut self, kind: DocumentKind, name: &str, document: Document) {
+    /// Adds a document.
+    pub fn insert(&mut self, kind: DocumentKind, name: &str, document: Document) {
         let documents = match kind {
             DocumentKind::ConfigMap => &mut self.config_maps,
             DocumentKind::Secret => &mut self.secrets,
@@ -107,6 +113,23 @@ pub struct Document {
 }
 
 impl Document {
+    /// Reads `data` and `binaryData` of an object of an API server. What cannot be read is left out.
+    #[must_use]
+    pub fn from_object(kind: DocumentKind, object: &Value) -> Self {
+        let content = |field: &str, encoded: bool| {
+            let entries = object[field].as_object().into_iter().flatten();
+            let read = |text: &str| match encoded {
+                true => STANDARD.decode(text).ok().map(DocumentContent::new),
+                false => Some(DocumentContent::new(text)),
+            };
+            entries.filter_map(|(key, value)| Some((key.clone(), read(value.as_str()?)?))).collect()
+        };
+        match kind {
+            DocumentKind::ConfigMap => Self { data: content("data", false), binary: content("binaryData", true) },
+            DocumentKind::Secret => Self { data: content("data", true), binary: BTreeMap::new() },
+        }
+    }
+
     /// Everything that can be a file.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &DocumentContent)> {
         self.data.iter().chain(&self.binary)
@@ -162,5 +185,32 @@ impl fmt::Display for MissingDocument {
             }
             Self::Absent(kind, name) => write!(f, "{} {name:?} not found", kind.lower_case()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_of_a_server_are_read_and_not_shown() {
+        let map = json!({"data": {"a": "1", "n": 7}, "binaryData": {"b": "AP8="}});
+        let map = Document::from_object(DocumentKind::ConfigMap, &map);
+        assert_eq!((map.data["a"].text(), map.data.len(), map.binary["b"].bytes()), (Some("1"), 1, &[0, 255][..]));
+        let secret = json!({"data": {"k": "c3dvcmRmaXNo", "bad": "?"}});
+        let secret = Document::from_object(DocumentKind::Secret, &secret);
+        assert_eq!((secret.data["k"].text(), secret.data.len()), (Some("swordfish"), 1));
+        assert!(!format!("{secret:?}").contains("swordfish"));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_in_the_kubelets_words() {
+        let unknown = [(DocumentKind::Secret, "s".to_owned())].into();
+        let documents = Documents { unknown, ..Documents::default() };
+        let missing = |kind| documents.missing(kind, "s").to_string();
+        assert_eq!(missing(DocumentKind::Secret), "failed to sync secret cache: timed out waiting for the condition");
+        assert_eq!(missing(DocumentKind::ConfigMap), "configmap \"s\" not found");
     }
 }

@@ -108,6 +108,10 @@ pub fn resolve(
 ) -> Result<Environment, EnvironmentError> {
     let namespace = &pod.metadata.namespace;
     let mut environment = Environment::default();
+    if documents.services_unknown {
+        let text = "services have not yet been read at least once, cannot construct envvars";
+        return Err(EnvironmentError(text.to_owned()));
+    }
     for (name, value) in &documents.service_variables {
         environment.set(name, Secret::new(value.clone()));
     }

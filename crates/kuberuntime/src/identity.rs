@@ -13,6 +13,8 @@ use crate::{set_defaults, validate};
 pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
 /// Where a pod came from.
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+/// The kubelet's name of pods that come from an API server, in that annotation.
+pub const API_SOURCE: &str = "api";
 /// When it was first seen.
 pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 /// On pods, and so on their sandboxes: the absolute path or the address of the manifest.

@@ -18,11 +18,13 @@ mod volume;
 mod workload;
 mod workload_kind;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use crate::documents::{DocumentKind, TokenKey};
 use crate::field::{FieldErrors, FieldPath};
+use crate::identity::{API_SOURCE, CONFIG_SOURCE_ANNOTATION};
 pub use container::{
     Container, ContainerKind, ContainerPort, EphemeralContainer, ExitCodeOperator, ExitCodes, MountPropagation,
     Protocol, RecursiveReadOnly, Resources, RestartAction, RestartPolicy, RestartRule, TerminationMessagePolicy,
@@ -137,6 +139,45 @@ impl Pod {
     #[must_use]
     pub fn container(&self, name: &str) -> Option<(ContainerKind, &Container)> {
         self.all_containers().find(|(_, container)| container.name == name)
+    }
+
+    /// Returns true if the pod comes from an API server, and not from a manifest of this node.
+    #[must_use]
+    pub fn is_of_server(&self) -> bool {
+        self.metadata.annotations.get(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source == API_SOURCE)
+    }
+
+    /// Kinds and names of all documents that the pod names, its pull secrets among them.
+    #[must_use]
+    pub fn documents(&self) -> BTreeSet<(DocumentKind, String)> {
+        let mut names = BTreeSet::new();
+        let mut add = |kind, name: &str| {
+            names.insert((kind, name.to_owned()));
+        };
+        self.spec.image_pull_secrets.iter().for_each(|name| add(DocumentKind::Secret, name));
+        for (kind, name) in self.spec.volumes.iter().flat_map(|volume| volume.source.documents()) {
+            add(kind, name);
+        }
+        for (_, container) in self.all_containers() {
+            for from in &container.env_from {
+                from.config_map.iter().for_each(|from| add(DocumentKind::ConfigMap, &from.name));
+                from.secret.iter().for_each(|from| add(DocumentKind::Secret, &from.name));
+            }
+            for variable in &container.env {
+                match &variable.source {
+                    EnvSource::ConfigMapKey(key) => add(DocumentKind::ConfigMap, &key.name),
+                    EnvSource::SecretKey(key) => add(DocumentKind::Secret, &key.name),
+                    _ => {}
+                }
+            }
+        }
+        names
+    }
+
+    /// The tokens that volumes of the pod are made of.
+    #[must_use]
+    pub fn tokens(&self) -> BTreeSet<TokenKey> {
+        self.spec.volumes.iter().flat_map(|volume| volume.source.tokens()).map(TokenKey::of).collect()
     }
 
     /// Returns true if the pod shares the node's network.

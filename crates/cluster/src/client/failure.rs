@@ -41,3 +41,12 @@ pub fn failure(error: &kube::Error) -> Failure {
         _ => Failure::Unavailable,
     }
 }
+
+/// An error in one line: the server's own words, where it has any.
+#[must_use]
+pub fn text(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
+}

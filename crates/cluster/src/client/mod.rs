@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-pub use failure::{Failure, failure};
+pub use failure::{Failure, failure, text};
 pub use kubeconfig::ClientError;
 pub use patience::within;
 

@@ -14,7 +14,8 @@ pub(super) fn merge(value: &mut Value, patch: &Value) {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
-    for (field, change) in patch {
+    // The order of lists is that of a real server's affair.
+    for (field, change) in patch.iter().filter(|(field, _)| !field.starts_with("$setElementOrder/")) {
         let key = KEYED.iter().find(|(name, _)| name == field).map(|(_, key)| *key);
         let Some(object) = value.as_object_mut() else { return };
         match (key, change) {
@@ -30,13 +31,12 @@ pub(super) fn merge(value: &mut Value, patch: &Value) {
 }
 
 fn merge_list(value: &mut Value, patch: &[Value], key: &str) {
-    let is_directive = |entry: &&Value| entry["$patch"] == "replace";
-    if patch.iter().any(|entry| is_directive(&entry)) {
-        *value = patch.iter().filter(|entry| !is_directive(entry)).cloned().collect();
-        return;
-    }
     let Value::Array(list) = value else { return };
     for entry in patch {
+        if entry["$patch"] == "delete" {
+            list.retain(|known| known[key] != entry[key]);
+            continue;
+        }
         match list.iter_mut().find(|known| known[key] == entry[key]) {
             Some(known) => merge(known, entry),
             None => {

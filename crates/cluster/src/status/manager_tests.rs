@@ -87,10 +87,10 @@ impl Scene {
 const PATCH: &str = "PATCH /api/v1/namespaces/shop/pods/web/status";
 const DELETE: &str = "DELETE /api/v1/namespaces/shop/pods/web";
 
-/// upstream: status/TestSyncPod/
-/// upstream: status/TestChangedStatus/
-/// upstream: status/TestUnchangedStatus/
-/// upstream: status/TestStaleUpdates/
+// upstream: status/TestSyncPod/
+// upstream: status/TestChangedStatus/
+// upstream: status/TestUnchangedStatus/
+// upstream: status/TestStaleUpdates/
 #[tokio::test(start_paused = true)]
 async fn a_change_is_written_once_and_nothing_else_is() {
     let scene = Scene::new("u").await;
@@ -104,7 +104,7 @@ async fn a_change_is_written_once_and_nothing_else_is() {
     assert_eq!(scene.writes(), [] as [&str; 0]);
 }
 
-/// upstream: status/TestReconcilePodStatus/
+// upstream: status/TestReconcilePodStatus/
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_changed_is_set_right() {
     let scene = Scene::new("u").await;
@@ -135,8 +135,8 @@ async fn a_field_that_the_server_does_not_know_is_not_written_again_and_again() 
     assert_eq!(scene.writes(), [] as [&str; 0]);
 }
 
-/// upstream: status/TestSyncPodIgnoresNotFound/
-/// upstream: status/TestSyncPodChecksMismatchedUID/
+// upstream: status/TestSyncPodIgnoresNotFound/
+// upstream: status/TestSyncPodChecksMismatchedUID/
 #[tokio::test(start_paused = true)]
 async fn another_pod_of_the_name_is_not_touched() {
     let scene = Scene::new("u").await;
@@ -154,9 +154,9 @@ async fn another_pod_of_the_name_is_not_touched() {
     assert!(scene.writes().len() < 3);
 }
 
-/// upstream: status/TestDeletePodBeforeFinished/
-/// upstream: status/TestDeletePodFinished/
-/// upstream: status/TestSyncPodNoDeadlock/
+// upstream: status/TestDeletePodBeforeFinished/
+// upstream: status/TestDeletePodFinished/
+// upstream: status/TestSyncPodNoDeadlock/
 #[tokio::test(start_paused = true)]
 async fn a_deleted_pod_goes_when_all_of_it_has_ended() {
     let scene = Scene::new("u").await;
@@ -196,10 +196,25 @@ async fn a_server_that_was_away_gets_the_last_state_and_no_storm() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_of_one_pod_holds_up_no_other() {
+    let scene = Scene::new("u").await;
+    let other = "/api/v1/namespaces/shop/pods/other";
+    let pod = json!({"metadata": {"uid": "v"}, "spec": {"nodeName": "edge"}, "status": {"phase": "Pending"}});
+    scene.server.put(other, pod);
+    scene.settle().await;
+    scene.server.fail("PATCH /api/v1/namespaces/shop/pods/web", 422);
+    scene.views.lock().insert("u".to_owned(), running());
+    assert_eq!(scene.see("v", running()).await, [PATCH, &format!("PATCH {other}/status")]);
+    assert_eq!(scene.server.get(other).expect("there")["status"]["phase"], "Running");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(scene.status()["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_conflict_is_tried_again() {
     let scene = Scene::new("u").await;
     scene.server.fail("PATCH", 409);
     assert_eq!(scene.see("u", running()).await, [PATCH]);
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!((scene.writes(), scene.status()["phase"].clone()), (vec![PATCH.to_owned()], json!("Running")));
 }

@@ -151,8 +151,8 @@ fn a_status_never_goes_backwards() {
     }
 }
 
-/// upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/
-/// upstream: status/TestTerminatePodWaiting/
+// upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/
+// upstream: status/TestTerminatePodWaiting/
 #[test]
 fn a_pod_that_has_ended_is_in_a_terminal_phase() {
     let waiting = || json!({"waiting": {"reason": "PodInitializing"}});
@@ -205,9 +205,9 @@ fn readiness_waits_for_every_gate() {
     );
 }
 
-/// upstream: status/TestNewStatusPreservesPodStartTime/
-/// upstream: status/TestUnchangedStatusPreservesLastTransitionTime/
-/// upstream: status/TestChangedStatusUpdatesLastTransitionTime/
+// upstream: status/TestNewStatusPreservesPodStartTime/
+// upstream: status/TestUnchangedStatusPreservesLastTransitionTime/
+// upstream: status/TestChangedStatusUpdatesLastTransitionTime/
 #[test]
 fn times_and_generation() {
     let at = |status: &str, time: &str| json!({"type": "Ready", "status": status, "lastTransitionTime": time});

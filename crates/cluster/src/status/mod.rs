@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{ClusterClient, Failure, failure};
+use crate::client::{ClusterClient, Failure, failure, text};
 use crate::retry::{Backoff, Random, system_random};
 use crate::watch::{Objects, Selected, request};
 use budget::WriteBudget;
@@ -38,6 +38,8 @@ pub struct StatusManager {
     budget: WriteBudget,
     backoff: Backoff,
     random: Random,
+    /// Statuses that the server refused, by uid, and when they are tried again.
+    refused: HashMap<String, Instant>,
     /// Nothing is written before, after a failure.
     retry_at: Option<Instant>,
 }
@@ -67,6 +69,7 @@ impl StatusManager {
             client,
             pods,
             written: HashMap::new(),
+            refused: HashMap::new(),
             budget: WriteBudget::new(Instant::now()),
             backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(30)),
             random: system_random(),
@@ -107,10 +110,12 @@ impl StatusManager {
     /// Writes what is not as it should be. A server that fails is left alone for a while.
     async fn round(&mut self, objects: &Objects, views: &impl Fn(&Objects) -> NodeViews) {
         self.written.retain(|uid, _| objects.contains_key(uid));
+        let now = Instant::now();
+        self.refused.retain(|_, until| *until > now);
         let mut told = views(objects);
         let uids: Vec<String> = told.keys().cloned().collect();
         for uid in uids {
-            let Some(object) = objects.get(&uid) else { continue };
+            let Some(object) = objects.get(&uid).filter(|_| !self.refused.contains_key(&uid)) else { continue };
             let Some(view) = told.get(&uid) else { continue };
             let view = view.clone();
             let result = self.sync(&uid, object, &view).await;
@@ -121,9 +126,16 @@ impl StatusManager {
                     told = views(objects);
                 }
                 Ok(Written::Same | Written::Gone) => {}
+                Err(error) if is_of_pod(&error) => {
+                    // The others go on.
+                    tracing::warn!(uid, error = text(&error), "API server refused the status of a pod, will retry");
+                    self.refused.insert(uid.clone(), Instant::now() + CHECK);
+                    self.written.remove(&uid);
+                }
                 Err(error) => {
                     let wait = self.backoff.next(&self.random);
-                    tracing::warn!(uid, %error, ?wait, "cannot write the status of a pod, will retry");
+                    let error = text(&error);
+                    tracing::warn!(uid, error, ?wait, "cannot write the status of a pod, will retry");
                     self.retry_at = Some(Instant::now() + wait);
                     self.written.remove(&uid);
                     return;
@@ -208,6 +220,11 @@ impl StatusManager {
             },
         }
     }
+}
+
+/// Returns true for a refusal that is about one pod, and not about the server.
+fn is_of_pod(error: &kube::Error) -> bool {
+    matches!(failure(error), Failure::Conflict | Failure::Invalid | Failure::Forbidden | Failure::NotFound)
 }
 
 /// Removes an object at once, if it is this one.

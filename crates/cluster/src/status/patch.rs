@@ -23,7 +23,7 @@ const FIELDS: [&str; 15] = [
 ];
 /// Fields that nobody but others sets, or that stay as they were set first.
 const KEPT: [&str; 2] = ["resourceClaimStatuses", "qosClass"];
-/// Lists that a strategic merge would add to, and that are replaced instead.
+/// Lists that a strategic merge adds to.
 const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
 
 /// The patch of `pods/status`, with the uid of the pod as its precondition; `None` if there is nothing to change.
@@ -42,10 +42,9 @@ pub(crate) fn patch(uid: &str, old: &Value, new: &Value) -> Option<Value> {
             },
             (_, None) if before.is_none_or(is_nothing) => continue,
             (_, None) => Value::Null,
-            (_, Some(after)) if ADDRESSES.contains(&field) => {
-                let mut list = after.as_array().cloned().unwrap_or_default();
-                list.push(json!({"$patch": "replace"}));
-                Value::Array(list)
+            (_, Some(after)) if ADDRESSES.contains(&field) && before.is_some() => {
+                status.insert(format!("$setElementOrder/{field}"), after.clone());
+                addresses(before, after)
             }
             (_, Some(after)) => after.clone(),
         };
@@ -61,6 +60,16 @@ fn is_nothing(value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         _ => false,
     }
+}
+
+/// Addresses that are new, and orders to remove those that are gone.
+fn addresses(before: Option<&Value>, after: &Value) -> Value {
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let (before, mut entries) = (list(before), list(Some(after)));
+    let gone = before.iter().filter(|old| !entries.contains(old));
+    let gone: Vec<Value> = gone.map(|old| json!({"ip": old["ip"], "$patch": "delete"})).collect();
+    entries.extend(gone);
+    Value::Array(entries)
 }
 
 /// The conditions that are others than before, each with nulls for what is no longer said of it.
@@ -134,10 +143,20 @@ mod tests {
                 Some(json!({"conditions": [{"type": "Ready", "status": "True", "reason": null}]})),
             ),
             (
-                "addresses are replaced",
+                "an address instead of another",
                 json!({"podIPs": [{"ip": "10.0.0.1"}]}),
                 json!({"podIPs": [{"ip": "10.0.0.2"}]}),
-                Some(json!({"podIPs": [{"ip": "10.0.0.2"}, {"$patch": "replace"}]})),
+                Some(json!({
+                    "podIPs": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1", "$patch": "delete"}],
+                    "$setElementOrder/podIPs": [{"ip": "10.0.0.2"}],
+                })),
+            ),
+            // Where there is no list yet, servers take orders in it for entries.
+            (
+                "the first address",
+                json!({}),
+                json!({"podIPs": [{"ip": "10.0.0.1"}]}),
+                Some(json!({"podIPs": [{"ip": "10.0.0.1"}]})),
             ),
             ("the class stays", json!({"qosClass": "Burstable"}), json!({"qosClass": "BestEffort"}), None),
         ];

@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 use crate::app::App;
 use crate::args::Run;
 use crate::exit::Outcome;
+use crate::wiring::cluster_pods::ClusterPods;
 use crate::wiring::{cluster, kubelet_api, node};
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
@@ -19,13 +20,16 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         return super::run_once::run(app, args).await;
     }
     let _lock = PodsLock::take(&app.config.root).await?;
-    let sources = node::sources(&app.config, &args.manifests);
+    let mut sources = node::sources(&app.config, &args.manifests);
     let cluster = cluster::open(app).await?;
+    let pods = cluster.as_ref().map(|cluster| ClusterPods::new(cluster.client.clone(), &app.config));
+    sources.extend(pods.as_ref().map(ClusterPods::source));
+    let server = pods.as_ref().map(ClusterPods::server_side);
     let mut reading = node::reading(&app.config, true);
     if let Some(cluster) = &cluster {
         cluster.records(&mut reading);
     }
-    let made = node::open(app, reading, sources).await;
+    let made = node::open(app, reading, sources, server).await;
     let node = match made {
         // It was asked to end while it waited for the runtime.
         Err(_) if app.stop.is_cancelled() => return Ok(()),
@@ -72,7 +76,13 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
             port.run(&app.stop).await;
         }
     };
-    let ((), (), (), (), ended) = tokio::join!(node.keep(&app.stop), ending, tending, answering, clustered);
+    let of_server = async {
+        if let Some(pods) = &pods {
+            pods.keep(&node, &app.stop).await;
+        }
+    };
+    let background = async { tokio::join!(ending, tending, of_server, answering) };
+    let ((), _, ended) = tokio::join!(node.keep(&app.stop), background, clustered);
     admin.stop().await;
     ended
 }

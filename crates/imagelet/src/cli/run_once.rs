@@ -26,7 +26,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let reading = wiring::node::reading(&app.config, false);
     let sources = sources(app, args, &reading).await?;
     let _lock = PodsLock::take(&app.config.root).await?;
-    let node = wiring::node::open(app, reading, sources).await?;
+    let node = wiring::node::open(app, reading, sources, None).await?;
     // It goes on while pods end, whatever signal came.
     let stop = CancellationToken::new();
     let mut admin = Admin::new(|registry| node.register(registry), app.service().await?);

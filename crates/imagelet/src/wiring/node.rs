@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agent::admin::AdminAddress;
 use agent::collection::Collection;
-use agent::node::{Node, NodeParts, Reading, WantedPods, machine};
+use agent::node::{Node, NodeParts, Reading, ServerSide, WantedPods, machine};
 use cri_api::RuntimeService;
 use cri_grpc::Endpoint;
 use image_manager::WallClock;
@@ -101,10 +101,16 @@ pub(crate) fn reading(config: &Config, stays: bool) -> Reading {
 }
 
 /// Connects, and puts the parts of a node together. Nothing runs yet.
-pub(crate) async fn open(app: &App, reading: Reading, sources: Vec<Source>) -> Outcome<Node> {
+pub(crate) async fn open(
+    app: &App,
+    reading: Reading,
+    sources: Vec<Source>,
+    server: Option<ServerSide>,
+) -> Outcome<Node> {
     let stays = reading.stays();
     let clock = Arc::clone(&reading.options.wall_clock);
     let pods = WantedPods::new(reading, sources, app.config.credentials.secrets_directory.clone()).await?;
+    let pods = pods.with_server(server);
     let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
     let waits = stays.then(|| admin_address(&app.config));
     let runtime = until_there(app, waits.as_ref(), async || runtime(app, &endpoint).await).await?;

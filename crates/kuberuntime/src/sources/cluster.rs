@@ -15,13 +15,11 @@ use super::options::SourceOptions;
 use super::view::{SourceManifest, SourceView};
 use crate::admission::{self, NodeCapacity, Rejection};
 use crate::events::PodEvent;
-use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, read_of_cluster};
+use crate::identity::{API_SOURCE, CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, read_of_cluster};
 use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::status::api::PodStatus;
 
-/// The kubelet's name of this source.
-pub const API_SOURCE: &str = "api";
 /// On pods that a node made for its local manifests, so that people see them: there is nothing to run for those.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use crate::identity::CONFIG_ORIGIN_ANNOTATION;
-pub use cluster::{API_SOURCE, ClusterPods, MIRROR_ANNOTATION};
+pub use crate::identity::{API_SOURCE, CONFIG_ORIGIN_ANNOTATION};
+pub use cluster::{ClusterPods, MIRROR_ANNOTATION};
 pub use http::UrlSource;
 pub use once::{Once, OnceError};
 pub use options::{Fetch, FetchRequest};

@@ -85,6 +85,8 @@ pub struct PodView {
     pub pod: Arc<Pod>,
     /// How it is, or was when the runtime last answered.
     pub status: PodStatus,
+    /// True once the runtime has shown it to this process.
+    pub observed: bool,
     /// Where it is on its way.
     pub state: WorkerState,
     /// Actions that the last observation asked for, in words.

@@ -106,7 +106,8 @@ impl PodObserver {
         };
         let nothing = ObservedPod::default();
         let observed = record.observed.clone();
-        let status = pod_status(&StatusInput {
+        let before = record.before.clone().filter(|_| observed.is_none());
+        let make = || pod_status(&StatusInput {
             pod: &pod,
             observed: observed.as_deref().unwrap_or(&nothing),
             probes: &shared.probes.results(&slot.owner.uid),
@@ -117,9 +118,11 @@ impl PodObserver {
             previous: record.view.as_ref().map(|view| &view.status).or(record.before.as_deref()),
             now: shared.wall_clock(),
         });
+        // Until the runtime has shown the pod, what was told of it before holds.
+        let status = before.map_or_else(make, |before| PodStatus::clone(&before));
         let status = first_start(status, &mut record, shared.wall_clock());
-        let view =
-            PodView { pod, status, state: record.state, actions: record.actions.clone(), error: record.error.clone() };
+        let (state, actions, error) = (record.state, record.actions.clone(), record.error.clone());
+        let view = PodView { pod, status, observed: observed.is_some(), state, actions, error };
         if record.view.as_ref().is_some_and(|told| says_the_same(told, &view)) {
             return;
         }
@@ -131,7 +134,7 @@ impl PodObserver {
 
 fn says_the_same(a: &PodView, b: &PodView) -> bool {
     (Arc::ptr_eq(&a.pod, &b.pod) || a.pod == b.pod)
-        && (a.state, &a.actions, &a.error, &a.status) == (b.state, &b.actions, &b.error, &b.status)
+        && (a.observed, a.state, &a.actions, &a.error, &a.status) == (b.observed, b.state, &b.actions, &b.error, &b.status)
 }
 
 /// A pod that was found running was started when its sandbox was made, not when this process saw it.

@@ -1,0 +1,175 @@
+//! [`Mirrors`]: mirror pods, by which people see with `kubectl` what a node runs of its local manifests. Each belongs to the Node,
+//! carries the hash of its manifest, and is made anew when that changes. A mirror pod must not name service accounts, Secrets,
+//! ConfigMaps and claims: what of a manifest does is left out of its mirror, and an annotation says what. What is to be done is
+//! decided by [`plan`], a pure function. Called by the node's keeper of pods.
+
+mod spec;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::Request;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{ClusterClient, Failure, failure, text};
+use crate::status::{delete, set_uri};
+use crate::watch::{Objects, Selected};
+
+/// On mirror pods: the hash of the manifest.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+/// On local pods: the same.
+const HASH: &str = "kubernetes.io/config.hash";
+/// On mirror pods: the parts of the manifest that a mirror cannot have.
+const LEFT_OUT: &str = "imagelet.dev/mirror.left-out";
+/// How often everything is compared.
+const CHECK: Duration = Duration::from_secs(30);
+
+/// Something to do about mirror pods.
+#[derive(Clone, Debug, PartialEq)]
+enum MirrorAction {
+    Create(Value),
+    /// Of this uid.
+    Delete(Value, String),
+}
+
+/// The Node that mirror pods belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirrorOwner {
+    pub name: String,
+    pub uid: String,
+}
+
+/// Keeps mirror pods of local manifests.
+pub struct Mirrors {
+    client: ClusterClient,
+    pods: watch::Receiver<Selected>,
+    node: watch::Receiver<Selected>,
+}
+
+impl Mirrors {
+    /// `pods` are all that the server has for this node, `node` is the Node.
+    #[must_use]
+    pub fn new(client: ClusterClient, pods: watch::Receiver<Selected>, node: watch::Receiver<Selected>) -> Self {
+        Self { client, pods, node }
+    }
+
+    /// Keeps mirrors of `local`, the pods of manifests in Kubernetes' shape, until `stop`. `None`: not all sources have reported.
+    pub async fn run(
+        mut self,
+        local: impl Fn() -> Option<Vec<Value>>,
+        mut changes: watch::Receiver<u64>,
+        stop: &CancellationToken,
+    ) {
+        loop {
+            changes.mark_unchanged();
+            if let Some(local) = local() {
+                let acted = stop.run_until_cancelled(self.once(&local)).await;
+                if acted.is_none() {
+                    return;
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(CHECK) => {}
+                Ok(()) = self.pods.changed() => {}
+                Ok(()) = changes.changed() => {}
+            }
+            // What comes together is answered together.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    async fn once(&mut self, local: &[Value]) {
+        let pods = self.pods.borrow_and_update().clone();
+        let owner = self.node.borrow().objects.iter().next().map(|(uid, node)| MirrorOwner {
+            name: node["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            uid: uid.clone(),
+        });
+        let (true, Some(owner)) = (pods.ready, owner) else { return };
+        for action in plan(local, &pods.objects, &owner) {
+            let done = match &action {
+                MirrorAction::Create(pod) => self.create(pod).await,
+                MirrorAction::Delete(pod, uid) => delete(&self.client, pod, uid).await,
+            };
+            match done {
+                Ok(()) => {}
+                // It is so already, or another pod of the name is to be deleted first.
+                Err(error) if matches!(failure(&error), Failure::AlreadyExists | Failure::NotFound | Failure::Conflict) => {
+                    tracing::debug!(%error, "mirror pod is not as expected");
+                }
+                Err(error) => {
+                    let (MirrorAction::Create(pod) | MirrorAction::Delete(pod, _)) = &action;
+                    let name = pod["metadata"]["name"].as_str();
+                    tracing::warn!(pod = name, error = text(&error), "cannot change a mirror pod, will retry");
+                }
+            }
+        }
+    }
+
+    async fn create(&self, pod: &Value) -> Result<(), kube::Error> {
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        let mut request = Request::new(pod.to_string().into_bytes());
+        *request.method_mut() = http::Method::POST;
+        set_uri(&mut request, &format!("/api/v1/namespaces/{namespace}/pods"));
+        let kind = http::HeaderValue::from_static("application/json");
+        request.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+        self.client.current().request::<Value>(request).await.map(drop)
+    }
+}
+
+/// What is to be done so that each local pod, and nothing else, has a mirror.
+fn plan(local: &[Value], objects: &Objects, owner: &MirrorOwner) -> Vec<MirrorAction> {
+    let key = |pod: &Value| (pod["metadata"]["namespace"].to_string(), pod["metadata"]["name"].to_string());
+    let mut wanted: BTreeMap<_, &Value> = local.iter().map(|pod| (key(pod), pod)).collect();
+    let mut actions = Vec::new();
+    for (uid, object) in objects {
+        let hash = &object["metadata"]["annotations"][MIRROR];
+        let is_deleted = !object["metadata"]["deletionTimestamp"].is_null();
+        if hash.is_null() {
+            // A pod of the server that has the name: there can be no mirror.
+            wanted.remove(&key(object));
+            continue;
+        }
+        let owned = object["metadata"]["ownerReferences"].as_array();
+        let is_ours = owned.is_none_or(|owners| owners.iter().all(|other| other["uid"] == owner.uid));
+        let pod = wanted.remove(&key(object));
+        match pod {
+            Some(pod) if !is_deleted && is_ours && pod["metadata"]["annotations"][HASH] == *hash => {}
+            pod => {
+                actions.push(MirrorAction::Delete(Value::clone(object), uid.clone()));
+                actions.extend(pod.map(|pod| MirrorAction::Create(mirror_of(pod, owner))));
+            }
+        }
+    }
+    actions.extend(wanted.into_values().map(|pod| MirrorAction::Create(mirror_of(pod, owner))));
+    actions
+}
+
+/// The mirror of a local pod.
+fn mirror_of(pod: &Value, owner: &MirrorOwner) -> Value {
+    let mut mirror = pod.clone();
+    let left_out = spec::leave_out(&mut mirror["spec"]);
+    let Some(metadata) = mirror["metadata"].as_object_mut() else { return mirror };
+    for field in ["uid", "resourceVersion", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        metadata.remove(field);
+    }
+    metadata.insert(
+        "ownerReferences".to_owned(),
+        json!([{"apiVersion": "v1", "kind": "Node", "name": owner.name, "uid": owner.uid, "controller": true}]),
+    );
+    let annotations = &mut mirror["metadata"]["annotations"];
+    annotations[MIRROR] = annotations[HASH].clone();
+    if !left_out.is_empty() {
+        annotations[LEFT_OUT] = json!(left_out.join(","));
+    }
+    if let Some(object) = mirror.as_object_mut() {
+        object.remove("status");
+    }
+    mirror
+}
+
+#[cfg(test)]
+#[path = "mirror_tests.rs"]
+mod tests;

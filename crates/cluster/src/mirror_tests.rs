@@ -1,0 +1,132 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::fake::FakeServer;
+use crate::watch::{Selection, follow};
+
+fn local(name: &str, hash: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "uid": hash,
+                     "annotations": {"kubernetes.io/config.hash": hash, "kubernetes.io/config.source": "file"}},
+        "spec": {"nodeName": "edge", "containers": [{"name": "c", "image": "x"}]},
+    })
+}
+
+fn owner() -> MirrorOwner {
+    MirrorOwner { name: "edge".to_owned(), uid: "node-uid".to_owned() }
+}
+
+fn objects(pods: &[Value]) -> Objects {
+    pods.iter().map(|pod| (pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), Arc::new(pod.clone()))).collect()
+}
+
+/// The mirror of a pod, as the server has it.
+fn there(name: &str, hash: &str) -> Value {
+    let mut mirror = mirror_of(&local(name, hash), &owner());
+    mirror["metadata"]["uid"] = json!(format!("mirror-{hash}"));
+    mirror
+}
+
+// upstream: mirror/TestCreateMirrorPod/successfully fetched node
+// upstream: podmanager/TestGetSetPods/
+#[test]
+fn a_mirror_belongs_to_the_node_and_has_the_hash() {
+    let mirror = mirror_of(&local("web", "h1"), &owner());
+    let metadata = &mirror["metadata"];
+    assert_eq!(metadata["annotations"][MIRROR], "h1");
+    assert_eq!(
+        metadata["ownerReferences"],
+        json!([{"apiVersion": "v1", "kind": "Node", "name": "edge", "uid": "node-uid", "controller": true}])
+    );
+    assert!(metadata.get("uid").is_none() && metadata["annotations"].get(LEFT_OUT).is_none());
+}
+
+#[test]
+fn what_a_mirror_must_not_name_is_left_out_and_told() {
+    let mut pod = local("web", "h1");
+    pod["spec"] = json!({
+        "serviceAccountName": "a", "imagePullSecrets": [{"name": "s"}],
+        "volumes": [{"name": "v", "secret": {"secretName": "s"}}, {"name": "d", "emptyDir": {"medium": "Memory"}}],
+        "containers": [{"name": "c", "image": "x", "envFrom": [{"secretRef": {"name": "s"}}], "env": [
+            {"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        ]}],
+    });
+    let mirror = mirror_of(&pod, &owner());
+    assert_eq!(
+        mirror["metadata"]["annotations"][LEFT_OUT],
+        "spec.serviceAccountName,spec.imagePullSecrets,spec.volumes[0].secret,spec.containers[0].envFrom,spec.containers[0].env[B]"
+    );
+    let spec = &mirror["spec"];
+    assert_eq!(spec["volumes"][0], json!({"name": "v", "emptyDir": {}}));
+    assert_eq!((&spec["containers"][0]["env"], &spec["automountServiceAccountToken"]), (&json!([{"name": "A", "value": "1"}]), &json!(false)));
+}
+
+#[test]
+fn each_local_pod_has_one_mirror() {
+    let shown = |local: &[Value], there: &[Value]| -> Vec<String> {
+        let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        plan(local, &objects(there), &owner())
+            .iter()
+            .map(|action| match action {
+                MirrorAction::Create(pod) => format!("+{}", name(pod)),
+                MirrorAction::Delete(pod, uid) => format!("-{} {uid}", name(pod)),
+            })
+            .collect()
+    };
+    let web = local("web", "h1");
+    let (mut going, mut foreign) = (there("web", "h1"), there("web", "h1"));
+    going["metadata"]["deletionTimestamp"] = json!("2026-11-23T10:00:00Z");
+    foreign["metadata"]["ownerReferences"][0]["uid"] = json!("another-node");
+    let mut of_server = local("web", "u");
+    of_server["metadata"]["annotations"] = json!({});
+    let cases: [(&str, &[Value], &[Value], &[&str]); 8] = [
+        ("none yet", &[web.clone()], &[], &["+web"]),
+        ("as it should be", &[web.clone()], &[there("web", "h1")], &[]),
+        ("another manifest", &[web.clone()], &[there("web", "h0")], &["-web mirror-h0", "+web"]),
+        ("its manifest is gone", &[], &[there("web", "h1")], &["-web mirror-h1"]),
+        ("somebody deletes it", &[web.clone()], &[going], &["-web mirror-h1", "+web"]),
+        ("of a Node before this one", &[web.clone()], &[foreign], &["-web mirror-h1", "+web"]),
+        ("a pod of the server has its name", &[web], &[of_server.clone()], &[]),
+        ("pods of the server are no mirrors", &[], &[of_server], &[]),
+    ];
+    for (name, local, there, want) in cases {
+        assert_eq!(shown(local, there), want, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn mirrors_come_and_go_with_manifests() {
+    let server = FakeServer::new(true);
+    let (tell, node) = (watch::Sender::new(Selected::default()), watch::Sender::new(Selected::default()));
+    node.send_replace(Selected {
+        ready: true,
+        objects: [("node-uid".to_owned(), Arc::new(json!({"metadata": {"name": "edge"}})))].into(),
+    });
+    let wanted: Arc<parking_lot::Mutex<Option<Vec<Value>>>> = Arc::default();
+    let changed = watch::Sender::new(0_u64);
+    let mirrors = Mirrors::new(server.client(), tell.subscribe(), node.subscribe());
+    let (client, table, changes, stop) = (server.client(), Arc::clone(&wanted), changed.subscribe(), CancellationToken::new());
+    let ended = stop.clone();
+    let tasks = tokio_util::task::TaskTracker::new();
+    tasks.spawn(async move {
+        let selection = Selection { path: "/api/v1/pods".to_owned(), fields: "spec.nodeName=edge".to_owned() };
+        tokio::join!(follow(&client, &selection, &tell, &ended), mirrors.run(move || table.lock().clone(), changes, &ended));
+    });
+    let path = "/api/v1/namespaces/shop/pods/web";
+    for (want, hash) in [
+        (None, None),
+        (Some(vec![local("web", "h1")]), Some("h1")),
+        (Some(vec![local("web", "h2")]), Some("h2")),
+        // A source that has not reported ends nothing.
+        (None, Some("h2")),
+        (Some(vec![]), None),
+    ] {
+        *wanted.lock() = want;
+        changed.send_modify(|count| *count += 1);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let there = server.get(path).map(|pod| pod["metadata"]["annotations"][MIRROR].clone());
+        assert_eq!(there, hash.map(|hash| json!(hash)));
+    }
+    stop.cancel();
+}

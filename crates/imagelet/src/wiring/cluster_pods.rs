@@ -1,0 +1,254 @@
+//! [`ClusterPods`]: the pods of an API server on their way in, with what they name, and their statuses on the way out. Converts
+//! between the client of the cluster and the crate that runs pods; holds no rule of its own. Called by `run`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::node::{Node, ServerSide};
+use cluster::ClusterClient;
+use cluster::cache::{CachedPods, PodCache};
+use cluster::mirror::Mirrors;
+use cluster::objects::{ObjectCache, ObjectName};
+use cluster::retry::system_random;
+use cluster::status::{NodeView, NodeViews, StatusManager};
+use cluster::tokens::TokenManager;
+use cluster::watch::{Objects, Selected, Selection, follow};
+use kuberuntime::sources::{self, DesiredPods, Source};
+use kuberuntime::workers::{PodView, WorkerState};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster_objects::{api_service, capacity, credentials, documents, named};
+use crate::config::Config;
+
+/// How long a server has for its first answer before the pods that it had last are started.
+const FIRST_ANSWER: Duration = Duration::from_secs(15);
+/// What changes within this time is written to disk together.
+const GATHER: Duration = Duration::from_secs(5);
+
+/// The pods of an API server.
+pub(crate) struct ClusterPods {
+    client: ClusterClient,
+    node_name: String,
+    /// As the server has them, mirror pods among them.
+    pods: watch::Sender<Selected>,
+    /// This node as the server has it.
+    node: watch::Sender<Selected>,
+    /// As the source has them.
+    told: watch::Sender<sources::ClusterPods>,
+    objects: ObjectCache,
+    tokens: Arc<TokenManager>,
+    cache: PodCache,
+    /// Guards the service of the API server, as it was when it was last known.
+    service: Arc<Mutex<Option<Value>>>,
+    /// Counts changes of what is wanted.
+    wanted: watch::Sender<u64>,
+}
+
+impl ClusterPods {
+    /// Asks nobody yet.
+    pub(crate) fn new(client: ClusterClient, config: &Config) -> Self {
+        Self {
+            node_name: config.pods.node_name(),
+            pods: watch::Sender::new(Selected::default()),
+            node: watch::Sender::new(Selected::default()),
+            told: watch::Sender::new(sources::ClusterPods::default()),
+            objects: ObjectCache::new(client.clone()),
+            tokens: Arc::new(TokenManager::new(client.clone(), Arc::new(jiff::Timestamp::now), system_random())),
+            cache: PodCache::new(&config.root.join(super::cluster::DIRECTORY)),
+            service: Arc::default(),
+            wanted: watch::Sender::new(0),
+            client,
+        }
+    }
+
+    /// The source of these pods.
+    pub(crate) fn source(&self) -> Source {
+        Source::Cluster(self.told.subscribe())
+    }
+
+    /// What the server has for them.
+    pub(crate) fn server_side(&self) -> ServerSide {
+        let (objects, tokens) = (self.objects.clone(), Arc::clone(&self.tokens));
+        let (secrets, service) = (self.objects.clone(), Arc::clone(&self.service));
+        ServerSide {
+            documents: Arc::new(move |pod| {
+                let (objects, tokens, pod) = (objects.clone(), Arc::clone(&tokens), pod.clone());
+                let service = service.lock().clone();
+                Box::pin(async move { documents(&objects, &tokens, &pod, service).await })
+            }),
+            credentials: Arc::new(move |pod| credentials(&secrets, pod)),
+            changes: self.objects.changes(),
+        }
+    }
+
+    /// Keeps pods and statuses up to date until `stop`.
+    pub(crate) async fn keep(&self, node: &Node, stop: &CancellationToken) {
+        let pods = Selection { path: "/api/v1/pods".to_owned(), fields: format!("spec.nodeName={}", self.node_name) };
+        let own = Selection { path: "/api/v1/nodes".to_owned(), fields: format!("metadata.name={}", self.node_name) };
+        let manager = StatusManager::new(self.client.clone(), self.pods.subscribe());
+        let agent = Arc::clone(&node.agent);
+        let views = move |objects: &Objects| views(&agent.pods(), objects);
+        let desired = node.desired.clone();
+        let local = move || local_pods(&desired.borrow());
+        let mirrors = Mirrors::new(self.client.clone(), self.pods.subscribe(), self.node.subscribe());
+        tokio::join!(
+            follow(&self.client, &pods, &self.pods, stop),
+            follow(&self.client, &own, &self.node, stop),
+            self.feed(stop),
+            self.want(node, stop),
+            self.remember(stop),
+            mirrors.run(local, self.wanted.subscribe(), stop),
+            manager.run(views, node.agent.changes(), stop),
+        );
+    }
+
+    /// Tells the source which pods there are, once the node to which they are admitted is known.
+    async fn feed(&self, stop: &CancellationToken) {
+        let (mut pods, mut own) = (self.pods.subscribe(), self.node.subscribe());
+        let mut first_answer = Some(Instant::now() + FIRST_ANSWER);
+        loop {
+            let node = own.borrow_and_update().objects.values().next().map(|node| capacity(node));
+            let selected = pods.borrow_and_update().clone();
+            if let Some(node) = node.filter(|_| selected.ready) {
+                let pods = selected.objects.values().map(Arc::clone).collect();
+                self.told.send_replace(sources::ClusterPods { ready: true, pods, node: Arc::new(node) });
+                first_answer = None;
+            }
+            let late = async {
+                match first_answer {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = pods.changed() => {}
+                _ = own.changed() => {}
+                () = late => {
+                    first_answer = None;
+                    self.recall().await;
+                }
+            }
+        }
+    }
+
+    /// The server does not answer: the pods that it had last are started. None is ended for not being among them.
+    async fn recall(&self) {
+        let cache = self.cache.clone();
+        let read = tokio::task::spawn_blocking(move || cache.read()).await;
+        let Some(CachedPods { pods, node: Some(node), service }) = read.ok().flatten() else { return };
+        tracing::warn!(pods = pods.len(), "API server does not answer, starting the pods that it had last");
+        *self.service.lock() = service;
+        let pods = pods.into_values().collect();
+        self.told.send_replace(sources::ClusterPods { ready: false, pods, node: Arc::new(capacity(&node)) });
+    }
+
+    /// Keeps on disk what the server has.
+    async fn remember(&self, stop: &CancellationToken) {
+        let (mut pods, mut own) = (self.pods.subscribe(), self.node.subscribe());
+        let mut written = CachedPods::default();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = pods.changed() => {}
+                _ = own.changed() => {}
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(GATHER) => {}
+            }
+            let selected = pods.borrow_and_update().clone();
+            let node = own.borrow_and_update().objects.values().next().map(|node| Value::clone(node));
+            if !selected.ready || node.is_none() {
+                continue;
+            }
+            let service = self.objects.known(&api_service()).map(|service| Value::clone(&service));
+            let service = {
+                let mut last = self.service.lock();
+                if service.is_some() {
+                    *last = service;
+                }
+                last.clone()
+            };
+            let cached = CachedPods { pods: selected.objects, node, service };
+            // A node that only says that it lives is no news.
+            if cached.pods == written.pods && cached.service == written.service {
+                continue;
+            }
+            written = cached.clone();
+            let cache = self.cache.clone();
+            match tokio::task::spawn_blocking(move || cache.write(&cached)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "cannot write the file of pods"),
+                Err(_) => tracing::warn!("cannot write the file of pods: the writer panicked"),
+            }
+        }
+    }
+
+    /// Watches what the pods name, and lets go of what none names any more.
+    async fn want(&self, node: &Node, stop: &CancellationToken) {
+        let mut desired = node.desired.clone();
+        loop {
+            let (names, uids) = {
+                let desired = desired.borrow_and_update();
+                let of_server = || desired.pods.values().filter(|pod| pod.is_of_server());
+                let mut names: BTreeSet<ObjectName> = of_server().flat_map(|pod| named(pod)).collect();
+                if of_server().next().is_some() {
+                    names.insert(api_service());
+                }
+                (names, of_server().map(|pod| pod.metadata.uid.clone()).collect::<BTreeSet<String>>())
+            };
+            self.objects.want(&names);
+            self.tokens.keep(&uids);
+            self.wanted.send_modify(|count| *count += 1);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                heard = desired.changed() => if heard.is_err() { return },
+            }
+        }
+    }
+}
+
+/// Pods of manifests, once all sources have reported.
+fn local_pods(desired: &DesiredPods) -> Option<Vec<Value>> {
+    let local = desired.pods.values().filter(|pod| !pod.is_of_server());
+    desired.ready.then(|| local.map(|pod| pod.to_json()).collect())
+}
+
+/// The pods of the server as this node sees them, and those of local manifests that the server mirrors.
+fn views(pods: &[Arc<PodView>], objects: &Objects) -> NodeViews {
+    let is_mirror_of = |object: &Value, view: &PodView| {
+        let metadata = &view.pod.metadata;
+        object["metadata"]["annotations"][sources::MIRROR_ANNOTATION] == *metadata.uid
+            && object["metadata"]["name"] == *metadata.name
+            && object["metadata"]["namespace"] == *metadata.namespace
+    };
+    // Before a pod was looked at, and while another one of its name is in its place, there is nothing to tell of it.
+    let told = pods.iter().filter(|view| view.observed && view.state != WorkerState::Queued);
+    let entries = told.filter_map(|view| {
+        let uid = match view.pod.is_of_server() {
+            true => view.pod.metadata.uid.clone(),
+            false => objects.iter().find(|(_, object)| is_mirror_of(object, view))?.0.clone(),
+        };
+        Some((uid.clone(), node_view(view, objects.get(&uid)?)))
+    });
+    entries.collect()
+}
+
+fn node_view(view: &PodView, object: &Value) -> NodeView {
+    let gates = object["spec"]["readinessGates"].as_array().into_iter().flatten();
+    let has_ended = view.state == WorkerState::Terminated;
+    NodeView {
+        status: serde_json::to_value(&view.status).unwrap_or_default(),
+        may_run: !has_ended,
+        has_ended,
+        generation: view.pod.metadata.generation,
+        readiness_gates: gates.filter_map(|gate| gate["conditionType"].as_str().map(str::to_owned)).collect(),
+        restart_policy: view.pod.spec.restart_policy().as_str(),
+    }
+}
