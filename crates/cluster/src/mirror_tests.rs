@@ -31,7 +31,6 @@ fn there(name: &str, hash: &str) -> Value {
 }
 
 // upstream: mirror/TestCreateMirrorPod/successfully fetched node
-// upstream: podmanager/TestGetSetPods/
 #[test]
 fn a_mirror_belongs_to_the_node_and_has_the_hash() {
     let mirror = mirror_of(&local("web", "h1"), &owner());
@@ -100,6 +99,8 @@ fn each_local_pod_has_one_mirror() {
     }
 }
 
+// upstream: mirror/TestCreateMirrorPod/cannot get node
+// upstream: mirror/TestCreateMirrorPod/node missing UID
 #[tokio::test(start_paused = true)]
 async fn mirrors_come_and_go_with_manifests() {
     let server = FakeServer::new(true);
@@ -123,8 +124,14 @@ async fn mirrors_come_and_go_with_manifests() {
         );
     });
     let path = "/api/v1/namespaces/shop/pods/web";
+    // Nobody knows to whom a mirror belongs before the Node is there.
+    let known = node.send_replace(Selected::default());
+    *wanted.lock() = Some(vec![local("web", "h0")]);
+    changed.send_modify(|count| *count += 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(server.get(path).is_none());
+    node.send_replace(known);
     for (want, hash) in [
-        (None, None),
         (Some(vec![local("web", "h1")]), Some("h1")),
         (Some(vec![local("web", "h2")]), Some("h2")),
         // A source that has not reported ends nothing.

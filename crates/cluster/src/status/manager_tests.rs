@@ -87,6 +87,9 @@ impl Scene {
 const PATCH: &str = "PATCH /api/v1/namespaces/shop/pods/web/status";
 const DELETE: &str = "DELETE /api/v1/namespaces/shop/pods/web";
 
+// upstream: status/TestNewStatus/
+// upstream: status/TestNewStatusSetsReadyTransitionTime/
+// upstream: status/TestStatusEquality/
 // upstream: status/TestSyncPod/
 // upstream: status/TestChangedStatus/
 // upstream: status/TestUnchangedStatus/
@@ -155,6 +158,8 @@ async fn another_pod_of_the_name_is_not_touched() {
 }
 
 // upstream: status/TestDeletePodBeforeFinished/
+// upstream: status/TestDoNotDeleteMirrorPods/
+// upstream: status/TestSyncBatchCleanupVersions/
 // upstream: status/TestDeletePodFinished/
 // upstream: status/TestSyncPodNoDeadlock/
 #[tokio::test(start_paused = true)]
