@@ -51,7 +51,9 @@ impl Cluster {
         self.plane.wait(&["--for=condition=Ready", &format!("node/{NODE}")]);
         self.plane.until_object(&["node", NODE], "its controller has seen that it is ready", |node| {
             let taints = node["spec"]["taints"].as_array().into_iter().flatten();
-            taints.into_iter().all(|taint| !taint["key"].as_str().unwrap_or_default().starts_with("node.kubernetes.io/"))
+            taints
+                .into_iter()
+                .all(|taint| !taint["key"].as_str().unwrap_or_default().starts_with("node.kubernetes.io/"))
         });
     }
 
