@@ -72,7 +72,7 @@ impl TokenKey {
 /// Why a document cannot be had, in the kubelet's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MissingDocument {
-    /// It may exist, but its server has not answered.
+    /// The server has not answered: the document may exist.
     Unknown(DocumentKind),
     Absent(DocumentKind, String),
 }

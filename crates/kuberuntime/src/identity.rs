@@ -58,7 +58,7 @@ pub fn admit(manifest: &Value, node: &str, origin: Origin<'_>) -> Result<Pod, Fi
     errors.in_order_of(manifest, &FieldPath::default()).into_result().map(|()| pod)
 }
 
-/// What an API server or its clients do for pods, so that a node need not.
+/// Fields that an API server or its clients act on, so that a node need not.
 const OF_SERVER: [&str; 5] = [
     "spec.automountServiceAccountToken",
     "spec.readinessGates",
