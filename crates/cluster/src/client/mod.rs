@@ -12,7 +12,8 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-pub use failure::{Failure, failure, text};
+pub(crate) use failure::chain;
+pub use failure::{Failure, explain, failure};
 pub use kubeconfig::ClientError;
 pub use patience::within;
 

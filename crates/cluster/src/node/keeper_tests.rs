@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use super::super::facts::{Observed, RuntimeReport};
+use super::super::facts::{Disk, Observed, RuntimeReport};
 use super::*;
 use crate::testing::FakeApi;
 
@@ -31,11 +31,10 @@ impl Observe for Scene {
         let count = self.images.load(Ordering::Relaxed);
         let image = |number| image_manager::gc::NodeImage { names: vec![format!("i:{number}")], size_bytes: number };
         Observed {
-            runtime: RuntimeReport { version: "containerd://1.7".to_owned(), status: Some(Ok(status)) },
+            runtime: RuntimeReport { version: Some("containerd://1.7".to_owned()), status: Some(Ok(status)) },
             images: Some((0..count).rev().map(image).collect()),
             disk_pressure: Some(false),
-            disk: 1 << 30,
-            disk_kept_free: 0,
+            disk: Some(Disk { capacity: 1 << 30, kept_free: 0 }),
         }
     }
 }

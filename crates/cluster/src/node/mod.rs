@@ -14,7 +14,7 @@ mod status;
 mod taint;
 
 pub use conditions::{MIN_FREE_MEMORY, Pressures};
-pub use facts::{Machine, NodeIdentity, Observe, Observed, RuntimeReport};
+pub use facts::{Disk, Machine, NodeIdentity, Observe, Observed, RuntimeReport};
 pub use instance::{InstanceError, instance};
 pub use keeper::{NodeKeeper, NodeOptions};
 pub use labels::{Label, LabelError};

@@ -42,11 +42,10 @@ fn ready() -> RuntimeStatus {
 
 fn seen(runtime: RuntimeStatus) -> Observed {
     Observed {
-        runtime: RuntimeReport { version: "containerd://1.7.24".into(), status: Some(Ok(runtime)) },
+        runtime: RuntimeReport { version: Some("containerd://1.7.24".into()), status: Some(Ok(runtime)) },
         images: Some(vec![NodeImage { names: vec!["r/a@sha256:1".into(), "r/a:1".into()], size_bytes: 9 }]),
         disk_pressure: Some(false),
-        disk: 100 << 20,
-        disk_kept_free: 10 << 20,
+        disk: Some(Disk { capacity: 100 << 20, kept_free: 10 << 20 }),
     }
 }
 
@@ -124,7 +123,7 @@ fn a_node_that_cannot_run_pods_says_why() {
         seen(runtime)
     };
     let absent = RuntimeStatus { conditions: Vec::new(), ..ready() };
-    let down = |status| Observed { runtime: RuntimeReport { version: String::new(), status }, ..seen(ready()) };
+    let down = |status| Observed { runtime: RuntimeReport { version: None, status }, ..seen(ready()) };
     for (seen, want) in [
         (seen(ready()), ("True", "kubelet is posting ready status")),
         (
@@ -147,7 +146,7 @@ fn a_node_that_cannot_run_pods_says_why() {
         ),
         (down(None), ("False", "container runtime status check may not have completed yet")),
         (down(Some(Err("no socket".into()))), ("False", "container runtime is down: no socket")),
-        (Observed { disk: 0, ..seen(ready()) }, ("False", "missing node capacity for resources: ephemeral-storage")),
+        (Observed { disk: None, ..seen(ready()) }, ("False", "missing node capacity for resources: ephemeral-storage")),
     ] {
         let status = status(&seen);
         assert_eq!(ready_condition(&status), want);
@@ -158,7 +157,8 @@ fn a_node_that_cannot_run_pods_says_why() {
 fn what_nobody_knows_now_stays_as_it_was() {
     let none = Pressures::default();
     let first = node_status(&NodeStatus::default(), &identity(), &machine(), &seen(ready()), none, at(60));
-    let blind = Observed { images: None, ..seen(ready()) };
+    let runtime = RuntimeReport { version: None, ..seen(ready()).runtime };
+    let blind = Observed { images: None, disk: None, runtime, ..seen(ready()) };
     let second = node_status(&first, &identity(), &machine(), &blind, none, at(60));
     assert_eq!(second, first);
     let empty = Observed { images: Some(Vec::new()), ..seen(ready()) };
@@ -167,6 +167,5 @@ fn what_nobody_knows_now_stays_as_it_was() {
 
 #[test]
 fn little_memory_and_disk_leave_nothing_to_pods() {
-    let small = Machine { memory: MIN_FREE_MEMORY - 1, ..machine() };
-    assert_eq!(allocatable(&small, 5, 6), (0, 0));
+    assert_eq!(allocatable(MIN_FREE_MEMORY - 1, Disk { capacity: 5, kept_free: 6 }), (0, 0));
 }
