@@ -6,6 +6,7 @@
 # What is there already is kept; `rm -r target/containerd` fetches it again. A suite that no mirror has is said, and passed over.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/apt-lib.sh
 
 place=$PWD/target/containerd
 mkdir -p "$place"
@@ -14,30 +15,9 @@ flock 9
 work=$(mktemp -d "$place/.fetching.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-apt_of() { # apt_of SUITE   apt with lists and a status of its own, in $work/SUITE
-  local suite=$1 home=$work/$1
-  mkdir -p "$home"/{etc/apt/{sources.list.d,preferences.d,apt.conf.d},var/lib/apt/lists/partial,var/lib/dpkg,var/cache/apt/archives/partial}
-  : >"$home/var/lib/dpkg/status"
-  cat >"$home/etc/apt/sources.list.d/debian.sources" <<SOURCES
-Types: deb
-URIs: ${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-Suites: $suite
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-SOURCES
-  # A mirror may stand still: how old its lists are says nothing here, and their signatures are checked.
-  cat >"$home/apt.conf" <<CONF
-Dir "$home/";
-Dir::State::status "$home/var/lib/dpkg/status";
-Acquire::Check-Valid-Until "false";
-Acquire::Languages "none";
-APT::Sandbox::User "root";
-CONF
-}
-
 fetch() { # fetch SUITE   into $work/SUITE/package
   local suite=$1 home=$work/$1
-  apt_of "$suite"
+  apt_of "$suite" "$home"
   export APT_CONFIG=$home/apt.conf
   (cd "$home" && apt-get update -qq && apt-get download -qq containerd) >"$home/said" 2>&1 </dev/null || return 1
   dpkg -x "$home"/containerd_*.deb "$home/package"

@@ -199,8 +199,15 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
+        package: "imagelet-kubelet-api",
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-kuberuntime"],
+        never_reaches: &["tonic", "prost", "axum", "redb", "clap", "kube", "imagelet-store", "imagelet-image-service"],
+        reason: "kubelet-api answers the API server: it runs no pod, and asks through a trait who may",
+        ..ALONE
+    },
+    Border {
         package: "imagelet-cluster",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-kubelet-api"],
         never_reaches: &["tonic", "prost", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
         reason: "cluster speaks with the API server, and only it: it runs no pod and pulls no image",
         ..ALONE
@@ -237,6 +244,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-agent",
             "imagelet-base",
             "imagelet-cluster",
+            "imagelet-kubelet-api",
             "imagelet-containerd",
             "imagelet-oci",
             "imagelet-cri-api",
@@ -301,9 +309,9 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["ring"],
-        owners: &["imagelet-signature", "imagelet-cluster"],
-        reason: "signatures of images are verified in one place, requests for client certificates are signed in another; TLS has it \
-                 through rustls",
+        owners: &["imagelet-signature", "imagelet-cluster", "imagelet-kubelet-api"],
+        reason: "signatures of images are verified in one place, requests for client certificates and a serving certificate are signed \
+                 in two others; TLS has it through rustls",
     },
     Wrapper {
         packages: &["h2"],

@@ -38,6 +38,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use exposition::Form;
 use state::Readiness;
 pub use state::{Admin, NoEngine};
 
@@ -126,16 +127,17 @@ impl Admin {
         }
         let address = tcp.as_ref().map(|(_, address)| *address);
         if let Some((listener, address)) = tcp {
-            tasks.spawn(answer(listener, routes::public(state), stop.clone()));
+            tasks.spawn(answer(listener, routes::public(Arc::clone(&state)), stop.clone()));
             tracing::info!(endpoint = %format_args!("http://{address}/metrics"), "metrics");
         }
         tasks.close();
-        Ok(AdminServer { stop, tasks, tcp: address, _socket: socket })
+        Ok(AdminServer { state, stop, tasks, tcp: address, _socket: socket })
     }
 }
 
 /// An admin endpoint that answers. Dropping it ends it at once.
 pub struct AdminServer {
+    state: Arc<Admin>,
     stop: CancellationToken,
     tasks: TaskTracker,
     /// Where metrics are served to everybody.
@@ -146,6 +148,13 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
+    /// The metrics of now in the text format of Prometheus, for another endpoint of the process.
+    pub fn metrics(&self) -> Arc<dyn Fn() -> String + Send + Sync> {
+        let state = Arc::clone(&self.state);
+        // Writing to a text does not fail.
+        Arc::new(move || Form::Text.write(&state.registry, state.beside_a_kubelet).unwrap_or_default())
+    }
+
     /// Takes no more questions, and comes back when those that were asked are answered.
     pub async fn stop(self) {
         self.stop.cancel();

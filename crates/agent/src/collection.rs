@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use cri_api::{ImageService, Kind, RuntimeService};
 use image_manager::gc::{
-    DiskProbe, DiskSpace, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern, ReclaimContainers,
-    Volumes,
+    DiskProbe, DiskSpace, EvictPods, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern,
+    ReclaimContainers, Volumes,
 };
 use image_manager::{EventRecorder, Hold, MakeRoom as _, Room};
 use kuberuntime::container_gc::{ContainerGc, ContainerGcError, ContainerGcOptions, PodStates};
@@ -120,13 +120,16 @@ pub struct KnownPods {
     pub states: Arc<dyn PodStates>,
     /// The names of the images that they need.
     pub images: Volumes,
+    /// Ends one where the disk is short in spite of collection; `None`: nobody does.
+    pub evictor: Option<Arc<dyn EvictPods>>,
 }
 
 impl Collection {
     /// Reads the state. Others may work with it at the same time.
     pub async fn open(parts: CollectionParts) -> Result<Self, CollectionError> {
         let CollectionParts { service, endpoint, runtime, events, images: mut options, containers, pods } = parts;
-        let (states, volumes) = pods.map(|pods| (pods.states, pods.images)).unzip();
+        let (states, volumes) = pods.as_ref().map(|pods| (Arc::clone(&pods.states), Arc::clone(&pods.images))).unzip();
+        options.pressure.pods = pods.and_then(|pods| pods.evictor);
         let (runtime, blind) = match runtime {
             Ok(runtime) => (runtime, None),
             Err(why) => (None, Some(why)),

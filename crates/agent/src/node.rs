@@ -17,6 +17,7 @@ use cri_api::RuntimeService;
 use image_manager::{EventRecorder, ImageManager, LogRecorder, Recorders, WallClock};
 use kuberuntime::Phase;
 use kuberuntime::container_gc::PodStates;
+use kuberuntime::eviction::{Evictor, EvictorParts};
 use kuberuntime::handlers::Handlers;
 use kuberuntime::logs::{LogRotationOptions, LogRotator};
 use kuberuntime::probes::ProbeManager;
@@ -110,9 +111,16 @@ impl WantedPods {
         self
     }
 
-    /// The states and images of the pods, for collection.
-    pub fn known_pods(&self) -> KnownPods {
+    /// What ends these pods for want of disk: they run on `runtime`, with their logs below `pod_logs`.
+    pub fn evictor(&self, runtime: Arc<dyn RuntimeService>, volumes: Arc<Volumes>, pod_logs: String) -> Arc<Evictor> {
+        let agent = Arc::clone(&self.agent);
+        Arc::new(Evictor::new(EvictorParts { runtime, volumes, pod_logs, agent }))
+    }
+
+    /// The states and images of the pods, for collection, and what ends them for want of disk.
+    pub fn known_pods(&self, evictor: &Arc<Evictor>) -> KnownPods {
         KnownPods {
+            evictor: Some(Arc::clone(evictor) as _),
             states: Arc::new(LateStates(Arc::clone(&self.agent))),
             images: needed_images(Arc::clone(&self.agent), self.desired.clone()),
         }
@@ -134,8 +142,10 @@ pub struct NodeParts {
     /// The node collects images and containers by itself.
     pub collects: bool,
     pub facts: NodeFacts,
-    /// Directory of volumes.
-    pub volumes: PathBuf,
+    /// The directories of pods.
+    pub volumes: Arc<Volumes>,
+    /// Ends pods for want of disk.
+    pub evictor: Arc<Evictor>,
     pub logs: LogRotationOptions,
     /// Longest time between two syncs of a pod.
     pub sync_period: Duration,
@@ -156,6 +166,7 @@ pub struct Node {
     documents: DocumentStore,
     server: Option<ServerSide>,
     credentials: Arc<PullCredentials>,
+    evictor: Arc<Evictor>,
     secrets_period: Duration,
     pod_runtime: Arc<PodRuntime>,
     probes: Arc<ProbeManager>,
@@ -171,7 +182,7 @@ impl Node {
     pub fn new(pods: WantedPods, parts: NodeParts) -> Self {
         let WantedPods { reading, sources, desired, documents, credentials, agent, server } = pods;
         let NodeParts { runtime, runtime_endpoint, images, collection, collects, .. } = parts;
-        let NodeParts { facts, volumes, logs, sync_period, .. } = parts;
+        let NodeParts { facts, volumes, evictor, logs, sync_period, .. } = parts;
         let Reading { options, stays, book, recorder } = reading;
         let about = NodeInfo {
             node_name: facts.around.node_name.clone(),
@@ -189,7 +200,7 @@ impl Node {
             runtime: Arc::clone(&runtime),
             images,
             events: Arc::clone(&recorder),
-            volumes: Arc::new(Volumes::new(volumes)),
+            volumes,
             handlers,
             credentials: credentials_of(secrets, server.clone()),
             documents: documents_of(of_documents, server.clone()),
@@ -210,6 +221,7 @@ impl Node {
             documents,
             server,
             credentials,
+            evictor,
             secrets_period: options.file_check,
             pod_runtime,
             probes,
@@ -267,7 +279,13 @@ impl Node {
         };
         let secrets = self.credentials.keep(self.secrets_period, stop);
         let logs = self.rotator.run(stop);
-        tokio::join!(self.sources.run(stop), self.agent.run(stop), images, documents, of_server, secrets, logs);
+        let limits = async {
+            if self.stays {
+                self.evictor.run(stop).await;
+            }
+        };
+        let work = async { tokio::join!(self.sources.run(stop), self.agent.run(stop), images) };
+        tokio::join!(work, documents, of_server, secrets, logs, limits);
         self.pod_runtime.shutdown().await;
     }
 }

@@ -11,6 +11,7 @@ pub mod mirror;
 pub mod node;
 pub mod objects;
 pub mod retry;
+pub mod reviews;
 pub mod status;
 #[cfg(test)]
 mod testing;

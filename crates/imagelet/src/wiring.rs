@@ -6,6 +6,7 @@ mod cluster_objects;
 pub(crate) mod cluster_pods;
 pub(crate) mod collection;
 mod fingerprint;
+pub(crate) mod kubelet_api;
 pub(crate) mod node;
 mod tokens;
 pub(crate) mod waiting;

@@ -9,8 +9,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use zeroize::Zeroize as _;
 
-use crate::pod::TokenProjection;
-
 /// Kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DocumentKind {
@@ -59,14 +57,6 @@ pub struct TokenKey {
     pub audience: String,
     /// In seconds.
     pub expiration: i64,
-}
-
-impl TokenKey {
-    /// Key of the token that a volume asks for.
-    #[must_use]
-    pub fn of(token: &TokenProjection) -> Self {
-        Self { audience: token.audience.clone(), expiration: token.expiration_seconds.unwrap_or(3600) }
-    }
 }
 
 /// Why a document cannot be had, in the kubelet's words.

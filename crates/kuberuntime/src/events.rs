@@ -60,6 +60,8 @@ pub enum PodEvent<'a> {
     FailedMount(&'a str),
     /// The pod ran longer than it may: the message of its end.
     DeadlineExceeded(&'a str),
+    /// The pod is ended for want of disk: the message of its end.
+    Evicted(&'a str),
     /// The pod cannot run on this node.
     Rejected {
         reason: &'static str,
@@ -107,6 +109,7 @@ impl PodEvent<'_> {
             }
             Self::FailedMount(message) => (Warning, "FailedMount", text(message)),
             Self::DeadlineExceeded(message) => (Normal, "DeadlineExceeded", text(message)),
+            Self::Evicted(message) => (Warning, "Evicted", text(message)),
             Self::Rejected { reason, message } => (Warning, reason, text(message)),
         }
     }

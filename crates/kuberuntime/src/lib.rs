@@ -10,6 +10,7 @@ mod defaults;
 mod documents;
 mod environment;
 mod events;
+pub mod eviction;
 mod field;
 pub mod handlers;
 mod hash;

@@ -69,7 +69,7 @@ pub struct RefusedPod {
 
 impl PodBoard {
     /// Fails with the reason while the node does not keep its pods as they should be.
-    pub(super) fn healthy(&self) -> Result<(), String> {
+    pub fn healthy(&self) -> Result<(), String> {
         self.agent.healthy()
     }
 
@@ -82,7 +82,8 @@ impl PodBoard {
         Err(format!("it is not known yet which pods run: {why}"))
     }
 
-    pub(super) fn list(&self) -> Value {
+    /// The pods as a PodList, with the manifests that were refused.
+    pub fn list(&self) -> Value {
         let desired = self.desired.borrow().clone();
         let items: Vec<Value> = self.agent.pods().iter().map(|view| pod(view, &desired)).collect();
         let refused: Vec<Value> = desired

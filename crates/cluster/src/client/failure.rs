@@ -23,9 +23,9 @@ pub enum Failure {
     Unavailable,
 }
 
-/// The failure in one line, without what only programs read.
+/// An error in one line: the server's own words, where it has any.
 #[must_use]
-pub fn explain(error: &kube::Error) -> String {
+pub fn text(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         kube::Error::Api(status) => format!("status {}", status.code),

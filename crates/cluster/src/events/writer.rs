@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::budget::Budget;
 use super::object::{again, core_event, event, name, namespace};
 use super::{ApiRecorder, Pending};
-use crate::client::{ClusterClient, Failure, explain, failure, within};
+use crate::client::{ClusterClient, Failure, failure, text, within};
 use crate::retry::{Backoff, Random};
 
 /// How many events are remembered, to count what happens again.
@@ -84,10 +84,10 @@ impl EventWriter {
             match written {
                 Ok(()) => backoff.reset(),
                 Err(error) if is_lasting(&error) => {
-                    tracing::debug!(error = explain(&error), object = %next.event.object, reason = next.event.reason, "event refused");
+                    tracing::debug!(error = text(&error), object = %next.event.object, reason = next.event.reason, "event refused");
                 }
                 Err(error) => {
-                    tracing::debug!(error = explain(&error), "events wait for the API server");
+                    tracing::debug!(error = text(&error), "events wait for the API server");
                     self.recorder.shared.queue.lock().waiting.push_front(next);
                     stop.run_until_cancelled(tokio::time::sleep(backoff.next(&self.random))).await;
                 }

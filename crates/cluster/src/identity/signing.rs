@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use tokio::time::Instant;
 
 use super::request::ClientKey;
-use crate::client::{ClusterClient, Failure, explain, failure, within};
+use crate::client::{ClusterClient, Failure, failure, text, within};
 use crate::retry::{Backoff, Random};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
@@ -76,10 +76,10 @@ pub(super) async fn certificate(
                 }
             }
             Err(error) => match failure(&error) {
-                Failure::Unauthorized => return Err(SigningError::Unauthorized(explain(&error))),
-                Failure::Forbidden => return Err(SigningError::Forbidden(explain(&error))),
-                Failure::Invalid | Failure::NotFound => return Err(SigningError::Refused(explain(&error))),
-                _ => tracing::warn!(error = explain(&error), "no certificate yet"),
+                Failure::Unauthorized => return Err(SigningError::Unauthorized(text(&error))),
+                Failure::Forbidden => return Err(SigningError::Forbidden(text(&error))),
+                Failure::Invalid | Failure::NotFound => return Err(SigningError::Refused(text(&error))),
+                _ => tracing::warn!(error = text(&error), "no certificate yet"),
             },
         }
         tokio::time::sleep(backoff.next(random)).await;

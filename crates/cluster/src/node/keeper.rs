@@ -22,7 +22,7 @@ use super::patch::{has_changed, is_unknown_field, status_patch, without_newer_fi
 use super::register::{adopt, initial_node, register};
 use super::status::node_status;
 use super::taint::Taint;
-use crate::client::{ClusterClient, Failure, explain, failure, within};
+use crate::client::{ClusterClient, Failure, failure, text, within};
 use crate::retry::{Backoff, Random, jittered, system_random};
 
 /// How often the status is computed.
@@ -121,7 +121,7 @@ impl NodeKeeper {
         while !stop.is_cancelled() {
             match self.try_register(stop).await? {
                 Ok(node) => return Ok(Some(node)),
-                Err(error) => tracing::warn!(error = explain(&error), "this node is not registered yet"),
+                Err(error) => tracing::warn!(error = text(&error), "this node is not registered yet"),
             }
             stop.run_until_cancelled(tokio::time::sleep(backoff.next(&self.options.random))).await;
         }
@@ -167,7 +167,7 @@ impl NodeKeeper {
         while !stop.is_cancelled() {
             let turn = self.turn(&mut due, &mut writer, &mut told);
             if let Some(Err(error)) = stop.run_until_cancelled(turn).await {
-                tracing::warn!(error = explain(&error), "the status of this node was not written");
+                tracing::warn!(error = text(&error), "the status of this node was not written");
             }
             let wait = jittered(COMPUTE, 0.04, random);
             let mut changed = self.own.subscribe();

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::keeper::NodeOptions;
 use super::own::OwnNode;
-use crate::client::{ClusterClient, Failure, chain, explain, failure, within};
+use crate::client::{ClusterClient, Failure, chain, failure, text, within};
 use crate::retry::{Backoff, jittered};
 
 /// Namespace of the Leases of nodes.
@@ -87,7 +87,7 @@ impl<'a> LeaseKeeper<'a> {
         while !stop.is_cancelled() {
             let wait = match within(self.api().get_opt(self.name())).await {
                 Err(error) => {
-                    tracing::warn!(error = explain(&error), "the Lease of this node cannot be read");
+                    tracing::warn!(error = text(&error), "the Lease of this node cannot be read");
                     backoff.next(&self.options.random)
                 }
                 Ok(lease) => {
@@ -162,7 +162,7 @@ impl<'a> LeaseKeeper<'a> {
                 Ok(()) => return Ok(()),
                 Err(Lost::Name(taken)) => return Err(taken),
                 Err(Lost::Failed(error)) => {
-                    tracing::warn!(error = explain(&error), "the Lease of this node was not renewed")
+                    tracing::warn!(error = text(&error), "the Lease of this node was not renewed")
                 }
             }
             tokio::time::sleep(backoff.next(&self.options.random)).await;

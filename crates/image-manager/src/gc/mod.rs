@@ -5,6 +5,7 @@ mod collector;
 mod context;
 mod detect;
 mod disk;
+mod evict;
 mod eviction;
 mod history;
 mod images;
@@ -34,6 +35,7 @@ mod turns;
 
 pub use detect::{AlwaysUsed, Detected, User, detect};
 pub use disk::{DiskProbe, DiskSpace, Shortage, human};
+pub use evict::{EvictPods, EvictionCause};
 pub use eviction::{Amount, Signal, ThresholdError, Thresholds};
 pub use history::{UsageHistory, UsageRecord, key};
 pub use manager::ImageGcManager;

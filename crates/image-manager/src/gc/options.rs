@@ -11,6 +11,7 @@ use engine_api::runtime_store::RuntimeImageFacts;
 use tokio::time::Instant;
 
 use super::disk::DiskProbe;
+use super::evict::EvictPods;
 use super::eviction::Thresholds;
 use super::metrics::GcMetrics;
 use super::node_time::BootClock;
@@ -120,6 +121,8 @@ pub struct PressureOptions {
     pub node_directory: Option<PathBuf>,
     /// Removes containers that have ended, where that helps; `None`: nobody does.
     pub containers: Option<Arc<dyn ReclaimContainers>>,
+    /// Ends pods where that was not enough; `None`: nobody does.
+    pub pods: Option<Arc<dyn EvictPods>>,
 }
 
 impl Default for PressureOptions {
@@ -130,6 +133,7 @@ impl Default for PressureOptions {
             interval: Duration::from_secs(10),
             node_directory: None,
             containers: None,
+            pods: None,
         }
     }
 }

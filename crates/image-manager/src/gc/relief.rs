@@ -1,6 +1,7 @@
 //! [`PressureRelief`]: frees space under disk pressure, as the kubelet's eviction manager does before it would evict pods:
 //! removes containers that have ended, then images that nothing needs, each only where that helps the file system that is
-//! short. Called by the loops of [`ImageGcManager`](super::ImageGcManager); pods are not evicted here.
+//! short, and then asks for the end of a pod. Called by the loops of [`ImageGcManager`](super::ImageGcManager); which pod goes is decided by
+//! [`EvictPods`](super::EvictPods).
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::collector::{Collector, all_done};
 use super::context::GcContext;
+use super::evict::EvictionCause;
 use super::pressure_monitor::{MeasuredDisks, PressureMonitor};
 use super::report::{GcError, GcReport, chain};
 use super::turns::Turns;
@@ -79,14 +81,39 @@ impl PressureRelief {
             self.context.record_event(EventType::Warning, "EvictionThresholdMet", &message);
         }
         let now = (self.context.options.clock)();
-        if pace.not_before.is_some_and(|at| now < at) {
-            return Ok(());
+        if pace.not_before.is_none_or(|at| at <= now) {
+            self.reclaim(&measured, now, pace).await?;
         }
-        let result = self.relieve_measured(&measured).await;
+        self.evict().await
+    }
+
+    /// Frees space, and sets when that is tried next.
+    async fn reclaim(&self, measured: &MeasuredDisks, now: Instant, pace: &mut Pace) -> Result<(), GcError> {
+        let result = self.relieve_measured(measured).await;
         let freed = matches!(&result, Ok(Some(report)) if report.freed_bytes > 0 || !report.removed.is_empty());
         pace.fruitless = if freed { 0 } else { (pace.fruitless + 1).min(5) };
         pace.not_before = (!freed).then(|| now + self.context.options.pressure.interval * (1 << pace.fruitless));
-        result.map(drop)
+        match result {
+            // A pod that goes may free what images cannot.
+            Err(error @ GcError::NotEnough(_)) if self.context.options.pressure.pods.is_some() => {
+                tracing::warn!(error = chain(&error), "removing images does not relieve disk pressure");
+                Ok(())
+            }
+            result => result.map(drop),
+        }
+    }
+
+    /// Asks for the end of a pod if a threshold is crossed still.
+    async fn evict(&self) -> Result<(), GcError> {
+        let Some(pods) = &self.context.options.pressure.pods else { return Ok(()) };
+        let measured = self.monitor.measure().await?;
+        if let Some(observation) = measured.crossed().next()
+            && !pods.evict_one(&EvictionCause::new(observation, measured.layout())).await
+        {
+            let resource = observation.of.resource();
+            tracing::warn!(resource, "the node is short of it, and no pod can be evicted");
+        }
+        Ok(())
     }
 }
 

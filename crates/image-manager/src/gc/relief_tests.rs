@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::gc::manager::tests::{Rig, image, policy};
-use crate::gc::{DiskSpace, ReclaimContainers, Thresholds};
+use crate::gc::{DiskSpace, EvictPods, EvictionCause, ReclaimContainers, Signal, Thresholds};
 
 /// Counts how often it is asked, and cannot do everything.
 #[derive(Default)]
@@ -97,4 +97,56 @@ async fn the_loop_tells_once_and_tries_less_often_what_does_not_help() {
     };
     tokio::join!(rig.manager.relief.run(&stop), drive);
     assert_eq!(rig.shelf.ids().len(), 6);
+}
+
+/// Keeps why it was asked to end pods.
+#[derive(Default)]
+struct Pods(parking_lot::Mutex<Vec<EvictionCause>>);
+
+#[async_trait]
+impl EvictPods for Pods {
+    async fn evict_one(&self, cause: &EvictionCause) -> bool {
+        self.0.lock().push(*cause);
+        true
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_goes_only_after_all_images() {
+    let pods = Arc::<Pods>::default();
+    let evictor = Arc::clone(&pods) as Arc<dyn EvictPods>;
+    let rig = |available: u64| {
+        let evictor = Arc::clone(&evictor);
+        let images = (0..2).map(|number| image(&number.to_string(), 10)).collect();
+        Rig::changed(policy(100, 80, 0, 0), 1000, available, images, move |options| {
+            options.pressure.pods = Some(evictor);
+            options.clock = Arc::new(tokio::time::Instant::now);
+        })
+    };
+    let run = async |rig: &Rig| {
+        let stop = tokio_util::sync::CancellationToken::new();
+        tokio::select! {
+            () = rig.manager.run(&stop) => {}
+            () = tokio::time::sleep(Duration::from_secs(25)) => {}
+        }
+    };
+    // Two images are enough.
+    let enough = rig(145);
+    run(&enough).await;
+    assert!(pods.0.lock().is_empty(), "{:?}", pods.0.lock());
+    assert!(enough.shelf.ids().len() < 2);
+    // They are not: after them, a pod in each turn.
+    let short = rig(100);
+    run(&short).await;
+    assert_eq!(short.shelf.ids().len(), 0);
+    let causes = pods.0.lock().clone();
+    assert!(causes.len() >= 2, "{causes:?}");
+    let expected = EvictionCause {
+        signal: Signal::ImageFsAvailable,
+        threshold: 150,
+        available: 120,
+        writable_layers: true,
+        logs_and_volumes: true,
+    };
+    assert_eq!(causes[0], expected);
 }

@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::args::Run;
 use crate::exit::Outcome;
 use crate::wiring::cluster_pods::ClusterPods;
-use crate::wiring::{cluster, node};
+use crate::wiring::{cluster, kubelet_api, node};
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if args.dry_run {
@@ -35,6 +35,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         Err(_) if app.stop.is_cancelled() => return Ok(()),
         made => made?,
     };
+    let client = cluster.as_ref().map(|cluster| cluster.client.clone());
     let in_cluster = match cluster {
         Some(cluster) => Some(cluster.node(app, &node).await?),
         None => None,
@@ -52,6 +53,10 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     admin.pods = Some(node.board());
     admin.manager = managed.map(|managed| managed.manager.clone());
     let admin = admin.start(&node::admin_address(&app.config), &app.stop).await?;
+    let port = match &client {
+        Some(client) => kubelet_api::open(app, client, &node, admin.metrics()).await?,
+        None => None,
+    };
     let notify = Notify::new(app.environment.notify_socket.as_deref());
     notify.ready("running pods");
     let ending = async {
@@ -66,12 +71,18 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
             None => Ok(()),
         }
     };
+    let answering = async {
+        if let Some(port) = port {
+            port.run(&app.stop).await;
+        }
+    };
     let of_server = async {
         if let Some(pods) = &pods {
             pods.keep(&node, &app.stop).await;
         }
     };
-    let ((), (), (), (), ended) = tokio::join!(node.keep(&app.stop), ending, tending, of_server, clustered);
+    let background = async { tokio::join!(ending, tending, of_server, answering) };
+    let ((), _, ended) = tokio::join!(node.keep(&app.stop), background, clustered);
     admin.stop().await;
     ended
 }

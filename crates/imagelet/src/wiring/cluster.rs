@@ -128,7 +128,7 @@ fn options(config: &Config) -> Outcome<NodeOptions> {
         name,
         addresses: if ips.is_empty() { agent::node::machine::addresses() } else { ips.clone() },
         version: KUBELET_VERSION.to_owned(),
-        port: 0,
+        port: config.cluster.port,
         max_pods: u64::try_from(config.max_pods).unwrap_or_default(),
     };
     let instance = instance(&config.root.join(DIRECTORY), &machine.machine_id);
@@ -162,8 +162,8 @@ impl Observe for Observer {
         };
         match images {
             Ok(status) => {
-                let disk = status.conditions.iter().find(|condition| condition.kind == "DiskPressure");
-                seen.disk_pressure = disk.and_then(|condition| match condition.status {
+                let pressure = status.conditions.iter().find(|condition| condition.kind == "DiskPressure");
+                seen.disk_pressure = pressure.and_then(|condition| match condition.status {
                     "True" => Some(true),
                     "False" => Some(false),
                     _ => None,

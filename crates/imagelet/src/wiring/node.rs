@@ -16,6 +16,7 @@ use kuberuntime::config::{ClusterDns, NodeResources};
 use kuberuntime::logs::LogRotationOptions;
 use kuberuntime::sources::{Source, UrlSource};
 use kuberuntime::sync::NodeFacts;
+use kuberuntime::volumes::Volumes;
 use oci::Quantity;
 
 use super::Mode;
@@ -117,7 +118,10 @@ pub(crate) async fn open(
     let mut parts =
         collection_parts(&app.config, images, images.service(), Ok(Some(Arc::clone(&runtime))), pods.events());
     parts.images.records = app.records_to_prune().await;
-    parts.pods = Some(pods.known_pods());
+    let volumes = Arc::new(Volumes::new(app.config.root.join("pods")));
+    let pod_logs = app.config.pod_logs.display().to_string();
+    let evictor = pods.evictor(Arc::clone(&runtime), Arc::clone(&volumes), pod_logs);
+    parts.pods = Some(pods.known_pods(&evictor));
     let collection = Arc::new(Collection::open(parts).await?);
     app.collects(Arc::clone(&collection));
     let mode = if stays { Mode::Agent } else { Mode::OneShot };
@@ -132,7 +136,8 @@ pub(crate) async fn open(
         collection,
         collects: app.config.gc.enabled.unwrap_or(true),
         facts: facts.map_err(|_| Failure::failed("look at the node: the reader panicked"))?,
-        volumes: app.config.root.join("pods"),
+        volumes,
+        evictor,
         logs: rotation(&app.config, clock),
         sync_period: app.config.pods.sync_period,
     };

@@ -9,6 +9,7 @@ mod archives;
 mod backoff;
 mod beside;
 mod clock_steps;
+mod cluster;
 mod config;
 mod conformance;
 mod convert;

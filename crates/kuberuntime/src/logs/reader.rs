@@ -40,6 +40,8 @@ pub enum LogStep {
     UpToDate,
     /// No more bytes are wanted.
     Full,
+    /// There is more to read; of [`LogReader::part`] alone.
+    More,
 }
 
 pub struct LogReader {
@@ -172,40 +174,54 @@ impl LogReader {
     /// # Errors
     /// The log cannot be read, or `out` takes nothing more.
     pub fn step(&mut self, out: &mut dyn Write) -> io::Result<LogStep> {
-        while let Some(mut segment) = self.now.take().or_else(|| self.ahead.pop_front()) {
-            let mut buffer = std::mem::take(&mut self.buffer);
-            let read = segment.source.read(&mut buffer);
-            let step = match &read {
-                Ok(0) => None,
-                Ok(length) => Some(self.take(&mut segment.skip, &buffer[..*length], out)),
-                Err(_) => None,
-            };
-            self.buffer = buffer;
-            match (read, step) {
-                (Ok(0), _) if !segment.live => self.end_of_file(out)?,
-                (Ok(0), _) => {
-                    let waits = self.at_the_end(&mut segment, out)?;
-                    if waits {
-                        self.now = Some(segment);
-                        return Ok(LogStep::UpToDate);
-                    }
-                }
-                (Ok(_), Some(step)) => {
-                    self.now = Some(segment);
-                    if step? == LogStep::Full {
-                        return Ok(LogStep::Full);
-                    }
-                }
-                // A compressed file that was cut off or is no such file: what follows it is read all the same.
-                (Err(error), _) if matches!(segment.source, LogInput::Compressed(_)) => {
-                    tracing::warn!(path = %self.path.display(), %error, "cannot read a part of the log");
-                    self.end_of_file(out)?;
-                }
-                (Err(error), _) => return Err(error),
-                (Ok(_), None) => {}
+        loop {
+            match self.part(out)? {
+                LogStep::More => {}
+                step => return Ok(step),
             }
         }
-        Ok(LogStep::UpToDate)
+    }
+
+    /// Writes a part of what there is, so that a caller can hand it on before the next one.
+    ///
+    /// # Errors
+    /// The log cannot be read, or `out` takes nothing more.
+    pub fn part(&mut self, out: &mut dyn Write) -> io::Result<LogStep> {
+        let Some(mut segment) = self.now.take().or_else(|| self.ahead.pop_front()) else {
+            return Ok(LogStep::UpToDate);
+        };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let read = segment.source.read(&mut buffer);
+        let step = match &read {
+            Ok(0) => None,
+            Ok(length) => Some(self.take(&mut segment.skip, &buffer[..*length], out)),
+            Err(_) => None,
+        };
+        self.buffer = buffer;
+        match (read, step) {
+            (Ok(0), _) if !segment.live => self.end_of_file(out)?,
+            (Ok(0), _) => {
+                let waits = self.at_the_end(&mut segment, out)?;
+                if waits {
+                    self.now = Some(segment);
+                    return Ok(LogStep::UpToDate);
+                }
+            }
+            (Ok(_), Some(step)) => {
+                self.now = Some(segment);
+                if step? == LogStep::Full {
+                    return Ok(LogStep::Full);
+                }
+            }
+            // A compressed file that was cut off or is no such file: what follows it is read all the same.
+            (Err(error), _) if matches!(segment.source, LogInput::Compressed(_)) => {
+                tracing::warn!(path = %self.path.display(), %error, "cannot read a part of the log");
+                self.end_of_file(out)?;
+            }
+            (Err(error), _) => return Err(error),
+            (Ok(_), None) => {}
+        }
+        Ok(LogStep::More)
     }
 
     /// The same when nobody writes to the log any more: also what has no end.

@@ -46,7 +46,19 @@ pub(super) fn conditions(
         ready,
         ConditionState::yes(""),
     ];
-    KINDS.into_iter().zip(findings).map(|(kind, finding)| condition(input, kind, finding)).collect()
+    KINDS
+        .into_iter()
+        .zip(findings)
+        .chain(disrupted(input))
+        .map(|(kind, finding)| condition(input, kind, finding))
+        .collect()
+}
+
+/// The node has ended the pod, which could have gone on elsewhere.
+fn disrupted(input: &StatusInput<'_>) -> Option<(&'static str, ConditionState)> {
+    let end = input.ended.filter(|end| end.reason == "Evicted")?;
+    let finding = ConditionState { message: end.message.clone(), ..ConditionState::yes("TerminationByKubelet") };
+    Some(("DisruptionTarget", finding))
 }
 
 fn condition(input: &StatusInput<'_>, kind: &'static str, finding: ConditionState) -> PodCondition {

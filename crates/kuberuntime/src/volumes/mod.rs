@@ -23,7 +23,7 @@ use cri_api::Mount;
 
 use crate::documents::Documents;
 use crate::environment::Surroundings;
-use crate::pod::Pod;
+use crate::pod::{Pod, Volume};
 pub use container::MountInput;
 use place::{OpenDirectory, PRIVATE, one_name};
 
@@ -124,6 +124,12 @@ impl Volumes {
         })
         .await
         .unwrap_or_else(|| Err(io::Error::other("the program ends")))
+    }
+
+    /// The directory of a pod's volume, if volumes of its kind have one; it need not be there.
+    pub(crate) fn directory_of(&self, uid: &str, volume: &Volume) -> Option<PathBuf> {
+        let plugin = place::plugin_directory(&volume.source)?;
+        Some(self.0.root.join(uid).join(place::VOLUMES).join(plugin).join(&volume.name))
     }
 
     /// Does something to a pod's directory, alone, where it may block.

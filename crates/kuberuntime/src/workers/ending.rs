@@ -58,13 +58,13 @@ impl Worker {
             // A sandbox that is not ready may still hold an address, until it is stopped.
             return Ok(true);
         }
-        let order = end_of(&orders);
+        let order = end_of(&orders, slot.record().end_grace);
         let shorter = async {
             loop {
                 if self.orders.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
-                if end_of(&self.orders.borrow_and_update()).is_shorter_than(order) {
+                if end_of(&self.orders.borrow_and_update(), None).is_shorter_than(order) {
                     return;
                 }
             }
@@ -159,8 +159,8 @@ impl Worker {
 }
 
 /// The time that a pod has for its end: by its order, and by the deletion that its API server tells of.
-fn end_of(orders: &Orders) -> EndOrder {
-    let order = orders.end.unwrap_or_default();
+fn end_of(orders: &Orders, grace: Option<i64>) -> EndOrder {
+    let order = orders.end.unwrap_or(EndOrder { grace });
     let metadata = orders.pod.as_ref().map(|pod| &pod.metadata).filter(|of| of.deletion_timestamp.is_some());
     let deletion = EndOrder { grace: metadata.and_then(|metadata| metadata.deletion_grace_period_seconds) };
     if deletion.is_shorter_than(order) { deletion } else { order }

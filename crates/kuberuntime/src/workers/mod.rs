@@ -29,9 +29,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::container_gc::PodStates;
+use crate::events::PodEvent;
 use crate::pod::{EnvSource, Pod};
 use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
+use crate::status::PodEnd;
 use crate::sync::PodRuntime;
 use agent::Agent;
 pub use board::{PodView, WorkerState};
@@ -118,6 +120,15 @@ impl PodAgent {
     /// Syncs a pod soon, whatever it looks like.
     pub fn wake(&self, uid: &str) {
         self.shared.wake(uid, true);
+    }
+
+    /// Ends a pod as failed, within `grace` seconds, and records the event. Returns false if it does not run or is ending already.
+    pub fn evict(&self, uid: &str, end: PodEnd, grace: i64) -> bool {
+        let slot = self.shared.table().slots.get(uid).map(Arc::clone);
+        let message = end.message.clone();
+        let Some(slot) = slot.filter(|slot| slot.fail(end, grace)) else { return false };
+        self.shared.runtime.record_event(&slot.owner, None, &PodEvent::Evicted(&message));
+        true
     }
 
     /// ConfigMaps or Secrets are others than they were: pods that name any are synced, so that their volumes follow.

@@ -72,6 +72,8 @@ pub(super) struct PodRecord {
     pub(super) view: Option<Arc<PodView>>,
     /// Why it was ended as a whole.
     pub(super) ended: Option<PodEnd>,
+    /// Seconds that its containers have together where it was ended as a whole; `None`: the pod's own grace period.
+    pub(super) end_grace: Option<i64>,
     /// Last failure.
     pub(super) error: Option<String>,
     /// Actions that the last observation asked for.
@@ -114,6 +116,7 @@ impl WorkerSlot {
             waiting: BTreeMap::new(),
             view: None,
             ended: None,
+            end_grace: None,
             error: None,
             actions: String::new(),
             ending: None,
@@ -182,6 +185,19 @@ impl WorkerSlot {
         if changed {
             self.cancel_sync();
         }
+    }
+
+    /// Ends the pod as a whole, within so many seconds; it stays, as failed. Returns false if it is ending for another reason.
+    pub(super) fn fail(&self, end: PodEnd, grace: i64) -> bool {
+        let mut record = self.record();
+        if record.ended.is_some() || record.state != WorkerState::Syncing || self.is_ending() {
+            return false;
+        }
+        (record.ended, record.end_grace) = (Some(end), Some(grace));
+        drop(record);
+        self.cancel_sync();
+        self.wake(true);
+        true
     }
 
     /// An API server says of a pod that it has failed, of which this node did not say so: the pod is ended.

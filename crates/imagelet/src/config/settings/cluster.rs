@@ -6,7 +6,7 @@ use cluster::node::{DEFAULT_TAINT, Label, Taint};
 use serde_json::{Value, json};
 
 use crate::config::declare::settings;
-use crate::config::kind::{Form, Kind, list, path, text, unset};
+use crate::config::kind::{Form, Kind, count, list, path, text, unset};
 use crate::config::value::{Raw, Wrong};
 
 settings! {
@@ -33,6 +33,15 @@ settings! {
             provider_id: String = String::new() =>
                 "providerID", "provider-id", text("ID", "a text"),
                 "Name of this machine at its cloud provider, set when the Node is created [default: none]", kubelet();
+            /// Zero: no port.
+            port: u16 = 10250 =>
+                "port", "port", count(0..=65535),
+                "Port at which a node of a cluster answers the API server over TLS: logs, exec, port-forward, figures; 0: none", kubelet();
+            /// `None`: a client needs a token.
+            client_ca_file: Option<PathBuf> = None =>
+                "clientCAFile", "client-ca-file", unset(path("FILE")),
+                "Authorities whose client certificates are believed at that port, such as the cluster's own; without it \
+                 clients need tokens that the API server knows [default: none]";
         }
     }
 }

@@ -3,8 +3,10 @@
 pub(crate) mod cgroup;
 pub(crate) mod cli;
 pub(crate) mod clock;
+pub(crate) mod cluster;
 pub(crate) mod containerd;
 pub(crate) mod containerd_config;
+pub(crate) mod control_plane;
 pub(crate) mod disk;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod faulty;

@@ -77,6 +77,12 @@ impl Node {
     #[track_caller]
     pub(crate) fn idle(settings: &Value) -> Self {
         enter_own_network();
+        Self::here(settings)
+    }
+
+    /// The same in the network of the test's own that this thread is in already.
+    #[track_caller]
+    pub(crate) fn here(settings: &Value) -> Self {
         let scene = Scene::new();
         let image = scene.registry.push(&scene.layout, &idle_image(&scene, &[]), "infra/busybox:1");
         let setup = Setup { sandbox_image: Some(image.clone()), pod_network: true, ..Setup::default() };
@@ -398,6 +404,14 @@ impl Node {
         let (stdout, stderr) = (text(stdout), text(stderr));
         assert_eq!(exit_code, 0, "{script:?} in {of}: {stdout}{stderr}");
         stdout
+    }
+
+    /// Ends a running container past imagelet.
+    #[track_caller]
+    pub(crate) fn end_container(&self, of: &str) {
+        let id = self.running(of).id;
+        let stopped = self.runtime.block_on(self.service.stop_container(&id, Duration::ZERO));
+        stopped.unwrap_or_else(|e| panic!("end {of}: {e}"));
     }
 
     /// Reasons and messages of a pod's events, oldest first.

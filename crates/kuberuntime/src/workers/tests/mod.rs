@@ -3,6 +3,7 @@
 mod chaos;
 mod cluster;
 mod events;
+mod evicted;
 mod faults;
 mod life;
 mod takeover;

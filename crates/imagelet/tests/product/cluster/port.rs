@@ -1,0 +1,224 @@
+//! The kubelet's port through the API server: `kubectl logs`, `exec`, `attach`, `cp`, `port-forward`, figures; and who is let in.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::support::cluster::{Cluster, Namespace, play};
+use crate::support::control_plane::free_ports;
+use crate::support::network::{NODE_IP, get};
+use crate::support::node::{FOREVER, NODE};
+use crate::support::process::{Daemon, tool};
+use crate::support::pty::Pty;
+use crate::support::secrets;
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn kubectl_reaches_into_pods() {
+    let cluster = Cluster::start();
+    play(
+        &cluster,
+        &[
+            ("logs", logs),
+            ("exec", exec),
+            ("terminal", terminal),
+            ("copy", copy),
+            ("forward", forward),
+            ("figures", figures),
+            ("let-in", let_in),
+        ],
+    );
+}
+
+/// A pod whose container says three lines, ends once, and then runs on.
+fn talker(scene: &Namespace<'_>) {
+    let script = format!(
+        "test -e /work/again && n=4 || n=1; for i in 0 1 2; do echo line $((n + i)); done; \
+         test -e /work/again || {{ touch /work/again; exit 1; }}; {FOREVER}"
+    );
+    let mut main = scene.cluster.container("main", &script);
+    main["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
+    let volume = json!({"name": "work", "emptyDir": {}});
+    scene.pod("talker", json!({"terminationGracePeriodSeconds": 1, "containers": [main], "volumes": [volume]}));
+    scene.ready("talker");
+}
+
+fn logs(scene: &Namespace<'_>) {
+    talker(scene);
+    let log = |args: &[&str]| scene.kubectl(&[&["logs", "talker"], args].concat());
+    assert_eq!(log(&[]), "line 4\nline 5\nline 6\n");
+    assert_eq!(log(&["--previous"]), "line 1\nline 2\nline 3\n");
+    assert_eq!(log(&["--tail", "1"]), "line 6\n");
+    assert_eq!(log(&["--tail", "0"]), "");
+    assert_eq!(log(&["--limit-bytes", "6"]), "line 4");
+    assert_eq!(log(&["--since", "1h"]), "line 4\nline 5\nline 6\n");
+    let stamped = log(&["--timestamps"]);
+    assert!(stamped.starts_with("20") && stamped.lines().all(|line| line.contains("Z line ")), "{stamped}");
+    let none = scene.try_kubectl(&["logs", "talker", "-c", "other"]);
+    assert!(none.code != Some(0) && none.stderr.contains("other"), "{}", none.stderr);
+
+    // Followed until the container ends.
+    let program = scene.cluster.plane.command(&[]).get_program().to_owned();
+    let config = scene.cluster.plane.admin().display().to_string();
+    let args = ["--kubeconfig", &config, "logs", "-f", "talker", "-n", &scene.name, "--tail", "1"];
+    let mut follow = Daemon::start(std::path::Path::new(&program), &args);
+    follow.wait_for("the last line", |line| (line == "line 6").then_some(()));
+    scene.kubectl(&["exec", "talker", "--", "sh", "-c", "echo a new line > /proc/1/fd/1"]);
+    follow.wait_for("the new line", |line| (line == "a new line").then_some(()));
+    scene.kubectl(&["delete", "pod", "talker", "--wait=false"]);
+    assert_eq!(follow.ends(), Some(0), "{:?}", follow.lines());
+}
+
+fn exec(scene: &Namespace<'_>) {
+    scene.running("web");
+    assert_eq!(scene.kubectl(&["exec", "web", "--", "hostname"]), "web\n");
+    let done = scene.try_kubectl(&["exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(3), "out\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("err"), "{}", done.stderr);
+    // Input to its end, and more of it than a pipe holds.
+    let bytes = vec![b'x'; 300_000];
+    let mut command = scene.cluster.plane.command(&["exec", "-i", "web", "-n", &scene.name, "--", "wc", "-c"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    child.stdin.take().expect("piped").write_all(&bytes).expect("kubectl reads its input");
+    let output = child.wait_with_output().expect("it is our child");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(said.trim(), "300000", "{}", String::from_utf8_lossy(&output.stderr));
+    let none = scene.try_kubectl(&["exec", "web", "-c", "none", "--", "true"]);
+    assert!(none.code != Some(0) && none.stderr.contains("none"), "{}", none.stderr);
+}
+
+fn terminal(scene: &Namespace<'_>) {
+    scene.running("shell");
+    let command = scene.cluster.plane.command(&[
+        "exec",
+        "-it",
+        "shell",
+        "-n",
+        &scene.name,
+        "--",
+        "sh",
+        "-c",
+        "stty size; tty; echo over",
+    ]);
+    let mut terminal = Pty::start(command, (91, 33));
+    assert_eq!(terminal.end(), Some(0), "{}", terminal.text());
+    let shown = terminal.text();
+    assert!(shown.contains("33 91") && shown.contains("/dev/pts/") && shown.contains("over"), "{shown}");
+}
+
+fn copy(scene: &Namespace<'_>) {
+    scene.running("store");
+    let scratch = &scene.cluster.node.scene.scratch;
+    let (there, back) = (scratch.join("there"), scratch.join("back"));
+    let content: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
+    std::fs::write(&there, &content).expect("write a file");
+    scene.kubectl(&["cp", &there.display().to_string(), "store:/tmp/file"]);
+    scene.kubectl(&["cp", "store:/tmp/file", &back.display().to_string()]);
+    assert!(std::fs::read_to_string(&back).expect("it came back") == content, "it came back as it was");
+}
+
+fn forward(scene: &Namespace<'_>) {
+    let script = "echo page > /tmp/page; exec httpd -f -p 8080 -h /tmp";
+    scene.pod(
+        "page",
+        json!({"terminationGracePeriodSeconds": 1, "containers": [scene.cluster.container("main", script)]}),
+    );
+    scene.ready("page");
+    let [port] = free_ports();
+    let program = scene.cluster.plane.command(&[]).get_program().to_owned();
+    let config = scene.cluster.plane.admin().display().to_string();
+    let ports = format!("{port}:8080");
+    let args = ["--kubeconfig", &config, "port-forward", "pod/page", &ports, "-n", &scene.name];
+    let forward = Daemon::start(std::path::Path::new(&program), &args);
+    forward.wait_for("that it forwards", |line| line.contains("Forwarding from").then_some(()));
+    for _ in 0..3 {
+        scene.cluster.plane.until("the page comes", || {
+            get(&format!("127.0.0.1:{port}"), "/page").is_some_and(|page| page.trim() == "page")
+        });
+    }
+}
+
+fn figures(scene: &Namespace<'_>) {
+    scene.running("measured");
+    let plane = &scene.cluster.plane;
+    let proxied = |path: &str| plane.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{NODE}/proxy/{path}")]);
+    assert_eq!(proxied("healthz"), "ok");
+    plane.until("the runtime has figures of the pod", || {
+        let summary: Value = serde_json::from_str(&proxied("stats/summary")).expect("JSON");
+        let pods = summary["pods"].as_array().cloned().unwrap_or_default();
+        let pod = pods.into_iter().find(|pod| pod["podRef"]["name"] == "measured");
+        summary["node"]["memory"]["workingSetBytes"].as_u64() > Some(0)
+            && pod.is_some_and(|pod| pod["containers"][0]["memory"]["workingSetBytes"].as_u64() > Some(0))
+    });
+    let resources = proxied("metrics/resource");
+    assert!(resources.contains("container_memory_working_set_bytes{container=\"main\""), "{resources}");
+    assert!(resources.contains("node_cpu_usage_seconds_total "), "{resources}");
+    assert!(proxied("metrics").contains("imagelet_build_info{"));
+    let pods: Value = serde_json::from_str(&proxied("pods")).expect("JSON");
+    let names: Vec<&str> =
+        pods["items"].as_array().into_iter().flatten().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+    assert_eq!(names, ["measured"]);
+}
+
+fn let_in(scene: &Namespace<'_>) {
+    scene.running("inner");
+    let plane = &scene.cluster.plane;
+    let ask = |path: &str, more: &[&str]| {
+        let url = format!("https://{NODE_IP}:10250/{path}");
+        // The certificate is the node's own.
+        let output =
+            tool("curl").args(["-sSk", "-w", "\n%{http_code}"]).args(more).arg(&url).output().expect("start curl");
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    };
+    assert_eq!(ask("pods", &[]), "Unauthorized\n401");
+    assert_eq!(ask("", &[]), "Unauthorized\n401");
+    assert_eq!(ask("pods", &["-H", "Authorization: Bearer none"]), "Unauthorized\n401");
+
+    // A token of an account without rights, and the same with them. TokenRequest has been there since 1.12, `create token` not.
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let file = plane.file("token-request.json");
+    std::fs::write(&file, body.to_string()).expect("write a request");
+    let account = format!("/api/v1/namespaces/{}/serviceaccounts/default/token", scene.name);
+    let answer = plane.kubectl(&["create", "--raw", &account, "-f", &file.display().to_string()]);
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
+    let token = answer["status"]["token"].as_str().expect("a token").to_owned();
+    secrets::note_bare(&token);
+    let bearer = format!("Authorization: Bearer {token}");
+    let name = format!("system:serviceaccount:{}:default", scene.name);
+    assert_eq!(
+        ask("stats/summary", &["-H", &bearer]),
+        format!("Forbidden (user={name}, verb=get, resource=nodes, subresource(s)=[stats])\n\n403")
+    );
+    assert!(ask(&format!("exec/{}/inner/main?command=id&output=1", scene.name), &["-H", &bearer]).ends_with("403"));
+    plane.kubectl(&["create", "clusterrole", "reader-of-metrics", "--verb=get", "--resource=nodes/metrics"]);
+    plane.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "reader-of-metrics",
+        "--clusterrole=reader-of-metrics",
+        &format!("--user={name}"),
+    ]);
+    plane.until("the role is known", || ask("metrics/resource", &["-H", &bearer]).ends_with("200"));
+    // What was denied is denied for half a minute more, and what nobody gave stays so.
+    assert!(ask("stats/summary", &["-H", &bearer]).ends_with("403"));
+
+    // A certificate of the cluster's authority with rights, one without, and one of another authority.
+    let certificate = |name: &str| {
+        let file = |end: &str| plane.file(&format!("{name}.{end}")).display().to_string();
+        ["--cert".to_owned(), file("crt"), "--key".to_owned(), file("key")]
+    };
+    let with = |name: &str, path: &str| {
+        let args = certificate(name);
+        ask(path, &args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert!(with("admin", "pods").ends_with("200"));
+    plane.user("/CN=eve");
+    assert!(with("eve", "pods").contains("Forbidden (user=eve, verb=get"), "{}", with("eve", "pods"));
+    assert!(with("admin", "nowhere").ends_with("404"));
+    assert!(with("admin", &format!("containerLogs/{}/none/main", scene.name)).starts_with("pod does not exist"));
+    assert!(
+        with("admin", &format!("exec/{}/inner/main?command=id&output=1", scene.name)).ends_with("400"),
+        "no upgrade"
+    );
+}

@@ -1,0 +1,373 @@
+//! A Kubernetes control plane of the test's own: etcd, kube-apiserver, and on request kube-controller-manager and kube-scheduler, on free
+//! ports of loopback, with certificates of its own and kubeconfigs for whoever a test wants to be. `kubectl` is the user.
+//! `scripts/control-plane.sh` brings the programs, or `KUBEBUILDER_ASSETS=DIR` names others.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::cli::Done;
+use super::process::{Daemon, run, tool};
+use super::scratch::Scratch;
+
+/// How long a server may take to start, and an object to come to a state, beside other tests on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// The addresses of services.
+const SERVICES: &str = "10.0.0.0/24";
+
+/// The control plane. Fields are dropped in this order: whoever uses something before what it uses.
+pub(crate) struct ControlPlane {
+    managers: Vec<Daemon>,
+    server: Option<Daemon>,
+    etcd: Daemon,
+    server_port: u16,
+    etcd_port: u16,
+    scratch: Scratch,
+}
+
+impl ControlPlane {
+    /// Starts etcd and the API server, and comes back when it is ready. A test that does not share the machine's network is in its
+    /// own already ([`super::network::enter_own_network`]).
+    #[track_caller]
+    pub(crate) fn start() -> Self {
+        let scratch = Scratch::new();
+        make_certificates(&scratch);
+        let [server_port, etcd_port, peer_port] = free_ports();
+        let (client, peer) = (format!("http://127.0.0.1:{etcd_port}"), format!("http://127.0.0.1:{peer_port}"));
+        let etcd = Daemon::start(
+            &program("etcd"),
+            &[
+                &format!("--data-dir={}", scratch.join("etcd").display()),
+                &format!("--listen-client-urls={client}"),
+                &format!("--advertise-client-urls={client}"),
+                &format!("--listen-peer-urls={peer}"),
+                &format!("--initial-advertise-peer-urls={peer}"),
+                &format!("--initial-cluster=default={peer}"),
+                "--unsafe-no-fsync",
+            ],
+        );
+        let mut plane = Self { managers: Vec::new(), server: None, etcd, server_port, etcd_port, scratch };
+        plane.user("/O=system:masters/CN=admin");
+        plane.start_server();
+        plane
+    }
+
+    /// The same with the controller manager and the scheduler.
+    #[track_caller]
+    pub(crate) fn with_managers() -> Self {
+        let mut plane = Self::start();
+        let certificate = |name: &str| plane.scratch.join(name).display().to_string();
+        let common = ["--leader-elect=false".to_owned(), "--secure-port=0".to_owned()];
+        let manager = [
+            // All controllers in one, with one identity: it needs the rights of each of them.
+            format!("--kubeconfig={}", plane.user("/O=system:masters/CN=system:kube-controller-manager").display()),
+            format!("--root-ca-file={}", certificate("ca.crt")),
+            format!("--cluster-signing-cert-file={}", certificate("ca.crt")),
+            format!("--cluster-signing-key-file={}", certificate("ca.key")),
+            format!("--service-account-private-key-file={}", certificate("accounts.key")),
+        ];
+        let scheduler = [format!("--kubeconfig={}", plane.user("/CN=system:kube-scheduler").display())];
+        for (name, args) in [("kube-controller-manager", &manager[..]), ("kube-scheduler", &scheduler[..])] {
+            let args: Vec<&str> = args.iter().chain(&common).map(String::as_str).collect();
+            plane.managers.push(Daemon::start(&program(name), &args));
+        }
+        // The account that pods have without asking for one.
+        plane.until("the account of pods is there", || {
+            plane.try_kubectl(&["get", "serviceaccount", "default"]).code == Some(0)
+        });
+        plane
+    }
+
+    /// Starts the API server where it was, and comes back when it is ready.
+    #[track_caller]
+    pub(crate) fn start_server(&mut self) {
+        assert!(self.server.is_none(), "an API server runs already");
+        let file = |name: &str| self.scratch.join(name).display().to_string();
+        let args = [
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.server_port),
+            format!("--tls-cert-file={}", file("server.crt")),
+            format!("--tls-private-key-file={}", file("server.key")),
+            format!("--client-ca-file={}", file("ca.crt")),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", file("accounts.pub")),
+            format!("--service-account-signing-key-file={}", file("accounts.key")),
+            format!("--service-cluster-ip-range={SERVICES}"),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--enable-admission-plugins=NodeRestriction".to_owned(),
+            "--enable-bootstrap-token-auth=true".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            // Loopback is no address of an endpoint.
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            format!("--kubelet-client-certificate={}", file("kubelet-client.crt")),
+            format!("--kubelet-client-key={}", file("kubelet-client.key")),
+        ];
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let server = Daemon::start(&program("kube-apiserver"), &args);
+        let ready = || {
+            let mut curl = tool("curl");
+            curl.args(["-sS", "--cacert", &file("ca.crt"), "--cert", &file("admin.crt"), "--key", &file("admin.key")]);
+            let answer = curl.arg(format!("{}/readyz", self.url())).output().expect("start curl");
+            answer.stdout == b"ok"
+        };
+        let from = Instant::now();
+        while !ready() {
+            assert!(from.elapsed() < PATIENCE, "the API server is not ready:\n{}", last_of(&server.lines()));
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+        self.server = Some(server);
+    }
+
+    /// Kills the API server as `kill -9` does.
+    #[track_caller]
+    pub(crate) fn kill_server(&mut self) {
+        self.server.take().expect("an API server runs").kill();
+    }
+
+    /// Makes etcd forget all revisions but the present ones, as an API server does every five minutes.
+    #[track_caller]
+    pub(crate) fn compact(&self) {
+        let at = |path: &str, body: &Value| -> Value {
+            let url = format!("http://127.0.0.1:{}/v3/{path}", self.etcd_port);
+            let answer = run(tool("curl").args(["-sSf", "-d", &body.to_string(), &url]));
+            serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{path}: {e}: {answer}"))
+        };
+        let now = at("kv/range", &json!({"key": "AA=="}))["header"]["revision"].clone();
+        at("kv/compaction", &json!({"revision": now, "physical": true}));
+    }
+
+    /// `https://127.0.0.1:PORT`.
+    pub(crate) fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.server_port)
+    }
+
+    /// A file of the control plane: `ca.crt`.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
+    /// The kubeconfig of the administrator.
+    pub(crate) fn admin(&self) -> PathBuf {
+        self.scratch.join("admin.kubeconfig")
+    }
+
+    /// A kubeconfig with the identity of a node.
+    #[track_caller]
+    pub(crate) fn node(&self, name: &str) -> PathBuf {
+        self.user(&format!("/O=system:nodes/CN=system:node:{name}"))
+    }
+
+    /// A kubeconfig with a client certificate for this subject.
+    #[track_caller]
+    pub(crate) fn user(&self, subject: &str) -> PathBuf {
+        let name = subject.rsplit_once("/CN=").expect("a subject has a common name").1.replace(':', "-");
+        let certificate = self.file(&format!("{name}.crt"));
+        if !certificate.exists() {
+            make_certificate(&self.scratch, &name, subject, "extendedKeyUsage=clientAuth", &[]);
+        }
+        let key = self.file(&format!("{name}.key"));
+        self.kubeconfig(&name, &json!({"client-certificate": certificate, "client-key": key}))
+    }
+
+    /// A kubeconfig of this name, with whatever its user has.
+    #[track_caller]
+    pub(crate) fn kubeconfig(&self, name: &str, user: &Value) -> PathBuf {
+        let path = self.file(&format!("{name}.kubeconfig"));
+        let text = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": self.url(), "certificate-authority": self.file("ca.crt")}}],
+            "users": [{"name": "test", "user": user}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        });
+        fs::write(&path, text.to_string()).expect("write a kubeconfig");
+        path
+    }
+
+    /// `kubectl` as the administrator.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.command_as(&self.admin(), args)
+    }
+
+    /// `kubectl` as somebody else.
+    pub(crate) fn command_as(&self, kubeconfig: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program("kubectl"));
+        command.env_clear().env("HOME", self.scratch.path()).env("KUBECONFIG", kubeconfig).env("PATH", "/usr/bin:/bin");
+        command.args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `kubectl` to its end, whatever that is.
+    #[track_caller]
+    pub(crate) fn try_kubectl(&self, args: &[&str]) -> Done {
+        end(&mut self.command(args))
+    }
+
+    /// Runs `kubectl` to a good end. The answer is its standard output.
+    #[track_caller]
+    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
+        run(&mut self.command(args))
+    }
+
+    /// Makes or changes objects, as `kubectl apply` does.
+    #[track_caller]
+    pub(crate) fn apply(&self, objects: &Value) {
+        let file = self.file("apply.json");
+        fs::write(&file, objects.to_string()).expect("write objects");
+        self.kubectl(&["apply", "-f", &file.display().to_string()]);
+    }
+
+    /// `kubectl get … -o json`.
+    #[track_caller]
+    pub(crate) fn get(&self, args: &[&str]) -> Value {
+        let text = self.kubectl(&[&["get"], args, &["-o", "json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("get {args:?}: {e}:\n{text}"))
+    }
+
+    /// The same; `None` where the object is not there, or the server.
+    #[track_caller]
+    pub(crate) fn try_get(&self, args: &[&str]) -> Option<Value> {
+        let done = self.try_kubectl(&[&["get"], args, &["-o", "json"]].concat());
+        (done.code == Some(0)).then(|| serde_json::from_str(&done.stdout).expect("kubectl answers JSON"))
+    }
+
+    /// Waits until an object is such, and answers it.
+    #[track_caller]
+    pub(crate) fn until_object(&self, args: &[&str], what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut last = None;
+        let from = Instant::now();
+        loop {
+            let found = self.try_get(args);
+            match found {
+                Some(object) if wanted(&object) => return object,
+                other => last = other.or(last),
+            }
+            assert!(
+                from.elapsed() < PATIENCE,
+                "{args:?} never comes to this: {what}; it is {:#}",
+                last.unwrap_or_default()
+            );
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits until something is so.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let from = Instant::now();
+        while !is_so() {
+            assert!(from.elapsed() < PATIENCE, "it never comes to this: {what}");
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+    }
+
+    /// `kubectl wait`, for what it can wait for.
+    #[track_caller]
+    pub(crate) fn wait(&self, args: &[&str]) {
+        let timeout = format!("--timeout={}s", PATIENCE.as_secs());
+        self.kubectl(&[&["wait", &timeout], args].concat());
+    }
+
+    /// Major and minor version of the API server, for what an older one drops without a word.
+    #[track_caller]
+    pub(crate) fn version(&self) -> (u32, u32) {
+        let text = self.kubectl(&["get", "--raw", "/version"]);
+        let version: Value = serde_json::from_str(&text).expect("a version is JSON");
+        let number = |field: &str| version[field].as_str().and_then(|n| n.trim_end_matches('+').parse().ok());
+        number("major").zip(number("minor")).unwrap_or_else(|| panic!("no version is in {text}"))
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a test that fails says what its daemons said")]
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let said =
+                end(&mut self.command(&["get", "nodes,pods,events", "-A", "-o", "wide", "--request-timeout=5s"]));
+            eprintln!("the cluster:\n{}{}", said.stdout, said.stderr);
+            for daemon in self.server.iter().chain([&self.etcd]).chain(&self.managers) {
+                eprintln!("a daemon of the control plane:\n{}", last_of(&daemon.lines()));
+            }
+        }
+    }
+}
+
+/// A program of the control plane.
+#[track_caller]
+fn program(name: &str) -> PathBuf {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in crates/");
+        let said = run(tool("bash").arg(repository.join("scripts/control-plane.sh")));
+        PathBuf::from(said.trim())
+    });
+    let found = [directory.join(name), PathBuf::from("/usr/bin").join(name)].into_iter().find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not in {}", directory.display()))
+}
+
+fn end(command: &mut Command) -> Done {
+    let output = command.output().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Done { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+}
+
+fn last_of(lines: &[String]) -> String {
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}
+
+/// Ports that nobody has; in a network of the test's own nobody takes them meanwhile.
+#[track_caller]
+pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("listen on loopback"));
+    listeners.map(|listener| listener.local_addr().expect("it listens").port())
+}
+
+/// The authority, the certificates that every control plane has, and the key of service accounts.
+#[track_caller]
+fn make_certificates(scratch: &Scratch) {
+    let file = |name: &str| scratch.join(name).display().to_string();
+    make_certificate(
+        scratch,
+        "ca",
+        "/CN=ca",
+        "basicConstraints=critical,CA:TRUE",
+        &["-addext", "keyUsage=critical,keyCertSign,cRLSign"],
+    );
+    let names =
+        "subjectAltName=DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1";
+    make_certificate(scratch, "server", "/CN=kube-apiserver", "extendedKeyUsage=serverAuth", &["-addext", names]);
+    for (name, subject) in
+        [("admin", "/O=system:masters/CN=admin"), ("kubelet-client", "/O=system:masters/CN=kubelet-client")]
+    {
+        make_certificate(scratch, name, subject, "extendedKeyUsage=clientAuth", &[]);
+    }
+    run(tool("openssl").args(["genrsa", "-out", &file("accounts.key"), "2048"]));
+    run(tool("openssl").args(["rsa", "-in", &file("accounts.key"), "-pubout", "-out", &file("accounts.pub")]));
+}
+
+/// A key and a certificate that the authority has signed; the authority signs its own.
+#[track_caller]
+fn make_certificate(scratch: &Scratch, name: &str, subject: &str, extension: &str, more: &[&str]) {
+    let file = |name: &str| scratch.join(name).display().to_string();
+    let mut openssl = tool("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
+    openssl.args(["-subj", subject, "-addext", extension]).args(more);
+    if name != "ca" {
+        openssl.args([
+            "-CA",
+            &file("ca.crt"),
+            "-CAkey",
+            &file("ca.key"),
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ]);
+    }
+    run(openssl.args(["-keyout", &file(&format!("{name}.key")), "-out", &file(&format!("{name}.crt"))]));
+}

@@ -1,0 +1,173 @@
+//! What is at which path. Every request passes the [gate](crate::access) first, those for paths that are not there, too.
+
+use std::sync::Arc;
+
+use cri_api::{ContainerStats, Error, Kind, PodSandboxFilter, PodSandboxMetadata, PodSandboxStats, RuntimeService};
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use jiff::Timestamp;
+use kuberuntime::labels;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::Parts;
+use crate::access::{Gate, Refusal};
+use crate::answer::{self, Answer};
+use crate::authority::Identity;
+use crate::machine::MachineUsage;
+use crate::pods::{self, PodPath};
+use crate::summary::Summary;
+use crate::{logs, query, rules, streams};
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+/// The type of metrics as text.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Answers requests.
+pub(crate) struct Routes {
+    pub(crate) parts: Parts,
+    pub(crate) gate: Gate,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    pub(crate) started: Timestamp,
+}
+
+impl Routes {
+    /// Answers a request of a client whose certificate has this subject.
+    pub(crate) async fn answer(&self, certified: Option<&Identity>, request: Request<Incoming>) -> Answer {
+        let needed = rules::needed(request.method(), request.uri().path());
+        let answered = match self.gate.enter(certified, request.headers(), &needed).await {
+            Ok(identity) => {
+                tracing::debug!(user = identity.name, method = %request.method(), path = request.uri().path(), "a request");
+                self.find(request).await
+            }
+            Err(refusal) => Err(refusal),
+        };
+        answered.unwrap_or_else(Refusal::answer)
+    }
+
+    async fn find(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let path = request.uri().path().to_owned();
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        match (&segments[..], reads) {
+            (["healthz"] | ["healthz", "ping" | "log" | "syncloop"], true) => match (self.parts.healthy)() {
+                Ok(()) => Ok(answer::text(StatusCode::OK, PLAIN, "ok")),
+                Err(why) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, why)),
+            },
+            (["pods"] | ["pods", ""], true) => Ok(answer::json(&(self.parts.pods)())),
+            (["metrics"], true) => Ok(answer::text(StatusCode::OK, METRICS, (self.parts.metrics)())),
+            (["metrics", "resource"], true) => {
+                Ok(answer::text(StatusCode::OK, METRICS, self.summary().await?.metrics()))
+            }
+            (["stats", "summary"], true) => Ok(answer::json(&self.summary().await?.value())),
+            (["containerLogs", namespace, name, container], true) => {
+                let query = query::logs(&query, Timestamp::now())?;
+                let id = self.pod(namespace, name, None, |pod| pods::logged(pod, container, query.previous))?;
+                let runtime = Arc::clone(&self.parts.runtime);
+                logs::send(runtime, id, query, (&self.tracker, self.stop.clone())).await
+            }
+            (["exec", namespace, name, rest @ .., container], _) if rest.len() < 2 => {
+                streams::must_upgrade(request.headers())?;
+                let id = self.pod(namespace, name, rest.first().copied(), |pod| pods::running(pod, container))?;
+                let url = self.parts.runtime.exec(&query::exec(&query, id)?).await.map_err(failed)?;
+                self.connect(request, &url).await
+            }
+            (["attach", namespace, name, rest @ .., container], _) if rest.len() < 2 => {
+                streams::must_upgrade(request.headers())?;
+                let id = self.pod(namespace, name, rest.first().copied(), |pod| pods::running(pod, container))?;
+                let url = self.parts.runtime.attach(&query::attach(&query, id)?).await.map_err(failed)?;
+                self.connect(request, &url).await
+            }
+            (["portForward", namespace, name, rest @ ..], _) if rest.len() < 2 => {
+                streams::must_upgrade(request.headers())?;
+                let ports = query::ports(&query)?;
+                let uid = self.pod(namespace, name, rest.first().copied(), |pod| Ok(pods::uid(pod).to_owned()))?;
+                let sandbox = self.sandbox(&uid).await?;
+                let url = self.parts.runtime.port_forward(&sandbox, &ports).await.map_err(failed)?;
+                self.connect(request, &url).await
+            }
+            (["healthz" | "pods" | "metrics" | "stats" | "containerLogs", ..], false) => {
+                Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed".to_owned()))
+            }
+            _ => Err(Refusal(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())),
+        }
+    }
+
+    async fn connect(&self, request: Request<Incoming>, url: &str) -> Result<Answer, Refusal> {
+        streams::connect(request, url, (&self.tracker, self.stop.clone())).await
+    }
+
+    fn pod<T>(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+        of: impl FnOnce(&serde_json::Value) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let list = (self.parts.pods)();
+        of(pods::find(&list, PodPath { namespace, name, uid })?)
+    }
+
+    /// The id of the sandbox of a pod that is ready.
+    async fn sandbox(&self, uid: &str) -> Result<String, Refusal> {
+        let filter = PodSandboxFilter {
+            labels: [(labels::POD_UID.to_owned(), uid.to_owned())].into(),
+            ..PodSandboxFilter::default()
+        };
+        let listed = self.parts.runtime.list_pod_sandboxes(Some(&filter)).await.map_err(failed)?;
+        let ready = listed.into_iter().find(|sandbox| sandbox.ready);
+        ready.map(|sandbox| sandbox.id).ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "pod does not run".to_owned()))
+    }
+
+    async fn summary(&self) -> Result<Summary, Refusal> {
+        let pods = pod_stats(&*self.parts.runtime).await.map_err(failed)?;
+        let machine = base::blocking(|| MachineUsage::read(Timestamp::now())).await.unwrap_or_default();
+        let node = self.parts.tls.names.node.clone();
+        Ok(Summary { node, started: self.started, machine, pods })
+    }
+}
+
+/// The use of pods. A runtime that does not know it by pods knows it by containers.
+async fn pod_stats(runtime: &dyn RuntimeService) -> cri_api::Result<Vec<PodSandboxStats>> {
+    match runtime.list_pod_sandbox_stats(None).await {
+        Err(error) if error.kind() == Kind::Unimplemented => Ok(by_pod(runtime.list_container_stats(None).await?)),
+        listed => listed,
+    }
+}
+
+fn by_pod(containers: Vec<ContainerStats>) -> Vec<PodSandboxStats> {
+    let mut pods: Vec<PodSandboxStats> = Vec::new();
+    for container in containers {
+        let label = |name: &str| container.attributes.labels.get(name).cloned().unwrap_or_default();
+        let uid = label(labels::POD_UID);
+        let metadata = PodSandboxMetadata {
+            name: label(labels::POD_NAME),
+            namespace: label(labels::POD_NAMESPACE),
+            uid: uid.clone(),
+            attempt: 0,
+        };
+        if uid.is_empty() {
+            continue;
+        }
+        let index = pods.iter().position(|pod| pod.attributes.metadata.uid == uid).unwrap_or_else(|| {
+            let mut pod = PodSandboxStats::default();
+            pod.attributes.metadata = metadata;
+            pods.push(pod);
+            pods.len() - 1
+        });
+        pods[index].containers.push(container);
+    }
+    pods
+}
+
+/// The refusal for a failure of the runtime.
+fn failed(error: Error) -> Refusal {
+    let status = match error.kind() {
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Refusal(status, error.to_string())
+}

@@ -1,0 +1,175 @@
+//! Upgraded connections: `/exec`, `/attach` and `/portForward`. The bytes go to the runtime's streaming address and back as they are, whichever protocol
+//! client and runtime agree on. No credential of the client is sent there.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, UPGRADE};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use url::{Host, Url};
+
+use crate::access::Refusal;
+use crate::answer::{self, Answer};
+
+/// How long the runtime may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// More than any refusal says.
+const MAX_REFUSAL: usize = 64 << 10;
+/// Headers that client and runtime agree by, beside those whose names begin with `sec-websocket-`.
+const AGREED: [HeaderName; 3] = [CONNECTION, UPGRADE, HeaderName::from_static("x-stream-protocol-version")];
+
+/// Refuses a request that asks for no other protocol.
+pub(crate) fn must_upgrade(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut connection = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let asks = connection.any(|value| value.split(',').any(|word| word.trim().eq_ignore_ascii_case("upgrade")));
+    if asks && headers.contains_key(UPGRADE) {
+        return Ok(());
+    }
+    Err(Refusal(StatusCode::BAD_REQUEST, "Upgrade request required".to_owned()))
+}
+
+/// The host, port and target in what a runtime answers. One that listens everywhere is on this machine.
+fn address(url: &str) -> Result<(String, u16, String), Refusal> {
+    let failed =
+        |why: String| Refusal(StatusCode::INTERNAL_SERVER_ERROR, format!("the runtime answers the URL {url:?}: {why}"));
+    let parsed = Url::parse(url).map_err(|error| failed(error.to_string()))?;
+    if parsed.scheme() != "http" {
+        return Err(failed(format!("streams over {} are not supported", parsed.scheme())));
+    }
+    let host = match parsed.host() {
+        Some(Host::Ipv4(ip)) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+        Some(Host::Ipv6(ip)) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+        Some(Host::Ipv6(ip)) => ip.to_string(),
+        Some(host) => host.to_string(),
+        None => return Err(failed("it has no host".to_owned())),
+    };
+    let port = parsed.port_or_known_default().ok_or_else(|| failed("it has no port".to_owned()))?;
+    let target = parsed.query().map_or_else(|| parsed.path().to_owned(), |query| format!("{}?{query}", parsed.path()));
+    Ok((host, port, target))
+}
+
+fn is_agreed(name: &HeaderName) -> bool {
+    AGREED.contains(name) || name.as_str().starts_with("sec-websocket-")
+}
+
+/// Connects a client with the streams at this URL.
+pub(crate) async fn connect(
+    mut request: Request<Incoming>,
+    url: &str,
+    (tracker, stop): (&TaskTracker, CancellationToken),
+) -> Result<Answer, Refusal> {
+    let client = hyper::upgrade::on(&mut request);
+    let asked = tokio::time::timeout(PATIENCE, ask(&request, url, tracker, &stop)).await;
+    let answered = asked.unwrap_or_else(|_| {
+        Err(Refusal(StatusCode::GATEWAY_TIMEOUT, "the runtime's streaming address does not answer".to_owned()))
+    })?;
+    if answered.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let status = answered.status();
+        let body = Limited::new(answered.into_body(), MAX_REFUSAL).collect().await;
+        let text = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        return Ok(answer::text(status, "text/plain; charset=utf-8", text));
+    }
+    let mut response = answer::text(StatusCode::SWITCHING_PROTOCOLS, "text/plain", Bytes::new());
+    response.headers_mut().clear();
+    for (name, value) in answered.headers().iter().filter(|(name, _)| is_agreed(name)) {
+        response.headers_mut().append(name.clone(), value.clone());
+    }
+    let runtime = hyper::upgrade::on(answered);
+    tracker.spawn(async move {
+        let _ = stop.run_until_cancelled(carry(client, runtime)).await;
+    });
+    Ok(response)
+}
+
+async fn ask(
+    request: &Request<Incoming>,
+    url: &str,
+    tracker: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<Response<Incoming>, Refusal> {
+    let (host, port, target) = address(url)?;
+    let failed = |error: &dyn std::fmt::Display| {
+        let text = format!("connect to the runtime's streams on {host}:{port}: {error}");
+        Refusal(StatusCode::BAD_GATEWAY, text)
+    };
+    let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|error| failed(&error))?;
+    // What is typed is to be there at once.
+    stream.set_nodelay(true).map_err(|error| failed(&error))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+    let stop = stop.clone();
+    tracker.spawn(async move {
+        if let Some(Err(error)) = stop.run_until_cancelled(connection.with_upgrades()).await {
+            tracing::debug!(%error, "streams of the runtime ended");
+        }
+    });
+    let mut asked = Request::builder().method(request.method()).uri(target).header(HOST, format!("{host}:{port}"));
+    if request.method() == Method::POST {
+        asked = asked.header(CONTENT_LENGTH, "0");
+    }
+    for (name, value) in request.headers().iter().filter(|(name, _)| is_agreed(name)) {
+        asked = asked.header(name, value);
+    }
+    let asked = asked.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
+    sender.send_request(asked).await.map_err(|error| failed(&error))
+}
+
+/// Carries bytes both ways until one side is gone.
+async fn carry(client: hyper::upgrade::OnUpgrade, runtime: hyper::upgrade::OnUpgrade) {
+    let both = tokio::try_join!(client, runtime);
+    let Ok((client, runtime)) = both else { return };
+    let (mut client, mut runtime) = (TokioIo::new(client), TokioIo::new(runtime));
+    if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut runtime).await {
+        tracing::debug!(%error, "streams of a client ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_upgrades_are_carried() {
+        let headers = |connection: &'static str, upgrade: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONNECTION, HeaderValue::from_static(connection));
+            if upgrade {
+                headers.insert(UPGRADE, HeaderValue::from_static("SPDY/3.1"));
+            }
+            headers
+        };
+        for good in ["Upgrade", "keep-alive, upgrade"] {
+            assert_eq!(must_upgrade(&headers(good, true)), Ok(()));
+        }
+        for (connection, upgrade) in [("Upgrade", false), ("keep-alive", true), ("", true)] {
+            assert_eq!(must_upgrade(&headers(connection, upgrade)).expect_err(connection).0, StatusCode::BAD_REQUEST);
+        }
+    }
+
+    #[test]
+    fn credentials_stay_here() {
+        for kept in ["authorization", "cookie", "impersonate-user", "x-forwarded-for", "host"] {
+            assert!(!is_agreed(&HeaderName::from_static(kept)), "{kept}");
+        }
+        for sent in ["connection", "upgrade", "x-stream-protocol-version", "sec-websocket-protocol"] {
+            assert!(is_agreed(&HeaderName::from_static(sent)), "{sent}");
+        }
+    }
+
+    #[test]
+    fn streams_are_where_the_runtime_says() {
+        let of = |url: &str| address(url).map_err(|refusal| refusal.1);
+        assert_eq!(of("http://[::]:41/exec/x?y=z"), Ok(("127.0.0.1".to_owned(), 41, "/exec/x?y=z".to_owned())));
+        assert_eq!(of("http://10.0.0.1:41/exec/x"), Ok(("10.0.0.1".to_owned(), 41, "/exec/x".to_owned())));
+        assert!(of("https://h/exec/x").expect_err("TLS").contains("streams over https"));
+        assert!(of("/exec/x").expect_err("no host").contains("relative URL"));
+    }
+}

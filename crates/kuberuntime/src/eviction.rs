@@ -1,0 +1,31 @@
+//! Eviction: pods are ended when the disk is short although nothing unused is left on it, and when a pod uses more of it than its own
+//! limits allow. Order, reasons and messages are the kubelet's. [`Evictor`] measures and ends; [`rank`] and [`limits`] decide, and are pure.
+
+mod disk_use;
+mod evictor;
+mod limits;
+mod messages;
+mod rank;
+
+pub use disk_use::{ContainerDiskUse, DiskAmount, PodDiskUse};
+pub use evictor::{Evictor, EvictorParts};
+pub use limits::exceeded_limit;
+pub use messages::low_resource;
+pub use rank::{Measure, rank};
+
+use crate::identity::CONFIG_SOURCE_ANNOTATION;
+use crate::pod::{PRIORITY_CLASSES, Pod};
+
+/// Name of the resource in the requests and limits of containers.
+const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+
+/// Returns true for a pod that is never evicted: one of a local manifest, or of a system priority class.
+fn is_critical(pod: &Pod) -> bool {
+    let is_local = pod.metadata.annotations.get(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source != "api");
+    let least = PRIORITY_CLASSES.iter().map(|(_, priority)| *priority).min();
+    is_local || pod.spec.priority.zip(least).is_some_and(|(priority, least)| priority >= least)
+}
+
+#[cfg(test)]
+#[path = "eviction/eviction_tests.rs"]
+mod tests;

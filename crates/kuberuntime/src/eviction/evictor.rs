@@ -1,0 +1,178 @@
+//! [`Evictor`]: measures what pods use of the disk, and ends those that have to go. Called by collection under disk pressure and, for limits
+//! of pods, by a loop of its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base::blocking;
+use cri_api::RuntimeService;
+use image_manager::gc::{EvictPods, EvictionCause};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::disk_use::{ContainerDiskUse, DiskAmount, PodDiskUse, measure};
+use super::limits::{exceeded_limit, has_limits};
+use super::messages::low_resource;
+use super::rank::{Measure, rank};
+use crate::config::pod_log_directory;
+use crate::labels::{CONTAINER_NAME, POD_UID};
+use crate::pod::{EmptyDirVolume, Pod, VolumeSource};
+use crate::status::PodEnd;
+use crate::volumes::Volumes;
+use crate::workers::{PodAgent, WorkerState};
+
+/// How often the limits of pods are checked: only pods that have any are measured.
+const LIMITS: Duration = Duration::from_secs(30);
+/// Longest wait for an evicted pod before the next one is chosen.
+const CLEANUP: Duration = Duration::from_secs(30);
+/// Grace period of evicted pods, in seconds.
+const GRACE: i64 = 1;
+
+/// The parts that an [`Evictor`] needs.
+pub struct EvictorParts {
+    pub runtime: Arc<dyn RuntimeService>,
+    pub volumes: Arc<Volumes>,
+    /// Directory of the pods' logs.
+    pub pod_logs: String,
+    /// The sync loop, once it is made: collection is made before it.
+    pub agent: Arc<OnceLock<Arc<PodAgent>>>,
+}
+
+/// Ends pods for want of disk.
+pub struct Evictor {
+    parts: EvictorParts,
+    /// Guards the uid of the pod that was evicted last, and when.
+    last: Mutex<Option<(String, Instant)>>,
+}
+
+impl Evictor {
+    #[must_use]
+    pub fn new(parts: EvictorParts) -> Self {
+        Self { parts, last: Mutex::default() }
+    }
+
+    /// Checks limits of pods until `stop`.
+    pub async fn run(&self, stop: &CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(LIMITS)).await.is_some() {
+            self.enforce_limits().await;
+        }
+    }
+
+    /// Evicts each pod that uses more than its own limits allow.
+    pub async fn enforce_limits(&self) {
+        for of in self.measured(has_limits).await {
+            if let Some(message) = exceeded_limit(&of) {
+                self.evict(&of.pod, message);
+            }
+        }
+    }
+
+    /// The disk use of the pods that may be evicted and that `counts` accepts.
+    async fn measured(&self, counts: fn(&Pod) -> bool) -> Vec<PodDiskUse> {
+        let Some(agent) = self.parts.agent.get() else { return Vec::new() };
+        let running = agent.pods().into_iter().filter(|view| view.state == WorkerState::Syncing);
+        let pods = running.map(|view| Arc::clone(&view.pod));
+        let pods: Vec<Arc<Pod>> = pods.filter(|pod| !super::is_critical(pod) && counts(pod)).collect();
+        if pods.is_empty() {
+            return Vec::new();
+        }
+        let layers = match self.parts.runtime.list_container_stats(None).await {
+            Ok(stats) => stats,
+            Err(error) => {
+                tracing::warn!(%error, "the runtime does not tell what containers use of the disk");
+                Vec::new()
+            }
+        };
+        let mut written = BTreeMap::<(String, String), DiskAmount>::new();
+        for stats in layers {
+            let (labels, layer) = (stats.attributes.labels, stats.writable_layer.unwrap_or_default());
+            let Some((uid, name)) = labels.get(POD_UID).zip(labels.get(CONTAINER_NAME)) else { continue };
+            let amount = DiskAmount {
+                bytes: layer.used_bytes.unwrap_or_default(),
+                inodes: layer.inodes_used.unwrap_or_default(),
+            };
+            *written.entry((uid.clone(), name.clone())).or_default() += amount;
+        }
+        let (volumes, logs) = (Arc::clone(&self.parts.volumes), self.parts.pod_logs.clone());
+        let uses = blocking(move || pods.into_iter().map(|pod| disk_use(pod, &volumes, &logs, &written)).collect());
+        uses.await.unwrap_or_default()
+    }
+
+    /// Ends a pod. Returns false if nobody runs it any more.
+    fn evict(&self, pod: &Pod, message: String) -> bool {
+        let Some(agent) = self.parts.agent.get() else { return false };
+        tracing::warn!(pod = pod.title(), message, "evicting a pod");
+        agent.evict(&pod.metadata.uid, PodEnd { reason: "Evicted".to_owned(), message }, GRACE)
+    }
+
+    /// Returns true while the pod that was evicted last has not ended, up to the longest wait.
+    fn is_waiting(&self) -> bool {
+        let mut last = self.last.lock();
+        let waits = last.as_ref().is_some_and(|(uid, since)| {
+            let views = self.parts.agent.get().map(|agent| agent.pods()).unwrap_or_default();
+            let ended = |state| state == WorkerState::Terminated;
+            let runs = views.iter().any(|view| view.pod.metadata.uid == *uid && !ended(view.state));
+            runs && since.elapsed() < CLEANUP
+        });
+        if !waits {
+            *last = None;
+        }
+        waits
+    }
+}
+
+#[async_trait]
+impl EvictPods for Evictor {
+    async fn evict_one(&self, cause: &EvictionCause) -> bool {
+        if self.is_waiting() {
+            return true;
+        }
+        let mut pods = self.measured(|_| true).await;
+        rank(&mut pods, Measure::from(cause));
+        for of in &pods {
+            if self.evict(&of.pod, low_resource(cause, of)) {
+                *self.last.lock() = Some((of.pod.metadata.uid.clone(), Instant::now()));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Measures a pod's logs and volumes. What cannot be read counts as nothing, and is logged. Blocks.
+fn disk_use(
+    pod: Arc<Pod>,
+    volumes: &Volumes,
+    logs: &str,
+    written: &BTreeMap<(String, String), DiskAmount>,
+) -> PodDiskUse {
+    let amount = |path: &Path| {
+        measure(path).unwrap_or_else(|error| {
+            tracing::warn!(path = %path.display(), %error, "cannot measure a directory of a pod");
+            DiskAmount::default()
+        })
+    };
+    let logs = pod_log_directory(logs, &pod);
+    let of_container = |name: &str| ContainerDiskUse {
+        writable_layer: written.get(&(pod.metadata.uid.clone(), name.to_owned())).copied().unwrap_or_default(),
+        logs: amount(&Path::new(&logs).join(name)),
+    };
+    let containers = pod.all_containers().map(|(_, container)| (container.name.clone(), of_container(&container.name)));
+    let containers = containers.collect();
+    let on_disk = pod.spec.volumes.iter().filter(|volume| {
+        matches!(
+            &volume.source,
+            VolumeSource::EmptyDir(EmptyDirVolume { medium: None, .. }) | VolumeSource::ConfigMap(_)
+        )
+    });
+    let of_volume = |volume: &crate::pod::Volume| {
+        let path = volumes.directory_of(&pod.metadata.uid, volume)?;
+        Some((volume.name.clone(), amount(&path)))
+    };
+    let volumes = on_disk.filter_map(of_volume).collect();
+    PodDiskUse { pod, containers, volumes }
+}
