@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{ClusterClient, Failure, explain, failure};
+use crate::client::{ClusterClient, Failure, failure, text};
 use crate::status::{delete, set_uri};
 use crate::watch::{Objects, Selected};
 
@@ -104,7 +104,7 @@ impl Mirrors {
                 Err(error) => {
                     let (MirrorAction::Create(pod) | MirrorAction::Delete(pod, _)) = &action;
                     let name = pod["metadata"]["name"].as_str();
-                    tracing::warn!(pod = name, error = explain(&error), "cannot change a mirror pod, will retry");
+                    tracing::warn!(pod = name, error = text(&error), "cannot change a mirror pod, will retry");
                 }
             }
         }

@@ -12,7 +12,7 @@ use oci::Secret;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::client::{ClusterClient, explain};
+use crate::client::{ClusterClient, text};
 use crate::retry::Random;
 use crate::status::set_uri;
 
@@ -107,7 +107,7 @@ impl TokenManager {
         asked.headers_mut().insert(http::header::CONTENT_TYPE, kind);
         let answer: Value = match self.client.current().request(asked).await {
             Ok(answer) => answer,
-            Err(error) => return Err(TokenError(explain(&error))),
+            Err(error) => return Err(TokenError(text(&error))),
         };
         let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| TokenError("the server answered without a token".to_owned()))?;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{ClusterClient, Failure, explain, failure};
+use crate::client::{ClusterClient, Failure, failure, text};
 use crate::retry::{Backoff, Random, jittered, system_random};
 
 /// The annotation of the bookmark behind the last object of a streaming list.
@@ -131,7 +131,7 @@ impl Follower<'_> {
             }
             WatchEnd::Failed(error) => {
                 let wait = self.backoff.next(&self.random);
-                let (path, fields, error) = (&selection.path, &selection.fields, explain(&error));
+                let (path, fields, error) = (&selection.path, &selection.fields, text(&error));
                 tracing::warn!(path, fields, error, ?wait, "cannot watch, will retry");
                 tokio::time::sleep(wait).await;
             }

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 pub(crate) use failure::chain;
-pub use failure::{Failure, explain, failure};
+pub use failure::{Failure, failure, text};
 pub use kubeconfig::ClientError;
 pub use patience::within;
 

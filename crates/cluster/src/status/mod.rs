@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{ClusterClient, Failure, explain, failure};
+use crate::client::{ClusterClient, Failure, failure, text};
 use crate::retry::{Backoff, Random, system_random};
 use crate::watch::{Objects, Selected, request};
 use budget::WriteBudget;
@@ -130,13 +130,13 @@ impl StatusManager {
                 Ok(Written::Same | Written::Gone) => {}
                 Err(error) if is_of_pod(&error) => {
                     // The others go on.
-                    tracing::warn!(uid, error = explain(&error), "API server refused the status of a pod, will retry");
+                    tracing::warn!(uid, error = text(&error), "API server refused the status of a pod, will retry");
                     self.refused.insert(uid.clone(), Instant::now() + REFUSED);
                     self.written.remove(&uid);
                 }
                 Err(error) => {
                     let wait = self.backoff.next(&self.random);
-                    let error = explain(&error);
+                    let error = text(&error);
                     tracing::warn!(uid, error, ?wait, "cannot write the status of a pod, will retry");
                     self.retry_at = Some(Instant::now() + wait);
                     self.written.remove(&uid);
