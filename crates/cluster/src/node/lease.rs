@@ -13,15 +13,13 @@ use kube::api::PostParams;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::keeper::NodeOptions;
+use super::options::{INSTANCE, NodeOptions};
 use super::own::OwnNode;
 use crate::client::{ClusterClient, Failure, chain, failure, text, within};
 use crate::retry::{Backoff, jittered};
 
 /// Namespace of the Leases of nodes.
 const NAMESPACE: &str = "kube-node-lease";
-/// Annotation of Node and Lease: which installation wrote it.
-pub(super) const INSTANCE: &str = "imagelet.dev/instance";
 /// Seconds after which a Lease that was not renewed is void.
 const DURATION: i32 = 40;
 /// How often a Lease is renewed.

@@ -61,7 +61,14 @@ fn ready_condition(status: &Value) -> (&str, &str) {
     (ready["status"].as_str().expect("a status"), ready["message"].as_str().expect("a message"))
 }
 
-/// As `TestUpdateNewNodeStatus`, `TestNodeAddress`, `TestMachineInfo`, `TestVersionInfo`, `TestImages` and `TestDaemonEndpoints`.
+// upstream: nodestatus/TestUpdateNewNodeStatus
+// upstream: nodestatus/TestNodeAddress
+// upstream: nodestatus/TestNodeAddress_NoCloudProvider
+// upstream: nodestatus/TestMachineInfo/basic
+// upstream: nodestatus/TestMachineInfo/ephemeral storage
+// upstream: nodestatus/TestVersionInfo
+// upstream: nodestatus/TestImages
+// upstream: nodestatus/TestDaemonEndpoints
 #[test]
 fn a_status_has_what_a_kubelet_reports() {
     let mut status = status(&seen(ready()));
@@ -89,7 +96,8 @@ fn a_status_has_what_a_kubelet_reports() {
     assert_eq!(conditions[3]["lastHeartbeatTime"], "1970-01-01T00:01:00Z", "whole seconds");
 }
 
-/// As `TestRuntimeHandlers` and `TestNodeFeatures`.
+// upstream: nodestatus/TestRuntimeHandlers
+// upstream: nodestatus/TestNodeFeatures
 #[test]
 fn handlers_and_features_are_those_of_the_runtime() {
     let handler = |name: &str, read_only, namespaces| RuntimeHandler {
@@ -113,7 +121,8 @@ fn handlers_and_features_are_those_of_the_runtime() {
     assert_eq!((new.runtime_handlers, new.features), (None, None), "a runtime that reports none any more");
 }
 
-/// As `TestUpdateNodeStatusWithRuntimeStateError` and the errors of `TestReadyCondition`.
+// upstream: nodestatus/TestUpdateNodeStatusWithRuntimeStateError
+// upstream: nodestatus/TestReadyCondition/missing capacity
 #[test]
 fn a_node_that_cannot_run_pods_says_why() {
     let fails = |kind: &str, reason: &str, message: &str| {

@@ -50,7 +50,8 @@ impl Cluster {
         self.plane.until("the node has registered", || self.plane.try_kubectl(&["get", "node", NODE]).code == Some(0));
         self.plane.wait(&["--for=condition=Ready", &format!("node/{NODE}")]);
         self.plane.until_object(&["node", NODE], "its controller has seen that it is ready", |node| {
-            node["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
+            let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+            taints.into_iter().all(|taint| !taint["key"].as_str().unwrap_or_default().starts_with("node.kubernetes.io/"))
         });
     }
 
