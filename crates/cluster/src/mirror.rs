@@ -121,7 +121,7 @@ impl Mirrors {
     }
 }
 
-/// What is to be done so that each local pod, and nothing else, has a mirror.
+/// The actions by which each local pod, and nothing else, gets a mirror.
 fn plan(local: &[Value], objects: &Objects, owner: &MirrorOwner) -> Vec<MirrorAction> {
     let key = |pod: &Value| (pod["metadata"]["namespace"].to_string(), pod["metadata"]["name"].to_string());
     let mut wanted: BTreeMap<_, &Value> = local.iter().map(|pod| (key(pod), pod)).collect();

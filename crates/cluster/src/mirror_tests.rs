@@ -1,3 +1,5 @@
+//! Mirror pods: what is planned, and what a server then has.
+
 use std::sync::Arc;
 
 use super::*;
@@ -66,6 +68,9 @@ fn what_a_mirror_must_not_name_is_left_out_and_told() {
     );
 }
 
+/// Name, local pods, objects of the server, actions.
+type MirrorCase<'a> = (&'a str, &'a [Value], &'a [Value], &'a [&'a str]);
+
 #[test]
 fn each_local_pod_has_one_mirror() {
     let shown = |local: &[Value], there: &[Value]| -> Vec<String> {
@@ -78,20 +83,20 @@ fn each_local_pod_has_one_mirror() {
             })
             .collect()
     };
-    let web = local("web", "h1");
+    let web = [local("web", "h1")];
     let (mut going, mut foreign) = (there("web", "h1"), there("web", "h1"));
     going["metadata"]["deletionTimestamp"] = json!("2026-11-23T10:00:00Z");
     foreign["metadata"]["ownerReferences"][0]["uid"] = json!("another-node");
     let mut of_server = local("web", "u");
     of_server["metadata"]["annotations"] = json!({});
-    let cases: [(&str, &[Value], &[Value], &[&str]); 8] = [
-        ("none yet", &[web.clone()], &[], &["+web"]),
-        ("as it should be", &[web.clone()], &[there("web", "h1")], &[]),
-        ("another manifest", &[web.clone()], &[there("web", "h0")], &["-web mirror-h0", "+web"]),
+    let cases: [MirrorCase<'_>; 8] = [
+        ("none yet", &web, &[], &["+web"]),
+        ("as it should be", &web, &[there("web", "h1")], &[]),
+        ("another manifest", &web, &[there("web", "h0")], &["-web mirror-h0", "+web"]),
         ("its manifest is gone", &[], &[there("web", "h1")], &["-web mirror-h1"]),
-        ("somebody deletes it", &[web.clone()], &[going], &["-web mirror-h1", "+web"]),
-        ("of a Node before this one", &[web.clone()], &[foreign], &["-web mirror-h1", "+web"]),
-        ("a pod of the server has its name", &[web], &[of_server.clone()], &[]),
+        ("somebody deletes it", &web, &[going], &["-web mirror-h1", "+web"]),
+        ("of a Node before this one", &web, &[foreign], &["-web mirror-h1", "+web"]),
+        ("a pod of the server has its name", &web, &[of_server.clone()], &[]),
         ("pods of the server are no mirrors", &[], &[of_server], &[]),
     ];
     for (name, local, there, want) in cases {

@@ -1,3 +1,5 @@
+//! The status manager on an API server in memory.
+
 use parking_lot::Mutex;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The rules of statuses, as tables.
+
 use super::*;
 
 fn view(phase: &str, may_run: bool) -> NodeView {

@@ -1,4 +1,4 @@
-//! What an API server has for a pod, converted for the crate that runs pods: documents, tokens, pull secrets, the variables by which
+//! Objects that an API server has for a pod, converted for the crate that runs pods: documents, tokens, pull secrets, the variables by which
 //! containers find the server, and what its Node says of this node. Holds no rule of its own. Called by [`super::cluster_pods`].
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub(super) fn capacity(node: &Value) -> NodeCapacity {
     }
 }
 
-/// What a pod can have of the server, by now or after a moment.
+/// The documents that a pod can have of the server, by now or after a moment.
 pub(super) async fn documents(
     objects: &ObjectCache,
     tokens: &TokenManager,

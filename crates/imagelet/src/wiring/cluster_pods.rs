@@ -27,7 +27,7 @@ use crate::config::Config;
 
 /// How long a server has for its first answer before the pods that it had last are started.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
-/// What changes within this time is written to disk together.
+/// Changes within this time are written to disk together.
 const GATHER: Duration = Duration::from_secs(5);
 
 /// The pods of an API server.
@@ -71,7 +71,7 @@ impl ClusterPods {
         Source::Cluster(self.told.subscribe())
     }
 
-    /// What the server has for them.
+    /// The documents and credentials that the server has for them.
     pub(crate) fn server_side(&self) -> ServerSide {
         let (objects, tokens) = (self.objects.clone(), Arc::clone(&self.tokens));
         let (secrets, service) = (self.objects.clone(), Arc::clone(&self.service));
