@@ -84,7 +84,7 @@ pub struct WantedPods {
     server: Option<ServerSide>,
 }
 
-/// What an API server has for the pods that come from it.
+/// The documents and credentials that an API server has for the pods that come from it.
 #[derive(Clone)]
 pub struct ServerSide {
     /// ConfigMaps, Secrets and tokens.

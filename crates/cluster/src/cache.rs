@@ -23,7 +23,7 @@ pub struct PodCache {
     path: PathBuf,
 }
 
-/// What the server last had.
+/// The objects that the server had last.
 #[derive(Clone, Debug, Default)]
 pub struct CachedPods {
     pub pods: Objects,

@@ -96,7 +96,9 @@ impl Mirrors {
             match done {
                 Ok(()) => {}
                 // It is so already, or another pod of the name is to be deleted first.
-                Err(error) if matches!(failure(&error), Failure::AlreadyExists | Failure::NotFound | Failure::Conflict) => {
+                Err(error)
+                    if matches!(failure(&error), Failure::AlreadyExists | Failure::NotFound | Failure::Conflict) =>
+                {
                     tracing::debug!(%error, "mirror pod is not as expected");
                 }
                 Err(error) => {
@@ -119,7 +121,7 @@ impl Mirrors {
     }
 }
 
-/// What is to be done so that each local pod, and nothing else, has a mirror.
+/// The actions by which each local pod, and nothing else, gets a mirror.
 fn plan(local: &[Value], objects: &Objects, owner: &MirrorOwner) -> Vec<MirrorAction> {
     let key = |pod: &Value| (pod["metadata"]["namespace"].to_string(), pod["metadata"]["name"].to_string());
     let mut wanted: BTreeMap<_, &Value> = local.iter().map(|pod| (key(pod), pod)).collect();

@@ -1,3 +1,5 @@
+//! Mirror pods: what is planned, and what a server then has.
+
 use std::sync::Arc;
 
 use super::*;
@@ -18,7 +20,9 @@ fn owner() -> MirrorOwner {
 }
 
 fn objects(pods: &[Value]) -> Objects {
-    pods.iter().map(|pod| (pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), Arc::new(pod.clone()))).collect()
+    pods.iter()
+        .map(|pod| (pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), Arc::new(pod.clone())))
+        .collect()
 }
 
 /// The mirror of a pod, as the server has it.
@@ -29,7 +33,6 @@ fn there(name: &str, hash: &str) -> Value {
 }
 
 // upstream: mirror/TestCreateMirrorPod/successfully fetched node
-// upstream: podmanager/TestGetSetPods/
 #[test]
 fn a_mirror_belongs_to_the_node_and_has_the_hash() {
     let mirror = mirror_of(&local("web", "h1"), &owner());
@@ -59,8 +62,14 @@ fn what_a_mirror_must_not_name_is_left_out_and_told() {
     );
     let spec = &mirror["spec"];
     assert_eq!(spec["volumes"][0], json!({"name": "v", "emptyDir": {}}));
-    assert_eq!((&spec["containers"][0]["env"], &spec["automountServiceAccountToken"]), (&json!([{"name": "A", "value": "1"}]), &json!(false)));
+    assert_eq!(
+        (&spec["containers"][0]["env"], &spec["automountServiceAccountToken"]),
+        (&json!([{"name": "A", "value": "1"}]), &json!(false))
+    );
 }
+
+/// Name, local pods, objects of the server, actions.
+type MirrorCase<'a> = (&'a str, &'a [Value], &'a [Value], &'a [&'a str]);
 
 #[test]
 fn each_local_pod_has_one_mirror() {
@@ -74,20 +83,20 @@ fn each_local_pod_has_one_mirror() {
             })
             .collect()
     };
-    let web = local("web", "h1");
+    let web = [local("web", "h1")];
     let (mut going, mut foreign) = (there("web", "h1"), there("web", "h1"));
     going["metadata"]["deletionTimestamp"] = json!("2026-11-23T10:00:00Z");
     foreign["metadata"]["ownerReferences"][0]["uid"] = json!("another-node");
     let mut of_server = local("web", "u");
     of_server["metadata"]["annotations"] = json!({});
-    let cases: [(&str, &[Value], &[Value], &[&str]); 8] = [
-        ("none yet", &[web.clone()], &[], &["+web"]),
-        ("as it should be", &[web.clone()], &[there("web", "h1")], &[]),
-        ("another manifest", &[web.clone()], &[there("web", "h0")], &["-web mirror-h0", "+web"]),
+    let cases: [MirrorCase<'_>; 8] = [
+        ("none yet", &web, &[], &["+web"]),
+        ("as it should be", &web, &[there("web", "h1")], &[]),
+        ("another manifest", &web, &[there("web", "h0")], &["-web mirror-h0", "+web"]),
         ("its manifest is gone", &[], &[there("web", "h1")], &["-web mirror-h1"]),
-        ("somebody deletes it", &[web.clone()], &[going], &["-web mirror-h1", "+web"]),
-        ("of a Node before this one", &[web.clone()], &[foreign], &["-web mirror-h1", "+web"]),
-        ("a pod of the server has its name", &[web], &[of_server.clone()], &[]),
+        ("somebody deletes it", &web, &[going], &["-web mirror-h1", "+web"]),
+        ("of a Node before this one", &web, &[foreign], &["-web mirror-h1", "+web"]),
+        ("a pod of the server has its name", &web, &[of_server.clone()], &[]),
         ("pods of the server are no mirrors", &[], &[of_server], &[]),
     ];
     for (name, local, there, want) in cases {
@@ -95,6 +104,8 @@ fn each_local_pod_has_one_mirror() {
     }
 }
 
+// upstream: mirror/TestCreateMirrorPod/cannot get node
+// upstream: mirror/TestCreateMirrorPod/node missing UID
 #[tokio::test(start_paused = true)]
 async fn mirrors_come_and_go_with_manifests() {
     let server = FakeServer::new(true);
@@ -106,16 +117,26 @@ async fn mirrors_come_and_go_with_manifests() {
     let wanted: Arc<parking_lot::Mutex<Option<Vec<Value>>>> = Arc::default();
     let changed = watch::Sender::new(0_u64);
     let mirrors = Mirrors::new(server.client(), tell.subscribe(), node.subscribe());
-    let (client, table, changes, stop) = (server.client(), Arc::clone(&wanted), changed.subscribe(), CancellationToken::new());
+    let (client, table, changes, stop) =
+        (server.client(), Arc::clone(&wanted), changed.subscribe(), CancellationToken::new());
     let ended = stop.clone();
     let tasks = tokio_util::task::TaskTracker::new();
     tasks.spawn(async move {
         let selection = Selection { path: "/api/v1/pods".to_owned(), fields: "spec.nodeName=edge".to_owned() };
-        tokio::join!(follow(&client, &selection, &tell, &ended), mirrors.run(move || table.lock().clone(), changes, &ended));
+        tokio::join!(
+            follow(&client, &selection, &tell, &ended),
+            mirrors.run(move || table.lock().clone(), changes, &ended)
+        );
     });
     let path = "/api/v1/namespaces/shop/pods/web";
+    // Nobody knows to whom a mirror belongs before the Node is there.
+    let known = node.send_replace(Selected::default());
+    *wanted.lock() = Some(vec![local("web", "h0")]);
+    changed.send_modify(|count| *count += 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(server.get(path).is_none());
+    node.send_replace(known);
     for (want, hash) in [
-        (None, None),
         (Some(vec![local("web", "h1")]), Some("h1")),
         (Some(vec![local("web", "h2")]), Some("h2")),
         // A source that has not reported ends nothing.

@@ -45,7 +45,7 @@ impl ObjectName {
     }
 }
 
-/// What is known of an object.
+/// Result of asking for an object.
 pub enum Lookup {
     Present(Arc<Value>),
     /// The server has no such object.

@@ -12,7 +12,7 @@ use oci::Secret;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::client::ClusterClient;
+use crate::client::{ClusterClient, text};
 use crate::retry::Random;
 use crate::status::set_uri;
 
@@ -107,8 +107,7 @@ impl TokenManager {
         asked.headers_mut().insert(http::header::CONTENT_TYPE, kind);
         let answer: Value = match self.client.current().request(asked).await {
             Ok(answer) => answer,
-            Err(kube::Error::Api(status)) => return Err(TokenError(status.message.clone())),
-            Err(error) => return Err(TokenError(error.to_string())),
+            Err(error) => return Err(TokenError(text(&error))),
         };
         let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| TokenError("the server answered without a token".to_owned()))?;

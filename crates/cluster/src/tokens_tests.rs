@@ -1,3 +1,5 @@
+//! Tokens under a clock that a test sets.
+
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::*;

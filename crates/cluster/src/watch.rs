@@ -36,7 +36,7 @@ pub struct Selection {
 /// Objects by uid.
 pub type Objects = BTreeMap<String, Arc<Value>>;
 
-/// What is known of the objects of a [`Selection`].
+/// State of the objects of a [`Selection`].
 #[derive(Clone, Debug, Default)]
 pub struct Selected {
     /// True once the server has told all of them.
@@ -87,7 +87,7 @@ struct Follower<'a> {
 enum WatchEnd {
     /// After its time, or since the client was made anew.
     Over,
-    /// Its version is too old: everything is to be listed.
+    /// The version is too old: everything is to be listed.
     Expired,
     /// The server does not know streaming lists.
     NoStreams,

@@ -1,3 +1,5 @@
+//! Watches on an API server in memory, with and without streaming lists.
+
 use serde_json::json;
 
 use super::*;

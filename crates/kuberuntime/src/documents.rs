@@ -9,8 +9,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use zeroize::Zeroize as _;
 
-use crate::pod::TokenProjection;
-
 /// Kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DocumentKind {
@@ -61,18 +59,10 @@ pub struct TokenKey {
     pub expiration: i64,
 }
 
-impl TokenKey {
-    /// Key of the token that a volume asks for.
-    #[must_use]
-    pub fn of(token: &TokenProjection) -> Self {
-        Self { audience: token.audience.clone(), expiration: token.expiration_seconds.unwrap_or(3600) }
-    }
-}
-
 /// Why a document cannot be had, in the kubelet's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MissingDocument {
-    /// It may exist, but its server has not answered.
+    /// The server has not answered: the document may exist.
     Unknown(DocumentKind),
     Absent(DocumentKind, String),
 }

@@ -40,6 +40,14 @@ impl Origin<'_> {
     }
 }
 
+impl Pod {
+    /// Returns true if the pod comes from an API server, and not from a manifest of this node.
+    #[must_use]
+    pub fn is_of_server(&self) -> bool {
+        self.metadata.annotations.get(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source == API_SOURCE)
+    }
+}
+
 /// The pod of a manifest, ready to be run on `node`: read, named, with its defaults filled in, and valid.
 ///
 /// # Errors
@@ -58,7 +66,7 @@ pub fn admit(manifest: &Value, node: &str, origin: Origin<'_>) -> Result<Pod, Fi
     errors.in_order_of(manifest, &FieldPath::default()).into_result().map(|()| pod)
 }
 
-/// What an API server or its clients do for pods, so that a node need not.
+/// Fields that an API server or its clients act on, so that a node need not.
 const OF_SERVER: [&str; 5] = [
     "spec.automountServiceAccountToken",
     "spec.readinessGates",

@@ -24,7 +24,6 @@ use serde_json::{Map, Value};
 
 use crate::documents::{DocumentKind, TokenKey};
 use crate::field::{FieldErrors, FieldPath};
-use crate::identity::{API_SOURCE, CONFIG_SOURCE_ANNOTATION};
 pub use container::{
     Container, ContainerKind, ContainerPort, EphemeralContainer, ExitCodeOperator, ExitCodes, MountPropagation,
     Protocol, RecursiveReadOnly, Resources, RestartAction, RestartPolicy, RestartRule, TerminationMessagePolicy,
@@ -141,12 +140,6 @@ impl Pod {
         self.all_containers().find(|(_, container)| container.name == name)
     }
 
-    /// Returns true if the pod comes from an API server, and not from a manifest of this node.
-    #[must_use]
-    pub fn is_of_server(&self) -> bool {
-        self.metadata.annotations.get(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source == API_SOURCE)
-    }
-
     /// Kinds and names of all documents that the pod names, its pull secrets among them.
     #[must_use]
     pub fn documents(&self) -> BTreeSet<(DocumentKind, String)> {
@@ -177,7 +170,7 @@ impl Pod {
     /// The tokens that volumes of the pod are made of.
     #[must_use]
     pub fn tokens(&self) -> BTreeSet<TokenKey> {
-        self.spec.volumes.iter().flat_map(|volume| volume.source.tokens()).map(TokenKey::of).collect()
+        self.spec.volumes.iter().flat_map(|volume| volume.source.tokens()).map(TokenProjection::key).collect()
     }
 
     /// Returns true if the pod shares the node's network.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::documents::{DocumentContent, DocumentKind, Documents, MissingDocument, TokenKey};
+use crate::documents::{DocumentContent, DocumentKind, Documents, MissingDocument};
 use crate::environment::{FieldUse, PodField, Surroundings, amount};
 use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, TokenProjection, VolumeSource};
 
@@ -95,7 +95,7 @@ impl VolumeFilesMaker<'_> {
 
     /// Owners of the volume alone may read a token, where the volume has some.
     fn token(&mut self, token: &TokenProjection, mode: Option<i32>) -> Result<(), VolumeError> {
-        let content = match self.documents.tokens.get(&TokenKey::of(token)) {
+        let content = match self.documents.tokens.get(&token.key()) {
             Some(Ok(content)) => content.clone(),
             Some(Err(reason)) => return Err(self.error(format!("failed to fetch token: {reason}"))),
             None => return Err(self.error("failed to fetch token: nobody makes tokens on this node".to_owned())),

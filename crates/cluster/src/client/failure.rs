@@ -23,6 +23,22 @@ pub enum Failure {
     Unavailable,
 }
 
+/// An error in one line: the server's own words, where it has any.
+#[must_use]
+pub fn text(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("status {}", status.code),
+        kube::Error::Service(error) => chain(error.as_ref()),
+        other => chain(other),
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    cri_api::Error::from_source(cri_api::Kind::Unknown, error).message().to_owned()
+}
+
 /// Why this request failed.
 #[must_use]
 pub fn failure(error: &kube::Error) -> Failure {
@@ -39,14 +55,5 @@ pub fn failure(error: &kube::Error) -> Failure {
         (400 | 405 | 406 | 413 | 415 | 422, _) => Failure::Invalid,
         (429, _) => Failure::TooManyRequests,
         _ => Failure::Unavailable,
-    }
-}
-
-/// An error in one line: the server's own words, where it has any.
-#[must_use]
-pub fn text(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        other => other.to_string(),
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+pub(crate) use failure::chain;
 pub use failure::{Failure, failure, text};
 pub use kubeconfig::ClientError;
 pub use patience::within;

@@ -7,6 +7,7 @@ use tower::{ServiceExt, service_fn};
 
 use super::*;
 
+// upstream: nodestatus/TestUpdateExistingNodeStatusTimeout
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_ends_a_request() {
     let never = service_fn(|_: Request<()>| async {

@@ -100,6 +100,17 @@ async fn a_server_without_the_group_gets_core_events() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_may_not_write_the_group_writes_core_events() {
+    let (api, recorder) = (FakeApi::default(), recorder());
+    api.serve_group("events.k8s.io/v1");
+    api.fail(Method::POST, "events.k8s.io", 403, "Forbidden");
+    happens(&recorder, &pod("web"), "x");
+    happens(&recorder, &pod("web"), "y");
+    write(&api, &recorder, 5).await;
+    assert_eq!((api.paths(PODS).len(), api.paths("/api/v1/namespaces/shop/events").len()), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_wait_for_the_server_and_refused_ones_are_dropped() {
     let (api, recorder) = (FakeApi::default(), recorder());
     api.fail(Method::GET, "events.k8s.io", 503, "ServiceUnavailable");

@@ -47,7 +47,8 @@ fn note(message: &str) -> String {
     if message.len() <= MAX_NOTE {
         return message.to_owned();
     }
-    let end = message.floor_char_boundary(MAX_NOTE - "...".len());
+    let most = MAX_NOTE - "...".len();
+    let end = (0..=most).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
     format!("{}...", &message[..end])
 }
 
@@ -63,7 +64,7 @@ pub(super) fn event(pending: &Pending, name: &str, node: &str) -> events::Event 
     events::Event {
         metadata: metadata(event, name),
         event_time: Some(MicroTime(*first)),
-        series: (*count > 1).then(|| events::EventSeries { count: *count, last_observed_time: MicroTime(*last) }),
+        series: (*count > 1).then_some(events::EventSeries { count: *count, last_observed_time: MicroTime(*last) }),
         reporting_controller: Some(COMPONENT.to_owned()),
         reporting_instance: Some(node.to_owned()),
         action: Some(event.reason.to_owned()),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::budget::Budget;
 use super::object::{again, core_event, event, name, namespace};
 use super::{ApiRecorder, Pending};
-use crate::client::{ClusterClient, Failure, failure, within};
+use crate::client::{ClusterClient, Failure, failure, text, within};
 use crate::retry::{Backoff, Random};
 
 /// How many events are remembered, to count what happens again.
@@ -47,7 +47,7 @@ pub struct EventWriter {
     random: Random,
 }
 
-/// What the writer knows of the server.
+/// State of the server, as far as the writer knows it.
 struct Server {
     /// The events go to the core group; `None`: not asked yet.
     in_core: Option<bool>,
@@ -84,10 +84,10 @@ impl EventWriter {
             match written {
                 Ok(()) => backoff.reset(),
                 Err(error) if is_lasting(&error) => {
-                    tracing::debug!(error = %error, object = %next.event.object, reason = next.event.reason, "event refused");
+                    tracing::debug!(error = text(&error), object = %next.event.object, reason = next.event.reason, "event refused");
                 }
                 Err(error) => {
-                    tracing::debug!(error = %error, "events wait for the API server");
+                    tracing::debug!(error = text(&error), "events wait for the API server");
                     self.recorder.shared.queue.lock().waiting.push_front(next);
                     stop.run_until_cancelled(tokio::time::sleep(backoff.next(&self.random))).await;
                 }
@@ -130,7 +130,14 @@ impl EventWriter {
             }
         }
         let name = name(next);
-        self.create(&name, next, in_core).await?;
+        match self.create(&name, next, in_core).await {
+            // The role of nodes has events of the core group alone, whatever the server serves.
+            Err(error) if failure(&error) == Failure::Forbidden && !in_core => {
+                server.in_core = Some(true);
+                self.create(&name, next, true).await?;
+            }
+            created => created?,
+        }
         server.written.insert(key, Written { name, count: next.count });
         Ok(())
     }

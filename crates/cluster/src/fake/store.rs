@@ -72,7 +72,7 @@ impl Store {
         all.map(|(_, object)| object.clone()).collect()
     }
 
-    /// What happened after a version; `None`: that is not known any more.
+    /// Events after a version; `None`: they are not known any more.
     pub(super) fn events(&self, path: &str, fields: &str, after: u64) -> Option<(u64, Vec<Value>)> {
         if after < self.oldest {
             return None;

@@ -10,7 +10,7 @@ use super::*;
 pub(crate) fn certificate(from: (u8, &str), until: (u8, &str), version: bool) -> String {
     let empty = || of(SEQUENCE, &[]);
     let times = of(SEQUENCE, &[value(from.0, from.1.as_bytes()), value(until.0, until.1.as_bytes())]);
-    let version = version.then(|| value(CONTEXT_0, &value(INTEGER, &[2]))).unwrap_or_default();
+    let version = if version { value(CONTEXT_0, &value(INTEGER, &[2])) } else { Vec::new() };
     let to_sign = of(SEQUENCE, &[version, value(INTEGER, &[7]), empty(), empty(), times, empty()]);
     let text = base64::engine::general_purpose::STANDARD.encode(of(SEQUENCE, &[to_sign, empty()]));
     format!("x\n-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")

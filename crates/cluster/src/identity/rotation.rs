@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::files::IdentityFiles;
 use super::join::{JoinError, blocking, obtain};
-use crate::client::ClusterClient;
+use crate::client::{ClusterClient, chain};
 use crate::retry::{Backoff, Random};
 
 /// Longest sleep: the clock may be set meanwhile.
@@ -41,8 +41,7 @@ impl Rotation {
                     wait
                 }
                 Some(Err(error)) => {
-                    let error = cri_api::Error::from_source(cri_api::Kind::Unknown, &error);
-                    tracing::warn!(error = error.message(), "the certificate of this node is not renewed yet");
+                    tracing::warn!(error = chain(&error), "the certificate of this node is not renewed yet");
                     backoff.next(&self.random)
                 }
             };

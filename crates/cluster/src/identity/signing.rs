@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use tokio::time::Instant;
 
 use super::request::ClientKey;
-use crate::client::{ClusterClient, Failure, failure, within};
+use crate::client::{ClusterClient, Failure, failure, text, within};
 use crate::retry::{Backoff, Random};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
@@ -24,12 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
-    #[error("the API server does not know these credentials: they are wrong, or have expired")]
-    Unauthorized(#[source] Box<kube::Error>),
-    #[error("these credentials may not ask for a certificate")]
-    Forbidden(#[source] Box<kube::Error>),
-    #[error("the API server refuses the request")]
-    Refused(#[source] Box<kube::Error>),
+    #[error("the API server does not know these credentials: they are wrong, or have expired: {0}")]
+    Unauthorized(String),
+    #[error("these credentials may not ask for a certificate: {0}")]
+    Forbidden(String),
+    #[error("the API server refuses the request: {0}")]
+    Refused(String),
     #[error("the request {name} was denied: {why}")]
     Denied { name: String, why: String },
     #[error("the request {name} could not be signed: {why}")]
@@ -76,10 +76,10 @@ pub(super) async fn certificate(
                 }
             }
             Err(error) => match failure(&error) {
-                Failure::Unauthorized => return Err(SigningError::Unauthorized(Box::new(error))),
-                Failure::Forbidden => return Err(SigningError::Forbidden(Box::new(error))),
-                Failure::Invalid | Failure::NotFound => return Err(SigningError::Refused(Box::new(error))),
-                _ => tracing::warn!(error = %error, "no certificate yet"),
+                Failure::Unauthorized => return Err(SigningError::Unauthorized(text(&error))),
+                Failure::Forbidden => return Err(SigningError::Forbidden(text(&error))),
+                Failure::Invalid | Failure::NotFound => return Err(SigningError::Refused(text(&error))),
+                _ => tracing::warn!(error = text(&error), "no certificate yet"),
             },
         }
         tokio::time::sleep(backoff.next(random)).await;

@@ -14,7 +14,7 @@ pub const MIN_FREE_MEMORY: u64 = 100 << 20;
 /// Share of all process ids that must be free, in percent: the kubelet has no default for `pid.available`.
 const MIN_FREE_PIDS: u64 = 5;
 
-/// Whether there is pressure, by kind; `None` where nobody measured.
+/// Pressures by kind; `None` where nobody measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressures {
     pub memory: Option<bool>,

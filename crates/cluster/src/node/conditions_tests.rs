@@ -24,7 +24,9 @@ fn row(conditions: &[NodeCondition], kind: &str) -> (String, String, String, i64
     (found.status, found.reason.expect("a reason"), found.message.expect("a message"), since)
 }
 
-/// As `TestReadyCondition`, `TestMemoryPressureCondition`, `TestDiskPressureCondition` and `TestPIDPressureCondition`.
+// upstream: nodestatus/TestMemoryPressureCondition
+// upstream: nodestatus/TestDiskPressureCondition
+// upstream: nodestatus/TestPIDPressureCondition
 #[test]
 fn conditions_change_as_in_the_kubelet() {
     let kinds = [
@@ -78,30 +80,42 @@ fn conditions_change_as_in_the_kubelet() {
     }
     for (name, old, problems, want, events) in [
         (
-            "new, ready",
+            "upstream: nodestatus/TestReadyCondition/new, ready",
             None,
             &[][..],
             ("True", "KubeletReady", "kubelet is posting ready status", 100),
             &["NodeReady"][..],
         ),
-        ("new, not ready: one error", None, &["a"], ("False", "KubeletNotReady", "a", 100), &["NodeNotReady"]),
         (
-            "new, not ready: several errors",
+            "upstream: nodestatus/TestReadyCondition/new, not ready: one error",
+            None,
+            &["a"],
+            ("False", "KubeletNotReady", "a", 100),
+            &["NodeNotReady"],
+        ),
+        (
+            "upstream: nodestatus/TestReadyCondition/new, not ready: several errors",
             None,
             &["a", "b"],
             ("False", "KubeletNotReady", "[a, b]", 100),
             &["NodeNotReady"],
         ),
         (
-            "transition to ready",
+            "upstream: nodestatus/TestReadyCondition/transition to ready",
             Some("False"),
             &[],
             ("True", "KubeletReady", "kubelet is posting ready status", 100),
             &["NodeReady"],
         ),
-        ("transition to not ready", Some("True"), &["a"], ("False", "KubeletNotReady", "a", 100), &["NodeNotReady"]),
         (
-            "ready, no transition",
+            "upstream: nodestatus/TestReadyCondition/transition to not ready",
+            Some("True"),
+            &["a"],
+            ("False", "KubeletNotReady", "a", 100),
+            &["NodeNotReady"],
+        ),
+        (
+            "upstream: nodestatus/TestReadyCondition/ready, no transition",
             Some("True"),
             &[],
             ("True", "KubeletReady", "kubelet is posting ready status", 7),

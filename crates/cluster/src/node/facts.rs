@@ -68,17 +68,23 @@ pub struct Observed {
     pub images: Option<Vec<NodeImage>>,
     /// Disk pressure; `None` where nobody measured.
     pub disk_pressure: Option<bool>,
-    /// Capacity of the file system of pods, in bytes.
-    pub disk: u64,
-    /// How much of it is kept free by evictions, in bytes.
-    pub disk_kept_free: u64,
+    /// The file system of pods; `None` where nobody measured.
+    pub disk: Option<Disk>,
+}
+
+/// A file system, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    pub capacity: u64,
+    /// How much of it is kept free by evictions.
+    pub kept_free: u64,
 }
 
 /// The runtime, by its own report.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeReport {
-    /// `NAME://VERSION`.
-    pub version: String,
+    /// `NAME://VERSION`; `None` where it did not answer.
+    pub version: Option<String>,
     /// Conditions, handlers and features, or why nothing is known of them.
     pub status: Option<Result<RuntimeStatus, String>>,
 }

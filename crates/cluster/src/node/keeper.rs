@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use image_manager::{EventRecorder, EventRef, EventType, ObjectRef, WallClock};
+use image_manager::{EventRecorder, EventRef, EventType, ObjectRef};
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -14,57 +14,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::conditions::{PressureMonitor, changes};
-use super::facts::{Load, Machine, NodeIdentity, Observe};
-use super::labels::Label;
+use super::facts::{Load, Observe};
 use super::lease::{LeaseKeeper, NameTaken, is_foreign};
+use super::options::NodeOptions;
 use super::own::{self, OwnNode};
 use super::patch::{has_changed, is_unknown_field, status_patch, without_newer_fields};
 use super::register::{adopt, initial_node, register};
 use super::status::node_status;
-use super::taint::Taint;
-use crate::client::{ClusterClient, Failure, failure, within};
-use crate::retry::{Backoff, Random, jittered, system_random};
+use crate::client::{ClusterClient, Failure, failure, text, within};
+use crate::retry::{Backoff, jittered};
 
 /// How often the status is computed.
 const COMPUTE: Duration = Duration::from_secs(10);
 /// How often a status that did not change is written.
 const REPORT: Duration = Duration::from_secs(300);
-
-/// How a node registers and keeps itself.
-#[derive(Clone)]
-pub struct NodeOptions {
-    pub identity: NodeIdentity,
-    pub machine: Machine,
-    pub labels: Vec<Label>,
-    /// Given at creation.
-    pub taints: Vec<Taint>,
-    /// Given at creation.
-    pub provider_id: Option<String>,
-    /// A name of this installation that no other has.
-    pub instance: String,
-    /// How long a pressure lasts after its cause went.
-    pub transition: Duration,
-    pub clock: WallClock,
-    pub random: Random,
-}
-
-impl NodeOptions {
-    /// A node without labels, taints and providerID of its own.
-    #[must_use]
-    pub fn new(identity: NodeIdentity, machine: Machine, instance: String, clock: WallClock) -> Self {
-        Self {
-            identity,
-            machine,
-            labels: Vec::new(),
-            taints: Vec::new(),
-            provider_id: None,
-            instance,
-            transition: Duration::from_secs(300),
-            clock,
-            random: system_random(),
-        }
-    }
-}
 
 /// Keeps this node in the cluster.
 pub struct NodeKeeper {
@@ -121,7 +84,7 @@ impl NodeKeeper {
         while !stop.is_cancelled() {
             match self.try_register(stop).await? {
                 Ok(node) => return Ok(Some(node)),
-                Err(error) => tracing::warn!(error = %error, "this node is not registered yet"),
+                Err(error) => tracing::warn!(error = text(&error), "this node is not registered yet"),
             }
             stop.run_until_cancelled(tokio::time::sleep(backoff.next(&self.options.random))).await;
         }
@@ -167,7 +130,7 @@ impl NodeKeeper {
         while !stop.is_cancelled() {
             let turn = self.turn(&mut due, &mut writer, &mut told);
             if let Some(Err(error)) = stop.run_until_cancelled(turn).await {
-                tracing::warn!(error = %error, "the status of this node was not written");
+                tracing::warn!(error = text(&error), "the status of this node was not written");
             }
             let wait = jittered(COMPUTE, 0.04, random);
             let mut changed = self.own.subscribe();

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use super::super::facts::{Observed, RuntimeReport};
+use super::super::facts::{Disk, Machine, NodeIdentity, Observed, RuntimeReport};
 use super::*;
 use crate::testing::FakeApi;
 
@@ -31,11 +31,10 @@ impl Observe for Scene {
         let count = self.images.load(Ordering::Relaxed);
         let image = |number| image_manager::gc::NodeImage { names: vec![format!("i:{number}")], size_bytes: number };
         Observed {
-            runtime: RuntimeReport { version: "containerd://1.7".to_owned(), status: Some(Ok(status)) },
+            runtime: RuntimeReport { version: Some("containerd://1.7".to_owned()), status: Some(Ok(status)) },
             images: Some((0..count).rev().map(image).collect()),
             disk_pressure: Some(false),
-            disk: 1 << 30,
-            disk_kept_free: 0,
+            disk: Some(Disk { capacity: 1 << 30, kept_free: 0 }),
         }
     }
 }
@@ -65,6 +64,7 @@ async fn keep(keeper: &NodeKeeper, seconds: u64) -> Result<(), NameTaken> {
     tokio::join!(keeper.keep(&stop), ends).0
 }
 
+// upstream: nodestatus/TestRegisterWithApiServerWithTaint
 #[tokio::test(start_paused = true)]
 async fn a_new_node_is_made_whole() {
     let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
@@ -93,6 +93,8 @@ async fn registration_is_tried_until_the_server_takes_it() {
     assert_eq!(api.count(&Method::POST, "/nodes"), 6);
 }
 
+// upstream: nodestatus/TestRegisterWithApiServer
+// upstream: nodestatus/TestUpdateExistingNodeStatus
 #[tokio::test(start_paused = true)]
 async fn a_node_that_exists_is_reconciled() {
     let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
@@ -130,6 +132,7 @@ async fn of_two_that_start_together_one_ends() {
     assert_eq!(api.get(NODE).expect("kept")["metadata"]["annotations"]["imagelet.dev/instance"], winner);
 }
 
+// upstream: nodestatus/TestUpdateNodeStatusWithLease
 #[tokio::test(start_paused = true)]
 async fn a_status_is_written_when_it_changed_or_after_five_minutes() {
     let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
@@ -168,6 +171,7 @@ async fn an_old_server_gets_no_newer_fields() {
     assert_eq!(api.count(&Method::PATCH, "/status"), 2, "refused once, then without");
 }
 
+// upstream: nodestatus/TestUpdateNodeStatusError
 #[tokio::test(start_paused = true)]
 async fn a_status_that_could_not_be_written_is_written_later() {
     let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));

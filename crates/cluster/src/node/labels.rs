@@ -184,7 +184,6 @@ mod tests {
         assert_eq!(labels.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>(), want);
     }
 
-    /// As `TestUpdateDefaultLabels` of the kubelet.
     #[test]
     fn an_existing_node_gets_well_known_labels_only() {
         let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
@@ -193,19 +192,29 @@ mod tests {
         let (host, zone) = ("kubernetes.io/hostname", "topology.kubernetes.io/zone");
         for (name, initial, there, want) in [
             (
-                "make sure default labels exist",
+                "upstream: nodestatus/TestUpdateDefaultLabels/make sure default labels exist",
                 map(&[(host, "h"), (zone, "z")]),
                 map(&[]),
                 map(&[(host, "h"), (zone, "z")]),
             ),
             (
-                "make sure default labels are up to date",
+                "upstream: nodestatus/TestUpdateDefaultLabels/make sure default labels are up to date",
                 map(&[(host, "new")]),
                 map(&[(host, "old")]),
                 map(&[(host, "new")]),
             ),
-            ("existing labels stay", map(&[(host, "h")]), map(&[(host, "h"), ("please-persist", "foo")]), map(&[])),
-            ("no update needed", map(&[(host, "h")]), map(&[(host, "h")]), map(&[])),
+            (
+                "upstream: nodestatus/TestUpdateDefaultLabels/existing labels stay",
+                map(&[(host, "h")]),
+                map(&[(host, "h"), ("please-persist", "foo")]),
+                map(&[]),
+            ),
+            (
+                "upstream: nodestatus/TestUpdateDefaultLabels/no update needed",
+                map(&[(host, "h")]),
+                map(&[(host, "h")]),
+                map(&[]),
+            ),
             (
                 "other labels are left alone",
                 map(&[(host, "h"), ("x", "new")]),

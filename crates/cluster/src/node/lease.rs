@@ -13,15 +13,13 @@ use kube::api::PostParams;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::keeper::NodeOptions;
+use super::options::{INSTANCE, NodeOptions};
 use super::own::OwnNode;
-use crate::client::{ClusterClient, Failure, failure, within};
+use crate::client::{ClusterClient, Failure, chain, failure, text, within};
 use crate::retry::{Backoff, jittered};
 
 /// Namespace of the Leases of nodes.
 const NAMESPACE: &str = "kube-node-lease";
-/// Annotation of Node and Lease: which installation wrote it.
-pub(super) const INSTANCE: &str = "imagelet.dev/instance";
 /// Seconds after which a Lease that was not renewed is void.
 const DURATION: i32 = 40;
 /// How often a Lease is renewed.
@@ -87,7 +85,7 @@ impl<'a> LeaseKeeper<'a> {
         while !stop.is_cancelled() {
             let wait = match within(self.api().get_opt(self.name())).await {
                 Err(error) => {
-                    tracing::warn!(error = %error, "the Lease of this node cannot be read");
+                    tracing::warn!(error = text(&error), "the Lease of this node cannot be read");
                     backoff.next(&self.options.random)
                 }
                 Ok(lease) => {
@@ -154,20 +152,22 @@ impl<'a> LeaseKeeper<'a> {
         Ok(())
     }
 
-    /// One renewal, tried a few times.
+    /// Renews once, tried a few times.
     async fn turn(&mut self) -> Result<(), NameTaken> {
         let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(7));
         for _ in 0..TRIES {
             match self.renew().await {
                 Ok(()) => return Ok(()),
                 Err(Lost::Name(taken)) => return Err(taken),
-                Err(Lost::Failed(error)) => tracing::warn!(error = %error, "the Lease of this node was not renewed"),
+                Err(Lost::Failed(error)) => {
+                    tracing::warn!(error = text(&error), "the Lease of this node was not renewed")
+                }
             }
             tokio::time::sleep(backoff.next(&self.options.random)).await;
         }
         // Perhaps it is the connection, or the credentials changed on disk.
         if let Err(error) = self.client.renew().await {
-            tracing::warn!(error = cause(&error), "the credentials of this node cannot be read again");
+            tracing::warn!(error = chain(&error), "the credentials of this node cannot be read again");
         }
         Ok(())
     }
@@ -249,11 +249,6 @@ fn owner_of(node: &Node) -> Option<OwnerReference> {
         uid: node.metadata.uid.clone()?,
         ..OwnerReference::default()
     })
-}
-
-/// An error and its causes in one line.
-fn cause(error: &(dyn std::error::Error + 'static)) -> String {
-    cri_api::Error::from_source(cri_api::Kind::Unknown, error).message().to_owned()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{ClusterClient, within};
+use crate::client::{ClusterClient, text, within};
 use crate::retry::{Backoff, Random, jittered};
 
 /// The own Node; `None` while it is not known, or was deleted.
@@ -42,7 +42,7 @@ pub(super) async fn keep(client: &ClusterClient, name: &str, own: &OwnNode, rand
                 jittered(Duration::from_millis(500), 1.0, random)
             }
             Err(error) => {
-                tracing::debug!(error = %error, "the own Node is not watched for now");
+                tracing::debug!(error = text(&error), "the own Node is not watched for now");
                 backoff.next(random)
             }
         };

@@ -20,7 +20,6 @@ fn base() -> Value {
     })
 }
 
-/// As `TestNodeStatusHasChanged`.
 #[test]
 fn heartbeats_and_order_are_no_change() {
     let old = status(base());
@@ -35,18 +34,19 @@ fn heartbeats_and_order_are_no_change() {
     let mut phase = base();
     phase["phase"] = json!("Running");
     for (name, new, want) in [
-        ("the same", base(), false),
-        ("only heartbeat time", beat, false),
-        ("only the order of conditions", order, false),
-        ("a condition changed", reason, true),
-        ("a condition was added", added, true),
-        ("something else changed", phase, true),
+        ("upstream: nodestatus/TestNodeStatusHasChanged/the same", base(), false),
+        ("upstream: nodestatus/TestNodeStatusHasChanged/only heartbeat time", beat, false),
+        ("upstream: nodestatus/TestNodeStatusHasChanged/only the order of conditions", order, false),
+        ("upstream: nodestatus/TestNodeStatusHasChanged/a condition changed", reason, true),
+        ("upstream: nodestatus/TestNodeStatusHasChanged/a condition was added", added, true),
+        ("upstream: nodestatus/TestNodeStatusHasChanged/something else changed", phase, true),
         ("all gone", json!({}), true),
     ] {
         assert_eq!(has_changed(&old, &status(new)), want, "{name}");
     }
 }
 
+// upstream: nodestatus/TestUpdateNodeAddresses
 #[test]
 fn a_patch_has_what_changed() {
     let old = status(base());

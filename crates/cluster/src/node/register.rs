@@ -9,9 +9,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::keeper::NodeOptions;
 use super::labels;
-use super::lease::INSTANCE;
+use super::options::{INSTANCE, NodeOptions};
 use crate::client::{ClusterClient, Failure, failure, within};
 
 /// The annotation by which controllers know that they attach volumes, as for every kubelet.

@@ -15,7 +15,7 @@ fn node(value: Value) -> Node {
     from_value(value).expect("a Node")
 }
 
-/// As `TestTryRegisterWithApiServer` and `TestRegisterWithApiServer`, where a Node exists.
+// upstream: nodestatus/TestTryRegisterWithApiServer
 #[test]
 fn only_what_differs_is_changed() {
     let initial = initial();

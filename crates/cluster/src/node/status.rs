@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::conditions::{self, MIN_FREE_MEMORY, Pressures};
-use super::facts::{Machine, NodeIdentity, Observed};
+use super::facts::{Disk, Machine, NodeIdentity, Observed};
 use super::labels::architecture;
 
 /// The status of the node now. `old` is the one that the API server has: conditions of others and times of changes come from there.
@@ -29,9 +29,10 @@ pub fn node_status(
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let mut status = old.clone();
     status.addresses = Some(addresses(node));
-    status.capacity = Some(capacity(node, machine, seen));
-    status.allocatable = Some(allocatable_map(node, machine, seen));
-    status.node_info = Some(system_info(node, machine, seen));
+    let before = old.node_info.as_ref().map(|info| info.container_runtime_version.clone());
+    let runtime = seen.runtime.version.clone().or(before).unwrap_or_default();
+    status.node_info = Some(system_info(node, machine, runtime));
+    set_amounts(&mut status, node, machine, seen.disk);
     status.daemon_endpoints =
         Some(NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(node.port) }) });
     if let Some(images) = &seen.images {
@@ -44,7 +45,7 @@ pub fn node_status(
             .supplemental_groups_policy
             .then_some(NodeFeatures { supplemental_groups_policy: Some(true) });
     }
-    let problems = problems(machine, seen);
+    let problems = problems(&status, seen);
     conditions::set(status.conditions.get_or_insert_default(), pressures, &problems, now);
     status
 }
@@ -61,40 +62,34 @@ fn kibibytes(bytes: u64) -> String {
     format!("{}Ki", bytes / 1024)
 }
 
-fn amounts<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, Quantity> {
-    pairs.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount))).collect()
-}
-
-fn capacity(node: &NodeIdentity, machine: &Machine, seen: &Observed) -> BTreeMap<String, Quantity> {
-    amounts([
-        ("cpu", machine.cpus.to_string()),
-        ("ephemeral-storage", kibibytes(seen.disk)),
-        ("memory", kibibytes(machine.memory)),
-        ("pods", node.max_pods.to_string()),
-    ])
-}
-
 /// Memory and disk that pods may have, in bytes: all but what evictions keep free.
 #[must_use]
-pub fn allocatable(machine: &Machine, disk: u64, disk_kept_free: u64) -> (u64, u64) {
-    (machine.memory.saturating_sub(MIN_FREE_MEMORY), disk.saturating_sub(disk_kept_free))
+pub fn allocatable(memory: u64, disk: Disk) -> (u64, u64) {
+    (memory.saturating_sub(MIN_FREE_MEMORY), disk.capacity.saturating_sub(disk.kept_free))
 }
 
-fn allocatable_map(node: &NodeIdentity, machine: &Machine, seen: &Observed) -> BTreeMap<String, Quantity> {
-    let (memory, disk) = allocatable(machine, seen.disk, seen.disk_kept_free);
-    amounts([
-        ("cpu", machine.cpus.to_string()),
-        ("ephemeral-storage", disk.to_string()),
-        ("memory", kibibytes(memory)),
-        ("pods", node.max_pods.to_string()),
-    ])
+/// Sets capacity and allocatable. Resources of others stay, and so does a disk that nobody could measure now.
+fn set_amounts(status: &mut NodeStatus, node: &NodeIdentity, machine: &Machine, disk: Option<Disk>) {
+    let (memory, disk_bytes) = allocatable(machine.memory, disk.unwrap_or_default());
+    let both = |amount: String| (amount.clone(), amount);
+    let mut set = |name: &str, (capacity, allocatable): (String, String)| {
+        for (map, amount) in [(&mut status.capacity, capacity), (&mut status.allocatable, allocatable)] {
+            map.get_or_insert_with(BTreeMap::new).insert(name.to_owned(), Quantity(amount));
+        }
+    };
+    set("cpu", both(machine.cpus.to_string()));
+    set("memory", (kibibytes(machine.memory), kibibytes(memory)));
+    set("pods", both(node.max_pods.to_string()));
+    if let Some(disk) = disk {
+        set("ephemeral-storage", (kibibytes(disk.capacity), disk_bytes.to_string()));
+    }
 }
 
-fn system_info(node: &NodeIdentity, machine: &Machine, seen: &Observed) -> NodeSystemInfo {
+fn system_info(node: &NodeIdentity, machine: &Machine, runtime: String) -> NodeSystemInfo {
     NodeSystemInfo {
         architecture: architecture().to_owned(),
         boot_id: machine.boot_id.clone(),
-        container_runtime_version: seen.runtime.version.clone(),
+        container_runtime_version: runtime,
         kernel_version: machine.kernel_version.clone(),
         // Nothing here knows a kube-proxy; old servers want the field.
         kube_proxy_version: String::new(),
@@ -127,7 +122,7 @@ fn runtime_handlers(runtime: &RuntimeStatus) -> Option<Vec<NodeRuntimeHandler>> 
 }
 
 /// Why the node is not ready, in the kubelet's words.
-fn problems(machine: &Machine, seen: &Observed) -> Vec<String> {
+fn problems(status: &NodeStatus, seen: &Observed) -> Vec<String> {
     let mut problems = Vec::new();
     match &seen.runtime.status {
         None => problems.push("container runtime status check may not have completed yet".to_owned()),
@@ -146,8 +141,9 @@ fn problems(machine: &Machine, seen: &Observed) -> Vec<String> {
             }
         }
     }
-    let amounts = [("cpu", machine.cpus), ("memory", machine.memory), ("ephemeral-storage", seen.disk)];
-    let missing: Vec<&str> = amounts.into_iter().filter(|(_, amount)| *amount == 0).map(|(name, _)| name).collect();
+    let has = |name: &&str| status.capacity.as_ref().is_some_and(|amounts| amounts.contains_key(*name));
+    let missing: Vec<&str> =
+        ["cpu", "memory", "pods", "ephemeral-storage"].into_iter().filter(|name| !has(name)).collect();
     if !missing.is_empty() {
         problems.push(format!("missing node capacity for resources: {}", missing.join(", ")));
     }

@@ -42,11 +42,10 @@ fn ready() -> RuntimeStatus {
 
 fn seen(runtime: RuntimeStatus) -> Observed {
     Observed {
-        runtime: RuntimeReport { version: "containerd://1.7.24".into(), status: Some(Ok(runtime)) },
+        runtime: RuntimeReport { version: Some("containerd://1.7.24".into()), status: Some(Ok(runtime)) },
         images: Some(vec![NodeImage { names: vec!["r/a@sha256:1".into(), "r/a:1".into()], size_bytes: 9 }]),
         disk_pressure: Some(false),
-        disk: 100 << 20,
-        disk_kept_free: 10 << 20,
+        disk: Some(Disk { capacity: 100 << 20, kept_free: 10 << 20 }),
     }
 }
 
@@ -62,7 +61,14 @@ fn ready_condition(status: &Value) -> (&str, &str) {
     (ready["status"].as_str().expect("a status"), ready["message"].as_str().expect("a message"))
 }
 
-/// As `TestUpdateNewNodeStatus`, `TestNodeAddress`, `TestMachineInfo`, `TestVersionInfo`, `TestImages` and `TestDaemonEndpoints`.
+// upstream: nodestatus/TestUpdateNewNodeStatus
+// upstream: nodestatus/TestNodeAddress
+// upstream: nodestatus/TestNodeAddress_NoCloudProvider
+// upstream: nodestatus/TestMachineInfo/basic
+// upstream: nodestatus/TestMachineInfo/ephemeral storage
+// upstream: nodestatus/TestVersionInfo
+// upstream: nodestatus/TestImages
+// upstream: nodestatus/TestDaemonEndpoints
 #[test]
 fn a_status_has_what_a_kubelet_reports() {
     let mut status = status(&seen(ready()));
@@ -90,7 +96,8 @@ fn a_status_has_what_a_kubelet_reports() {
     assert_eq!(conditions[3]["lastHeartbeatTime"], "1970-01-01T00:01:00Z", "whole seconds");
 }
 
-/// As `TestRuntimeHandlers` and `TestNodeFeatures`.
+// upstream: nodestatus/TestRuntimeHandlers
+// upstream: nodestatus/TestNodeFeatures
 #[test]
 fn handlers_and_features_are_those_of_the_runtime() {
     let handler = |name: &str, read_only, namespaces| RuntimeHandler {
@@ -114,7 +121,8 @@ fn handlers_and_features_are_those_of_the_runtime() {
     assert_eq!((new.runtime_handlers, new.features), (None, None), "a runtime that reports none any more");
 }
 
-/// As `TestUpdateNodeStatusWithRuntimeStateError` and the errors of `TestReadyCondition`.
+// upstream: nodestatus/TestUpdateNodeStatusWithRuntimeStateError
+// upstream: nodestatus/TestReadyCondition/missing capacity
 #[test]
 fn a_node_that_cannot_run_pods_says_why() {
     let fails = |kind: &str, reason: &str, message: &str| {
@@ -124,7 +132,7 @@ fn a_node_that_cannot_run_pods_says_why() {
         seen(runtime)
     };
     let absent = RuntimeStatus { conditions: Vec::new(), ..ready() };
-    let down = |status| Observed { runtime: RuntimeReport { version: String::new(), status }, ..seen(ready()) };
+    let down = |status| Observed { runtime: RuntimeReport { version: None, status }, ..seen(ready()) };
     for (seen, want) in [
         (seen(ready()), ("True", "kubelet is posting ready status")),
         (
@@ -147,7 +155,7 @@ fn a_node_that_cannot_run_pods_says_why() {
         ),
         (down(None), ("False", "container runtime status check may not have completed yet")),
         (down(Some(Err("no socket".into()))), ("False", "container runtime is down: no socket")),
-        (Observed { disk: 0, ..seen(ready()) }, ("False", "missing node capacity for resources: ephemeral-storage")),
+        (Observed { disk: None, ..seen(ready()) }, ("False", "missing node capacity for resources: ephemeral-storage")),
     ] {
         let status = status(&seen);
         assert_eq!(ready_condition(&status), want);
@@ -158,7 +166,8 @@ fn a_node_that_cannot_run_pods_says_why() {
 fn what_nobody_knows_now_stays_as_it_was() {
     let none = Pressures::default();
     let first = node_status(&NodeStatus::default(), &identity(), &machine(), &seen(ready()), none, at(60));
-    let blind = Observed { images: None, ..seen(ready()) };
+    let runtime = RuntimeReport { version: None, ..seen(ready()).runtime };
+    let blind = Observed { images: None, disk: None, runtime, ..seen(ready()) };
     let second = node_status(&first, &identity(), &machine(), &blind, none, at(60));
     assert_eq!(second, first);
     let empty = Observed { images: Some(Vec::new()), ..seen(ready()) };
@@ -167,6 +176,5 @@ fn what_nobody_knows_now_stays_as_it_was() {
 
 #[test]
 fn little_memory_and_disk_leave_nothing_to_pods() {
-    let small = Machine { memory: MIN_FREE_MEMORY - 1, ..machine() };
-    assert_eq!(allocatable(&small, 5, 6), (0, 0));
+    assert_eq!(allocatable(MIN_FREE_MEMORY - 1, Disk { capacity: 5, kept_free: 6 }), (0, 0));
 }

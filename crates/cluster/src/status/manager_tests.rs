@@ -1,3 +1,5 @@
+//! The status manager on an API server in memory.
+
 use parking_lot::Mutex;
 
 use super::*;
@@ -87,6 +89,9 @@ impl Scene {
 const PATCH: &str = "PATCH /api/v1/namespaces/shop/pods/web/status";
 const DELETE: &str = "DELETE /api/v1/namespaces/shop/pods/web";
 
+// upstream: status/TestNewStatus/
+// upstream: status/TestNewStatusSetsReadyTransitionTime/
+// upstream: status/TestStatusEquality/
 // upstream: status/TestSyncPod/
 // upstream: status/TestChangedStatus/
 // upstream: status/TestUnchangedStatus/
@@ -155,6 +160,8 @@ async fn another_pod_of_the_name_is_not_touched() {
 }
 
 // upstream: status/TestDeletePodBeforeFinished/
+// upstream: status/TestDoNotDeleteMirrorPods/
+// upstream: status/TestSyncBatchCleanupVersions/
 // upstream: status/TestDeletePodFinished/
 // upstream: status/TestSyncPodNoDeadlock/
 #[tokio::test(start_paused = true)]

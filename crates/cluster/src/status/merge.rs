@@ -80,7 +80,7 @@ fn list<'s>(status: &'s Value, field: &str) -> &'s [Value] {
     status[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// What of a pod that has ended is not known to have ended failed, as in the kubelet.
+/// Containers of a pod that has ended count as failed where nobody knows how they ended, as in the kubelet.
 fn end(status: &mut Value) {
     let terminated = json!({
         "exitCode": 137,
@@ -193,7 +193,7 @@ fn check_gates(new: &mut Value, old: &Value, gates: &[String]) {
     }
 }
 
-/// What has not changed since keeps its time, whoever told it first; so does the start of the pod.
+/// A condition that has not changed since keeps its time, and the pod its start.
 fn keep_times(new: &mut Value, old: &Value) {
     if let Some(start) = old.get("startTime") {
         new["startTime"] = start.clone();

@@ -1,3 +1,5 @@
+//! The rules of statuses, as tables.
+
 use super::*;
 
 fn view(phase: &str, may_run: bool) -> NodeView {
@@ -24,7 +26,7 @@ fn phases_and_conditions_as_in_the_kubelet() {
     let over = |conditions: Value, may_run| NodeView { status: failed(conditions), ..view("Failed", may_run) };
     let cases = [
         (
-            "upstream: status/Test_mergePodStatus/no change",
+            "upstream: status/TestMergePodStatus/no change",
             running(json!([ready("True")])),
             view("Running", true),
             "Running",
@@ -32,7 +34,7 @@ fn phases_and_conditions_as_in_the_kubelet() {
             "True",
         ),
         (
-            "upstream: status/Test_mergePodStatus/readiness changes",
+            "upstream: status/TestMergePodStatus/readiness changes",
             running(json!([ready("True")])),
             NodeView { status: running(json!([ready("False")])), ..view("Running", true) },
             "Running",
@@ -40,7 +42,7 @@ fn phases_and_conditions_as_in_the_kubelet() {
             "False",
         ),
         (
-            "upstream: status/Test_mergePodStatus/additional pod condition",
+            "upstream: status/TestMergePodStatus/additional pod condition",
             running(json!([ready("True"), gate("True")])),
             view("Running", true),
             "Running",
@@ -48,7 +50,15 @@ fn phases_and_conditions_as_in_the_kubelet() {
             "True",
         ),
         (
-            "upstream: status/Test_mergePodStatus/additional pod condition and readiness",
+            "upstream: status/TestMergePodStatus/additional pod condition changes",
+            running(json!([ready("True"), gate("False")])),
+            NodeView { status: running(json!([ready("True")])), ..view("Running", true) },
+            "Running",
+            1,
+            "True",
+        ),
+        (
+            "upstream: status/TestMergePodStatus/additional pod condition and readiness changes",
             running(json!([ready("True"), gate("True")])),
             NodeView { status: running(json!([ready("False")])), ..view("Running", true) },
             "Running",
@@ -56,7 +66,7 @@ fn phases_and_conditions_as_in_the_kubelet() {
             "False",
         ),
         (
-            "upstream: status/Test_mergePodStatus/phase is transitioning to failed and no containers running",
+            "upstream: status/TestMergePodStatus/phase is transitioning to failed and no containers running",
             running(json!([ready("True"), gate("True")])),
             over(json!([ready("False")]), false),
             "Failed",
@@ -64,7 +74,7 @@ fn phases_and_conditions_as_in_the_kubelet() {
             "False",
         ),
         (
-            "upstream: status/Test_mergePodStatus/phase is transitioning to failed and containers running",
+            "upstream: status/TestMergePodStatus/phase is transitioning to failed and containers running",
             running(json!([ready("True"), gate("True")])),
             over(json!([ready("False")]), true),
             "Running",
@@ -72,7 +82,7 @@ fn phases_and_conditions_as_in_the_kubelet() {
             "False",
         ),
         (
-            "upstream: status/Test_mergePodStatus/preserve DisruptionTarget condition",
+            "upstream: status/TestMergePodStatus/preserve DisruptionTarget condition",
             running(json!([ready("True"), target.clone()])),
             view("Running", true),
             "Running",
@@ -98,48 +108,12 @@ fn a_status_never_goes_backwards() {
     let waiting = || json!({"waiting": {"reason": "ContainerCreating"}});
     let done = |code: i32| json!({"terminated": {"exitCode": code}});
     let cases = [
-        (
-            "upstream: status/TestValidateContainerStatus/running to terminated",
-            "Always",
-            container(json!({"running": {}})),
-            container(done(0)),
-            true,
-        ),
-        (
-            "upstream: status/TestValidateContainerStatus/terminated to running, always",
-            "Always",
-            container(done(0)),
-            container(json!({"running": {}})),
-            true,
-        ),
-        (
-            "upstream: status/TestValidateContainerStatus/failed to running, on failure",
-            "OnFailure",
-            container(done(1)),
-            container(json!({"running": {}})),
-            true,
-        ),
-        (
-            "upstream: status/TestValidateContainerStatus/succeeded to running, on failure",
-            "OnFailure",
-            container(done(0)),
-            container(json!({"running": {}})),
-            false,
-        ),
-        (
-            "upstream: status/TestValidateContainerStatus/terminated to running, never",
-            "Never",
-            container(done(1)),
-            container(json!({"running": {}})),
-            false,
-        ),
-        (
-            "upstream: status/TestValidateContainerStatus/terminated to waiting, never",
-            "Never",
-            container(done(0)),
-            container(waiting()),
-            false,
-        ),
+        ("running to terminated", "Always", container(json!({"running": {}})), container(done(0)), true),
+        ("terminated to running, always", "Always", container(done(0)), container(json!({"running": {}})), true),
+        ("failed to running, on failure", "OnFailure", container(done(1)), container(json!({"running": {}})), true),
+        ("succeeded to running, on failure", "OnFailure", container(done(0)), container(json!({"running": {}})), false),
+        ("terminated to running, never", "Never", container(done(1)), container(json!({"running": {}})), false),
+        ("terminated to waiting, never", "Never", container(done(0)), container(waiting()), false),
     ];
     for (name, policy, old, new, allowed) in cases {
         let view = NodeView { status: new, restart_policy: policy, ..view("Running", true) };
@@ -151,7 +125,7 @@ fn a_status_never_goes_backwards() {
     }
 }
 
-// upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/
+// upstream: status/TestTerminatePod/
 // upstream: status/TestTerminatePodWaiting/
 #[test]
 fn a_pod_that_has_ended_is_in_a_terminal_phase() {
@@ -162,10 +136,15 @@ fn a_pod_that_has_ended_is_in_a_terminal_phase() {
         let view = NodeView { status, has_ended: true, ..view("", false) };
         merged(&json!({"phase": "Pending"}), &view).expect("merged")
     };
-    for (phase, want) in
-        [("Pending", "Failed"), ("Running", "Failed"), ("Succeeded", "Succeeded"), ("Failed", "Failed")]
-    {
-        assert_eq!(of(json!({"phase": phase}))["phase"], want, "{phase}");
+    for (name, phase, want) in [
+        ("upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/Pending pod", "Pending", "Failed"),
+        ("upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/Running pod", "Running", "Failed"),
+        ("upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/Succeeded pod", "Succeeded", "Succeeded"),
+        ("upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/Failed pod", "Failed", "Failed"),
+        ("upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/Unknown pod", "Unknown", "Failed"),
+        ("upstream: status/TestTerminatePod_EnsurePodPhaseIsTerminal/Unknown phase pod", "SomeUnknownPhase", "Failed"),
+    ] {
+        assert_eq!(of(json!({"phase": phase}))["phase"], want, "{name}");
     }
     // Of what was to run, nobody knows how it ended.
     let status = of(json!({"phase": "Running", "containerStatuses": ran(json!({"waiting": {"reason": "Odd"}}))}));
@@ -183,6 +162,43 @@ fn a_pod_that_has_ended_is_in_a_terminal_phase() {
     let init = &status["initContainerStatuses"];
     assert!(is_unknown(&init[0]) && init[1]["state"].get("waiting").is_some());
     assert!(status["containerStatuses"][0]["state"].get("waiting").is_some());
+}
+
+/// Of containers, what proves that the pod was initialised.
+#[test]
+fn evidence_of_containers() {
+    let end = |code: i32| json!({"state": {"terminated": {"exitCode": code}}});
+    let waits = || json!({"state": {"waiting": {}}});
+    let cases = [
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/successful last container is initialized",
+            end(0),
+            waits(),
+        ),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/running container proves initialization",
+            waits(),
+            json!({"state": {"running": {}}}),
+        ),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/evidence of terminated container proves initialization",
+            waits(),
+            end(0),
+        ),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/evidence of previously terminated container proves initialization",
+            waits(),
+            json!({"state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 0}}}),
+        ),
+    ];
+    for (name, init, normal) in cases {
+        let status =
+            json!({"phase": "Running", "initContainerStatuses": [waits(), init], "containerStatuses": [normal]});
+        let view = NodeView { status, has_ended: true, ..view("", false) };
+        let status = merged(&json!({}), &view).expect(name);
+        let all = list(&status, "initContainerStatuses").iter().chain(list(&status, "containerStatuses"));
+        assert!(all.into_iter().all(|container| container["state"].get("terminated").is_some()), "{name}");
+    }
 }
 
 #[test]
@@ -208,6 +224,9 @@ fn readiness_waits_for_every_gate() {
 // upstream: status/TestNewStatusPreservesPodStartTime/
 // upstream: status/TestUnchangedStatusPreservesLastTransitionTime/
 // upstream: status/TestChangedStatusUpdatesLastTransitionTime/
+// upstream: status/TestChangedStatusKeepsStartTime/
+// upstream: status/TestUpdateLastTransitionTime/should update last transition time if condition is changed
+// upstream: status/TestUpdateLastTransitionTime/should keep last transition time if condition is not changed
 #[test]
 fn times_and_generation() {
     let at = |status: &str, time: &str| json!({"type": "Ready", "status": status, "lastTransitionTime": time});

@@ -25,6 +25,8 @@ pub(crate) use merge::is_over;
 
 /// How often everything is compared with what the server has.
 const CHECK: Duration = Duration::from_secs(10);
+/// For so long a status that was refused is not written again: until the next comparison, or the one after it.
+const REFUSED: Duration = Duration::from_secs(5);
 
 /// A pod as the node sees it, by the uid of its object.
 pub type NodeViews = BTreeMap<String, NodeView>;
@@ -129,7 +131,7 @@ impl StatusManager {
                 Err(error) if is_of_pod(&error) => {
                     // The others go on.
                     tracing::warn!(uid, error = text(&error), "API server refused the status of a pod, will retry");
-                    self.refused.insert(uid.clone(), Instant::now() + CHECK);
+                    self.refused.insert(uid.clone(), Instant::now() + REFUSED);
                     self.written.remove(&uid);
                 }
                 Err(error) => {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cluster::ClusterClient;
 use cluster::events::{ApiRecorder, EventWriter};
 use cluster::identity::{IdentityFiles, Rotation, join};
-use cluster::node::{Machine, NodeIdentity, NodeKeeper, NodeOptions, Observe, Observed, RuntimeReport, instance};
+use cluster::node::{Disk, Machine, NodeIdentity, NodeKeeper, NodeOptions, Observe, Observed, RuntimeReport, instance};
 use cluster::retry::system_random;
 use cri_api::RuntimeService;
 use image_manager::WallClock;
@@ -25,6 +25,17 @@ const KUBELET_VERSION: &str = concat!("v1.36.0+imagelet.", env!("CARGO_PKG_VERSI
 
 /// Where the files of the node lie, below the root.
 pub(super) const DIRECTORY: &str = "cluster";
+
+/// Returns true if the node is to belong to a cluster.
+pub(super) fn is_wanted(config: &Config) -> bool {
+    config.cluster.kubeconfig.is_some() || config.cluster.bootstrap_kubeconfig.is_some()
+}
+
+/// The file system of pods, of which evictions keep some free.
+pub(super) fn disk(thresholds: &Thresholds, capacity: u64) -> Disk {
+    let free = thresholds.iter().find(|(signal, _)| *signal == Signal::NodeFsAvailable);
+    Disk { capacity, kept_free: free.map_or(0, |(_, amount)| amount.of(capacity)) }
+}
 
 /// The cluster of a node, before there is a node.
 pub(crate) struct Cluster {
@@ -144,26 +155,25 @@ impl Observe for Observer {
     async fn observe(&self) -> Observed {
         let (version, status, images) =
             tokio::join!(self.runtime.version(), self.runtime.status(false), self.collection.status());
-        let version = version.map(|v| format!("{}://{}", v.runtime_name, v.runtime_version)).unwrap_or_default();
+        let version = version.map(|v| format!("{}://{}", v.runtime_name, v.runtime_version)).ok();
         let mut seen = Observed {
             runtime: RuntimeReport { version, status: Some(status.map_err(|error| error.message().to_owned())) },
             ..Observed::default()
         };
         match images {
             Ok(status) => {
-                let disk = status.conditions.iter().find(|condition| condition.kind == "DiskPressure");
-                seen.disk_pressure = disk.and_then(|condition| match condition.status {
+                let pressure = status.conditions.iter().find(|condition| condition.kind == "DiskPressure");
+                seen.disk_pressure = pressure.and_then(|condition| match condition.status {
                     "True" => Some(true),
                     "False" => Some(false),
                     _ => None,
                 });
-                seen.disk = status.node_fs.as_ref().map_or(status.image_fs.capacity_bytes, |fs| fs.capacity_bytes);
+                let fs = status.node_fs.as_ref().unwrap_or(&status.image_fs);
+                seen.disk = Some(disk(&self.thresholds, fs.capacity_bytes));
                 seen.images = Some(status.images.as_slice().to_vec());
             }
             Err(error) => tracing::warn!(error = chain(&error), "the images of this node are not known"),
         }
-        let free = self.thresholds.iter().find(|(signal, _)| *signal == Signal::NodeFsAvailable);
-        seen.disk_kept_free = free.map_or(0, |(_, amount)| amount.of(seen.disk));
         seen
     }
 }

@@ -1,4 +1,4 @@
-//! What an API server has for a pod, converted for the crate that runs pods: documents, tokens, pull secrets, the variables by which
+//! Objects that an API server has for a pod, converted for the crate that runs pods: documents, tokens, pull secrets, the variables by which
 //! containers find the server, and what its Node says of this node. Holds no rule of its own. Called by [`super::cluster_pods`].
 
 use std::collections::BTreeMap;
@@ -37,8 +37,9 @@ pub(super) fn named(pod: &Pod) -> impl Iterator<Item = ObjectName> {
 pub(super) fn capacity(node: &Value) -> NodeCapacity {
     let allocatable = node["status"]["allocatable"].as_object();
     let amounts = allocatable.into_iter().flatten();
-    let amounts: BTreeMap<_, _> =
-        amounts.filter_map(|(name, amount)| Some((name.clone(), amount.as_str()?.parse::<oci::Quantity>().ok()?))).collect();
+    let amounts: BTreeMap<_, _> = amounts
+        .filter_map(|(name, amount)| Some((name.clone(), amount.as_str()?.parse::<oci::Quantity>().ok()?)))
+        .collect();
     let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
     NodeCapacity {
         name: node["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
@@ -48,8 +49,13 @@ pub(super) fn capacity(node: &Value) -> NodeCapacity {
     }
 }
 
-/// What a pod can have of the server, by now or after a moment.
-pub(super) async fn documents(objects: &ObjectCache, tokens: &TokenManager, pod: &Pod, last: Option<Value>) -> Documents {
+/// The documents that a pod can have of the server, by now or after a moment.
+pub(super) async fn documents(
+    objects: &ObjectCache,
+    tokens: &TokenManager,
+    pod: &Pod,
+    last: Option<Value>,
+) -> Documents {
     let mut documents = Documents::default();
     let looked_up = pod.documents().into_iter().map(|(kind, name)| async move {
         let found = objects.get(&object_name(pod, kind, name.clone()), PATIENCE).await;
@@ -111,10 +117,8 @@ fn variables(service: &Value) -> Vec<(String, String)> {
     let number = |port: &Value| port["port"].as_u64().unwrap_or(0).to_string();
     let Some(first) = ports.first().filter(|_| !ip.is_empty() && ip != "None") else { return Vec::new() };
     let host = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
-    let mut all = vec![
-        (format!("{name}_SERVICE_HOST"), ip.to_owned()),
-        (format!("{name}_SERVICE_PORT"), number(first)),
-    ];
+    let mut all =
+        vec![(format!("{name}_SERVICE_HOST"), ip.to_owned()), (format!("{name}_SERVICE_PORT"), number(first))];
     for port in ports {
         if let Some(word) = port["name"].as_str().filter(|word| !word.is_empty()) {
             all.push((format!("{name}_SERVICE_PORT_{}", word.to_uppercase().replace('-', "_")), number(port)));
@@ -176,7 +180,8 @@ mod tests {
             "metadata": {"name": "kubernetes"},
             "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP"}]},
         });
-        let made: Vec<String> = variables(&service).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let made: Vec<String> =
+            variables(&service).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
             made,
             [

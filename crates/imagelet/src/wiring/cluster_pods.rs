@@ -27,7 +27,7 @@ use crate::config::Config;
 
 /// How long a server has for its first answer before the pods that it had last are started.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
-/// What changes within this time is written to disk together.
+/// Changes within this time are written to disk together.
 const GATHER: Duration = Duration::from_secs(5);
 
 /// The pods of an API server.
@@ -71,7 +71,7 @@ impl ClusterPods {
         Source::Cluster(self.told.subscribe())
     }
 
-    /// What the server has for them.
+    /// The documents and credentials that the server has for them.
     pub(crate) fn server_side(&self) -> ServerSide {
         let (objects, tokens) = (self.objects.clone(), Arc::clone(&self.tokens));
         let (secrets, service) = (self.objects.clone(), Arc::clone(&self.service));
@@ -250,5 +250,56 @@ fn node_view(view: &PodView, object: &Value) -> NodeView {
         generation: view.pod.metadata.generation,
         readiness_gates: gates.filter_map(|gate| gate["conditionType"].as_str().map(str::to_owned)).collect(),
         restart_policy: view.pod.spec.restart_policy().as_str(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kuberuntime::pod::Pod;
+    use kuberuntime::{ObservedPod, ProbeResults, StatusInput, pod_status};
+    use serde_json::json;
+
+    use super::*;
+
+    fn view(name: &str, uid: &str, source: &str) -> PodView {
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "shop", "uid": uid, "generation": 2,
+                         "annotations": {"kubernetes.io/config.source": source}},
+            "spec": {"containers": [{"name": "c", "image": "x"}]},
+        });
+        let pod = Pod::from_json(&manifest).expect("a pod");
+        let status = pod_status(&StatusInput {
+            pod: &pod,
+            observed: &ObservedPod::default(),
+            probes: &ProbeResults::default(),
+            waiting: &Default::default(),
+            ended: None,
+            host_ips: &[],
+            runtime_name: "fake",
+            previous: None,
+            now: jiff::Timestamp::UNIX_EPOCH,
+        });
+        let (state, actions) = (WorkerState::Syncing, String::new());
+        PodView { pod: Arc::new(pod), status, observed: true, state, actions, error: None }
+    }
+
+    // upstream: status/TestStaticPod/
+    #[test]
+    fn a_local_pod_is_told_of_its_mirror_and_what_was_not_looked_at_of_none() {
+        let mirror = json!({"metadata": {"name": "local", "namespace": "shop", "uid": "m",
+                                         "annotations": {"kubernetes.io/config.mirror": "hash"}}});
+        let own = json!({"metadata": {"name": "own", "namespace": "shop", "uid": "u"},
+                         "spec": {"readinessGates": [{"conditionType": "a/b"}]}});
+        let objects: Objects = [("m".to_owned(), Arc::new(mirror)), ("u".to_owned(), Arc::new(own))].into();
+        let pods = [view("local", "hash", "file"), view("own", "u", "api"), view("gone", "g", "api")].map(Arc::new);
+        let told = views(&pods, &objects);
+        assert_eq!(told.keys().collect::<Vec<_>>(), ["m", "u"]);
+        assert_eq!((&told["u"].readiness_gates, told["u"].generation), (&vec!["a/b".to_owned()], Some(2)));
+        assert_eq!((&told["m"].status["phase"], told["m"].may_run), (&json!("Pending"), true));
+        let mut another = view("local", "other-hash", "file");
+        assert!(views(&[Arc::new(another.clone())], &objects).is_empty());
+        another = PodView { observed: false, ..view("own", "u", "api") };
+        assert!(views(&[Arc::new(another)], &objects).is_empty());
     }
 }

@@ -44,6 +44,7 @@ pub(crate) async fn open(
     let everywhere = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
     let everywhere = everywhere.map(|ip| SocketAddr::new(ip, port));
     let opened = KubeletApi::listen(&everywhere, parts).await;
-    let api = opened.map_err(|error| Failure::caused(Code::Failed, format!("listen on port {port} for the API server"), &error))?;
+    let api = opened
+        .map_err(|error| Failure::caused(Code::Failed, format!("listen on port {port} for the API server"), &error))?;
     Ok(Some(api))
 }

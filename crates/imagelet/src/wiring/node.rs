@@ -22,7 +22,7 @@ use oci::Quantity;
 use super::Mode;
 use super::waiting::until_there;
 use crate::app::{App, collection_parts};
-use crate::config::Config;
+use crate::config::{Config, eviction};
 use crate::endpoint::{self, connect_pod_runtime, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome};
 
@@ -152,6 +152,12 @@ fn facts(config: &Config) -> NodeFacts {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let amount = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let disk = rustix::fs::statvfs(&config.root).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    // The figures that the Node shows, where there is one.
+    let for_pods = if super::cluster::is_wanted(config) {
+        cluster::node::allocatable(memory, super::cluster::disk(&eviction::thresholds(&config.eviction), disk))
+    } else {
+        (memory, disk)
+    };
     let texts = |list: &[std::net::IpAddr]| list.iter().map(ToString::to_string).collect();
     let chosen = config.origins.contains_key("resolvConf");
     NodeFacts {
@@ -160,8 +166,8 @@ fn facts(config: &Config) -> NodeFacts {
             host_ips: texts(&ips),
             pod_ips: Vec::new(),
             allocatable_cpu: Quantity::milli(amount(cores as u64).saturating_mul(1000)),
-            allocatable_memory: Quantity::bytes(amount(memory)),
-            allocatable_ephemeral_storage: Quantity::bytes(amount(disk)),
+            allocatable_memory: Quantity::bytes(amount(for_pods.0)),
+            allocatable_ephemeral_storage: Quantity::bytes(amount(for_pods.1)),
         },
         resources: NodeResources { memory, cgroup_v2: Path::new("/sys/fs/cgroup/cgroup.controllers").exists() },
         dns: pods.resolv_conf.as_ref().map(|path| machine::resolver(path, chosen)).unwrap_or_default(),

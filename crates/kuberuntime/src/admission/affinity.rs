@@ -1,4 +1,4 @@
-//! Whether a pod wants this node: its `nodeSelector` and the node affinity that it requires, as the scheduler reads them.
+//! Decides whether a pod wants this node, by its `nodeSelector` and the node affinity that it requires, as the scheduler reads them.
 //! What cannot be read matches nothing. Pure. Called by [`super::admit`].
 
 use std::collections::BTreeMap;

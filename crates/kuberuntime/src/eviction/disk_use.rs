@@ -57,7 +57,7 @@ impl PodDiskUse {
     }
 }
 
-/// What a directory and everything below it take, on its file system. A file with several names counts once; what vanishes meanwhile is
+/// Measures a directory and everything below it, on its file system. A file with several names counts once; what vanishes meanwhile is
 /// passed over, and a directory that is not there takes nothing.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::macros::{object, words};
 use super::read::{Json, ManifestField, ManifestFields, ManifestObject};
 use super::variable::{FieldRef, ResourceFieldRef};
-use crate::documents::DocumentKind;
+use crate::documents::{DocumentKind, TokenKey};
 use crate::field::{FieldErrors, FieldPath};
 
 words! {
@@ -210,6 +210,14 @@ object! {
         pub expiration_seconds: Option<i64> = "expirationSeconds",
         /// The file, below the volume.
         pub path: String = "path" always,
+    }
+}
+
+impl TokenProjection {
+    /// Key of the token among those of a pod.
+    #[must_use]
+    pub fn key(&self) -> TokenKey {
+        TokenKey { audience: self.audience.clone(), expiration: self.expiration_seconds.unwrap_or(3600) }
     }
 }
 

@@ -15,7 +15,9 @@ use super::options::SourceOptions;
 use super::view::{SourceManifest, SourceView};
 use crate::admission::{self, NodeCapacity, Rejection};
 use crate::events::PodEvent;
-use crate::identity::{API_SOURCE, CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, read_of_cluster};
+use crate::identity::{
+    API_SOURCE, CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, read_of_cluster,
+};
 use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::status::api::PodStatus;

@@ -1,3 +1,5 @@
+//! Pods of an API server on their way through the sources.
+
 use std::time::Duration;
 
 use image_manager::RingRecorder;
@@ -46,7 +48,7 @@ impl Scene {
     }
 
     /// The server tells these pods.
-    async fn tell(&mut self, pods: &[&Arc<Value>]) -> DesiredPods {
+    async fn serve(&mut self, pods: &[&Arc<Value>]) -> DesiredPods {
         self.tell_of(ClusterPods { ready: true, pods: pods.iter().copied().cloned().collect(), ..Default::default() })
             .await
     }
@@ -72,7 +74,7 @@ async fn pods_are_read_as_a_decoder_reads_them() {
         mirror["metadata"]["annotations"] = json!({MIRROR_ANNOTATION: "hash"});
         Arc::new(mirror)
     };
-    let desired = scene.tell(&[&pod, &mirror]).await;
+    let desired = scene.serve(&[&pod, &mirror]).await;
     assert_eq!((names(&desired), desired.ready), (vec!["a"], true));
     let read = &desired.pods["uid-a"];
     assert_eq!((&*read.metadata.namespace, read.metadata.generation), ("shop", Some(1)));
@@ -86,20 +88,20 @@ async fn a_server_that_has_not_told_all_is_not_ready() {
     let pods = vec![Arc::new(object("a", &runs()))];
     let desired = scene.tell_of(ClusterPods { ready: false, pods, ..Default::default() }).await;
     assert_eq!((names(&desired), desired.ready), (vec!["a"], false));
-    assert!(scene.tell(&[]).await.ready);
+    assert!(scene.serve(&[]).await.ready);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_status_that_changes_wakes_no_pod() {
     let mut scene = Scene::new();
     let mut raw = object("a", &runs());
-    let first = scene.tell(&[&Arc::new(raw.clone())]).await;
+    let first = scene.serve(&[&Arc::new(raw.clone())]).await;
     raw["status"] = json!({"phase": "Running", "startTime": NOW});
     raw["metadata"]["resourceVersion"] = json!("8");
-    let second = scene.tell(&[&Arc::new(raw.clone())]).await;
+    let second = scene.serve(&[&Arc::new(raw.clone())]).await;
     assert!(Arc::ptr_eq(&first.pods["uid-a"], &second.pods["uid-a"]));
     raw["spec"]["containers"][0]["image"] = json!("x:2");
-    let third = scene.tell(&[&Arc::new(raw)]).await;
+    let third = scene.serve(&[&Arc::new(raw)]).await;
     assert_eq!(third.pods["uid-a"].spec.containers[0].image, "x:2");
 }
 
@@ -118,7 +120,7 @@ async fn a_pod_with_a_field_that_cannot_be_honoured_fails_with_its_name() {
         let mut scene = Scene::new();
         let mut spec = runs();
         spec.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-        let desired = scene.tell(&[&Arc::new(object("a", &spec))]).await;
+        let desired = scene.serve(&[&Arc::new(object("a", &spec))]).await;
         let status = &desired.statuses["uid-a"];
         assert_eq!((status.phase, &*status.reason), (Phase::Failed, "UnexpectedAdmissionError"), "{field}");
         assert!(status.message.starts_with(&format!("Pod was rejected: {field}: ")), "{}", status.message);
@@ -171,12 +173,12 @@ async fn what_ran_before_and_what_ended_is_not_asked_again() {
 async fn an_update_that_cannot_be_honoured_leaves_the_pod_and_its_end_counts() {
     let mut scene = Scene::new();
     let mut raw = object("a", &runs());
-    scene.tell(&[&Arc::new(raw.clone())]).await;
+    scene.serve(&[&Arc::new(raw.clone())]).await;
     raw["spec"]["hostUsers"] = json!(false);
     raw["metadata"]["deletionTimestamp"] = json!(NOW);
     raw["metadata"]["deletionGracePeriodSeconds"] = json!(3);
     for _ in 0..2 {
-        let desired = scene.tell(&[&Arc::new(raw.clone())]).await;
+        let desired = scene.serve(&[&Arc::new(raw.clone())]).await;
         let metadata = &desired.pods["uid-a"].metadata;
         assert_eq!((metadata.deletion_timestamp.is_some(), metadata.deletion_grace_period_seconds), (true, Some(3)));
     }

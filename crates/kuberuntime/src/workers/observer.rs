@@ -107,17 +107,19 @@ impl PodObserver {
         let nothing = ObservedPod::default();
         let observed = record.observed.clone();
         let before = record.before.clone().filter(|_| observed.is_none());
-        let make = || pod_status(&StatusInput {
-            pod: &pod,
-            observed: observed.as_deref().unwrap_or(&nothing),
-            probes: &shared.probes.results(&slot.owner.uid),
-            waiting: &record.waiting,
-            ended: record.ended.as_ref(),
-            host_ips: shared.host_ips(),
-            runtime_name: shared.runtime_name.get().map_or("", String::as_str),
-            previous: record.view.as_ref().map(|view| &view.status).or(record.before.as_deref()),
-            now: shared.wall_clock(),
-        });
+        let make = || {
+            pod_status(&StatusInput {
+                pod: &pod,
+                observed: observed.as_deref().unwrap_or(&nothing),
+                probes: &shared.probes.results(&slot.owner.uid),
+                waiting: &record.waiting,
+                ended: record.ended.as_ref(),
+                host_ips: shared.host_ips(),
+                runtime_name: shared.runtime_name.get().map_or("", String::as_str),
+                previous: record.view.as_ref().map(|view| &view.status).or(record.before.as_deref()),
+                now: shared.wall_clock(),
+            })
+        };
         // Until the runtime has shown the pod, what was told of it before holds.
         let status = before.map_or_else(make, |before| PodStatus::clone(&before));
         let status = first_start(status, &mut record, shared.wall_clock());
@@ -134,7 +136,8 @@ impl PodObserver {
 
 fn says_the_same(a: &PodView, b: &PodView) -> bool {
     (Arc::ptr_eq(&a.pod, &b.pod) || a.pod == b.pod)
-        && (a.observed, a.state, &a.actions, &a.error, &a.status) == (b.observed, b.state, &b.actions, &b.error, &b.status)
+        && (a.observed, a.state, &a.actions, &a.error, &a.status)
+            == (b.observed, b.state, &b.actions, &b.error, &b.status)
 }
 
 /// A pod that was found running was started when its sandbox was made, not when this process saw it.

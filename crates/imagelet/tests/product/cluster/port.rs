@@ -90,7 +90,17 @@ fn exec(scene: &Namespace<'_>) {
 
 fn terminal(scene: &Namespace<'_>) {
     scene.running("shell");
-    let command = scene.cluster.plane.command(&["exec", "-it", "shell", "-n", &scene.name, "--", "sh", "-c", "stty size; tty; echo over"]);
+    let command = scene.cluster.plane.command(&[
+        "exec",
+        "-it",
+        "shell",
+        "-n",
+        &scene.name,
+        "--",
+        "sh",
+        "-c",
+        "stty size; tty; echo over",
+    ]);
     let mut terminal = Pty::start(command, (91, 33));
     assert_eq!(terminal.end(), Some(0), "{}", terminal.text());
     let shown = terminal.text();
@@ -110,7 +120,10 @@ fn copy(scene: &Namespace<'_>) {
 
 fn forward(scene: &Namespace<'_>) {
     let script = "echo page > /tmp/page; exec httpd -f -p 8080 -h /tmp";
-    scene.pod("page", json!({"terminationGracePeriodSeconds": 1, "containers": [scene.cluster.container("main", script)]}));
+    scene.pod(
+        "page",
+        json!({"terminationGracePeriodSeconds": 1, "containers": [scene.cluster.container("main", script)]}),
+    );
     scene.ready("page");
     let [port] = free_ports();
     let program = scene.cluster.plane.command(&[]).get_program().to_owned();
@@ -143,7 +156,8 @@ fn figures(scene: &Namespace<'_>) {
     assert!(resources.contains("node_cpu_usage_seconds_total "), "{resources}");
     assert!(proxied("metrics").contains("imagelet_build_info{"));
     let pods: Value = serde_json::from_str(&proxied("pods")).expect("JSON");
-    let names: Vec<&str> = pods["items"].as_array().into_iter().flatten().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+    let names: Vec<&str> =
+        pods["items"].as_array().into_iter().flatten().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
     assert_eq!(names, ["measured"]);
 }
 
@@ -153,7 +167,8 @@ fn let_in(scene: &Namespace<'_>) {
     let ask = |path: &str, more: &[&str]| {
         let url = format!("https://{NODE_IP}:10250/{path}");
         // The certificate is the node's own.
-        let output = tool("curl").args(["-sSk", "-w", "\n%{http_code}"]).args(more).arg(&url).output().expect("start curl");
+        let output =
+            tool("curl").args(["-sSk", "-w", "\n%{http_code}"]).args(more).arg(&url).output().expect("start curl");
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     };
     assert_eq!(ask("pods", &[]), "Unauthorized\n401");
@@ -177,7 +192,13 @@ fn let_in(scene: &Namespace<'_>) {
     );
     assert!(ask(&format!("exec/{}/inner/main?command=id&output=1", scene.name), &["-H", &bearer]).ends_with("403"));
     plane.kubectl(&["create", "clusterrole", "reader-of-metrics", "--verb=get", "--resource=nodes/metrics"]);
-    plane.kubectl(&["create", "clusterrolebinding", "reader-of-metrics", "--clusterrole=reader-of-metrics", &format!("--user={name}")]);
+    plane.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "reader-of-metrics",
+        "--clusterrole=reader-of-metrics",
+        &format!("--user={name}"),
+    ]);
     plane.until("the role is known", || ask("metrics/resource", &["-H", &bearer]).ends_with("200"));
     // What was denied is denied for half a minute more, and what nobody gave stays so.
     assert!(ask("stats/summary", &["-H", &bearer]).ends_with("403"));
@@ -196,5 +217,8 @@ fn let_in(scene: &Namespace<'_>) {
     assert!(with("eve", "pods").contains("Forbidden (user=eve, verb=get"), "{}", with("eve", "pods"));
     assert!(with("admin", "nowhere").ends_with("404"));
     assert!(with("admin", &format!("containerLogs/{}/none/main", scene.name)).starts_with("pod does not exist"));
-    assert!(with("admin", &format!("exec/{}/inner/main?command=id&output=1", scene.name)).ends_with("400"), "no upgrade");
+    assert!(
+        with("admin", &format!("exec/{}/inner/main?command=id&output=1", scene.name)).ends_with("400"),
+        "no upgrade"
+    );
 }

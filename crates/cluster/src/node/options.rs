@@ -1,0 +1,49 @@
+//! [`NodeOptions`]: how a node registers and keeps itself. Plain data, made by the binary. Read by [`super::NodeKeeper`] and its parts.
+
+use std::time::Duration;
+
+use image_manager::WallClock;
+
+use super::facts::{Machine, NodeIdentity};
+use super::labels::Label;
+use super::taint::Taint;
+use crate::retry::{Random, system_random};
+
+/// Annotation of Node and Lease: which installation wrote it.
+pub(super) const INSTANCE: &str = "imagelet.dev/instance";
+
+/// How a node registers and keeps itself.
+#[derive(Clone)]
+pub struct NodeOptions {
+    pub identity: NodeIdentity,
+    pub machine: Machine,
+    pub labels: Vec<Label>,
+    /// Given at creation.
+    pub taints: Vec<Taint>,
+    /// Given at creation.
+    pub provider_id: Option<String>,
+    /// A name of this installation that no other has.
+    pub instance: String,
+    /// How long a pressure lasts after its cause went.
+    pub transition: Duration,
+    pub clock: WallClock,
+    pub random: Random,
+}
+
+impl NodeOptions {
+    /// A node without labels, taints and providerID of its own.
+    #[must_use]
+    pub fn new(identity: NodeIdentity, machine: Machine, instance: String, clock: WallClock) -> Self {
+        Self {
+            identity,
+            machine,
+            labels: Vec::new(),
+            taints: Vec::new(),
+            provider_id: None,
+            instance,
+            transition: Duration::from_secs(300),
+            clock,
+            random: system_random(),
+        }
+    }
+}
