@@ -36,8 +36,7 @@ impl Cluster {
     pub(crate) fn idle(settings: &Value) -> Self {
         enter_own_network();
         let plane = ControlPlane::with_managers();
-        let mut all =
-            json!({"kubeconfig": plane.node(NODE), "registerWithTaints": [], "clientCAFile": plane.file("ca.crt")});
+        let mut all = json!({"kubeconfig": plane.node(NODE), "registerWithTaints": [], "clientCAFile": plane.file("ca.crt"), "clusterDomain": "cluster.local"});
         for (field, value) in settings.as_object().expect("settings are an object") {
             all[field] = value.clone();
         }
@@ -51,7 +50,9 @@ impl Cluster {
         self.plane.wait(&["--for=condition=Ready", &format!("node/{NODE}")]);
         self.plane.until_object(&["node", NODE], "its controller has seen that it is ready", |node| {
             let taints = node["spec"]["taints"].as_array().into_iter().flatten();
-            taints.into_iter().all(|taint| !taint["key"].as_str().unwrap_or_default().starts_with("node.kubernetes.io/"))
+            taints
+                .into_iter()
+                .all(|taint| !taint["key"].as_str().unwrap_or_default().starts_with("node.kubernetes.io/"))
         });
     }
 
