@@ -36,8 +36,7 @@ impl Cluster {
     pub(crate) fn idle(settings: &Value) -> Self {
         enter_own_network();
         let plane = ControlPlane::with_managers();
-        let mut all =
-            json!({"kubeconfig": plane.node(NODE), "registerWithTaints": [], "clientCAFile": plane.file("ca.crt")});
+        let mut all = json!({"kubeconfig": plane.node(NODE), "registerWithTaints": [], "clientCAFile": plane.file("ca.crt"), "clusterDomain": "cluster.local"});
         for (field, value) in settings.as_object().expect("settings are an object") {
             all[field] = value.clone();
         }

@@ -16,7 +16,7 @@ use super::process::{Daemon, run, tool};
 use super::scratch::Scratch;
 
 /// How long a server may take to start, and an object to come to a state, beside other tests on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The addresses of services.
 const SERVICES: &str = "10.0.0.0/24";
 
