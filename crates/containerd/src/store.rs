@@ -115,17 +115,15 @@ impl ContainerdStore {
         format!("{}/{number}", self.snapshotter.name)
     }
 
-    async fn lease(&self, workplace: u32, manifest: &Digest) -> Result<ContainerdDeposit> {
+    async fn lease(&self, id: &str, workplace: u32, manifest: &Digest) -> Result<ContainerdDeposit> {
         let now = now();
-        let (number, pid) = (self.next.fetch_add(1, Ordering::Relaxed), std::process::id());
-        let id = format!("imagelet-{}-{pid}-{number}", now.as_nanosecond());
         let expires = now.saturating_add(LEASE_TIME).unwrap_or(now).to_string();
         let labels = Labels::from([
             (labels::WORKPLACE.to_owned(), self.workplace(workplace)),
             (labels::MANIFEST.to_owned(), manifest.to_string()),
             (labels::BEGUN.to_owned(), now.as_second().to_string()),
         ]);
-        let lease = self.client.create_lease(&id, &expires, labels).await?;
+        let lease = self.client.create_lease(id, &expires, labels).await?;
         Ok(ContainerdDeposit::new(lease, self.snapshotter.clone()))
     }
 
@@ -154,8 +152,13 @@ impl RuntimeStore for ContainerdStore {
         self.shape
     }
 
-    async fn begin(&self, workplace: u32, manifest: &Digest) -> cri_api::Result<Arc<dyn Deposit>> {
-        Ok(Arc::new(self.lease(workplace, manifest).await?))
+    fn new_id(&self) -> String {
+        let (number, pid) = (self.next.fetch_add(1, Ordering::Relaxed), std::process::id());
+        format!("imagelet-{}-{pid}-{number}", now().as_nanosecond())
+    }
+
+    async fn begin(&self, id: &str, workplace: u32, manifest: &Digest) -> cri_api::Result<Arc<dyn Deposit>> {
+        Ok(Arc::new(self.lease(id, workplace, manifest).await?))
     }
 
     async fn has_snapshot(&self, chain_id: &str) -> cri_api::Result<bool> {

@@ -51,12 +51,15 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// Form of the store's layers.
     fn shape(&self) -> LayerShape;
 
-    /// Begins an image. `workplace` is the number of the directory in the workshop where its layers are unpacked, by which an
+    /// Makes an id for an image to begin. Nobody else has it.
+    fn new_id(&self) -> String;
+
+    /// Begins an image of this id; after an error it may have begun nevertheless. `workplace` is the number of the directory in the workshop where its layers are unpacked, by which an
     /// image that was never ended is found.
     ///
     /// # Errors
     /// The runtime refused it.
-    async fn begin(&self, workplace: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>>;
+    async fn begin(&self, id: &str, workplace: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>>;
 
     /// Returns true if the snapshot is there.
     ///

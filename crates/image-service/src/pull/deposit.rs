@@ -39,10 +39,18 @@ impl Incoming<'_> {
             hub.layer(&layer.digest, cri_api::LayerState::Waiting);
         }
         let manifest = &chosen.raw.digest;
-        let (deposit, ()) = tokio::join!(target.store.begin(target.workplace, manifest), self.learn(target));
-        let deposit = deposit?;
+        let id = target.store.new_id();
+        let begun = target.store.begin(&id, target.workplace, manifest);
+        let (deposit, ()) = tokio::join!(begun, self.learn(target));
+        let deposit = match deposit {
+            Ok(deposit) => deposit,
+            Err(error) => {
+                // The runtime may have died behind it, before it could answer.
+                shared.leftovers.leave(id, manifest.clone(), (shared.options.clock)());
+                return Err(error);
+            }
+        };
         let brought = self.bring_to(target, &deposit).await;
-        let id = deposit.id().to_owned();
         match brought {
             Ok(()) => {
                 // The records keep all of it: nothing is to be collected.

@@ -26,6 +26,8 @@ use crate::support::{blob, image, layer, options};
 /// Faults, each shown once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
+    /// The runtime is gone before it answers that an image is begun.
+    Begin,
     /// The slot is of a kind that nobody knows.
     Slot,
     /// A commit is refused.
@@ -141,9 +143,16 @@ impl RuntimeStore for Fake {
         LayerShape::Dir
     }
 
-    async fn begin(&self, _: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>> {
-        let id = format!("lease {}", self.number());
+    fn new_id(&self) -> String {
+        format!("lease {}", self.number())
+    }
+
+    async fn begin(&self, id: &str, _: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>> {
+        let id = id.to_owned();
         self.state.lock().begun.insert(id.clone(), manifest.clone());
+        if self.goes_wrong(Wrong::Begin) {
+            return Err(Error::new(Kind::Unavailable, "app:1: the runtime is gone"));
+        }
         Ok(Arc::new(OnItsWay { id, fake: self.clone() }))
     }
 
@@ -375,6 +384,7 @@ async fn a_failure_in_the_middle_leaves_no_record_and_the_next_pull_goes_on() {
         (Wrong::Commit, Kind::Internal, false),
         (Wrong::Full, Kind::ResourceExhausted, false),
         (Wrong::Gone, Kind::Unavailable, true),
+        (Wrong::Begin, Kind::Unavailable, true),
     ] {
         let node = Filled::start(PullEngine::Embedded).await;
         // Two layers of it are there.
