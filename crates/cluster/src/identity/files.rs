@@ -54,6 +54,18 @@ impl IdentityFiles {
         }
     }
 
+    /// Returns true if there is a kubeconfig with credentials of somebody else's making, which are used as they are. One that cannot
+    /// be read is such a one: whoever uses it says why.
+    pub(super) fn are_foreign(&self) -> bool {
+        if !self.kubeconfig.exists() {
+            return false;
+        }
+        let ours = self.certificate().display().to_string();
+        let read = Kubeconfig::read_from(&self.kubeconfig);
+        let users = read.into_iter().flat_map(|read| read.auth_infos).filter_map(|user| user.auth_info);
+        !users.into_iter().any(|user| user.client_certificate.as_deref() == Some(&*ours))
+    }
+
     /// The key for the next certificate.
     pub(super) fn key(&self) -> Result<ClientKey, FileError> {
         let path = self.next_key();

@@ -28,8 +28,8 @@ pub enum JoinError {
     Interrupted,
 }
 
-/// Makes sure that the node has a certificate and a kubeconfig with it. Nothing is asked where a kubeconfig is there and its
-/// certificate holds.
+/// Makes sure that the node has a certificate and a kubeconfig with it; answers false where a kubeconfig with other credentials is
+/// there, which is used as it is. Nothing is asked where the certificate holds.
 ///
 /// # Errors
 /// [`JoinError`]; a server that is away is waited for.
@@ -39,10 +39,13 @@ pub async fn join(
     node: &str,
     clock: &WallClock,
     random: &Random,
-) -> Result<(), JoinError> {
+) -> Result<bool, JoinError> {
     let now = clock();
+    if blocking(files, |files| Ok(files.are_foreign())).await? {
+        return Ok(false);
+    }
     if blocking(files, move |files| Ok(files.kubeconfig.exists() && holds(files.validity()?.as_ref(), now))).await? {
-        return Ok(());
+        return Ok(true);
     }
     let client = ClusterClient::open(bootstrap).await?;
     let path = bootstrap.to_owned();
@@ -53,7 +56,7 @@ pub async fn join(
     obtain(files, &client, bootstrap, node, clock, random).await?;
     blocking(files, move |files| files.write_kubeconfig(&of_bootstrap)).await?;
     tracing::info!(kubeconfig = %files.kubeconfig.display(), "this node has a client certificate");
-    Ok(())
+    Ok(true)
 }
 
 /// Returns true for a certificate that is there and not over.

@@ -185,6 +185,7 @@ fn the_kubeconfig_has_the_cluster_and_the_certificate() {
                 contexts:\n- name: x\n  context: {cluster: c, user: u}\ncurrent-context: x\nusers:\n- name: u\n  user: {token: abc.def}\n";
     let bootstrap = Kubeconfig::from_yaml(text).expect("a kubeconfig");
     files.write_kubeconfig(&bootstrap).expect("written");
+    assert!(!files.are_foreign());
     let made = std::fs::read_to_string(&files.kubeconfig).expect("there");
     assert!(!made.contains("abc.def"), "the token stays where it is: {made}");
     let made = Kubeconfig::from_yaml(&made).expect("a kubeconfig");
@@ -193,4 +194,8 @@ fn the_kubeconfig_has_the_cluster_and_the_certificate() {
     let user = made.auth_infos[0].auth_info.as_ref().expect("a user");
     assert_eq!(user.client_certificate, Some(files.certificate().display().to_string()));
     assert_eq!(user.client_key, user.client_certificate);
+    for others in [text, "]"] {
+        std::fs::write(&files.kubeconfig, others).expect("written");
+        assert!(files.are_foreign(), "{others}");
+    }
 }

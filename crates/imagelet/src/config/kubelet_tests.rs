@@ -32,7 +32,7 @@ fn setting(field: &str) -> &'static Setting {
 fn what_is_taken_exists_on_both_sides() {
     assert!(taken(RESTARTS).is_some());
     let taken: Vec<&str> = SETTINGS.iter().filter(|s| s.kubelet.is_some()).map(|s| s.field).collect();
-    assert_eq!(taken.len(), 35);
+    assert_eq!(taken.len(), 36);
     for field in taken {
         let name = field.split('.').next().unwrap_or_default();
         assert!(FIELDS.iter().any(|(field, _)| *field == name), "{name}");

@@ -61,9 +61,9 @@ pub(crate) async fn open(app: &App) -> Outcome<Option<Cluster>> {
     let (node, random) = (app.config.pods.node_name(), system_random());
     let files = IdentityFiles { directory: directory.join("pki"), kubeconfig };
     let joined = app.stop.run_until_cancelled(join(&files, &bootstrap, &node, &clock, &random)).await;
-    joined.ok_or_else(|| Failure::new(app.signals.code(), "ended by a signal"))??;
+    let ours = joined.ok_or_else(|| Failure::new(app.signals.code(), "ended by a signal"))??;
     let client = ClusterClient::open(&files.kubeconfig).await?;
-    let rotation = Some(Rotation { files, bootstrap, node, client: client.clone(), clock, random });
+    let rotation = ours.then(|| Rotation { files, bootstrap, node, client: client.clone(), clock, random });
     Ok(Some(Cluster { client, events, rotation }))
 }
 

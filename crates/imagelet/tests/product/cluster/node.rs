@@ -137,7 +137,7 @@ fn a_node_keeps_its_place() {
     let manifests = elsewhere.join("manifests").display().to_string();
     std::fs::create_dir_all(&manifests).expect("create a directory");
     let root = elsewhere.join("root").display().to_string();
-    let said = cluster.node.imagelet.run(&["--root", &root, "run", "--manifests", &manifests]);
+    let said = cluster.node.imagelet.run(&["--root", &root, "--port", "0", "run", "--manifests", &manifests]);
     assert_ne!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     assert!(said.stderr.contains(NODE), "{}", said.stderr);
     let after = plane.get(&["node", NODE]);
