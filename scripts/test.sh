@@ -89,6 +89,7 @@ step "lints" cargo clippy -q --locked --workspace --all-targets -- -D warnings
 step "documentation" docs
 step "licences, bans, sources" deny
 step "Debian root file system" scripts/debian-rootfs.sh
+step "Kubernetes control plane (the first time it is built, for about 4 minutes)" scripts/control-plane.sh
 step "tests" tests
 
 printf '\ntest.sh: everything passed in %d s\n' "$SECONDS"

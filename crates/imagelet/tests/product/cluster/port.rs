@@ -101,7 +101,7 @@ fn terminal(scene: &Namespace<'_>) {
         "--",
         "sh",
         "-c",
-        "until stty size 2>/dev/null; do sleep 0.1; done; tty; echo over",
+        "until stty size 2>/dev/null | grep .; do sleep 0.1; done; tty; echo over",
     ]);
     let mut terminal = Pty::start(command, (91, 33));
     assert_eq!(terminal.end(), Some(0), "{}", terminal.text());
