@@ -60,18 +60,18 @@ fetch() { # what is built, and what builds it, into $work/bookworm
   apt-get download -qq golang-1.19-go golang-1.19-src golang-github-modern-go-reflect2-dev etcd-server
   apt-get source -qq --download-only kubernetes
   local package
-  for package in *.deb; do dpkg -x "$package" "$work/root"; done
+  for package in *.deb; do dpkg -x "$package" "$work/unpacked"; done
   mkdir -p "$sources"
   tar -xzf kubernetes_*.orig.tar.gz --strip-components=1 -C "$sources"
   # reflect2 1.0.1 reads the memory layout of maps, which Go 1.18 changed: it crashes at the first custom object. Debian has 1.0.2.
   rm -rf "$sources/vendor/github.com/modern-go/reflect2"
-  cp -r "$work/root/usr/share/gocode/src/github.com/modern-go/reflect2" "$sources/vendor/github.com/modern-go/"
-  install -m 755 "$work/root/usr/bin/etcd" "$made/etcd"
+  cp -r "$work/unpacked/usr/share/gocode/src/github.com/modern-go/reflect2" "$sources/vendor/github.com/modern-go/"
+  install -m 755 "$work/unpacked/usr/bin/etcd" "$made/etcd"
 }
 
 build() { # build VERSION   the components, static, into $made
   local version=$1 stamp="-s -w" package
-  export GOROOT=$work/root/usr/lib/go-1.19 GOPATH=$work/go GOCACHE=$work/gocache HOME=$work GO111MODULE=off CGO_ENABLED=0
+  export GOROOT=$work/unpacked/usr/lib/go-1.19 GOPATH=$work/go GOCACHE=$work/gocache HOME=$work GO111MODULE=off CGO_ENABLED=0
   export PATH=$GOROOT/bin:$PATH
   cd "$sources"
   # The sources lack one generated file, and have its generator. Its input is every package that asks for it.

@@ -304,8 +304,8 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
-        owners: &["imagelet-registry", "imagelet-probe"],
-        reason: "TLS is registry's, and that of probes, which accept what a container shows",
+        owners: &["imagelet-registry", "imagelet-probe", "imagelet-kubelet-api"],
+        reason: "TLS is registry's, that of the kubelet's port, and that of probes, which accept what a container shows",
     },
     Wrapper {
         packages: &["ring"],
@@ -321,10 +321,17 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["hyper"],
-        owners: &["imagelet-cri-grpc", "imagelet-registry", "imagelet-probe", "imagelet-agent", "imagelet"],
+        owners: &[
+            "imagelet-cri-grpc",
+            "imagelet-registry",
+            "imagelet-probe",
+            "imagelet-kubelet-api",
+            "imagelet-agent",
+            "imagelet",
+        ],
         reason: "below gRPC, where the server tracks every task of its connections; below registry's client, and its tests; for probes, \
                  which must not reuse a connection nor follow a proxy; and for the one request that a client of \
-                 the agent asks over an admin socket, or a command of a runtime that is to stream, where no registry is meant",
+                 the agent asks over an admin socket, or a command of a runtime that is to stream, where no registry is meant; and for the kubelet's port, whose streams are upgraded connections",
     },
     Wrapper {
         packages: &["kube", "k8s-openapi", "hyper-rustls"],

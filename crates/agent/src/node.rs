@@ -111,7 +111,7 @@ impl WantedPods {
         self
     }
 
-    /// What ends these pods for want of disk: they run on `runtime`, with their logs below `pod_logs`.
+    /// The evictor of these pods for want of disk: they run on `runtime`, with their logs below `pod_logs`.
     pub fn evictor(&self, runtime: Arc<dyn RuntimeService>, volumes: Arc<Volumes>, pod_logs: String) -> Arc<Evictor> {
         let agent = Arc::clone(&self.agent);
         Arc::new(Evictor::new(EvictorParts { runtime, volumes, pod_logs, agent }))

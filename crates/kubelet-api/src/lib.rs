@@ -9,6 +9,7 @@ mod certificate;
 mod der;
 mod logs;
 mod machine;
+mod parts;
 mod pods;
 mod query;
 mod routes;
@@ -23,11 +24,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::RuntimeService;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use jiff::Timestamp;
-use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -36,6 +35,7 @@ use tokio_util::task::TaskTracker;
 
 pub use authority::{Access, Authority, AuthorityError, Identity};
 pub use certificate::ServerNames;
+pub use parts::Parts;
 pub use tls::TlsFiles;
 
 use access::Gate;
@@ -46,20 +46,6 @@ use tls::Tls;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Connections at the same time; more wait.
 const CONNECTIONS: usize = 512;
-
-/// The parts that the port answers from.
-#[derive(Clone)]
-pub struct Parts {
-    pub tls: TlsFiles,
-    pub authority: Arc<dyn Authority>,
-    pub runtime: Arc<dyn RuntimeService>,
-    /// The pods of this node as a PodList, with their status.
-    pub pods: Arc<dyn Fn() -> Value + Send + Sync>,
-    /// Fails with the reason while the node does not keep its pods as they should be.
-    pub healthy: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
-    /// The metrics of the process, as Prometheus reads them.
-    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
-}
 
 /// The port, which listens.
 pub struct KubeletApi {

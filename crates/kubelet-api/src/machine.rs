@@ -1,4 +1,4 @@
-//! What the kernel says of the machine as a whole: CPU time and memory. Reading is a thin shell; the files are read by pure functions.
+//! Figures of the machine as a whole, of the kernel: CPU time and memory. Reading is a thin shell; the files are read by pure functions.
 
 use cri_api::{CpuUsage, MemoryUsage};
 use jiff::Timestamp;

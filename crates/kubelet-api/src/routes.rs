@@ -1,4 +1,4 @@
-//! What is at which path. Every request passes the [gate](crate::access) first, those for paths that are not there, too.
+//! The paths of the port. Every request passes the [gate](crate::access) first, those for paths that are not there, too.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use kuberuntime::labels;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::Parts;
 use crate::access::{Gate, Refusal};
 use crate::answer::{self, Answer};
 use crate::authority::Identity;
 use crate::machine::MachineUsage;
+use crate::parts::Parts;
 use crate::pods::{self, PodPath};
 use crate::summary::Summary;
 use crate::{logs, query, rules, streams};

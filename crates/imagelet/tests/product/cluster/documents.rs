@@ -1,4 +1,4 @@
-//! What pods have of the cluster: ConfigMaps and Secrets, in variables and in volumes that follow them, tokens that the API server
+//! Objects of the cluster that pods have: ConfigMaps and Secrets, in variables and in volumes that follow them, tokens that the API server
 //! accepts, and pull secrets.
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What goes away: imagelet by `kill -9`, the API server, the history of etcd, and all at once. Containers run on, nothing is started twice, and
+//! Parts that go away: imagelet by `kill -9`, the API server, the history of etcd, and all at once. Containers run on, nothing is started twice, and
 //! the API server hears in the end what is so.
 
 use serde_json::json;

@@ -127,20 +127,20 @@ fn same_name(scene: &Namespace<'_>) {
 
 fn init_containers(scene: &Namespace<'_>) {
     let share = |mut container: Value| {
-        container["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
+        container["volumeMounts"] = json!([{"name": "work", "mountPath": "/shared"}]);
         container
     };
     let container = |name: &str, script: &str| share(scene.cluster.container(name, script));
     let mut init =
-        vec![container("first", "echo first >> /work/order"), container("second", "echo second >> /work/order")];
+        vec![container("first", "echo first >> /shared/order"), container("second", "echo second >> /shared/order")];
     // A server before 1.28 drops the restart policy of a container, and would make of a sidecar an init container without end.
     let has_sidecars = scene.cluster.plane.version() >= (1, 28);
     if has_sidecars {
-        let mut side = container("side", &format!("echo side >> /work/order; {FOREVER}"));
+        let mut side = container("side", &format!("echo side >> /shared/order; {FOREVER}"));
         side["restartPolicy"] = json!("Always");
         init.insert(1, side);
     }
-    let main = container("main", &format!("echo main >> /work/order; cat /work/order; {FOREVER}"));
+    let main = container("main", &format!("echo main >> /shared/order; cat /shared/order; {FOREVER}"));
     let spec = json!({"terminationGracePeriodSeconds": 1, "initContainers": init, "containers": [main],
                       "volumes": [{"name": "work", "emptyDir": {}}]});
     scene.pod("ordered", spec);

@@ -34,11 +34,11 @@ fn kubectl_reaches_into_pods() {
 /// A pod whose container says three lines, ends once, and then runs on.
 fn talker(scene: &Namespace<'_>) {
     let script = format!(
-        "test -e /work/again && n=4 || n=1; for i in 0 1 2; do echo line $((n + i)); done; \
-         test -e /work/again || {{ touch /work/again; exit 1; }}; {FOREVER}"
+        "test -e /shared/again && n=4 || n=1; for i in 0 1 2; do echo line $((n + i)); done; \
+         test -e /shared/again || {{ touch /shared/again; exit 1; }}; {FOREVER}"
     );
     let mut main = scene.cluster.container("main", &script);
-    main["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
+    main["volumeMounts"] = json!([{"name": "work", "mountPath": "/shared"}]);
     let volume = json!({"name": "work", "emptyDir": {}});
     scene.pod("talker", json!({"terminationGracePeriodSeconds": 1, "containers": [main], "volumes": [volume]}));
     scene.until(&["pod", "talker"], "it was started again", |pod| {

@@ -1,4 +1,4 @@
-//! What people run on a cluster: Deployments that are rolled out and back, Jobs that fail, DaemonSets, StatefulSets, and a node that is
+//! The usual workloads of a cluster: Deployments that are rolled out and back, Jobs that fail, DaemonSets, StatefulSets, and a node that is
 //! drained. The controllers and the scheduler are the real ones. `REPLICAS` for another size of the Deployment.
 
 use serde_json::{Value, json};

@@ -189,10 +189,13 @@ pub(crate) fn pod(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": spec})
 }
 
+/// A scene with its name, which its namespace has, too.
+pub(crate) type Played = (&'static str, fn(&Namespace<'_>));
+
 /// Plays scenes one after the other, each in a namespace of its name, and fails at the end if any has.
 #[track_caller]
 #[expect(clippy::print_stderr, reason = "a test that fails says which of its scenes did")]
-pub(crate) fn play(cluster: &Cluster, scenes: &[(&'static str, fn(&Namespace<'_>))]) {
+pub(crate) fn play(cluster: &Cluster, scenes: &[Played]) {
     let mut failed = Vec::new();
     for (name, scene) in scenes {
         let played = catch_unwind(AssertUnwindSafe(|| {

@@ -1,0 +1,23 @@
+//! [`Parts`]: the parts of a node that the port answers from. Plain data; handed over by `imagelet run`.
+
+use std::sync::Arc;
+
+use cri_api::RuntimeService;
+use serde_json::Value;
+
+use crate::authority::Authority;
+use crate::tls::TlsFiles;
+
+/// The parts that the port answers from.
+#[derive(Clone)]
+pub struct Parts {
+    pub tls: TlsFiles,
+    pub authority: Arc<dyn Authority>,
+    pub runtime: Arc<dyn RuntimeService>,
+    /// The pods of this node as a PodList, with their status.
+    pub pods: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// Fails with the reason while the node does not keep its pods as they should be.
+    pub healthy: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// The metrics of the process, as Prometheus reads them.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+}
