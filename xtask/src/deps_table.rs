@@ -331,7 +331,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         ],
         reason: "below gRPC, where the server tracks every task of its connections; for the kubelet's port; below registry's client, and its tests; for probes, \
                  which must not reuse a connection nor follow a proxy; and for the one request that a client of \
-                 the agent asks over an admin socket, or a command of a runtime that is to stream, where no registry is meant; and for the kubelet's port, whose streams are upgraded connections",
+                 the agent asks over an admin socket, or a command of a runtime that is to stream, where no registry is meant",
     },
     Wrapper {
         packages: &["kube", "k8s-openapi", "hyper-rustls"],

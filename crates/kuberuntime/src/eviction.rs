@@ -1,5 +1,5 @@
 //! Eviction: pods are ended when the disk is short although nothing unused is left on it, and when a pod uses more of it than its own
-//! limits allow. Order, reasons and messages are the kubelet's. [`Evictor`] measures and ends; [`rank`] and [`limits`] decide, and are pure.
+//! limits allow. Order, reasons and messages are the kubelet's. [`Evictor`] measures and ends; [`rank`](rank()) and [`exceeded_limit`] decide, and are pure.
 
 mod disk_use;
 mod evictor;
