@@ -43,6 +43,12 @@ impl Backoff {
         Self { first, next: first, most }
     }
 
+    /// Returns true if nothing was waited for since the last success: a failure now is news.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.next == self.first
+    }
+
     /// The next wait: a quarter longer or shorter than its turn.
     pub fn next(&mut self, random: &Random) -> Duration {
         let wait = self.next;
@@ -67,7 +73,9 @@ mod tests {
         let mut backoff = Backoff::new(second, 5 * second);
         let waits: Vec<u64> = (0..4).map(|_| backoff.next(&middle).as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 5]);
+        assert!(!backoff.is_first());
         backoff.reset();
+        assert!(backoff.is_first());
         assert_eq!(backoff.next(&middle), second);
         let (least, most): (Random, Random) = (Arc::new(|| 0.0), Arc::new(|| 1.0));
         assert_eq!(jittered(10 * second, 0.04, &least), Duration::from_millis(9600));

@@ -130,9 +130,13 @@ impl Follower<'_> {
                 self.streams = false;
             }
             WatchEnd::Failed(error) => {
+                let is_news = self.backoff.is_first();
                 let wait = self.backoff.next(&self.random);
                 let (path, fields, error) = (&selection.path, &selection.fields, text(&error));
-                tracing::warn!(path, fields, error, ?wait, "cannot watch, will retry");
+                match is_news {
+                    true => tracing::warn!(path, fields, error, "cannot watch, will retry"),
+                    false => tracing::debug!(path, fields, error, ?wait, "cannot watch, will retry"),
+                }
                 tokio::time::sleep(wait).await;
             }
         }

@@ -101,6 +101,16 @@ fn is_source_of_volume(field: &str) -> bool {
 /// The parts of a pod that a node on its own cannot have.
 fn needs_server(pod: &Pod) -> FieldErrors {
     let mut errors = FieldErrors::default();
+    let lists = [("initContainers", &pod.spec.init_containers), ("containers", &pod.spec.containers)];
+    for (list, containers) in lists {
+        for (index, container) in containers.iter().enumerate() {
+            if container.resources.limits.contains_key("ephemeral-storage") {
+                let limits = FieldPath::new("spec").child(list).index(index).child("resources").child("limits");
+                let reason = "what a container writes to the node's disk is limited for pods of an API server only";
+                errors.not_supported(limits.key("ephemeral-storage"), reason);
+            }
+        }
+    }
     let path = FieldPath::new("spec").child("volumes");
     for (index, volume) in pod.spec.volumes.iter().enumerate() {
         let VolumeSource::Projected(projected) = &volume.source else { continue };

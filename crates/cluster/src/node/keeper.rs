@@ -84,7 +84,10 @@ impl NodeKeeper {
         while !stop.is_cancelled() {
             match self.try_register(stop).await? {
                 Ok(node) => return Ok(Some(node)),
-                Err(error) => tracing::warn!(error = text(&error), "this node is not registered yet"),
+                Err(error) if backoff.is_first() => {
+                    tracing::warn!(error = text(&error), "this node is not registered yet, will retry");
+                }
+                Err(error) => tracing::debug!(error = text(&error), "this node is not registered yet"),
             }
             stop.run_until_cancelled(tokio::time::sleep(backoff.next(&self.options.random))).await;
         }

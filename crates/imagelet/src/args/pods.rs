@@ -22,6 +22,7 @@ use crate::config::{Config, Origin};
 Examples:
   imagelet run                                  the pods of /etc/imagelet/manifests
   imagelet run --manifests ./pods -r unix:///run/crio/crio.sock
+  imagelet run --kubeconfig kubelet.conf        a node of a Kubernetes cluster
   imagelet run -f job.yaml && echo done
   imagelet run --dry-run -f pod.yaml            whether it is valid, and every field that is not")]
 pub(crate) struct Run {

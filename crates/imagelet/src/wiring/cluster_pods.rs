@@ -27,8 +27,8 @@ use crate::config::Config;
 
 /// How long a server has for its first answer before the pods that it had last are started.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
-/// Changes within this time are written to disk together.
-const GATHER: Duration = Duration::from_secs(5);
+/// Shortest time between two writes of the pods to disk.
+const GATHER: Duration = Duration::from_secs(1);
 
 /// The pods of an API server.
 pub(crate) struct ClusterPods {
@@ -152,6 +152,7 @@ impl ClusterPods {
     async fn remember(&self, stop: &CancellationToken) {
         let (mut pods, mut own) = (self.pods.subscribe(), self.node.subscribe());
         let mut written = CachedPods::default();
+        let mut not_before = Instant::now();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -160,7 +161,7 @@ impl ClusterPods {
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(GATHER) => {}
+                () = tokio::time::sleep_until(not_before) => {}
             }
             let selected = pods.borrow_and_update().clone();
             let node = own.borrow_and_update().objects.values().next().map(|node| Value::clone(node));
@@ -180,7 +181,7 @@ impl ClusterPods {
             if cached.pods == written.pods && cached.service == written.service {
                 continue;
             }
-            written = cached.clone();
+            (written, not_before) = (cached.clone(), Instant::now() + GATHER);
             let cache = self.cache.clone();
             match tokio::task::spawn_blocking(move || cache.write(&cached)).await {
                 Ok(Ok(())) => {}

@@ -9,12 +9,7 @@ use crate::pod::Resources;
 /// Limits and requests.
 pub(super) fn resources(resources: &Resources, path: &FieldPath, errors: &mut FieldErrors) {
     for (name, limit) in &resources.limits {
-        let path = path.child("limits").key(name);
-        if name == "ephemeral-storage" {
-            errors.not_supported(path, "what a container writes to the node's disk is not limited on this node");
-        } else {
-            amount(name, *limit, &path, errors);
-        }
+        amount(name, *limit, &path.child("limits").key(name), errors);
     }
     for (name, request) in &resources.requests {
         // One that is the same as its limit may have been made from it: what is wrong is told there.

@@ -35,13 +35,35 @@ fn held(pid: u32) -> Option<u64> {
     Some((kibibytes("RssAnon:")? + kibibytes("RssShmem:")?) << 10)
 }
 
+/// The pages of its program that a process changed at its start, in bytes: addresses that the loader fills in, of which a test's build has
+/// megabytes. `None`: it has ended.
+fn loaded(pid: u32) -> Option<u64> {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
+    let (mut is_programs, mut sum) = (false, 0);
+    for line in maps.lines() {
+        match line.strip_prefix("Anonymous:").and_then(|rest| rest.trim().strip_suffix(" kB")) {
+            Some(number) if is_programs => sum += number.parse::<u64>().ok()?,
+            Some(_) => {}
+            None if line.split(' ').next().is_some_and(|first| first.contains('-')) => {
+                is_programs = line.ends_with(program.to_str()?);
+            }
+            None => {}
+        }
+    }
+    Some(sum << 10)
+}
+
 /// Looks at the memory of a process all the time until told; answers the most that it had. The kernel's own mark is of no use: it
 /// has in it the pages of files that were there then, and which of those the kernel takes back meanwhile nobody tells.
 pub(crate) fn watch_held(pid: u32, over: Arc<AtomicBool>) -> thread::JoinHandle<u64> {
     thread::spawn(move || {
-        let mut most = 0;
+        let (mut most, mut of_program) = (0, 0);
         while !over.load(Ordering::Relaxed) {
-            most = held(pid).unwrap_or(0).max(most);
+            if of_program == 0 {
+                of_program = loaded(pid).unwrap_or(0);
+            }
+            most = held(pid).unwrap_or(0).saturating_sub(of_program).max(most);
             thread::park_timeout(Duration::from_millis(1));
         }
         most
