@@ -28,7 +28,7 @@ use crate::config::Config;
 /// How long a server has for its first answer before the pods that it had last are started.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
 /// Shortest time between two writes of the pods to disk.
-const GATHER: Duration = Duration::from_secs(1);
+const GATHER: Duration = Duration::from_millis(500);
 
 /// The pods of an API server.
 pub(crate) struct ClusterPods {
@@ -151,6 +151,8 @@ impl ClusterPods {
     /// Keeps on disk what the server has.
     async fn remember(&self, stop: &CancellationToken) {
         let (mut pods, mut own) = (self.pods.subscribe(), self.node.subscribe());
+        // Among them is the service of the API server.
+        let mut objects = self.objects.changes();
         let mut written = CachedPods::default();
         let mut not_before = Instant::now();
         loop {
@@ -158,6 +160,7 @@ impl ClusterPods {
                 () = stop.cancelled() => return,
                 _ = pods.changed() => {}
                 _ = own.changed() => {}
+                _ = objects.changed() => {}
             }
             tokio::select! {
                 () = stop.cancelled() => {}

@@ -1,7 +1,7 @@
 //! Parts of a cluster that go away: imagelet by `kill -9`, the API server, the history of etcd, and all at once. Containers run on, nothing is started twice, and
 //! the API server hears in the end what is so.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::cluster::Cluster;
 use crate::support::node::{FOREVER, NODE, container_status, is};
@@ -77,6 +77,13 @@ fn a_restart_without_the_api_server_keeps_pods() {
     let scene = cluster.namespace("away");
     scene.running("known");
     let before = cluster.node.running("known/main");
+    // They are written within a moment.
+    let kept = cluster.node.scene.scratch.join("root/cluster/pods.json");
+    cluster.node.eventually("the pod and the service of the API server are on disk", || {
+        let text = std::fs::read(&kept).unwrap_or_default();
+        let kept: Value = serde_json::from_slice(&text).unwrap_or_default();
+        kept["pods"][0]["metadata"]["name"] == "known" && kept["service"].is_object()
+    });
     cluster.plane.kill_server();
     cluster.node.kill();
     // The machine was off: nothing runs of it any more.
