@@ -188,7 +188,11 @@ impl ClusterPods {
             let cache = self.cache.clone();
             match tokio::task::spawn_blocking(move || cache.write(&cached)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "cannot write the file of pods"),
+                Ok(Err(error)) => {
+                    // The next change writes it, whatever that is.
+                    written = CachedPods::default();
+                    tracing::warn!(%error, "cannot write the file of pods");
+                }
                 Err(_) => tracing::warn!("cannot write the file of pods: the writer panicked"),
             }
         }

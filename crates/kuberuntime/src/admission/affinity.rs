@@ -1,5 +1,5 @@
 //! Decides whether a pod wants this node, by its `nodeSelector` and the node affinity that it requires, as the scheduler reads them.
-//! What cannot be read matches nothing. Pure. Called by [`super::admit`].
+//! A term that cannot be read matches nothing. Pure. Called by [`super::admit`].
 
 use std::collections::BTreeMap;
 

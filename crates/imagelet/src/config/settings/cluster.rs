@@ -17,12 +17,11 @@ settings! {
             /// `None`: the node belongs to no cluster.
             kubeconfig: Option<PathBuf> = None =>
                 "kubeconfig", "kubeconfig", unset(path("FILE")),
-                "Credentials of this node at an API server: with them `run` registers the node, keeps its Lease and status, \
-                 and records events there [default: none, the node belongs to no cluster; with \
+                "Credentials of this node at an API server: with them `run` is a node of its cluster, and runs the pods that it has for this node [default: none, the node belongs to no cluster; with \
                  bootstrapKubeconfig cluster/kubeconfig in the root]";
             bootstrap_kubeconfig: Option<PathBuf> = None =>
                 "bootstrapKubeconfig", "bootstrap-kubeconfig", unset(path("FILE")),
-                "Credentials, such as a bootstrap token, with which a node that has no client certificate yet asks for one; the                  certificate is renewed before it ends, and kubeconfig is written [default: none]";
+                "Credentials, such as a bootstrap token, with which a node that has no client certificate yet asks for one; the certificate is renewed before it ends, and kubeconfig is written [default: none]";
             labels: Vec<Label> = Vec::new() =>
                 "nodeLabels", "node-labels", list("KEY=VALUE", "a list of labels such as rack=7; of those below kubernetes.io and k8s.io a node may set a few only"),
                 "Labels that the node has from its registration; may be given again [default: none]";
