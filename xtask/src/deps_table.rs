@@ -94,7 +94,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-base",
-        third_party: Some(&["rustix", "strsim"]),
+        third_party: Some(&["base64", "rustix", "strsim"]),
         never_reaches: &["hyper", "reqwest", "tonic", "axum", "redb"],
         reason: "base is small mechanisms of the node: it knows nothing of images, pods and settings",
         ..ALONE

@@ -1,11 +1,13 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
-//! table of [mounts](mount), [loop devices](LoopDevice), [locks of files](FileLock), the error of a [full
-//! disk](is_disk_full), reads that [`fill`] a buffer, and the names [`nearest`] to a wrong one.
+//! table of [mounts](mount), [loop devices](LoopDevice), [locks of files](FileLock), files that [no other user reads](write_private), the error of a [full
+//! disk](is_disk_full), reads that [`fill`] a buffer, the encodings of certificates ([`der`], [`pem`]), and the names [`nearest`] to a
+//! wrong one.
 //!
 //! Nothing here knows images, pods or settings.
 
 #[cfg(feature = "tokio")]
 mod blocking;
+pub mod der;
 mod disk_full;
 mod file_lock;
 mod fill;
@@ -14,6 +16,8 @@ mod loop_device;
 pub mod mount;
 mod nearest;
 mod overlay;
+pub mod pem;
+mod private_file;
 
 #[cfg(feature = "tokio")]
 pub use blocking::{blocking, joined};
@@ -24,3 +28,4 @@ pub use go_duration::GoDuration;
 pub use loop_device::{LoopDevice, LoopFlags};
 pub use nearest::{near_names, nearest};
 pub use overlay::{OverlayMount, overlay_mounts};
+pub use private_file::write_private;

@@ -1,21 +1,18 @@
 //! The serving certificate of this node: self-signed, as a kubelet's that nobody gave one, kept in one file with its key, and made anew when it ends
 //! soon or the node's names change. No signer of the API server gives one without somebody's approval.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base::der::{tag, value};
+use base::{pem, write_private};
 use jiff::{Timestamp, ToSpan as _};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-
-use crate::der::{tag, value};
 
 /// How long a certificate is good, as a kubelet's.
 const VALID_DAYS: i64 = 365;
@@ -70,15 +67,8 @@ impl ServerKey {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let (made, text) = make(names, now)?;
-        let draft = directory.join(format!("{FILE}.new"));
-        let _ = fs::remove_file(&draft);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, &path)?;
-        File::open(directory)?.sync_all()?;
+        write_private(&path, text.as_bytes())?;
         Ok(made)
     }
 
@@ -123,8 +113,8 @@ fn make(names: &ServerNames, now: Timestamp) -> io::Result<(ServerKey, String)> 
     let text = head_for(names)
         + &until.to_string()
         + "\n"
-        + &pem("CERTIFICATE", &certificate)
-        + &pem("PRIVATE KEY", pkcs8.as_ref());
+        + &pem::write("CERTIFICATE", &certificate)
+        + &pem::write("PRIVATE KEY", pkcs8.as_ref());
     let key = PrivatePkcs8KeyDer::from(pkcs8.as_ref().to_vec()).into();
     Ok((ServerKey { certificate: certificate.into(), key }, text))
 }
@@ -175,12 +165,6 @@ fn to_be_signed(names: &ServerNames, serial: &[u8], key: &[u8], from: Timestamp,
 
 fn algorithm() -> Vec<u8> {
     value(tag::SEQUENCE, &[&value(tag::OBJECT_IDENTIFIER, &[ECDSA_WITH_SHA256])])
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 #[cfg(test)]

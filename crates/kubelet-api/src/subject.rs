@@ -1,7 +1,8 @@
 //! The identity in a client certificate: common names and organisations of its subject, as the API server reads them. Verifies nothing: that is TLS's.
 
+use base::der::{each, expect, tag};
+
 use crate::authority::Identity;
-use crate::der::{each, expect, tag};
 
 /// 2.5.4.3.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
@@ -35,8 +36,9 @@ pub(crate) fn identity(certificate: &[u8]) -> Option<Identity> {
 
 #[cfg(test)]
 mod tests {
+    use base::der::value;
+
     use super::*;
-    use crate::der::value;
 
     fn attribute(kind: &[u8], text: &str) -> Vec<u8> {
         let kind = value(tag::OBJECT_IDENTIFIER, &[kind]);

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use base::der::{each, expect, tag};
+use base::pem;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::der::{CONTEXT_0, Element, GENERALIZED_TIME, SEQUENCE, UTC_TIME, read};
-use super::request::unpem;
 use crate::retry::Random;
 
 /// From when until when a certificate holds.
@@ -21,25 +21,14 @@ pub(super) struct Validity {
 impl Validity {
     /// The validity of the first certificate in PEM; `None` if there is none that can be read.
     pub(super) fn of(pem: &str) -> Option<Self> {
-        let document = unpem("CERTIFICATE", pem)?;
-        let inside = |element: Element<'_>| (element.tag == SEQUENCE).then_some(element.content.len());
-        let (certificate, _) = read(&document)?;
-        inside(certificate)?;
-        let (to_sign, _) = read(certificate.content)?;
-        inside(to_sign)?;
-        let mut rest = to_sign.content;
+        let document = pem::read("CERTIFICATE", pem)?;
+        let (certificate, _) = expect(tag::SEQUENCE, &document)?;
+        let (to_sign, _) = expect(tag::SEQUENCE, certificate)?;
         // The version is optional; serial number, algorithm and issuer come before the validity.
-        if read(rest)?.0.tag == CONTEXT_0 {
-            rest = read(rest)?.1;
-        }
-        for _ in 0..3 {
-            rest = read(rest)?.1;
-        }
-        let (validity, _) = read(rest)?;
-        inside(validity)?;
-        let (not_before, rest) = read(validity.content)?;
-        let (not_after, _) = read(rest)?;
-        Some(Self { not_before: time(not_before)?, not_after: time(not_after)? })
+        let mut fields = each(to_sign).skip_while(|(tag, _)| *tag == tag::explicit(0));
+        let (_, validity) = fields.nth(3).filter(|(tag, _)| *tag == tag::SEQUENCE)?;
+        let mut times = each(validity).map(time);
+        Some(Self { not_before: times.next()??, not_after: times.next()?? })
     }
 
     /// Returns true if the certificate cannot be used any more.
@@ -56,13 +45,13 @@ impl Validity {
 }
 
 /// `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`.
-fn time(element: Element<'_>) -> Option<Timestamp> {
-    let text = std::str::from_utf8(element.content).ok()?.strip_suffix('Z')?;
-    let text = match element.tag {
+fn time((tag, content): (u8, &[u8])) -> Option<Timestamp> {
+    let text = std::str::from_utf8(content).ok()?.strip_suffix('Z')?;
+    let text = match tag {
         // Years from 50 are of the last century.
-        UTC_TIME if text.len() == 12 && text.get(..1)? >= "5" => format!("19{text}"),
-        UTC_TIME if text.len() == 12 => format!("20{text}"),
-        GENERALIZED_TIME if text.len() == 14 => text.to_owned(),
+        tag::UTC_TIME if text.len() == 12 && text.get(..1)? >= "5" => format!("19{text}"),
+        tag::UTC_TIME if text.len() == 12 => format!("20{text}"),
+        tag::GENERALIZED_TIME if text.len() == 14 => text.to_owned(),
         _ => return None,
     };
     let date = DateTime::strptime("%Y%m%d%H%M%S", text).ok()?;

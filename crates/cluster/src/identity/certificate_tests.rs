@@ -1,19 +1,20 @@
 //! Tests of the times of certificates.
 
-use base64::Engine as _;
 use std::sync::Arc;
 
-use super::super::der::{INTEGER, of, value};
+use base::der::tag::{GENERALIZED_TIME, INTEGER, SEQUENCE, UTC_TIME};
+use base::der::value;
+
 use super::*;
 
 /// A certificate in PEM that has these times; nobody signed it.
 pub(crate) fn certificate(from: (u8, &str), until: (u8, &str), version: bool) -> String {
-    let empty = || of(SEQUENCE, &[]);
-    let times = of(SEQUENCE, &[value(from.0, from.1.as_bytes()), value(until.0, until.1.as_bytes())]);
-    let version = if version { value(CONTEXT_0, &value(INTEGER, &[2])) } else { Vec::new() };
-    let to_sign = of(SEQUENCE, &[version, value(INTEGER, &[7]), empty(), empty(), times, empty()]);
-    let text = base64::engine::general_purpose::STANDARD.encode(of(SEQUENCE, &[to_sign, empty()]));
-    format!("x\n-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+    let sequence = |parts: &[&[u8]]| value(SEQUENCE, parts);
+    let empty = sequence(&[]);
+    let times = sequence(&[&value(from.0, &[from.1.as_bytes()]), &value(until.0, &[until.1.as_bytes()])]);
+    let version = if version { value(tag::explicit(0), &[&value(INTEGER, &[&[2]])]) } else { Vec::new() };
+    let to_sign = sequence(&[&version, &value(INTEGER, &[&[7]]), &empty, &empty, &times, &empty]);
+    format!("x\n{}", pem::write("CERTIFICATE", &sequence(&[&to_sign, &empty])))
 }
 
 fn at(text: &str) -> Timestamp {

@@ -1,11 +1,11 @@
 //! [`IdentityFiles`]: the key, the certificate and the kubeconfig of a node that joined by itself. Each is whole or not there, and no
 //! other user can read them. Blocks for as long as small files take. Called by [`super::join`] and [`super::rotation`].
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
+use base::write_private;
 use kube::config::{AuthInfo, Context, Kubeconfig, NamedAuthInfo, NamedContext};
 use oci::Secret;
 
@@ -81,9 +81,8 @@ impl IdentityFiles {
             tracing::warn!(path = %path.display(), error = %error, "another key is made");
         }
         let failed = |source| FileError { path: path.clone(), write: true, source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(failed)?;
         let key = ClientKey::generate().map_err(|error| failed(io::Error::other(error)))?;
-        write(&path, key.pem().expose().as_bytes()).map_err(failed)?;
+        write_private(&path, key.pem().expose().as_bytes()).map_err(failed)?;
         Ok(key)
     }
 
@@ -91,7 +90,7 @@ impl IdentityFiles {
     pub(super) fn keep(&self, certificate: &str, key: &ClientKey) -> Result<(), FileError> {
         let path = self.certificate();
         let text = Secret::new(format!("{}\n{}", certificate.trim_end(), key.pem().expose()));
-        write(&path, text.expose().as_bytes()).map_err(|source| FileError { path, write: true, source })?;
+        write_private(&path, text.expose().as_bytes()).map_err(|source| FileError { path, write: true, source })?;
         self.drop_key();
         Ok(())
     }
@@ -131,22 +130,6 @@ impl IdentityFiles {
         };
         // JSON is YAML, too.
         let text = serde_json::to_vec_pretty(&made).map_err(|error| failed(error.into()))?;
-        if let Some(directory) = self.kubeconfig.parent() {
-            fs::create_dir_all(directory).map_err(failed)?;
-        }
-        write(&self.kubeconfig, &text).map_err(failed)
+        write_private(&self.kubeconfig, &text).map_err(failed)
     }
-}
-
-/// Writes a file that only its owner can read, whole or not at all.
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let next = path.with_extension("writing");
-    match fs::remove_file(&next) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&next, path)
 }

@@ -3,7 +3,6 @@
 //! binary.
 
 mod certificate;
-mod der;
 mod files;
 mod join;
 mod request;

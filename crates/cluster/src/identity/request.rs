@@ -1,14 +1,13 @@
 //! A key, and the request for a client certificate that is signed with it (PKCS #10). Pure but for the chance in a key. Called by
 //! [`super::signing`].
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base::der::tag::{BIT_STRING, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, SET, UTF8_STRING, explicit};
+use base::der::value;
+use base::pem;
 use oci::Secret;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 use sha2::{Digest, Sha256};
-
-use super::der::{BIT_STRING, CONTEXT_0, INTEGER, OID, SEQUENCE, SET, UTF8, of, value};
 
 /// Object identifiers, in their encoding.
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
@@ -34,12 +33,12 @@ impl ClientKey {
     pub(super) fn generate() -> Result<Self, KeyError> {
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
         let document = document.map_err(|_| KeyError("the system has no random numbers"))?;
-        Self::read(Secret::new(pem("PRIVATE KEY", document.as_ref())))
+        Self::read(Secret::new(pem::write("PRIVATE KEY", document.as_ref())))
     }
 
     /// The key in PEM.
     pub(super) fn read(pem: Secret) -> Result<Self, KeyError> {
-        let document = unpem("PRIVATE KEY", pem.expose()).ok_or(KeyError("the file has no private key in PEM"))?;
+        let document = pem::read("PRIVATE KEY", pem.expose()).ok_or(KeyError("the file has no private key in PEM"))?;
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &document, &SystemRandom::new());
         let pair = pair.map_err(|_| KeyError("the private key is damaged"))?;
         Ok(Self { pair, pem })
@@ -56,45 +55,27 @@ impl ClientKey {
 
     /// The request for a certificate of this name, in PEM.
     pub(super) fn request(&self, organization: &str, common_name: &str) -> Result<String, KeyError> {
+        let oid = |id: &[u8]| value(OBJECT_IDENTIFIER, &[id]);
+        let sequence = |parts: &[&[u8]]| value(SEQUENCE, parts);
         let attribute =
-            |kind: &[u8], text: &str| of(SET, &[of(SEQUENCE, &[value(OID, kind), value(UTF8, text.as_bytes())])]);
-        let bits = |bytes: &[u8]| value(BIT_STRING, &[&[0], bytes].concat());
-        let subject = of(SEQUENCE, &[attribute(ORGANIZATION, organization), attribute(COMMON_NAME, common_name)]);
-        let algorithm = of(SEQUENCE, &[value(OID, EC_PUBLIC_KEY), value(OID, PRIME_256)]);
-        let key = of(SEQUENCE, &[algorithm, bits(self.pair.public_key().as_ref())]);
-        let info = of(SEQUENCE, &[value(INTEGER, &[0]), subject, key, value(CONTEXT_0, &[])]);
+            |kind: &[u8], text: &str| value(SET, &[&sequence(&[&oid(kind), &value(UTF8_STRING, &[text.as_bytes()])])]);
+        let bits = |bytes: &[u8]| value(BIT_STRING, &[&[0], bytes]);
+        let subject = sequence(&[&attribute(ORGANIZATION, organization), &attribute(COMMON_NAME, common_name)]);
+        let algorithm = sequence(&[&oid(EC_PUBLIC_KEY), &oid(PRIME_256)]);
+        let key = sequence(&[&algorithm, &bits(self.pair.public_key().as_ref())]);
+        let info = sequence(&[&value(INTEGER, &[&[0]]), &subject, &key, &value(explicit(0), &[])]);
         let signature = self.pair.sign(&SystemRandom::new(), &info);
         let signature = signature.map_err(|_| KeyError("the system has no random numbers"))?;
-        let with = of(SEQUENCE, &[value(OID, ECDSA_WITH_SHA_256)]);
-        Ok(pem("CERTIFICATE REQUEST", &of(SEQUENCE, &[info, with, bits(signature.as_ref())])))
+        let with = sequence(&[&oid(ECDSA_WITH_SHA_256)]);
+        Ok(pem::write("CERTIFICATE REQUEST", &sequence(&[&info, &with, &bits(signature.as_ref())])))
     }
-}
-
-/// A document in PEM.
-fn pem(label: &str, document: &[u8]) -> String {
-    let text = STANDARD.encode(document);
-    let mut lines = format!("-----BEGIN {label}-----\n");
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let (line, after) = rest.split_at(rest.len().min(64));
-        lines.push_str(line);
-        lines.push('\n');
-        rest = after;
-    }
-    lines + "-----END " + label + "-----\n"
-}
-
-/// The first document of this label in PEM.
-pub(super) fn unpem(label: &str, text: &str) -> Option<Vec<u8>> {
-    let (_, after) = text.split_once(&format!("-----BEGIN {label}-----"))?;
-    let (body, _) = after.split_once(&format!("-----END {label}-----"))?;
-    STANDARD.decode(body.split_whitespace().collect::<String>()).ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use base::der::{expect, take};
+
     use super::*;
-    use crate::identity::der;
 
     #[test]
     fn a_key_comes_back_and_signs_what_it_says() {
@@ -102,21 +83,20 @@ mod tests {
         let again = ClientKey::read(key.pem().clone()).expect("the same key");
         assert_eq!(again.fingerprint(), key.fingerprint());
         assert_ne!(ClientKey::generate().expect("a key").fingerprint(), key.fingerprint());
-        let pem = again.request("system:nodes", "system:node:n").expect("a request");
-        assert!(pem.lines().all(|line| line.len() <= 64), "{pem}");
-        let whole = unpem("CERTIFICATE REQUEST", &pem).expect("PEM");
-        let (outer, rest) = der::read(&whole).expect("a sequence");
+        let text = again.request("system:nodes", "system:node:n").expect("a request");
+        let whole = pem::read("CERTIFICATE REQUEST", &text).expect("PEM");
+        let (outer, rest) = expect(SEQUENCE, &whole).expect("a sequence");
         assert!(rest.is_empty());
-        let (info, rest) = der::read(outer.content).expect("what is signed");
-        let signed = &outer.content[..outer.content.len() - rest.len()];
-        let (_, rest) = der::read(rest).expect("an algorithm");
-        let (signature, _) = der::read(rest).expect("a signature");
+        let (info, rest) = expect(SEQUENCE, outer).expect("what is signed");
+        let signed = &outer[..outer.len() - rest.len()];
+        let (_, _, rest) = take(rest).expect("an algorithm");
+        let (signature, _) = expect(BIT_STRING, rest).expect("a signature");
         let public = ring::signature::UnparsedPublicKey::new(
             &ring::signature::ECDSA_P256_SHA256_ASN1,
             key.pair.public_key().as_ref(),
         );
-        public.verify(signed, &signature.content[1..]).expect("signed with this key");
-        let text = String::from_utf8_lossy(info.content);
+        public.verify(signed, &signature[1..]).expect("signed with this key");
+        let text = String::from_utf8_lossy(info);
         assert!(text.contains("system:nodes") && text.contains("system:node:n"), "{text}");
     }
 

@@ -14,7 +14,7 @@ use crate::client::{ClusterClient, chain};
 use crate::retry::{Backoff, Random};
 
 /// Longest sleep: the clock may be set meanwhile.
-const LOOK: Duration = Duration::from_secs(60);
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Renews the certificate of a node that joined by itself.
 pub struct Rotation {
@@ -62,7 +62,7 @@ impl Rotation {
             *chosen = Some((validity.not_after, renewal));
             if now < renewal {
                 let left = Duration::try_from(renewal.duration_since(now)).unwrap_or_default();
-                return Ok(left.min(LOOK));
+                return Ok(left.min(LONGEST_SLEEP));
             }
         }
         if over {

@@ -63,16 +63,16 @@ pub(super) async fn certificate(
     };
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(15));
     let until = Instant::now() + PATIENCE;
-    let mut said = false;
+    let mut is_logged = false;
     while Instant::now() < until {
         match ask(client, &object).await {
             Ok(there) => {
                 if let Some(ended) = outcome(&name, &there) {
                     return ended;
                 }
-                if !said {
+                if !is_logged {
                     tracing::info!(request = name, "waiting until the request for a certificate is approved");
-                    said = true;
+                    is_logged = true;
                 }
             }
             Err(error) => match failure(&error) {

@@ -1,9 +1,10 @@
 //! The name of this installation: chance that is kept on disk, mixed with the machine's id, so that neither a copy of the disk on
 //! another machine nor a second installation on this one has the same. Called by the binary.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use base::write_private;
 use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha256};
 
@@ -25,27 +26,22 @@ pub struct InstanceError {
 /// The file cannot be read or written.
 pub fn instance(directory: &Path, machine_id: &str) -> Result<String, InstanceError> {
     let path = directory.join(FILE);
-    let kept = read_or_make(directory, &path).map_err(|source| InstanceError { path: path.clone(), source })?;
+    let kept = read_or_make(&path).map_err(|source| InstanceError { path: path.clone(), source })?;
     let digest = Sha256::digest(format!("{}\n{machine_id}", kept.trim()));
     Ok(hex::encode(&digest[..8]))
 }
 
-fn read_or_make(directory: &Path, path: &Path) -> io::Result<String> {
+fn read_or_make(path: &Path) -> io::Result<String> {
     match std::fs::read_to_string(path) {
         // A file that was cut short when the machine lost its power is made anew.
         Ok(text) if text.trim().len() == 32 => return Ok(text),
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    std::fs::create_dir_all(directory)?;
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
     let text = hex::encode(bytes);
-    let next = path.with_extension("new");
-    let mut file = std::fs::File::create(&next)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    std::fs::rename(&next, path)?;
+    write_private(path, format!("{text}\n").as_bytes())?;
     Ok(text)
 }
 

@@ -1,34 +1,33 @@
-//! As much of DER as certificates need: values are put together, and read one after the other. Knows no certificate. What does not fit its length
-//! is no value.
+//! As much of DER as certificates need: values are put together, and read one after the other. Knows no certificate. What does not
+//! fit its length is no value. Called by whoever makes or reads certificates and requests for them.
 
 /// Tags of ASN.1.
-pub(crate) mod tag {
-    pub(crate) const BOOLEAN: u8 = 0x01;
-    pub(crate) const INTEGER: u8 = 0x02;
-    pub(crate) const BIT_STRING: u8 = 0x03;
-    pub(crate) const OCTET_STRING: u8 = 0x04;
-    pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
-    pub(crate) const UTF8_STRING: u8 = 0x0C;
-    #[cfg(test)]
-    pub(crate) const PRINTABLE_STRING: u8 = 0x13;
-    pub(crate) const UTC_TIME: u8 = 0x17;
-    pub(crate) const GENERALIZED_TIME: u8 = 0x18;
-    pub(crate) const SEQUENCE: u8 = 0x30;
-    pub(crate) const SET: u8 = 0x31;
+pub mod tag {
+    pub const BOOLEAN: u8 = 0x01;
+    pub const INTEGER: u8 = 0x02;
+    pub const BIT_STRING: u8 = 0x03;
+    pub const OCTET_STRING: u8 = 0x04;
+    pub const OBJECT_IDENTIFIER: u8 = 0x06;
+    pub const UTF8_STRING: u8 = 0x0C;
+    pub const PRINTABLE_STRING: u8 = 0x13;
+    pub const UTC_TIME: u8 = 0x17;
+    pub const GENERALIZED_TIME: u8 = 0x18;
+    pub const SEQUENCE: u8 = 0x30;
+    pub const SET: u8 = 0x31;
 
     /// `[number]`, of values.
-    pub(crate) const fn explicit(number: u8) -> u8 {
+    pub const fn explicit(number: u8) -> u8 {
         0xA0 | number
     }
 
     /// `[number]`, in place of a type of bytes.
-    pub(crate) const fn implicit(number: u8) -> u8 {
+    pub const fn implicit(number: u8) -> u8 {
         0x80 | number
     }
 }
 
 /// A value of these parts.
-pub(crate) fn value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+pub fn value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];
     let bytes = length.to_be_bytes();
@@ -45,7 +44,7 @@ pub(crate) fn value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Takes the first value of `input`: its tag and content, and what follows it.
-pub(crate) fn take(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+pub fn take(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = input.split_first()?;
     let (first, rest) = rest.split_first()?;
     let (length, rest) = match first {
@@ -61,12 +60,12 @@ pub(crate) fn take(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 }
 
 /// The content of the first value, which has this tag, and what follows it.
-pub(crate) fn expect(tag: u8, input: &[u8]) -> Option<(&[u8], &[u8])> {
+pub fn expect(tag: u8, input: &[u8]) -> Option<(&[u8], &[u8])> {
     take(input).filter(|(found, ..)| *found == tag).map(|(_, content, rest)| (content, rest))
 }
 
 /// Every value of a content; ends where there is none.
-pub(crate) fn each(mut input: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+pub fn each(mut input: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (tag, content, rest) = take(input)?;
         input = rest;
