@@ -12,6 +12,7 @@ use cluster::ClientError;
 use cluster::identity::JoinError;
 use cluster::node::NameTaken;
 use cri_api::{Kind, Reason};
+use kubelet_api::StreamAddressError;
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +180,12 @@ impl From<JoinError> for Failure {
             _ => Code::Failed,
         };
         Self::new(code, chain(&error))
+    }
+}
+
+impl From<StreamAddressError> for Failure {
+    fn from(error: StreamAddressError) -> Self {
+        Self::new(Code::Failed, error.to_string())
     }
 }
 

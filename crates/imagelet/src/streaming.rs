@@ -9,7 +9,7 @@ mod session;
 mod spdy;
 pub(crate) mod terminal;
 
-pub(crate) use connect::{Peer, connect};
+pub(crate) use connect::connect;
 
 #[cfg(test)]
 #[path = "streaming/streaming_tests.rs"]

@@ -12,10 +12,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use url::{Host, Url};
 
 use crate::access::Refusal;
 use crate::answer::{self, Answer};
+use crate::stream_address::StreamAddress;
 
 /// How long the runtime may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,26 +32,6 @@ pub(crate) fn must_upgrade(headers: &HeaderMap) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal(StatusCode::BAD_REQUEST, "Upgrade request required".to_owned()))
-}
-
-/// The host, port and target in what a runtime answers. One that listens everywhere is on this machine.
-fn address(url: &str) -> Result<(String, u16, String), Refusal> {
-    let failed =
-        |why: String| Refusal(StatusCode::INTERNAL_SERVER_ERROR, format!("the runtime answers the URL {url:?}: {why}"));
-    let parsed = Url::parse(url).map_err(|error| failed(error.to_string()))?;
-    if parsed.scheme() != "http" {
-        return Err(failed(format!("streams over {} are not supported", parsed.scheme())));
-    }
-    let host = match parsed.host() {
-        Some(Host::Ipv4(ip)) if ip.is_unspecified() => "127.0.0.1".to_owned(),
-        Some(Host::Ipv6(ip)) if ip.is_unspecified() => "127.0.0.1".to_owned(),
-        Some(Host::Ipv6(ip)) => ip.to_string(),
-        Some(host) => host.to_string(),
-        None => return Err(failed("it has no host".to_owned())),
-    };
-    let port = parsed.port_or_known_default().ok_or_else(|| failed("it has no port".to_owned()))?;
-    let target = parsed.query().map_or_else(|| parsed.path().to_owned(), |query| format!("{}?{query}", parsed.path()));
-    Ok((host, port, target))
 }
 
 fn is_agreed(name: &HeaderName) -> bool {
@@ -93,7 +73,9 @@ async fn ask(
     tracker: &TaskTracker,
     stop: &CancellationToken,
 ) -> Result<Response<Incoming>, Refusal> {
-    let (host, port, target) = address(url)?;
+    let address = StreamAddress::parse(url);
+    let address = address.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let StreamAddress { host, port, target } = address;
     let failed = |error: &dyn std::fmt::Display| {
         let text = format!("connect to the runtime's streams on {host}:{port}: {error}");
         Refusal(StatusCode::BAD_GATEWAY, text)
@@ -162,14 +144,5 @@ mod tests {
         for sent in ["connection", "upgrade", "x-stream-protocol-version", "sec-websocket-protocol"] {
             assert!(is_agreed(&HeaderName::from_static(sent)), "{sent}");
         }
-    }
-
-    #[test]
-    fn streams_are_where_the_runtime_says() {
-        let of = |url: &str| address(url).map_err(|refusal| refusal.1);
-        assert_eq!(of("http://[::]:41/exec/x?y=z"), Ok(("127.0.0.1".to_owned(), 41, "/exec/x?y=z".to_owned())));
-        assert_eq!(of("http://10.0.0.1:41/exec/x"), Ok(("10.0.0.1".to_owned(), 41, "/exec/x".to_owned())));
-        assert!(of("https://h/exec/x").expect_err("TLS").contains("streams over https"));
-        assert!(of("/exec/x").expect_err("no host").contains("relative URL"));
     }
 }

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use cri_api::{AttachRequest, ExecRequest, RuntimeService};
+use kubelet_api::StreamAddress;
 
 use super::target::{FoundPod, PodName, runtime};
 use crate::app::App;
 use crate::args::{Attach, Exec, ThePod};
 use crate::exit::{Code, Failure, Outcome};
+use crate::streaming::connect;
 use crate::streaming::remote_command::{Ended, PROTOCOLS, Streams, run};
 use crate::streaming::terminal::{Raw, Sizes, is_terminal};
-use crate::streaming::{Peer, connect};
 
 /// Ctrl-P Ctrl-Q, as docker has it: a process that ends on no key can be left all the same.
 const LEAVE: &[u8] = &[16, 17];
@@ -84,8 +85,8 @@ fn terminal(tty: bool, stdin: bool) -> bool {
 }
 
 async fn stream(url: &str, stdin: bool, tty: bool, leave: &'static [u8]) -> Outcome<Ended> {
-    let peer = Peer::new(url)?;
-    let session = connect(&peer, &PROTOCOLS).await?;
+    let address = StreamAddress::parse(url)?;
+    let session = connect(&address, &PROTOCOLS).await?;
     let failed = |error: std::io::Error| Failure::caused(Code::Failed, "the terminal", &error);
     // Given back when this is left, by a signal too.
     let _raw = if tty { Some(Raw::enter().map_err(failed)?) } else { None };

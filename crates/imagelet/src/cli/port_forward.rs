@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use cri_api::RuntimeService;
+use kubelet_api::StreamAddress;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -15,8 +16,8 @@ use super::target::{FoundPod, PodName, runtime};
 use crate::app::App;
 use crate::args::{PortForward, Ports};
 use crate::exit::{Code, Failure, Outcome, chain};
+use crate::streaming::connect;
 use crate::streaming::port_forward::{ForwardError, PROTOCOLS, run as carry};
-use crate::streaming::{Peer, connect};
 
 /// A pod whose ports are forwarded.
 struct Forward {
@@ -131,7 +132,7 @@ impl Forward {
     async fn carry(&self, client: TcpStream, port: u16) -> Outcome {
         let url = self.runtime.port_forward(&self.sandbox, &[port]).await;
         let url = url.map_err(|error| Failure::call(format!("forward to port {port}"), &error))?;
-        let session = connect(&Peer::new(&url)?, &PROTOCOLS).await?;
+        let session = connect(&StreamAddress::parse(&url)?, &PROTOCOLS).await?;
         let _ = client.set_nodelay(true);
         let (reader, writer) = client.into_split();
         carry(session, port, reader, writer).await.map_err(|error: ForwardError| {
