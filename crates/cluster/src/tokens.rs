@@ -2,24 +2,26 @@
 //! when four fifths of their time are over or a day is, as the kubelet does it. A token that is still good outlives a server that
 //! is away. Called when volumes of pods are made, and by credential providers.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use oci::Secret;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::client::{ClusterClient, text};
+use crate::client::{ClusterClient, request, text, within};
 use crate::retry::Random;
-use crate::status::set_uri;
 
 /// A token is not kept for longer.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 /// By so much the renewals of tokens differ.
 const JITTER: Duration = Duration::from_secs(10);
+
+/// The life of a token for which a request names none, in seconds: the API server's default.
+const DEFAULT_LIFE: i64 = 3600;
 
 /// A token for a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,12 +29,21 @@ pub struct TokenRequest {
     pub namespace: String,
     /// Service account.
     pub account: String,
+    /// Uid of the account that is meant; empty: of whichever has the name.
+    pub account_uid: String,
     pub pod: String,
     pub pod_uid: String,
     /// Whom it is for; empty: the API server.
     pub audience: String,
-    /// How long it is to be good, in seconds.
-    pub expiration: i64,
+    /// How long it is to be good, in seconds; `None`: as long as the API server likes.
+    pub expiration: Option<i64>,
+}
+
+/// A service account as the API server has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    pub uid: String,
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// Tokens in memory.
@@ -55,6 +66,12 @@ struct Token {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TokenError(String);
+
+impl fmt::Debug for TokenManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenManager").finish_non_exhaustive()
+    }
+}
 
 impl TokenManager {
     #[must_use]
@@ -90,21 +107,39 @@ impl TokenManager {
         self.tokens.lock().retain(|request, _| uids.contains(&request.pod_uid));
     }
 
-    async fn ask(&self, request: &TokenRequest) -> Result<Token, TokenError> {
-        let TokenRequest { namespace, account, pod, pod_uid, audience, expiration } = request;
+    /// Reads a service account anew, as the kubelet does: its annotations count as they are.
+    pub async fn account(&self, namespace: &str, name: &str) -> Result<Account, TokenError> {
+        let asked = request::get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}"));
+        let object: Value =
+            within(self.client.current().request(asked)).await.map_err(|error| TokenError(text(&error)))?;
+        let metadata = &object["metadata"];
+        let annotations = metadata["annotations"].as_object().into_iter().flatten();
+        Ok(Account {
+            uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+            annotations: annotations
+                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .collect(),
+        })
+    }
+
+    async fn ask(&self, wanted: &TokenRequest) -> Result<Token, TokenError> {
+        let TokenRequest { namespace, account, account_uid, pod, pod_uid, audience, expiration } = wanted;
         let audiences: Vec<&String> = (!audience.is_empty()).then_some(audience).into_iter().collect();
-        let body = json!({
+        let mut body = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {
-                "audiences": audiences, "expirationSeconds": expiration,
+                "audiences": audiences,
                 "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod_uid},
             },
         });
-        let mut asked = Request::new(body.to_string().into_bytes());
-        *asked.method_mut() = http::Method::POST;
-        set_uri(&mut asked, &format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"));
-        let kind = http::HeaderValue::from_static("application/json");
-        asked.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+        if let Some(expiration) = expiration {
+            body["spec"]["expirationSeconds"] = json!(expiration);
+        }
+        if !account_uid.is_empty() {
+            body["metadata"] = json!({"uid": account_uid});
+        }
+        let uri = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let asked = request::post(&uri, &body);
         let answer: Value = match self.client.current().request(asked).await {
             Ok(answer) => answer,
             Err(error) => return Err(TokenError(text(&error))),
@@ -113,11 +148,11 @@ impl TokenManager {
         let token = token.ok_or_else(|| TokenError("the server answered without a token".to_owned()))?;
         let now = (self.clock)();
         // A server may give more or less than was asked for.
-        let life =
-            SignedDuration::from_secs(answer["spec"]["expirationSeconds"].as_i64().unwrap_or(*expiration).max(0));
-        let told: Option<Timestamp> =
+        let life = answer["spec"]["expirationSeconds"].as_i64().or(*expiration).unwrap_or(DEFAULT_LIFE);
+        let life = SignedDuration::from_secs(life.max(0));
+        let stated: Option<Timestamp> =
             answer["status"]["expirationTimestamp"].as_str().and_then(|text| text.parse().ok());
-        let expires_at = told.or_else(|| now.checked_add(life).ok()).unwrap_or(now);
+        let expires_at = stated.or_else(|| now.checked_add(life).ok()).unwrap_or(now);
         let before = |at: Timestamp, by: SignedDuration| at.checked_sub(by).unwrap_or(at);
         let early = SignedDuration::try_from(JITTER.mul_f64((self.random)())).unwrap_or_default();
         let begun = before(expires_at, life);

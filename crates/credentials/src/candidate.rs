@@ -52,7 +52,7 @@ pub enum NodeSource {
     Anonymous,
 }
 
-/// Origin of the coordinates of a Secret. Namespace, name and uid prove nothing by themselves: they are no secret, and in a
+/// Origin of the coordinates of a Secret or a service account. Namespace, name and uid prove nothing by themselves: they are no secret, and in a
 /// manifest they are what its author wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {

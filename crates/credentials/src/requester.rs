@@ -58,8 +58,10 @@ pub struct ServiceAccount {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Uid.
+    /// Uid; empty for an account of an API server, where it is read when a provider wants it.
     pub uid: String,
-    /// Annotations.
+    /// Origin of the account: a pod of an API server has its account there.
+    pub origin: Origin,
+    /// Annotations; empty for an account of an API server, as the uid is.
     pub annotations: BTreeMap<String, String>,
 }

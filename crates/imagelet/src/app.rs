@@ -10,6 +10,7 @@ use agent::admin::NoEngine;
 use agent::collection::owner::Owner;
 use agent::collection::{Collection, CollectionParts};
 use agent::node::events::DebugRecorder;
+use cluster::tokens::TokenManager;
 use cri_api::{Image, ImageService, RuntimeService};
 use engine_api::ImageEngine;
 use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullRecords};
@@ -50,6 +51,8 @@ pub(crate) struct App {
     managed: OnceCell<Managed>,
     owner: OnceCell<Arc<Owner>>,
     records: OnceCell<(Arc<Metrics>, PullRecords)>,
+    /// Tokens of an API server's service accounts.
+    tokens: OnceCell<Arc<TokenManager>>,
 }
 
 impl App {
@@ -78,6 +81,7 @@ impl App {
             managed: OnceCell::new(),
             owner: OnceCell::new(),
             records: OnceCell::new(),
+            tokens: OnceCell::new(),
         }
     }
 
@@ -171,7 +175,8 @@ impl App {
             Mode::Explain => (wiring::peek(&self.config).await?, None),
             Mode::OneShot | Mode::Agent => (self.records().await?.clone(), self.room().await),
         };
-        let parts = ManagerParts { service, events, records, room, mode };
+        let tokens = self.tokens.get().cloned();
+        let parts = ManagerParts { service, events, records, room, tokens, mode };
         Managed::new(&self.config, &self.environment, parts).await
     }
 
@@ -240,6 +245,13 @@ impl App {
     pub(crate) fn collects(&self, collection: Arc<Collection>) {
         if self.owner.set(Arc::new(Owner::Here(collection))).is_err() {
             tracing::debug!("somebody was found before who collects");
+        }
+    }
+
+    /// From now on credential providers of pods of an API server get tokens from there.
+    pub(crate) fn gets_tokens(&self, tokens: Arc<TokenManager>) {
+        if self.tokens.set(tokens).is_err() {
+            tracing::debug!("tokens come from an API server already");
         }
     }
 

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::cluster::tokens::TokenManager;
 use credentials::exec::{Clock, ExecOptions, ParseYaml, Providers};
 use credentials::helper::HelperOptions;
 use credentials::{Keyring, KeyringOptions, NodeFiles};
@@ -31,7 +32,7 @@ use tokio::time::Instant;
 use crate::config::{Config, Durability};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, chain};
-use tokens::TokenDirectory;
+use tokens::PodTokens;
 
 /// Where pull intents and pulled records lie, below the root: as in the kubelet's.
 const RECORDS: &str = "image_manager";
@@ -68,6 +69,8 @@ pub(crate) struct ManagerParts {
     pub(crate) records: (Arc<Metrics>, PullRecords),
     /// Frees space for pulls; `None`: nothing is removed for them.
     pub(crate) room: Option<Arc<dyn MakeRoom>>,
+    /// Tokens of an API server's service accounts, on a node of a cluster.
+    pub(crate) tokens: Option<Arc<TokenManager>>,
     /// Decides the limits that are not configured.
     pub(crate) mode: Mode,
 }
@@ -90,11 +93,11 @@ impl std::fmt::Debug for Managed {
 impl Managed {
     /// A manager of these parts.
     pub(crate) async fn new(config: &Config, environment: &Environment, parts: ManagerParts) -> Outcome<Self> {
-        let ManagerParts { service, events, records: (metrics, records), room, mode } = parts;
+        let ManagerParts { service, events, records: (metrics, records), room, tokens, mode } = parts;
         let clock: Clock = Arc::new(Instant::now);
         let service: Arc<dyn ImageService> =
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
-        let providers = providers(config, environment, &clock).await?;
+        let providers = providers(config, environment, &clock, tokens).await?;
         let keyring = keyring(config, environment, Arc::clone(&clock), mode, providers.clone());
         let roots = config.registry_config_paths.clone();
         let options = Options {
@@ -236,7 +239,7 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
 /// The credentials that a command of a person may use, by itself.
 pub(crate) async fn keyring_of_person(config: &Config, environment: &Environment) -> Outcome<Keyring> {
     let clock: Clock = Arc::new(Instant::now);
-    let providers = providers(config, environment, &clock).await?;
+    let providers = providers(config, environment, &clock, None).await?;
     Ok(keyring(config, environment, clock, Mode::OneShot, providers))
 }
 
@@ -270,13 +273,19 @@ fn keyring(
     })
 }
 
-async fn providers(config: &Config, environment: &Environment, clock: &Clock) -> Outcome<Option<Providers>> {
+async fn providers(
+    config: &Config,
+    environment: &Environment,
+    clock: &Clock,
+    tokens: Option<Arc<TokenManager>>,
+) -> Outcome<Option<Providers>> {
     // The configuration is checked: both or none.
     let (Some(file), Some(programs)) = (&config.credentials.provider_config, &config.credentials.provider_bin_dir)
     else {
         return Ok(None);
     };
-    let tokens = config.credentials.token_directory.clone().map(|path| Arc::new(TokenDirectory::new(path)) as Arc<_>);
+    let tokens = PodTokens::new(config.credentials.token_directory.clone(), tokens);
+    let tokens = tokens.map(|tokens| Arc::new(tokens) as Arc<_>);
     let parse: ParseYaml = Arc::new(yaml::json);
     let options = ExecOptions {
         environment: environment.of_children(),

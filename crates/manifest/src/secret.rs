@@ -64,7 +64,13 @@ impl ManifestDocument<'_> {
         Ok(AccountObject {
             source: self.source(node),
             pull_secrets: self.names(node, "imagePullSecrets", "imagePullSecrets")?,
-            account: ServiceAccount { namespace, name, uid, annotations: self.annotations(node)? },
+            account: ServiceAccount {
+                namespace,
+                name,
+                uid,
+                origin: Origin::Manifest,
+                annotations: self.annotations(node)?,
+            },
         })
     }
 
@@ -104,6 +110,7 @@ pub(crate) fn unknown_account(namespace: &str, name: &str) -> ServiceAccount {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: made_uid("ServiceAccount", namespace, name),
+        origin: Origin::Manifest,
         annotations: BTreeMap::new(),
     }
 }

@@ -49,6 +49,9 @@ impl fmt::Debug for ExecOptions {
 
 /// Makes tokens of service accounts (the TokenRequest API, or whatever stands for it).
 pub trait TokenSource: Send + Sync {
+    /// The account with its uid and annotations. Called for accounts of an API server ([`crate::Origin`]); a manifest has both.
+    fn account<'a>(&'a self, account: &'a ServiceAccount) -> BoxFuture<'a, Result<ServiceAccount, TokenError>>;
+
     /// A token of `account` for `audience`, bound to the pod `requester`.
     fn token<'a>(
         &'a self,

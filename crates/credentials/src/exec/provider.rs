@@ -2,6 +2,7 @@
 //! holds; callers that want the same at the same time share one run of the program, which goes on while one of them is
 //! left. Called by [`super::Providers`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -67,7 +68,7 @@ pub(super) struct TokenUse {
 
 /// A service account as far as a provider looks at it.
 struct Account<'a> {
-    account: &'a ServiceAccount,
+    account: Cow<'a, ServiceAccount>,
     token_use: &'a TokenUse,
     annotations: BTreeMap<String, String>,
 }
@@ -91,8 +92,8 @@ enum Asked<'a> {
     No,
     /// The answer does not depend on a service account.
     WithoutAccount,
-    /// The answer is for this service account.
-    For(Account<'a>),
+    /// The answer is for this service account, if it has the annotations that are required.
+    For(&'a ServiceAccount, &'a TokenUse),
 }
 
 /// Purpose of a run.
@@ -125,7 +126,10 @@ impl Provider {
         let account = match self.asked(image, requester) {
             Asked::No => return Ok(Vec::new()),
             Asked::WithoutAccount => None,
-            Asked::For(account) => Some(account),
+            Asked::For(account, token_use) => match self.annotated(self.read_account(account).await?, token_use) {
+                None => return Ok(Vec::new()),
+                account => account,
+            },
         };
         let account = account.as_ref();
         if let Some(answer) = self.without_token(image, account)? {
@@ -164,7 +168,12 @@ impl Provider {
         let account = match self.asked(image, requester) {
             Asked::No => return CachedAnswer::NotAsked,
             Asked::WithoutAccount => None,
-            Asked::For(account) => Some(account),
+            // The API server would have to be asked for its annotations.
+            Asked::For(account, _) if account.origin.vouches() => return CachedAnswer::Unknown,
+            Asked::For(account, token_use) => match self.annotated(Cow::Borrowed(account), token_use) {
+                None => return CachedAnswer::NotAsked,
+                account => account,
+            },
         };
         match self.without_token(image, account.as_ref()) {
             Ok(Some(answer)) => CachedAnswer::Answer(self.entries(&answer, account.as_ref())),
@@ -185,11 +194,26 @@ impl Provider {
             }
             return Asked::WithoutAccount;
         };
-        match annotations(account, token_use) {
-            Ok(annotations) => Asked::For(Account { account, token_use, annotations }),
+        Asked::For(account, token_use)
+    }
+
+    /// The account with its uid and annotations: a manifest has them, those of an API server are read there.
+    async fn read_account<'a>(&self, account: &'a ServiceAccount) -> Result<Cow<'a, ServiceAccount>, String> {
+        let Some(tokens) = self.tokens.as_ref().filter(|_| account.origin.vouches()) else {
+            return Ok(Cow::Borrowed(account));
+        };
+        let ServiceAccount { namespace, name, .. } = account;
+        let read = tokens.account(account).await.map(Cow::Owned);
+        read.map_err(|error| self.line(&format!("failed to get service account {namespace}/{name}: {error}")))
+    }
+
+    /// The account as the provider gets it; `None` if an annotation is missing that is required.
+    fn annotated<'a>(&self, account: Cow<'a, ServiceAccount>, token_use: &'a TokenUse) -> Option<Account<'a>> {
+        match annotations(&account, token_use) {
+            Ok(annotations) => Some(Account { account, token_use, annotations }),
             Err(error) => {
                 debug!(provider = self.name, account = account.name, "not asked: {error}");
-                Asked::No
+                None
             }
         }
     }
@@ -205,12 +229,12 @@ impl Provider {
     }
 
     async fn token(&self, account: &Account<'_>, requester: &Requester) -> Result<Secret, String> {
-        let ServiceAccount { namespace, name, .. } = account.account;
+        let ServiceAccount { namespace, name, .. } = &*account.account;
         let failed =
-            |cause: &str| self.line(&format!("error getting service account token {namespace}/{name}: {cause}"));
+            |cause: &str| self.line(&format!("failed to get service account token {namespace}/{name}: {cause}"));
         match &self.tokens {
             Some(tokens) => tokens
-                .token(account.account, &account.token_use.audience, requester)
+                .token(&account.account, &account.token_use.audience, requester)
                 .await
                 .map_err(|e| failed(&e.to_string())),
             None => Err(failed("there is nothing here that makes such tokens")),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::super::test_support::{Bench, Tokens, WAIT, answer, pod};
 use super::super::{Provided, Providers};
 use super::*;
+use crate::Origin;
 use crate::test_support::{alive, until};
 
 /// An entry in words.
@@ -129,7 +130,7 @@ async fn service_accounts() {
             pod: annotated(),
             token: Err("forbidden"),
             answer: good(),
-            want: &["note: credential provider p: error getting service account token ns/sa-name: forbidden"],
+            want: &["note: credential provider p: failed to get service account token ns/sa-name: forbidden"],
             runs: 0,
         },
         Case {
@@ -227,12 +228,52 @@ async fn tokens_are_not_asked_for_while_an_answer_for_the_account_holds() {
 }
 
 #[tokio::test]
+async fn an_account_of_an_api_server_is_read_there() {
+    let mut bench = Bench::new();
+    let entry = bench.answering("p", &["r.example"], &answer("Registry", None, "r.example"));
+    entry["tokenAttributes"] = attributes("ServiceAccount", true, &["domain.io/annotation"]);
+    let tokens = Tokens::of(&[Ok("one"), Ok("two")]);
+    bench.options.tokens = Some(Arc::clone(&tokens) as Arc<dyn TokenSource>);
+    let providers = bench.load();
+    let mut of_server = pod(&[]);
+    let account = of_server.service_account.as_mut().expect("has one");
+    *account = ServiceAccount { origin: Origin::ApiServer, uid: String::new(), ..account.clone() };
+    assert_eq!(providers.would_ask("r.example/a", &of_server), ["p"], "its annotations are not known here");
+    let absent = [
+        "note: credential provider p: failed to get service account ns/sa-name: serviceaccounts \"sa-name\" not found",
+    ];
+    assert_eq!(words(&providers.provide("r.example/a", &of_server).await), absent);
+    let set = |uid: &str, annotations: &[(&str, &str)]| {
+        let mut read = pod(annotations).service_account.expect("has one");
+        uid.clone_into(&mut read.uid);
+        *tokens.account.lock() = Some(read);
+    };
+    set("u1", &[("other", "x")]);
+    assert!(words(&providers.provide("r.example/a", &of_server).await).is_empty(), "an annotation is missing");
+    // Another uid or another annotation has answers of its own.
+    for (uid, value, runs) in [("u1", "v1", 1), ("u1", "v1", 1), ("u1", "v2", 2)] {
+        set(uid, &[("domain.io/annotation", value)]);
+        let provided = providers.provide("r.example/a", &of_server).await;
+        assert_eq!((provided.entries.len(), bench.runs("p").len()), (1, runs), "{:?}", provided.notes);
+        assert_eq!(bench.request("p")["serviceAccountAnnotations"], json!({"domain.io/annotation": value}));
+        let Source::ServiceAccount { account, .. } = &provided.entries[0].source else { panic!("of an account") };
+        assert_eq!(account.uid, uid);
+    }
+    assert_eq!(tokens.asked(), vec!["ns/sa-name u1 for audience and pod pod-uid"; 2]);
+    assert_eq!(
+        words(&providers.provide("r.example/a", &Requester::default()).await),
+        [""; 0],
+        "no account, no question"
+    );
+}
+
+#[tokio::test]
 async fn without_anything_that_makes_tokens() {
     let mut bench = Bench::new();
     let entry = bench.answering("p", &["r.example"], &answer("Registry", None, "r.example"));
     entry["tokenAttributes"] = attributes("Token", false, &[]);
     let providers = bench.load();
-    let want = ["note: credential provider p: error getting service account token ns/sa-name: there is nothing here \
+    let want = ["note: credential provider p: failed to get service account token ns/sa-name: there is nothing here \
                  that makes such tokens"];
     assert_eq!(words(&providers.provide("r.example/a", &pod(&[])).await), want);
     assert_eq!(providers.provide("r.example/a", &Requester::default()).await.entries.len(), 1);

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{ExecOptions, ParseYaml, ProviderConfigError, Providers, TokenError, TokenSource};
 use crate::pattern::PathMatch;
 use crate::test_support::script;
-use crate::{Requester, ServiceAccount};
+use crate::{Origin, Requester, ServiceAccount};
 
 pub(super) const V1: &str = "credentialprovider.kubelet.k8s.io/v1";
 
@@ -30,13 +30,15 @@ pub(super) fn yaml() -> ParseYaml {
 pub(super) struct Tokens {
     left: Mutex<Vec<Result<String, String>>>,
     asked: Mutex<Vec<String>>,
+    /// The account as an API server has it.
+    pub(super) account: Mutex<Option<ServiceAccount>>,
 }
 
 impl Tokens {
     pub(super) fn of(tokens: &[Result<&str, &str>]) -> Arc<Self> {
         let mut left: Vec<_> = tokens.iter().map(|t| t.map(str::to_owned).map_err(|error| error.to_owned())).collect();
         left.reverse();
-        Arc::new(Self { left: Mutex::new(left), asked: Mutex::default() })
+        Arc::new(Self { left: Mutex::new(left), ..Self::default() })
     }
 
     /// The requests, in order.
@@ -46,6 +48,11 @@ impl Tokens {
 }
 
 impl TokenSource for Tokens {
+    fn account<'a>(&'a self, account: &'a ServiceAccount) -> BoxFuture<'a, Result<ServiceAccount, TokenError>> {
+        let absent = || TokenError(format!("serviceaccounts {:?} not found", account.name));
+        std::future::ready(self.account.lock().clone().ok_or_else(absent)).boxed()
+    }
+
     fn token<'a>(
         &'a self,
         account: &'a ServiceAccount,
@@ -178,6 +185,7 @@ pub(super) fn pod(annotations: &[(&str, &str)]) -> Requester {
             namespace: "ns".into(),
             name: "sa-name".into(),
             uid: "sa-uid".into(),
+            origin: Origin::Manifest,
             annotations: annotations.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
         }),
     }

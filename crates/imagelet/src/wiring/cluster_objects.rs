@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cluster::objects::{Lookup, ObjectCache, ObjectKind, ObjectName};
+use cluster::object_cache::{Lookup, ObjectCache, ObjectKind, ObjectName};
 use cluster::tokens::{TokenManager, TokenRequest};
 use credentials::{Origin, PullSecret, ServiceAccount};
 use kuberuntime::pod::Pod;
@@ -58,31 +58,32 @@ pub(super) async fn documents(
 ) -> Documents {
     let mut documents = Documents::default();
     let looked_up = pod.documents().into_iter().map(|(kind, name)| async move {
-        let found = objects.get(&object_name(pod, kind, name.clone()), PATIENCE).await;
-        (kind, name, found)
+        let lookup = objects.get(&object_name(pod, kind, name.clone()), PATIENCE).await;
+        (kind, name, lookup)
     });
     let metadata = &pod.metadata;
     let made = pod.tokens().into_iter().map(|key| async move {
         let request = TokenRequest {
             namespace: metadata.namespace.clone(),
             account: account_name(pod),
+            account_uid: String::new(),
             pod: metadata.name.clone(),
             pod_uid: metadata.uid.clone(),
             audience: key.audience.clone(),
-            expiration: key.expiration,
+            expiration: Some(key.expiration),
         };
         (key, tokens.token(&request).await)
     });
     let service = api_service();
     // Where it was once, it is still.
     let patience = if last.is_some() { Duration::ZERO } else { PATIENCE };
-    let (found, made, service) = tokio::join!(
+    let (lookups, made, service) = tokio::join!(
         futures::future::join_all(looked_up),
         futures::future::join_all(made),
         objects.get(&service, patience)
     );
-    for (kind, name, found) in found {
-        match found {
+    for (kind, name, lookup) in lookups {
+        match lookup {
             Lookup::Present(object) => documents.insert(kind, &name, Document::from_object(kind, &object)),
             Lookup::Absent => {}
             Lookup::Unknown => {
@@ -141,9 +142,13 @@ fn variables(service: &Value) -> Vec<(String, String)> {
 
 /// The pull secrets of a pod. Those of its service account were copied into it when it was made.
 pub(super) fn credentials(objects: &ObjectCache, pod: &Pod) -> PodCredentials {
-    let namespace = pod.metadata.namespace.clone();
-    let account = ServiceAccount { namespace, name: account_name(pod), ..ServiceAccount::default() };
-    let mut credentials = PodCredentials { account: Some(account), ..PodCredentials::default() };
+    let account = Some(&pod.spec.service_account_name).filter(|name| !name.is_empty()).map(|name| ServiceAccount {
+        namespace: pod.metadata.namespace.clone(),
+        name: name.clone(),
+        origin: Origin::ApiServer,
+        ..ServiceAccount::default()
+    });
+    let mut credentials = PodCredentials { account, ..PodCredentials::default() };
     for name in &pod.spec.image_pull_secrets {
         match objects.known(&object_name(pod, DocumentKind::Secret, name.clone())) {
             Some(object) => credentials.secrets.push(pull_secret(&object)),

@@ -1,10 +1,12 @@
-//! [`TokenDirectory`]: service account tokens that somebody else puts on the node as files, for credential providers
-//! which want one. Makes no token itself and keeps none: a file is read each time, so that a renewed one counts.
-//! Called by the keyring's providers.
+//! [`PodTokens`]: service account tokens for credential providers. Those of an API server's pods are asked for there; those of
+//! local pods are files that somebody else puts into a [`TokenDirectory`]. Makes no token itself: a file is read each time, so that a
+//! renewed one counts. Called by the keyring's providers.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cluster::tokens::{TokenManager, TokenRequest};
 use credentials::exec::{TokenError, TokenSource};
 use credentials::{Requester, ServiceAccount};
 use futures::future::BoxFuture;
@@ -13,17 +15,69 @@ use oci::Secret;
 /// No token is longer.
 const MAX_TOKEN: u64 = 1 << 20;
 
+/// Tokens of pods, by the origin of their service accounts.
+pub(crate) struct PodTokens {
+    directory: Option<TokenDirectory>,
+    server: Option<Arc<TokenManager>>,
+}
+
+impl PodTokens {
+    /// From files for local pods, from an API server for its own. `None` if there is neither.
+    pub(crate) fn new(directory: Option<PathBuf>, server: Option<Arc<TokenManager>>) -> Option<Self> {
+        let directory = directory.map(|directory| TokenDirectory { directory });
+        (directory.is_some() || server.is_some()).then_some(Self { directory, server })
+    }
+
+    fn server(&self) -> Result<&TokenManager, TokenError> {
+        self.server.as_deref().ok_or_else(nothing)
+    }
+}
+
+impl TokenSource for PodTokens {
+    fn account<'a>(&'a self, account: &'a ServiceAccount) -> BoxFuture<'a, Result<ServiceAccount, TokenError>> {
+        Box::pin(async move {
+            let read = self.server()?.account(&account.namespace, &account.name).await;
+            let read = read.map_err(|error| TokenError(error.to_string()))?;
+            Ok(ServiceAccount { uid: read.uid, annotations: read.annotations, ..account.clone() })
+        })
+    }
+
+    fn token<'a>(
+        &'a self,
+        account: &'a ServiceAccount,
+        audience: &'a str,
+        requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<Secret, TokenError>> {
+        Box::pin(async move {
+            if !account.origin.vouches() {
+                return self.directory.as_ref().ok_or_else(nothing)?.token(account, audience).await;
+            }
+            // As the kubelet's: of this account and no other of its name, for this pod, as long as the server likes.
+            let request = TokenRequest {
+                namespace: account.namespace.clone(),
+                account: account.name.clone(),
+                account_uid: account.uid.clone(),
+                pod: requester.name.clone(),
+                pod_uid: requester.uid.clone(),
+                audience: audience.to_owned(),
+                expiration: None,
+            };
+            self.server()?.token(&request).await.map_err(|error| TokenError(error.to_string()))
+        })
+    }
+}
+
+fn nothing() -> TokenError {
+    TokenError("there is nothing here that makes such tokens".to_owned())
+}
+
 /// `DIR/NAMESPACE/NAME/AUDIENCE`.
 #[derive(Clone, Debug)]
-pub(crate) struct TokenDirectory {
+struct TokenDirectory {
     directory: PathBuf,
 }
 
 impl TokenDirectory {
-    pub(crate) fn new(directory: PathBuf) -> Self {
-        Self { directory }
-    }
-
     /// Where the token lies. The audience is mostly a URL: `/` and `:` are written as `_`.
     fn path(&self, account: &ServiceAccount, audience: &str) -> Result<PathBuf, TokenError> {
         let audience = audience.replace(['/', ':'], "_");
@@ -36,24 +90,15 @@ impl TokenDirectory {
         }
         Ok(path)
     }
-}
 
-impl TokenSource for TokenDirectory {
-    fn token<'a>(
-        &'a self,
-        account: &'a ServiceAccount,
-        audience: &'a str,
-        _requester: &'a Requester,
-    ) -> BoxFuture<'a, Result<Secret, TokenError>> {
-        Box::pin(async move {
-            let path = self.path(account, audience)?;
-            let read = tokio::task::spawn_blocking(move || read(&path).map_err(|error| (path, error))).await;
-            match read {
-                Ok(Ok(token)) => Ok(token),
-                Ok(Err((path, error))) => Err(TokenError(format!("read token {}: {error}", path.display()))),
-                Err(_) => Err(TokenError("read token: the reader panicked".to_owned())),
-            }
-        })
+    async fn token(&self, account: &ServiceAccount, audience: &str) -> Result<Secret, TokenError> {
+        let path = self.path(account, audience)?;
+        let read = tokio::task::spawn_blocking(move || read(&path).map_err(|error| (path, error))).await;
+        match read {
+            Ok(Ok(token)) => Ok(token),
+            Ok(Err((path, error))) => Err(TokenError(format!("read token {}: {error}", path.display()))),
+            Err(_) => Err(TokenError("read token: the reader panicked".to_owned())),
+        }
     }
 }
 
@@ -74,6 +119,8 @@ fn read(path: &Path) -> io::Result<Secret> {
 
 #[cfg(test)]
 mod tests {
+    use credentials::Origin;
+
     use super::*;
 
     fn account(namespace: &str, name: &str) -> ServiceAccount {
@@ -83,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn tokens_lie_by_account_and_audience() {
         let directory = tempfile::tempdir().expect("temporary directory");
-        let tokens = TokenDirectory::new(directory.path().to_owned());
+        let tokens = PodTokens::new(Some(directory.path().to_owned()), None).expect("a directory");
         let place = directory.path().join("shop/web");
         std::fs::create_dir_all(&place).expect("made");
         std::fs::write(place.join("https___registry.example_5000"), "t0ken\n").expect("written");
@@ -113,5 +160,14 @@ mod tests {
         std::fs::write(place.join("a"), [0xff, b's', b'3']).expect("written");
         let error = tokens.token(&account("shop", "web"), "a", &requester).await.expect_err("refused").to_string();
         assert!(error.ends_with("it is not UTF-8 text"), "{error}");
+        // A file is no token of an API server's account.
+        let of_server = ServiceAccount { origin: Origin::ApiServer, ..account("shop", "web") };
+        for error in [
+            tokens.token(&of_server, audience, &requester).await.expect_err("no server").to_string(),
+            tokens.account(&of_server).await.expect_err("no server").to_string(),
+        ] {
+            assert!(error.contains("nothing here that makes such tokens"), "{error}");
+        }
+        assert!(PodTokens::new(None, None).is_none());
     }
 }

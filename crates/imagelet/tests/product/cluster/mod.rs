@@ -10,4 +10,5 @@ mod node;
 mod plane;
 mod pods;
 mod port;
+mod providers;
 mod workloads;
