@@ -1,7 +1,6 @@
 //! This node as a member of a Kubernetes cluster: the client of the API server and all that is written there. The only crate that
 //! knows the types of the Kubernetes API; it runs no pod and pulls no image. Put together by the binary.
 
-pub mod cache;
 pub mod client;
 pub mod events;
 #[cfg(any(test, feature = "testing"))]
@@ -9,12 +8,11 @@ pub mod fake;
 pub mod identity;
 pub mod mirror;
 pub mod node;
-pub mod objects;
+pub mod object_cache;
+pub mod pod_cache;
 pub mod retry;
 pub mod reviews;
 pub mod status;
-#[cfg(test)]
-mod testing;
 pub mod tokens;
 pub mod watch;
 

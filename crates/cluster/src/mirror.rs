@@ -8,13 +8,12 @@ mod spec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::Request;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{ClusterClient, Failure, failure, text};
-use crate::status::{delete, set_uri};
+use crate::client::{ClusterClient, Failure, failure, request, text};
+use crate::status::delete;
 use crate::watch::{Objects, Selected};
 
 /// On mirror pods: the hash of the manifest.
@@ -112,11 +111,7 @@ impl Mirrors {
 
     async fn create(&self, pod: &Value) -> Result<(), kube::Error> {
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-        let mut request = Request::new(pod.to_string().into_bytes());
-        *request.method_mut() = http::Method::POST;
-        set_uri(&mut request, &format!("/api/v1/namespaces/{namespace}/pods"));
-        let kind = http::HeaderValue::from_static("application/json");
-        request.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+        let request = request::post(&format!("/api/v1/namespaces/{namespace}/pods"), pod);
         self.client.current().request::<Value>(request).await.map(drop)
     }
 }

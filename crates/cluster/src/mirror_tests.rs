@@ -71,6 +71,9 @@ fn what_a_mirror_must_not_name_is_left_out_and_told() {
 /// Name, local pods, objects of the server, actions.
 type MirrorCase<'a> = (&'a str, &'a [Value], &'a [Value], &'a [&'a str]);
 
+// upstream: podmanager/TestRemovePods/Remove mirror pod
+// upstream: podmanager/TestRemovePods/Remove static pod
+// upstream: podmanager/TestRemovePods/Remove normal pod
 #[test]
 fn each_local_pod_has_one_mirror() {
     let shown = |local: &[Value], there: &[Value]| -> Vec<String> {

@@ -2,13 +2,11 @@
 //! kubelet's port does, which asks here.
 
 use async_trait::async_trait;
-use http::Request;
 use kubelet_api::{Access, Authority, AuthorityError, Identity};
 use oci::Secret;
 use serde_json::{Value, json};
 
-use crate::client::{ClusterClient, within};
-use crate::status::set_uri;
+use crate::client::{ClusterClient, request, within};
 
 /// The reviews of an API server.
 pub struct Reviews {
@@ -23,13 +21,8 @@ impl Reviews {
         Self { client, node }
     }
 
-    async fn ask(&self, uri: &str, body: Value) -> Result<Value, AuthorityError> {
-        let mut asked = Request::new(body.to_string().into_bytes());
-        *asked.method_mut() = http::Method::POST;
-        set_uri(&mut asked, uri);
-        let kind = http::HeaderValue::from_static("application/json");
-        asked.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-        Ok(within(self.client.current().request(asked)).await?)
+    async fn ask(&self, uri: &str, body: &Value) -> Result<Value, AuthorityError> {
+        Ok(within(self.client.current().request(request::post(uri, body))).await?)
     }
 }
 
@@ -39,13 +32,13 @@ impl Authority for Reviews {
         let body = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token.expose()},
         });
-        let answer = self.ask("/apis/authentication.k8s.io/v1/tokenreviews", body).await?;
+        let answer = self.ask("/apis/authentication.k8s.io/v1/tokenreviews", &body).await?;
         Ok(bearer(&answer["status"]))
     }
 
     async fn review_access(&self, identity: &Identity, access: Access) -> Result<bool, AuthorityError> {
         let body = access_review(&self.node, identity, access);
-        let answer = self.ask("/apis/authorization.k8s.io/v1/subjectaccessreviews", body).await?;
+        let answer = self.ask("/apis/authorization.k8s.io/v1/subjectaccessreviews", &body).await?;
         let status = &answer["status"];
         Ok(status["allowed"] == true && status["denied"] != true)
     }

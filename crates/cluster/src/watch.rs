@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use http::Request;
 use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::request::{escaped, get};
 use crate::client::{ClusterClient, Failure, failure, text};
 use crate::retry::{Backoff, Random, jittered, system_random};
 
@@ -44,17 +44,17 @@ pub struct Selected {
     pub objects: Objects,
 }
 
-/// Keeps `tell` up to date until `stop`.
+/// Keeps the objects behind `sender` up to date until `stop`.
 pub async fn follow(
     client: &ClusterClient,
     selection: &Selection,
-    tell: &watch::Sender<Selected>,
+    sender: &watch::Sender<Selected>,
     stop: &CancellationToken,
 ) {
     let mut follower = Follower {
         client,
         selection,
-        tell,
+        sender,
         streams: true,
         version: None,
         backoff: Backoff::new(Duration::from_millis(800), Duration::from_secs(30)),
@@ -74,7 +74,7 @@ pub async fn follow(
 struct Follower<'a> {
     client: &'a ClusterClient,
     selection: &'a Selection,
-    tell: &'a watch::Sender<Selected>,
+    sender: &'a watch::Sender<Selected>,
     /// True until the server has shown that it has no streaming lists.
     streams: bool,
     /// The version up to which objects are known; `None`: they are to be listed.
@@ -145,7 +145,7 @@ impl Follower<'_> {
     async fn list(&mut self, client: &kube::Client) -> Result<(), kube::Error> {
         // As fresh as can be: a list from a cache may be older than what was told before.
         let uri = format!("{}?fieldSelector={}", self.selection.path, escaped(&self.selection.fields));
-        let mut list: Value = client.request(request(&uri)).await?;
+        let mut list: Value = client.request(get(&uri)).await?;
         let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let items = match list["items"].take() {
             Value::Array(items) => items,
@@ -176,7 +176,7 @@ impl Follower<'_> {
         let deadline = Instant::now() + LIST;
         // Servers end watches themselves; one that does not is not waited for for ever.
         let longest = Instant::now() + Duration::from_secs(seconds + 30);
-        let events = match client.request_events::<Value>(request(&uri)).await {
+        let events = match client.request_events::<Value>(get(&uri)).await {
             Ok(events) => events,
             Err(error) => return self.refused(error),
         };
@@ -223,7 +223,7 @@ impl Follower<'_> {
 
     /// These are all.
     fn replace(&self, items: Vec<Value>) {
-        self.tell.send_modify(|selected| {
+        self.sender.send_modify(|selected| {
             let mut objects = Objects::new();
             for object in items {
                 let object = pruned(object);
@@ -238,14 +238,14 @@ impl Follower<'_> {
     fn put(&mut self, object: Value) {
         let object = pruned(object);
         self.version = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-        self.tell.send_modify(|selected| {
+        self.sender.send_modify(|selected| {
             selected.objects.insert(uid(&object), Arc::new(object));
         });
     }
 
     fn take(&mut self, object: &Value) {
         self.version = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-        self.tell.send_modify(|selected| {
+        self.sender.send_modify(|selected| {
             selected.objects.remove(&uid(object));
         });
     }
@@ -263,20 +263,13 @@ fn pruned(mut object: Value) -> Value {
     object
 }
 
-/// A request to read.
-pub(crate) fn request(uri: &str) -> Request<Vec<u8>> {
-    let mut request = Request::new(Vec::new());
-    if let Ok(uri) = uri.parse() {
-        *request.uri_mut() = uri;
+/// Returns true if the first object is the same version as the second or a newer one. Versions of one server are numbers that grow.
+pub(crate) fn is_newer(one: &Value, other: &Value) -> bool {
+    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
+    match (version(one), version(other)) {
+        (Some(one), Some(other)) => one >= other,
+        _ => false,
     }
-    request
-}
-
-/// A text as a part of a query.
-pub(crate) fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(one).collect()
 }
 
 #[cfg(test)]

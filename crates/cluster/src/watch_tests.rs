@@ -23,9 +23,9 @@ struct Scene {
 
 impl Scene {
     fn new(server: FakeServer) -> Self {
-        let (tell, stop) = (watch::Sender::new(Selected::default()), CancellationToken::new());
-        let (selected, client, ended) = (tell.subscribe(), server.client(), stop.clone());
-        tokio_util::task::TaskTracker::new().spawn(async move { follow(&client, &selection(), &tell, &ended).await });
+        let (sender, stop) = (watch::Sender::new(Selected::default()), CancellationToken::new());
+        let (selected, client, ended) = (sender.subscribe(), server.client(), stop.clone());
+        tokio_util::task::TaskTracker::new().spawn(async move { follow(&client, &selection(), &sender, &ended).await });
         Self { server, selected, _stop: stop.drop_guard() }
     }
 
@@ -114,7 +114,17 @@ async fn a_server_that_fails_is_asked_less_and_less() {
     scene.until(&[]).await;
 }
 
-#[test]
-fn queries_are_escaped() {
-    assert_eq!(escaped("spec.nodeName=édge-1"), "spec.nodeName%3D%C3%A9dge-1");
+#[tokio::test(start_paused = true)]
+async fn watches_of_many_nodes_do_not_end_together() {
+    let mut scene = Scene::new(FakeServer::new(true));
+    for _ in 0..20 {
+        scene.until(&[]).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        scene.server.close_watches();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+    let seconds = scene.server.watch_seconds();
+    assert!(seconds.len() >= 20 && seconds.iter().all(|seconds| (300..=600).contains(seconds)), "{seconds:?}");
+    let different: std::collections::BTreeSet<&u64> = seconds.iter().collect();
+    assert!(different.len() > 10, "{seconds:?}");
 }

@@ -5,6 +5,7 @@ mod connect;
 mod failure;
 mod kubeconfig;
 mod patience;
+pub(crate) mod request;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -3,13 +3,12 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use http::Method;
 use image_manager::{EventType, ObjectRef};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::testing::FakeApi;
+use crate::fake::FakeServer;
 
 const PODS: &str = "/apis/events.k8s.io/v1/namespaces/shop/events";
 
@@ -32,7 +31,7 @@ fn happens(recorder: &ApiRecorder, object: &ObjectRef, message: &str) {
 }
 
 /// Writes for this long.
-async fn write(api: &FakeApi, recorder: &ApiRecorder, seconds: u64) {
+async fn write(api: &FakeServer, recorder: &ApiRecorder, seconds: u64) {
     let writer = EventWriter::new(api.client(), recorder.clone(), "n".into(), Arc::new(|| 0.5));
     let stop = CancellationToken::new();
     let ends = async {
@@ -43,7 +42,7 @@ async fn write(api: &FakeApi, recorder: &ApiRecorder, seconds: u64) {
 }
 
 /// The only object below this path.
-fn only(api: &FakeApi, prefix: &str) -> Value {
+fn only(api: &FakeServer, prefix: &str) -> Value {
     let paths = api.paths(prefix);
     assert_eq!(paths.len(), 1, "{paths:?}");
     api.get(&paths[0]).expect("there")
@@ -51,7 +50,7 @@ fn only(api: &FakeApi, prefix: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_is_posted_and_then_counted() {
-    let (api, recorder) = (FakeApi::default(), recorder());
+    let (api, recorder) = (FakeServer::new(true), recorder());
     api.serve_group("events.k8s.io/v1");
     let story = async {
         happens(&recorder, &pod("web"), "again");
@@ -80,12 +79,12 @@ async fn an_event_is_posted_and_then_counted() {
     };
     tokio::join!(write(&api, &recorder, 5), story);
     assert_eq!(api.paths(PODS).len(), 2);
-    assert_eq!(api.count(&Method::PATCH, "/events/"), 1, "those that waited together are one write");
+    assert_eq!(api.count("PATCH /events/"), 1, "those that waited together are one write");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_the_group_gets_core_events() {
-    let (api, recorder) = (FakeApi::default(), recorder());
+    let (api, recorder) = (FakeServer::new(true), recorder());
     let node = ObjectRef { name: "n".into(), ..ObjectRef::default() };
     let story = async {
         happens(&recorder, &node, "x");
@@ -101,9 +100,9 @@ async fn a_server_without_the_group_gets_core_events() {
 
 #[tokio::test(start_paused = true)]
 async fn who_may_not_write_the_group_writes_core_events() {
-    let (api, recorder) = (FakeApi::default(), recorder());
+    let (api, recorder) = (FakeServer::new(true), recorder());
     api.serve_group("events.k8s.io/v1");
-    api.fail(Method::POST, "events.k8s.io", 403, "Forbidden");
+    api.fail("POST events.k8s.io", 403);
     happens(&recorder, &pod("web"), "x");
     happens(&recorder, &pod("web"), "y");
     write(&api, &recorder, 5).await;
@@ -112,11 +111,11 @@ async fn who_may_not_write_the_group_writes_core_events() {
 
 #[tokio::test(start_paused = true)]
 async fn events_wait_for_the_server_and_refused_ones_are_dropped() {
-    let (api, recorder) = (FakeApi::default(), recorder());
-    api.fail(Method::GET, "events.k8s.io", 503, "ServiceUnavailable");
+    let (api, recorder) = (FakeServer::new(true), recorder());
+    api.fail("GET events.k8s.io", 503);
     api.serve_group("events.k8s.io/v1");
     for code in [500, 429, 404] {
-        api.fail(Method::POST, "/events", code, "Trouble");
+        api.fail("POST /events", code);
     }
     happens(&recorder, &pod("gone"), "x");
     happens(&recorder, &pod("web"), "x");
@@ -126,12 +125,12 @@ async fn events_wait_for_the_server_and_refused_ones_are_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_expired_is_posted_anew() {
-    let (api, recorder) = (FakeApi::default(), recorder());
+    let (api, recorder) = (FakeServer::new(true), recorder());
     api.serve_group("events.k8s.io/v1");
     let story = async {
         happens(&recorder, &pod("web"), "x");
         tokio::time::sleep(Duration::from_secs(1)).await;
-        api.fail(Method::PATCH, "/events", 404, "NotFound");
+        api.fail("PATCH /events", 404);
         happens(&recorder, &pod("web"), "x");
     };
     tokio::join!(write(&api, &recorder, 5), story);

@@ -51,6 +51,11 @@ pub(super) fn failure(code: u16, reason: &str, message: &str) -> Response<Body> 
     json(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &status(code, reason, message))
 }
 
+/// The kinds of a group, of which nobody asks more than that it is there.
+pub(super) fn no_resources(group: &str) -> Value {
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": []})
+}
+
 fn status(code: u16, reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
            "code": code, "reason": reason, "message": message})

@@ -1,4 +1,4 @@
-//! Strategic merges of a pod's status, as far as nodes ask for them.
+//! Strategic merges of the status of pods and nodes, as far as nodes ask for them.
 
 use serde_json::{Map, Value};
 
@@ -23,6 +23,11 @@ pub(super) fn merge(value: &mut Value, patch: &Value) {
             (Some(key), Value::Array(list)) => {
                 let entry = object.entry(field.clone()).or_insert_with(|| Value::Array(Vec::new()));
                 merge_list(entry, list, key);
+            }
+            (None, Value::Array(list)) => {
+                // The order to replace the whole list is an entry of it.
+                let entries = list.iter().filter(|entry| entry["$patch"].is_null()).cloned().collect();
+                object.insert(field.clone(), entries);
             }
             (_, Value::Object(_)) => merge(object.entry(field.clone()).or_insert(Value::Null), change),
             (_, other) => drop(object.insert(field.clone(), other.clone())),

@@ -34,7 +34,7 @@ struct State {
     changed: watch::Sender<u64>,
     /// Guards the requests that came, as `PATCH /api/v1/…`.
     requests: Mutex<Vec<String>>,
-    /// Guards statuses that the next requests whose line contains the text are answered with.
+    /// Guards statuses that the next requests whose line contains all words of the text are answered with.
     faults: Mutex<VecDeque<(String, u16)>>,
     /// Guards the answer of every request, while the server is away.
     away: watch::Sender<bool>,
@@ -43,8 +43,14 @@ struct State {
     /// Counts orders to close all watches.
     closes: watch::Sender<u64>,
     streams: bool,
-    /// Fields that this server does not know, as JSON pointers.
+    /// Fields that this server does not know and drops, as JSON pointers.
     unknown: Mutex<Vec<String>>,
+    /// Fields that this server does not know, and for which it refuses patches.
+    refused: Mutex<Vec<String>>,
+    /// For how many seconds watches were asked for.
+    watch_seconds: Mutex<Vec<u64>>,
+    /// Groups and versions that are served beside the core.
+    groups: Mutex<Vec<String>>,
 }
 
 impl FakeServer {
@@ -61,6 +67,9 @@ impl FakeServer {
             closes: watch::Sender::new(0),
             streams,
             unknown: Mutex::default(),
+            refused: Mutex::default(),
+            watch_seconds: Mutex::default(),
+            groups: Mutex::default(),
         }))
     }
 
@@ -99,7 +108,41 @@ impl FakeServer {
         std::mem::take(&mut self.0.requests.lock())
     }
 
-    /// The next request whose line contains `text` is answered with this status.
+    /// The number of requests so far whose line contains all words of `text`: `PATCH /status`.
+    #[must_use]
+    pub fn count(&self, text: &str) -> usize {
+        self.0.requests.lock().iter().filter(|line| has_words(line, text)).count()
+    }
+
+    /// The paths of all objects that begin so.
+    #[must_use]
+    pub fn paths(&self, prefix: &str) -> Vec<String> {
+        self.0.store.lock().paths(prefix)
+    }
+
+    /// For how many seconds watches were asked for so far.
+    #[must_use]
+    pub fn watch_seconds(&self) -> Vec<u64> {
+        self.0.watch_seconds.lock().clone()
+    }
+
+    /// The last request for a token.
+    #[must_use]
+    pub fn last_token_request(&self) -> Value {
+        self.0.store.lock().last_token_request.clone()
+    }
+
+    /// Serves a group, such as `events.k8s.io/v1`.
+    pub fn serve_group(&self, group: &str) {
+        self.0.groups.lock().push(group.to_owned());
+    }
+
+    /// From now on patches that name this field are refused, as by a server that is older than the field.
+    pub fn refuse_field(&self, field: &str) {
+        self.0.refused.lock().push(field.to_owned());
+    }
+
+    /// The next request whose line contains all words of `text` is answered with this status.
     pub fn fail(&self, text: &str, status: u16) {
         self.0.faults.lock().push_back((text.to_owned(), status));
     }
@@ -154,16 +197,29 @@ impl FakeServer {
         }
         let fault = {
             let mut faults = self.0.faults.lock();
-            let index = faults.iter().position(|(text, _)| shown.contains(text.as_str()));
+            let index = faults.iter().position(|(text, _)| has_words(&shown, text));
             index.and_then(|index| faults.remove(index))
         };
         if let Some((_, status)) = fault {
             return answers::failure(status, "Injected", "a fault of the test");
         }
         if is("watch", "true") {
+            let seconds: Option<u64> = answers::value(&query, "timeoutSeconds").and_then(|text| text.parse().ok());
+            self.0.watch_seconds.lock().extend(seconds);
             return answers::watch(&self.0, parts.uri.path(), &query);
         }
+        if let Some(group) = group(parts.uri.path()) {
+            return match self.0.groups.lock().iter().any(|served| served == group) {
+                true => answers::json(StatusCode::OK, &answers::no_resources(group)),
+                false => answers::failure(404, "NotFound", "no such group"),
+            };
+        }
         let mut body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let names = |field: &String| bytes.windows(field.len()).any(|part| part == field.as_bytes());
+        if let Some(field) = self.0.refused.lock().iter().find(|field| parts.method == Method::PATCH && names(field)) {
+            let message = format!("unable to find api field in struct NodeStatus for the json field {field:?}");
+            return answers::failure(500, "InternalError", &message);
+        }
         for pointer in self.0.unknown.lock().iter() {
             let (parent, field) = pointer.rsplit_once('/').unwrap_or(("", pointer));
             if let Some(parent) = body.pointer_mut(parent).and_then(Value::as_object_mut) {
@@ -187,4 +243,13 @@ impl FakeServer {
             Err((code, reason, details)) => answers::failure(code, reason, &details.to_string()),
         }
     }
+}
+
+fn has_words(line: &str, text: &str) -> bool {
+    text.split(' ').all(|word| line.contains(word))
+}
+
+/// The group and version whose kinds this path asks for.
+fn group(path: &str) -> Option<&str> {
+    path.strip_prefix("/apis/").filter(|group| group.split('/').count() == 2)
 }

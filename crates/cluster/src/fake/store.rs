@@ -20,6 +20,7 @@ pub(super) struct Store {
     oldest: u64,
     /// Counts tokens.
     tokens: u64,
+    pub(super) last_token_request: Value,
 }
 
 impl Store {
@@ -31,6 +32,10 @@ impl Store {
         self.version += 1;
         self.oldest = self.version;
         self.log.clear();
+    }
+
+    pub(super) fn paths(&self, prefix: &str) -> Vec<String> {
+        self.objects.keys().filter(|path| path.starts_with(prefix)).cloned().collect()
     }
 
     pub(super) fn get(&self, path: &str) -> Option<&Value> {
@@ -51,7 +56,8 @@ impl Store {
         metadata["resourceVersion"] = json!(self.version.to_string());
         let mut parts = path.rsplit('/');
         metadata["name"] = json!(parts.next());
-        if let Some(namespace) = path.split('/').nth(4).filter(|_| path.contains("/namespaces/")) {
+        let mut segments = path.split('/').skip_while(|segment| *segment != "namespaces").skip(1);
+        if let (Some(namespace), Some(_)) = (segments.next(), segments.next()) {
             metadata["namespace"] = json!(namespace);
         }
         self.objects.insert(path.to_owned(), object.clone());
@@ -121,6 +127,7 @@ impl Store {
                 return Err(not_found());
             }
             self.tokens += 1;
+            self.last_token_request = object.clone();
             let mut answer = object;
             answer["status"] = json!({
                 "token": format!("token-{}", self.tokens),

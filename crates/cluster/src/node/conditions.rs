@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::facts::{Load, Observed};
+use super::machine::Load;
+use super::observed::Observed;
 
 /// Memory that must be free: the kubelet's default for `memory.available`.
 pub const MIN_FREE_MEMORY: u64 = 100 << 20;

@@ -24,9 +24,24 @@ fn row(conditions: &[NodeCondition], kind: &str) -> (String, String, String, i64
     (found.status, found.reason.expect("a reason"), found.message.expect("a message"), since)
 }
 
-// upstream: nodestatus/TestMemoryPressureCondition
-// upstream: nodestatus/TestDiskPressureCondition
-// upstream: nodestatus/TestPIDPressureCondition
+// upstream: nodestatus/TestMemoryPressureCondition/new, no pressure
+// upstream: nodestatus/TestMemoryPressureCondition/new, pressure
+// upstream: nodestatus/TestMemoryPressureCondition/transition to pressure
+// upstream: nodestatus/TestMemoryPressureCondition/transition to no pressure
+// upstream: nodestatus/TestMemoryPressureCondition/pressure, no transition
+// upstream: nodestatus/TestMemoryPressureCondition/no pressure, no transition
+// upstream: nodestatus/TestDiskPressureCondition/new, no pressure
+// upstream: nodestatus/TestDiskPressureCondition/new, pressure
+// upstream: nodestatus/TestDiskPressureCondition/transition to pressure
+// upstream: nodestatus/TestDiskPressureCondition/transition to no pressure
+// upstream: nodestatus/TestDiskPressureCondition/pressure, no transition
+// upstream: nodestatus/TestDiskPressureCondition/no pressure, no transition
+// upstream: nodestatus/TestPIDPressureCondition/new, no pressure
+// upstream: nodestatus/TestPIDPressureCondition/new, pressure
+// upstream: nodestatus/TestPIDPressureCondition/transition to pressure
+// upstream: nodestatus/TestPIDPressureCondition/transition to no pressure
+// upstream: nodestatus/TestPIDPressureCondition/pressure, no transition
+// upstream: nodestatus/TestPIDPressureCondition/no pressure, no transition
 #[test]
 fn conditions_change_as_in_the_kubelet() {
     let kinds = [
@@ -86,15 +101,9 @@ fn conditions_change_as_in_the_kubelet() {
             ("True", "KubeletReady", "kubelet is posting ready status", 100),
             &["NodeReady"][..],
         ),
+        ("new, not ready: one error", None, &["a"], ("False", "KubeletNotReady", "a", 100), &["NodeNotReady"]),
         (
-            "upstream: nodestatus/TestReadyCondition/new, not ready: one error",
-            None,
-            &["a"],
-            ("False", "KubeletNotReady", "a", 100),
-            &["NodeNotReady"],
-        ),
-        (
-            "upstream: nodestatus/TestReadyCondition/new, not ready: several errors",
+            "upstream: nodestatus/TestReadyCondition/new, not ready: runtime and network errors",
             None,
             &["a", "b"],
             ("False", "KubeletNotReady", "[a, b]", 100),
@@ -121,7 +130,13 @@ fn conditions_change_as_in_the_kubelet() {
             ("True", "KubeletReady", "kubelet is posting ready status", 7),
             &[],
         ),
-        ("not ready, another reason", Some("False"), &["b"], ("False", "KubeletNotReady", "b", 7), &[]),
+        (
+            "upstream: nodestatus/TestReadyCondition/not ready, no transition",
+            Some("False"),
+            &["b"],
+            ("False", "KubeletNotReady", "b", 7),
+            &[],
+        ),
         (
             "given up by the controller",
             Some("Unknown"),

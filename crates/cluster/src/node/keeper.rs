@@ -2,6 +2,7 @@
 //! ten seconds, and written when it changed or after five minutes. Made by the binary.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use image_manager::{EventRecorder, EventRef, EventType, ObjectRef};
@@ -9,15 +10,15 @@ use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::conditions::{PressureMonitor, changes};
-use super::facts::{Load, Observe};
 use super::lease::{LeaseKeeper, NameTaken, is_foreign};
+use super::machine::Load;
+use super::observed::Observe;
 use super::options::NodeOptions;
-use super::own::{self, OwnNode};
+use super::own_node::{OwnNode, read};
 use super::patch::{has_changed, is_unknown_field, status_patch, without_newer_fields};
 use super::register::{adopt, initial_node, register};
 use super::status::node_status;
@@ -38,6 +39,7 @@ pub struct NodeKeeper {
     own: OwnNode,
     /// Guards the memory of pressures.
     pressures: Mutex<PressureMonitor>,
+    reboot_is_recorded: AtomicBool,
 }
 
 impl NodeKeeper {
@@ -46,17 +48,19 @@ impl NodeKeeper {
     pub fn new(
         client: ClusterClient,
         options: NodeOptions,
+        own: OwnNode,
         observe: Arc<dyn Observe>,
         events: Arc<dyn EventRecorder>,
     ) -> Self {
-        let own = watch::Sender::new(None);
-        Self { client, options, observe, events, own, pressures: Mutex::default() }
-    }
-
-    /// The own Node as the API server has it; `None` until it is known.
-    #[must_use]
-    pub fn node(&self) -> watch::Receiver<Option<Arc<Node>>> {
-        self.own.subscribe()
+        Self {
+            client,
+            options,
+            observe,
+            events,
+            own,
+            pressures: Mutex::default(),
+            reboot_is_recorded: AtomicBool::new(false),
+        }
     }
 
     /// Registers the node and keeps it until `stop`.
@@ -67,9 +71,9 @@ impl NodeKeeper {
         let Some(node) = stop.run_until_cancelled(self.register(stop)).await.transpose()?.flatten() else {
             return Ok(());
         };
-        self.own.send_replace(Some(Arc::new(node)));
+        self.put(&node);
         let lease = LeaseKeeper::new(&self.client, &self.options, &self.own);
-        let watched = own::keep(&self.client, &self.options.identity.name, &self.own, &self.options.random, stop);
+        let watched = self.own.keep(&self.client, &self.options.identity.name, stop);
         let all = async { tokio::join!(watched, self.report(stop)) };
         tokio::select! {
             // The Lease runs until `stop`, as the others do.
@@ -129,9 +133,9 @@ impl NodeKeeper {
         // The nodes of a cluster that started together do not all write in the same second.
         let mut due = Instant::now() + jittered(REPORT, 0.5, random);
         let mut writer = Writer { newer_fields: true };
-        let mut told = Vec::new();
+        let mut recorded = Vec::new();
         while !stop.is_cancelled() {
-            let turn = self.turn(&mut due, &mut writer, &mut told);
+            let turn = self.turn(&mut due, &mut writer, &mut recorded);
             if let Some(Err(error)) = stop.run_until_cancelled(turn).await {
                 tracing::warn!(error = text(&error), "the status of this node was not written");
             }
@@ -140,8 +144,7 @@ impl NodeKeeper {
             // Somebody else changed it, such as the controller that waited for a sign of life.
             let foreign = async {
                 while changed.changed().await.is_ok() {
-                    let node = changed.borrow_and_update().clone();
-                    if node.is_some_and(|node| is_unknown(&node)) {
+                    if read(&changed.borrow_and_update()).is_some_and(|node| is_unknown(&node)) {
                         return;
                     }
                 }
@@ -157,9 +160,9 @@ impl NodeKeeper {
         &self,
         due: &mut Instant,
         writer: &mut Writer,
-        told: &mut Vec<&'static str>,
+        recorded: &mut Vec<&'static str>,
     ) -> Result<(), kube::Error> {
-        let Some(node) = self.own.borrow().clone() else {
+        let Some(node) = self.own.get() else {
             // Deleted by somebody: as with a kubelet, the node comes back when it is started again.
             return Ok(());
         };
@@ -167,27 +170,45 @@ impl NodeKeeper {
         let new = self.status(&old).await;
         let (before, after) = (old.conditions.as_deref(), new.conditions.as_deref());
         let events = changes(before.unwrap_or_default(), after.unwrap_or_default());
+        self.note_reboot(&old);
         // A status that cannot be written is computed again and again; its event is one.
-        for event in events.iter().filter(|event| !told.contains(*event)) {
-            self.record(event);
+        for event in events.iter().filter(|event| !recorded.contains(*event)) {
+            let message = format!("Node {} status is now: {event}", self.options.identity.name);
+            self.record(EventType::Normal, event, &message);
         }
-        *told = events;
+        *recorded = events;
         let new = writer.known(new);
         if !has_changed(&writer.known(old.clone()), &new) && Instant::now() < *due {
             return Ok(());
         }
         let written = writer.write(&self.client, &node, &old, new).await?;
-        told.clear();
-        self.own.send_replace(Some(Arc::new(written)));
+        recorded.clear();
+        self.put(&written);
         *due = Instant::now() + REPORT;
         Ok(())
     }
 
-    fn record(&self, reason: &'static str) {
-        let name = &self.options.identity.name;
-        let object = ObjectRef { name: name.clone(), ..ObjectRef::default() };
-        let message = format!("Node {name} status is now: {reason}");
-        self.events.record(EventRef { object: &object, kind: EventType::Normal, reason, message: &message });
+    /// The Node as the server answered.
+    fn put(&self, node: &Node) {
+        match serde_json::to_value(node) {
+            Ok(node) => self.own.put(&node),
+            Err(error) => tracing::warn!(%error, "the own Node cannot be kept"),
+        }
+    }
+
+    /// Tells once that the machine was started again since the Node was written.
+    fn note_reboot(&self, old: &NodeStatus) {
+        let (name, boot) = (&self.options.identity.name, &self.options.machine.boot_id);
+        let before = old.node_info.as_ref().map_or("", |info| &info.boot_id);
+        if before.is_empty() || before == boot || self.reboot_is_recorded.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.record(EventType::Warning, "Rebooted", &format!("Node {name} has been rebooted, boot id: {boot}"));
+    }
+
+    fn record(&self, kind: EventType, reason: &'static str, message: &str) {
+        let object = ObjectRef { name: self.options.identity.name.clone(), ..ObjectRef::default() };
+        self.events.record(EventRef { object: &object, kind, reason, message });
     }
 }
 

@@ -1,22 +1,27 @@
 //! Tests of the keeper: registration, races, and when a status is written.
 
-use http::Method;
-use image_manager::LogRecorder;
+use image_manager::RingRecorder;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use super::super::facts::{Disk, Machine, NodeIdentity, Observed, RuntimeReport};
+use super::super::{Disk, Machine, NodeIdentity, Observed, RuntimeReport};
 use super::*;
-use crate::testing::FakeApi;
+use crate::fake::FakeServer;
 
 const NODE: &str = "/api/v1/nodes/n";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n";
 
 /// A node whose images can grow.
-#[derive(Default)]
 struct Scene {
     images: AtomicU64,
+    events: Arc<RingRecorder>,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self { images: AtomicU64::new(0), events: Arc::new(RingRecorder::new(100)) }
+    }
 }
 
 #[async_trait::async_trait]
@@ -39,9 +44,9 @@ impl Observe for Scene {
     }
 }
 
-fn keeper(api: &FakeApi, instance: &str, scene: &Arc<Scene>) -> NodeKeeper {
+fn keeper(api: &FakeServer, instance: &str, scene: &Arc<Scene>) -> NodeKeeper {
     let identity = NodeIdentity { name: "n".into(), hostname: "n".into(), max_pods: 110, ..NodeIdentity::default() };
-    let machine = Machine { cpus: 2, memory: 8 << 30, ..Machine::default() };
+    let machine = Machine { cpus: 2, memory: 8 << 30, boot_id: "second".into(), ..Machine::default() };
     let seconds = AtomicI64::new(1000);
     let clock = Arc::new(move || Timestamp::from_second(seconds.fetch_add(1, Ordering::Relaxed)).expect("a time"));
     let options = NodeOptions {
@@ -51,7 +56,7 @@ fn keeper(api: &FakeApi, instance: &str, scene: &Arc<Scene>) -> NodeKeeper {
         provider_id: Some("lab://n".into()),
         ..NodeOptions::new(identity, machine, instance.to_owned(), clock)
     };
-    NodeKeeper::new(api.client(), options, Arc::clone(scene) as _, Arc::new(LogRecorder))
+    NodeKeeper::new(api.client(), options, OwnNode::default(), Arc::clone(scene) as _, Arc::clone(&scene.events) as _)
 }
 
 /// Keeps the node for this long.
@@ -65,9 +70,10 @@ async fn keep(keeper: &NodeKeeper, seconds: u64) -> Result<(), NameTaken> {
 }
 
 // upstream: nodestatus/TestRegisterWithApiServerWithTaint
+// upstream: nodestatus/TestTryRegisterWithApiServer/success case - new node
 #[tokio::test(start_paused = true)]
 async fn a_new_node_is_made_whole() {
-    let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
+    let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
     keep(&keeper(&api, "a", &scene), 5).await.expect("kept");
     let node = api.get(NODE).expect("registered");
     assert_eq!(node["metadata"]["labels"]["rack"], "7");
@@ -82,22 +88,23 @@ async fn a_new_node_is_made_whole() {
     assert_eq!(api.get(LEASE).expect("renewed")["metadata"]["ownerReferences"][0]["uid"], node["metadata"]["uid"]);
 }
 
+// upstream: nodestatus/TestTryRegisterWithApiServer/create failed
 #[tokio::test(start_paused = true)]
 async fn registration_is_tried_until_the_server_takes_it() {
-    let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
+    let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
     for code in [500, 429, 503, 401, 404] {
-        api.fail(Method::POST, "/nodes", code, "Trouble");
+        api.fail("POST /nodes", code);
     }
     keep(&keeper(&api, "a", &scene), 30).await.expect("kept");
     assert!(api.get(NODE).is_some());
-    assert_eq!(api.count(&Method::POST, "/nodes"), 6);
+    assert_eq!(api.count("POST /nodes"), 6);
 }
 
 // upstream: nodestatus/TestRegisterWithApiServer
 // upstream: nodestatus/TestUpdateExistingNodeStatus
 #[tokio::test(start_paused = true)]
 async fn a_node_that_exists_is_reconciled() {
-    let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
+    let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
     api.put(NODE, json!({
         "metadata": {"name": "n", "uid": "old", "labels": {"kubernetes.io/hostname": "old", "mine": "stays", "rack": "1"}},
         "spec": {"unschedulable": true},
@@ -122,7 +129,7 @@ async fn a_node_that_exists_is_reconciled() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_that_start_together_one_ends() {
-    let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
+    let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
     let (one, other) = (keeper(&api, "a", &scene), keeper(&api, "b", &scene));
     let (first, second) = tokio::join!(keep(&one, 120), keep(&other, 120));
     assert!(first.is_ok() != second.is_ok(), "{first:?} {second:?}");
@@ -132,16 +139,63 @@ async fn of_two_that_start_together_one_ends() {
     assert_eq!(api.get(NODE).expect("kept")["metadata"]["annotations"]["imagelet.dev/instance"], winner);
 }
 
+// upstream: nodestatus/TestTryRegisterWithApiServer/success case - existing node - create forbidden - no change in CMAD
+// upstream: nodestatus/TestTryRegisterWithApiServer/get existing node failed
+// upstream: nodestatus/TestTryRegisterWithApiServer/update existing node failed
+#[tokio::test(start_paused = true)]
+async fn a_node_that_exists_is_found_whatever_the_server_answers_first() {
+    for (faults, creations) in [
+        (&[("POST /nodes", 403)][..], 1),
+        (&[("GET /nodes/n", 409)], 2),
+        (&[("PATCH /nodes/n", 409)], 2),
+        (&[("POST /nodes", 403), ("GET /nodes/n", 500)], 2),
+    ] {
+        let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
+        api.put(NODE, json!({"metadata": {"name": "n", "annotations": {"imagelet.dev/instance": "a"}}}));
+        for (request, code) in faults {
+            api.fail(request, *code);
+        }
+        keep(&keeper(&api, "a", &scene), 5).await.expect("kept");
+        assert_eq!(api.count("POST /nodes"), creations, "{faults:?}");
+        assert_eq!(api.get(NODE).expect("there")["metadata"]["labels"]["kubernetes.io/hostname"], "n", "{faults:?}");
+    }
+}
+
+// upstream: nodestatus/TestMachineInfo/node reboot event is recorded
+#[tokio::test(start_paused = true)]
+async fn a_reboot_is_told_once() {
+    for (before, want) in [("first", 1), ("second", 0), ("", 0)] {
+        let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
+        let status = json!({"nodeInfo": {
+            "architecture": "", "bootID": before, "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
+            "kubeletVersion": "", "machineID": "", "operatingSystem": "", "osImage": "", "systemUUID": "",
+        }});
+        api.put(
+            NODE,
+            json!({"metadata": {"name": "n", "annotations": {"imagelet.dev/instance": "a"}}, "status": status}),
+        );
+        api.fail("PATCH /status", 500);
+        keep(&keeper(&api, "a", &scene), 45).await.expect("kept");
+        let events = scene.events.events().into_iter().map(|numbered| numbered.event);
+        let told: Vec<String> = events.filter(|event| event.reason == "Rebooted").map(|event| event.message).collect();
+        assert_eq!(told.len(), want, "{before}: {told:?}");
+        assert!(told.iter().all(|text| text == "Node n has been rebooted, boot id: second"), "{told:?}");
+    }
+}
+
+// upstream: nodestatus/TestIsUpdateStatusPeriodExpired/not expired and no delay
+// upstream: nodestatus/TestIsUpdateStatusPeriodExpired/not expired
+// upstream: nodestatus/TestIsUpdateStatusPeriodExpired/expired
 // upstream: nodestatus/TestUpdateNodeStatusWithLease
 #[tokio::test(start_paused = true)]
 async fn a_status_is_written_when_it_changed_or_after_five_minutes() {
-    let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
+    let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
     let kept = keeper(&api, "a", &scene);
     let stop = CancellationToken::new();
     let story = async {
         let after = async |seconds| {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            api.count(&Method::PATCH, "/status")
+            api.count("PATCH /status")
         };
         assert_eq!(after(200).await, 0, "as it was created");
         scene.images.store(2, Ordering::Relaxed);
@@ -161,27 +215,56 @@ async fn a_status_is_written_when_it_changed_or_after_five_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_server_gets_no_newer_fields() {
-    let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
+    let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
     api.refuse_field("runtimeHandlers");
     api.put(NODE, json!({"metadata": {"name": "n", "annotations": {"imagelet.dev/instance": "a"}}}));
     keep(&keeper(&api, "a", &scene), 45).await.expect("kept");
     let node = api.get(NODE).expect("there");
     assert!(node["status"]["nodeInfo"]["containerRuntimeVersion"] == "containerd://1.7", "{node:#}");
     assert_eq!(node["status"]["runtimeHandlers"], Value::Null);
-    assert_eq!(api.count(&Method::PATCH, "/status"), 2, "refused once, then without");
+    assert_eq!(api.count("PATCH /status"), 2, "refused once, then without");
 }
 
 // upstream: nodestatus/TestUpdateNodeStatusError
 #[tokio::test(start_paused = true)]
 async fn a_status_that_could_not_be_written_is_written_later() {
-    let (api, scene) = (FakeApi::default(), Arc::new(Scene::default()));
+    let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
     let kept = keeper(&api, "a", &scene);
     for _ in 0..3 {
-        api.fail(Method::PATCH, "/status", 500, "InternalError");
+        api.fail("PATCH /status", 500);
     }
-    api.fail(Method::PATCH, "/status", 409, "Conflict");
+    api.fail("PATCH /status", 409);
     scene.images.store(1, Ordering::Relaxed);
     api.put(NODE, json!({"metadata": {"name": "n", "annotations": {"imagelet.dev/instance": "a"}}}));
     keep(&kept, 60).await.expect("kept");
     assert_eq!(api.get(NODE).expect("there")["status"]["images"][0]["names"][0], "i:0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_own_node_is_known_once_its_name_is_ours() {
+    let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
+    api.put(NODE, json!({"metadata": {"name": "n", "annotations": {"imagelet.dev/instance": "b"}}}));
+    let kept = keeper(&api, "a", &scene);
+    let stop = CancellationToken::new();
+    let story = async {
+        // The Lease of the other one may still come: whoever admits pods by the Node admits none.
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(kept.own.get(), None);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let name = |label: &str| kept.own.get().and_then(|node| node.metadata.labels?.get(label).cloned());
+        assert_eq!(name("kubernetes.io/hostname").as_deref(), Some("n"));
+        // Changes by others are seen, and one watch is enough.
+        let mut node = api.get(NODE).expect("there");
+        node["metadata"]["labels"]["rack"] = json!("8");
+        api.put(NODE, node);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(name("rack").as_deref(), Some("8"));
+        assert_eq!(api.count("WATCH /nodes"), 1);
+        api.remove(NODE);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(kept.own.get(), None, "deleted by somebody");
+        stop.cancel();
+    };
+    let (kept, ()) = tokio::join!(kept.keep(&stop), story);
+    kept.expect("kept");
 }

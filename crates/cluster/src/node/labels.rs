@@ -194,8 +194,14 @@ mod tests {
             (
                 "upstream: nodestatus/TestUpdateDefaultLabels/make sure default labels exist",
                 map(&[(host, "h"), (zone, "z")]),
-                map(&[]),
+                map(&[("other", "x")]),
                 map(&[(host, "h"), (zone, "z")]),
+            ),
+            (
+                "upstream: nodestatus/TestUpdateDefaultLabels/not panic when existing node has nil labels",
+                map(&[(host, "h")]),
+                map(&[]),
+                map(&[(host, "h")]),
             ),
             (
                 "upstream: nodestatus/TestUpdateDefaultLabels/make sure default labels are up to date",
@@ -204,10 +210,43 @@ mod tests {
                 map(&[(host, "new")]),
             ),
             (
-                "upstream: nodestatus/TestUpdateDefaultLabels/existing labels stay",
+                "upstream: nodestatus/TestUpdateDefaultLabels/make sure existing labels do not get deleted",
                 map(&[(host, "h")]),
                 map(&[(host, "h"), ("please-persist", "foo")]),
                 map(&[]),
+            ),
+            (
+                "upstream: nodestatus/TestUpdateDefaultLabels/make sure existing labels do not get deleted when initial node has no opinion",
+                map(&[]),
+                map(&[(host, "h"), (zone, "z"), ("please-persist", "foo")]),
+                map(&[]),
+            ),
+            (
+                "upstream: nodestatus/TestUpdateDefaultLabels/backfill required for new stable labels for os/arch/zones/regions/instance-type",
+                map(&[
+                    (host, "h"),
+                    (zone, "z"),
+                    ("failure-domain.beta.kubernetes.io/zone", "z"),
+                    ("topology.kubernetes.io/region", "r"),
+                    ("failure-domain.beta.kubernetes.io/region", "r"),
+                    ("node.kubernetes.io/instance-type", "i"),
+                    ("beta.kubernetes.io/instance-type", "i"),
+                    ("kubernetes.io/os", "linux"),
+                    ("beta.kubernetes.io/os", "linux"),
+                ]),
+                map(&[
+                    (host, "h"),
+                    ("failure-domain.beta.kubernetes.io/zone", "z"),
+                    ("failure-domain.beta.kubernetes.io/region", "r"),
+                    ("beta.kubernetes.io/instance-type", "i"),
+                    ("beta.kubernetes.io/os", "linux"),
+                ]),
+                map(&[
+                    (zone, "z"),
+                    ("topology.kubernetes.io/region", "r"),
+                    ("node.kubernetes.io/instance-type", "i"),
+                    ("kubernetes.io/os", "linux"),
+                ]),
             ),
             (
                 "upstream: nodestatus/TestUpdateDefaultLabels/no update needed",

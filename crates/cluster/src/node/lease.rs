@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::options::{INSTANCE, NodeOptions};
-use super::own::OwnNode;
+use super::own_node::OwnNode;
 use crate::client::{ClusterClient, Failure, chain, failure, text, within};
 use crate::retry::{Backoff, jittered};
 
@@ -209,7 +209,7 @@ impl<'a> LeaseKeeper<'a> {
     /// The Lease as it is to be now.
     fn next(&self, latest: &Lease) -> Lease {
         let now: Timestamp = (self.options.clock)();
-        let owner = self.own.borrow().as_deref().and_then(owner_of);
+        let owner = self.own.get().as_ref().and_then(owner_of);
         let mut metadata = ObjectMeta { name: Some(self.name().to_owned()), ..latest.metadata.clone() };
         metadata.namespace = Some(NAMESPACE.to_owned());
         metadata.annotations.get_or_insert_default().insert(INSTANCE.to_owned(), self.options.instance.clone());

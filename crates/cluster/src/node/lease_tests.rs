@@ -1,13 +1,11 @@
 //! Tests of Leases: renewal, conflicts, and two nodes of one name.
 
-use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::sync::watch;
 
-use super::super::facts::{Machine, NodeIdentity};
+use super::super::{Machine, NodeIdentity};
 use super::*;
-use crate::testing::FakeApi;
+use crate::fake::FakeServer;
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n";
 
@@ -29,16 +27,14 @@ fn lease(instance: Option<&str>, second: i64) -> Value {
 }
 
 fn own() -> OwnNode {
-    let node = Node {
-        metadata: ObjectMeta { name: Some("n".into()), uid: Some("node-uid".into()), ..ObjectMeta::default() },
-        ..Node::default()
-    };
-    watch::Sender::new(Some(Arc::new(node)))
+    let own = OwnNode::default();
+    own.put(&json!({"metadata": {"name": "n", "uid": "node-uid"}}));
+    own
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_made_and_renewed() {
-    let (api, own, options) = (FakeApi::default(), own(), options("a", 1000));
+    let (api, own, options) = (FakeServer::new(true), own(), options("a", 1000));
     let client = api.client();
     let mut keeper = LeaseKeeper::new(&client, &options, &own);
     keeper.turn().await.expect("ours");
@@ -52,20 +48,20 @@ async fn a_lease_is_made_and_renewed() {
     assert_eq!(made["spec"]["renewTime"], "1970-01-01T00:16:40.000000Z", "in microseconds");
     keeper.turn().await.expect("ours");
     // A renewal is one request on the version that is known.
-    assert_eq!((api.count(&Method::PUT, "leases"), api.count(&Method::GET, "leases")), (1, 1));
+    assert_eq!((api.count("PUT leases"), api.count("GET leases")), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_tried_again_and_conflicts_read_again() {
-    let (api, own, options) = (FakeApi::default(), own(), options("a", 1000));
+    let (api, own, options) = (FakeServer::new(true), own(), options("a", 1000));
     let client = api.client();
     let mut keeper = LeaseKeeper::new(&client, &options, &own);
     keeper.turn().await.expect("ours");
-    for (code, reason) in [(500, "InternalError"), (429, "TooManyRequests"), (409, "Conflict"), (504, "Timeout")] {
-        let before = api.count(&Method::PUT, "leases");
-        api.fail(Method::PUT, "leases", code, reason);
+    for code in [500, 429, 409, 504] {
+        let before = api.count("PUT leases");
+        api.fail("PUT leases", code);
         keeper.turn().await.expect("ours");
-        assert_eq!(api.count(&Method::PUT, "leases") - before, 2, "{code}");
+        assert_eq!(api.count("PUT leases") - before, 2, "{code}");
     }
     // Somebody else put a label on it: still ours.
     let mut labelled = api.get(LEASE).expect("there");
@@ -73,40 +69,28 @@ async fn failures_are_tried_again_and_conflicts_read_again() {
     api.put(LEASE, labelled);
     keeper.turn().await.expect("ours");
     assert_eq!(api.get(LEASE).expect("there")["metadata"]["labels"]["x"], "y");
-    let before = api.count(&Method::PUT, "leases");
+    let before = api.count("PUT leases");
     for _ in 0..TRIES + 1 {
-        api.fail(Method::PUT, "leases", 500, "InternalError");
+        api.fail("PUT leases", 500);
     }
     keeper.turn().await.expect("ours");
-    assert_eq!(api.count(&Method::PUT, "leases") - before, TRIES, "no more than so often in a turn");
+    assert_eq!(api.count("PUT leases") - before, TRIES, "no more than so often in a turn");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_deleted_is_made_anew() {
-    let (api, own, options) = (FakeApi::default(), own(), options("a", 1000));
+    let (api, own, options) = (FakeServer::new(true), own(), options("a", 1000));
     let client = api.client();
     let mut keeper = LeaseKeeper::new(&client, &options, &own);
     keeper.turn().await.expect("ours");
-    let _: kube::core::Status = client.current().request(Request::delete(LEASE)).await.unwrap_or_default();
-    assert!(api.get(LEASE).is_none());
+    api.remove(LEASE);
     keeper.turn().await.expect("ours");
     assert!(api.get(LEASE).is_some());
 }
 
-use http::request::Builder;
-
-/// Requests without a body.
-struct Request;
-
-impl Request {
-    fn delete(path: &str) -> http::Request<Vec<u8>> {
-        Builder::new().method(Method::DELETE).uri(path).body(Vec::new()).expect("a request")
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn who_lost_the_name_ends() {
-    let (api, own, options) = (FakeApi::default(), own(), options("a", 1000));
+    let (api, own, options) = (FakeServer::new(true), own(), options("a", 1000));
     let client = api.client();
     let mut keeper = LeaseKeeper::new(&client, &options, &own);
     keeper.turn().await.expect("ours");
@@ -128,11 +112,11 @@ async fn a_name_is_claimed_at_once_or_after_silence() {
         ("a kubelet's Lease that is not renewed any more", Some(lease(None, 995)), true, true),
         ("a Lease of a clock that is ahead", Some(lease(Some("b"), 99_999)), true, true),
     ] {
-        let (api, own, options) = (FakeApi::default(), own(), options("a", 1000));
+        let (api, own, options) = (FakeServer::new(true), own(), options("a", 1000));
         if let Some(lease) = lease {
             api.put(LEASE, lease);
         }
-        api.fail(Method::GET, "leases", 500, "InternalError");
+        api.fail("GET leases", 500);
         let client = api.client();
         let begin = Instant::now();
         LeaseKeeper::new(&client, &options, &own).claim(foreign, &CancellationToken::new()).await.expect(name);
@@ -143,7 +127,7 @@ async fn a_name_is_claimed_at_once_or_after_silence() {
 #[tokio::test(start_paused = true)]
 async fn the_second_node_of_a_name_ends() {
     for holder in [Some("b"), None] {
-        let (api, own, options) = (FakeApi::default(), own(), options("a", 1000));
+        let (api, own, options) = (FakeServer::new(true), own(), options("a", 1000));
         api.put(LEASE, lease(holder, 995));
         let client = api.client();
         let claim = async { LeaseKeeper::new(&client, &options, &own).claim(true, &CancellationToken::new()).await };

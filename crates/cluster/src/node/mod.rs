@@ -2,25 +2,28 @@
 //! rest are pure functions below it. Knows no pod. Called by the binary.
 
 mod conditions;
-mod facts;
 mod instance;
 mod keeper;
 mod labels;
 mod lease;
+mod machine;
+mod observed;
 mod options;
-mod own;
+mod own_node;
 mod patch;
 mod register;
 mod status;
 mod taint;
 
 pub use conditions::{MIN_FREE_MEMORY, Pressures};
-pub use facts::{Disk, Machine, NodeIdentity, Observe, Observed, RuntimeReport};
 pub use instance::{InstanceError, instance};
 pub use keeper::NodeKeeper;
 pub use labels::{Label, LabelError};
 pub use lease::NameTaken;
-pub use options::NodeOptions;
+pub use machine::Machine;
+pub use observed::{Disk, Observe, Observed, RuntimeReport};
+pub use options::{NodeIdentity, NodeOptions};
+pub use own_node::OwnNode;
 pub use patch::{has_changed, status_patch};
 pub use status::{allocatable, node_status};
 pub use taint::{DEFAULT_TAINT, Taint, TaintError};

@@ -1,16 +1,31 @@
 //! [`NodeOptions`]: how a node registers and keeps itself. Plain data, made by the binary. Read by [`super::NodeKeeper`] and its parts.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use image_manager::WallClock;
 
-use super::facts::{Machine, NodeIdentity};
 use super::labels::Label;
+use super::machine::Machine;
 use super::taint::Taint;
 use crate::retry::{Random, system_random};
 
 /// Annotation of Node and Lease: which installation wrote it.
 pub(super) const INSTANCE: &str = "imagelet.dev/instance";
+
+/// Identity of this node. Does not change while the process runs.
+#[derive(Clone, Debug, Default)]
+pub struct NodeIdentity {
+    pub name: String,
+    pub hostname: String,
+    /// The primary one first.
+    pub addresses: Vec<IpAddr>,
+    /// The version that the node reports as its kubelet's.
+    pub version: String,
+    /// The port of the kubelet's API; 0 where none is served.
+    pub port: u16,
+    pub max_pods: u64,
+}
 
 /// How a node registers and keeps itself.
 #[derive(Clone)]

@@ -29,20 +29,64 @@ fn heartbeats_and_order_are_no_change() {
     order["conditions"].as_array_mut().expect("a list").reverse();
     let mut reason = base();
     reason["conditions"][0]["reason"] = json!("New");
+    let mut differs = base();
+    differs["conditions"][0]["status"] = json!("False");
+    let mut since = base();
+    since["conditions"][0]["lastTransitionTime"] = json!("2026-01-01T00:05:00Z");
     let mut added = base();
     added["conditions"].as_array_mut().expect("a list").push(json!({"type": "More", "status": "False"}));
     let mut phase = base();
     phase["phase"] = json!("Running");
     for (name, new, want) in [
-        ("upstream: nodestatus/TestNodeStatusHasChanged/the same", base(), false),
-        ("upstream: nodestatus/TestNodeStatusHasChanged/only heartbeat time", beat, false),
-        ("upstream: nodestatus/TestNodeStatusHasChanged/only the order of conditions", order, false),
-        ("upstream: nodestatus/TestNodeStatusHasChanged/a condition changed", reason, true),
-        ("upstream: nodestatus/TestNodeStatusHasChanged/a condition was added", added, true),
-        ("upstream: nodestatus/TestNodeStatusHasChanged/something else changed", phase, true),
+        ("upstream: nodestatus/TestNodeStatusHasChanged/Node status does not change", base(), false),
+        (
+            "upstream: nodestatus/TestNodeStatusHasChanged/Node status does not change even if heartbeat time changes.",
+            beat,
+            false,
+        ),
+        (
+            "upstream: nodestatus/TestNodeStatusHasChanged/Node status does not change even if the orders of conditions are different.",
+            order,
+            false,
+        ),
+        (
+            "upstream: nodestatus/TestNodeStatusHasChanged/Node status changes if condition status differs.",
+            differs,
+            true,
+        ),
+        ("upstream: nodestatus/TestNodeStatusHasChanged/Node status changes if transition time changes.", since, true),
+        (
+            "upstream: nodestatus/TestNodeStatusHasChanged/Node status changes with different number of conditions.",
+            added,
+            true,
+        ),
+        ("upstream: nodestatus/TestNodeStatusHasChanged/Node status changes with different phase.", phase, true),
+        ("another reason", reason, true),
         ("all gone", json!({}), true),
     ] {
         assert_eq!(has_changed(&old, &status(new)), want, "{name}");
+    }
+    for (name, old, new, want) in [
+        (
+            "upstream: nodestatus/TestNodeStatusHasChanged/Node status does not change with default status.",
+            json!({}),
+            json!({}),
+            false,
+        ),
+        (
+            "upstream: nodestatus/TestNodeStatusHasChanged/Node status changes with nil and status.",
+            json!({}),
+            base(),
+            true,
+        ),
+        (
+            "upstream: nodestatus/TestNodeStatusHasChanged/Node status does not change with empty conditions.",
+            json!({"conditions": []}),
+            json!({"conditions": []}),
+            false,
+        ),
+    ] {
+        assert_eq!(has_changed(&status(old), &status(new)), want, "{name}");
     }
 }
 

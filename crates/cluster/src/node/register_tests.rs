@@ -15,7 +15,8 @@ fn node(value: Value) -> Node {
     from_value(value).expect("a Node")
 }
 
-// upstream: nodestatus/TestTryRegisterWithApiServer
+// upstream: nodestatus/TestTryRegisterWithApiServer/success case - existing node - no change in CMAD
+// upstream: nodestatus/TestTryRegisterWithApiServer/success case - existing node - CMAD enabled
 #[test]
 fn only_what_differs_is_changed() {
     let initial = initial();

@@ -12,8 +12,13 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::conditions::{self, MIN_FREE_MEMORY, Pressures};
-use super::facts::{Disk, Machine, NodeIdentity, Observed};
 use super::labels::architecture;
+use super::machine::Machine;
+use super::observed::{Disk, Observed};
+use super::options::NodeIdentity;
+
+/// The version of a runtime that has not answered yet.
+const UNKNOWN: &str = "Unknown";
 
 /// The status of the node now. `old` is the one that the API server has: conditions of others and times of changes come from there.
 #[must_use]
@@ -30,7 +35,8 @@ pub fn node_status(
     let mut status = old.clone();
     status.addresses = Some(addresses(node));
     let before = old.node_info.as_ref().map(|info| info.container_runtime_version.clone());
-    let runtime = seen.runtime.version.clone().or(before).unwrap_or_default();
+    let before = before.filter(|version| !version.is_empty());
+    let runtime = seen.runtime.version.clone().or(before).unwrap_or_else(|| UNKNOWN.to_owned());
     status.node_info = Some(system_info(node, machine, runtime));
     set_amounts(&mut status, node, machine, seen.disk);
     status.daemon_endpoints =

@@ -4,7 +4,7 @@ use cri_api::{RuntimeFeatures, RuntimeHandler, RuntimeHandlerFeatures};
 use image_manager::gc::NodeImage;
 use serde_json::{Value, json};
 
-use super::super::facts::RuntimeReport;
+use super::super::RuntimeReport;
 use super::*;
 
 fn at(second: i64) -> Timestamp {
@@ -61,14 +61,14 @@ fn ready_condition(status: &Value) -> (&str, &str) {
     (ready["status"].as_str().expect("a status"), ready["message"].as_str().expect("a message"))
 }
 
-// upstream: nodestatus/TestUpdateNewNodeStatus
-// upstream: nodestatus/TestNodeAddress
-// upstream: nodestatus/TestNodeAddress_NoCloudProvider
-// upstream: nodestatus/TestMachineInfo/basic
-// upstream: nodestatus/TestMachineInfo/ephemeral storage
-// upstream: nodestatus/TestVersionInfo
-// upstream: nodestatus/TestImages
-// upstream: nodestatus/TestDaemonEndpoints
+// upstream: nodestatus/TestMachineInfo/machine identifiers, basic capacity and allocatable
+// upstream: nodestatus/TestMachineInfo/allocatable should equal capacity minus reservations
+// upstream: nodestatus/TestMachineInfo/ephemeral storage is reflected in capacity and allocatable
+// upstream: nodestatus/TestMachineInfo/with swap info
+// upstream: nodestatus/TestVersionInfo/versions set in node info
+// upstream: nodestatus/TestVersionInfo/DisableNodeKubeProxyVersion FeatureGate enable, versions set in node info
+// upstream: nodestatus/TestImages/repo digests and tags both show up in image names
+// upstream: nodestatus/TestDaemonEndpoints/daemon endpoints with specific port
 #[test]
 fn a_status_has_what_a_kubelet_reports() {
     let mut status = status(&seen(ready()));
@@ -96,8 +96,6 @@ fn a_status_has_what_a_kubelet_reports() {
     assert_eq!(conditions[3]["lastHeartbeatTime"], "1970-01-01T00:01:00Z", "whole seconds");
 }
 
-// upstream: nodestatus/TestRuntimeHandlers
-// upstream: nodestatus/TestNodeFeatures
 #[test]
 fn handlers_and_features_are_those_of_the_runtime() {
     let handler = |name: &str, read_only, namespaces| RuntimeHandler {
@@ -122,7 +120,7 @@ fn handlers_and_features_are_those_of_the_runtime() {
 }
 
 // upstream: nodestatus/TestUpdateNodeStatusWithRuntimeStateError
-// upstream: nodestatus/TestReadyCondition/missing capacity
+// upstream: nodestatus/TestReadyCondition/new, not ready: missing capacities
 #[test]
 fn a_node_that_cannot_run_pods_says_why() {
     let fails = |kind: &str, reason: &str, message: &str| {
@@ -162,6 +160,28 @@ fn a_node_that_cannot_run_pods_says_why() {
     }
 }
 
+// upstream: nodestatus/TestMachineInfo/on failure to get machine info, allocatable and capacity for memory and cpu are set to 0, pods to maxPods
+// upstream: nodestatus/TestVersionInfo/error getting runtime version results in Unknown runtime
+// upstream: nodestatus/TestVersionInfo/DisableNodeKubeProxyVersion FeatureGate enable, KubeProxyVersion will be cleared if it is set.
+#[test]
+fn what_nobody_ever_knew_is_zero_or_unknown() {
+    let blind = Observed { runtime: RuntimeReport { version: None, status: None }, ..seen(ready()) };
+    let mut old = NodeStatus::default();
+    old.node_info.get_or_insert_default().kube_proxy_version = "v1".into();
+    let made = node_status(&old, &identity(), &Machine::default(), &blind, Pressures::default(), at(60));
+    let made = serde_json::to_value(made).expect("plain data");
+    for amounts in ["capacity", "allocatable"] {
+        let of = |name: &str| made[amounts][name].as_str().expect("an amount").to_owned();
+        assert_eq!((of("cpu"), of("memory"), of("pods")), ("0".into(), "0Ki".into(), "110".into()), "{amounts}");
+    }
+    let info = &made["nodeInfo"];
+    assert_eq!((&info["containerRuntimeVersion"], &info["kubeProxyVersion"]), (&json!("Unknown"), &json!("")));
+    // The runtime that was there before is not forgotten.
+    old.node_info.get_or_insert_default().container_runtime_version = "containerd://1.7".into();
+    let kept = node_status(&old, &identity(), &Machine::default(), &blind, Pressures::default(), at(60));
+    assert_eq!(kept.node_info.expect("info").container_runtime_version, "containerd://1.7");
+}
+
 #[test]
 fn what_nobody_knows_now_stays_as_it_was() {
     let none = Pressures::default();
@@ -174,6 +194,8 @@ fn what_nobody_knows_now_stays_as_it_was() {
     assert_eq!(node_status(&first, &identity(), &machine(), &empty, none, at(60)).images, None);
 }
 
+// upstream: nodestatus/TestMachineInfo/negative capacity resources should be set to 0 in allocatable
+// upstream: nodestatus/TestUpdateNewNodeStatusTooLargeReservation
 #[test]
 fn little_memory_and_disk_leave_nothing_to_pods() {
     assert_eq!(allocatable(MIN_FREE_MEMORY - 1, Disk { capacity: 5, kept_free: 6 }), (0, 0));

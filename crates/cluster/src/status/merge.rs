@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use super::patch::without_nulls;
 
+/// The condition that evictions set, of others and of this node.
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
 /// The node's view of a pod.
 #[derive(Clone, Debug)]
 pub struct NodeView {
@@ -44,6 +47,13 @@ pub(crate) fn merged(old: &Value, view: &NodeView) -> Result<Value, Backwards> {
         return Err(Backwards::Phase(phase(&old), phase(&new)));
     }
     check_containers(&old, &new, view.restart_policy)?;
+    let ends = is_over(&new) && !is_over(&old);
+    if !ends || view.may_run {
+        // A disruption is told with the end of its pod, once nothing runs any more; until then the server's stays.
+        if let Some(conditions) = new["conditions"].as_array_mut() {
+            conditions.retain(|condition| condition["type"] != DISRUPTION_TARGET);
+        }
+    }
     if is_over(&new) && !is_over(&old) && view.may_run {
         for field in ["phase", "reason", "message"] {
             set(&mut new, field, old.get(field).cloned());
@@ -88,16 +98,8 @@ fn end(status: &mut Value) {
         "message": "The container could not be located when the pod was terminated",
     });
     let has_begun = is_initialised(status);
-    // Those behind the last one that was ever started never had their turn.
-    let was_started = |container: &Value| {
-        container["state"].get("running").is_some()
-            || container["state"].get("terminated").is_some()
-            || container["lastState"].get("terminated").is_some()
-    };
-    let begun_init = match has_begun {
-        true => usize::MAX,
-        false => list(status, "initContainerStatuses").iter().rposition(was_started).map_or(0, |last| last + 1),
-    };
+    // Those behind the last one that was ever started never had their turn; the first one had.
+    let begun_init = list(status, "initContainerStatuses").iter().rposition(was_started).map_or(1, |last| last + 1);
     let mut fail = |field: &str, most: usize| {
         for container in status[field].as_array_mut().into_iter().flatten().take(most) {
             if container["state"].get("terminated").is_none() {
@@ -124,19 +126,22 @@ fn end(status: &mut Value) {
     }
 }
 
-/// Returns true if a normal container of the pod was ever started.
+/// Returns true if a container runs, or did.
+fn was_started(container: &Value) -> bool {
+    container["state"].get("waiting").is_none() || container["lastState"].get("terminated").is_some()
+}
+
+/// Returns true if the turn of the pod's normal containers has come: one was started, or the last init container succeeded or, as a
+/// sidecar, started.
 fn is_initialised(status: &Value) -> bool {
-    let begun = |container: &Value| {
-        let state = &container["state"];
-        let waits = state["waiting"]["reason"].as_str();
-        state.get("running").is_some()
-            || state.get("terminated").is_some()
-            || container["lastState"].get("terminated").is_some()
-            || waits.is_some_and(|reason| reason == "CrashLoopBackOff")
+    let has_succeeded = |state: &Value| state["terminated"]["exitCode"] == 0;
+    let is_done = |last: &Value| {
+        has_succeeded(&last["state"])
+            || has_succeeded(&last["lastState"])
+            || (last["state"].get("running").is_some() && last["started"] == true && last["ready"] == true)
     };
     let init = list(status, "initContainerStatuses");
-    let is_done = init.last().is_none_or(|last| last["state"]["terminated"]["exitCode"] == 0);
-    is_done || list(status, "containerStatuses").iter().any(begun)
+    init.last().is_none_or(is_done) || list(status, "containerStatuses").iter().any(was_started)
 }
 
 /// A container that ended for good does not run again.

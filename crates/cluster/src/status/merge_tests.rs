@@ -164,40 +164,181 @@ fn a_pod_that_has_ended_is_in_a_terminal_phase() {
     assert!(status["containerStatuses"][0]["state"].get("waiting").is_some());
 }
 
-/// Of containers, what proves that the pod was initialised.
 #[test]
-fn evidence_of_containers() {
+fn containers_of_a_pod_that_has_ended_as_in_the_kubelet() {
     let end = |code: i32| json!({"state": {"terminated": {"exitCode": code}}});
     let waits = || json!({"state": {"waiting": {}}});
+    let ran = |code: i32| json!({"state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": code}}});
+    let runs = || json!({"state": {"running": {}}});
+    // Init and normal containers; then their ends: an exit code, 137 for one of which nobody knows, -1 for one that waits still.
     let cases = [
         (
-            "upstream: status/TestTerminatePod_DefaultUnknownStatus/successful last container is initialized",
-            end(0),
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/last termination state set",
+            vec![],
+            ran(2),
+            vec![137],
+        ),
+        ("upstream: status/TestTerminatePod_DefaultUnknownStatus/no previous state", vec![], waits(), vec![137]),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/uninitialized pod defaults the first init container",
+            vec![waits()],
             waits(),
+            vec![137, -1],
+        ),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/uninitialized pod defaults only the first init container",
+            vec![waits(), waits()],
+            waits(),
+            vec![137, -1, -1],
+        ),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/uninitialized pod defaults gaps",
+            vec![waits(), waits(), end(1), waits()],
+            waits(),
+            vec![137, 137, 1, -1, -1],
+        ),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/failed last container is uninitialized",
+            vec![waits(), waits(), end(1)],
+            waits(),
+            vec![137, 137, 1, -1],
+        ),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/successful last container is initialized",
+            vec![waits(), waits(), end(0)],
+            waits(),
+            vec![137, 137, 0, 137],
+        ),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/successful last previous container is initialized, and container state is overwritten",
+            vec![waits(), waits(), ran(0)],
+            waits(),
+            vec![137, 137, 137, 137],
         ),
         (
             "upstream: status/TestTerminatePod_DefaultUnknownStatus/running container proves initialization",
-            waits(),
-            json!({"state": {"running": {}}}),
+            vec![waits()],
+            runs(),
+            vec![137, 137],
         ),
         (
             "upstream: status/TestTerminatePod_DefaultUnknownStatus/evidence of terminated container proves initialization",
-            waits(),
+            vec![waits()],
             end(0),
+            vec![137, 0],
         ),
         (
             "upstream: status/TestTerminatePod_DefaultUnknownStatus/evidence of previously terminated container proves initialization",
+            vec![waits()],
+            json!({"lastState": {"terminated": {"exitCode": 0}}}),
+            vec![137, 137],
+        ),
+        (
+            "a sidecar that has started is the last of the init containers",
+            vec![json!({"state": {"running": {}}, "started": true, "ready": true})],
             waits(),
-            json!({"state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 0}}}),
+            vec![137, 137],
+        ),
+        (
+            "an init container that runs",
+            vec![json!({"state": {"running": {}}, "started": true, "ready": false}), waits()],
+            waits(),
+            vec![137, -1, -1],
         ),
     ];
-    for (name, init, normal) in cases {
-        let status =
-            json!({"phase": "Running", "initContainerStatuses": [waits(), init], "containerStatuses": [normal]});
+    for (name, init, normal, want) in cases {
+        let status = json!({"phase": "Running", "initContainerStatuses": init, "containerStatuses": [normal]});
         let view = NodeView { status, has_ended: true, ..view("", false) };
         let status = merged(&json!({}), &view).expect(name);
         let all = list(&status, "initContainerStatuses").iter().chain(list(&status, "containerStatuses"));
-        assert!(all.into_iter().all(|container| container["state"].get("terminated").is_some()), "{name}");
+        let ends: Vec<i64> =
+            all.map(|container| container["state"]["terminated"]["exitCode"].as_i64().unwrap_or(-1)).collect();
+        assert_eq!(ends, want, "{name}");
+        assert_eq!(status["phase"], "Failed", "{name}");
+    }
+    // A phase that has ended stays, and what ran before is told with it.
+    for (name, phase, last) in [
+        ("upstream: status/TestTerminatePod_DefaultUnknownStatus/a failed pod stays failed", "Failed", json!([])),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/a running pod fails",
+            "Running",
+            json!([{"name": "0", "state": {"waiting": {}}}]),
+        ),
+        (
+            "upstream: status/TestTerminatePod_DefaultUnknownStatus/a running pod whose container failed fails",
+            "Running",
+            json!([{"name": "0", "state": {"terminated": {"exitCode": 2, "reason": "Test"}}}]),
+        ),
+    ] {
+        let status = json!({"phase": phase, "containerStatuses": last});
+        let ended = merged(&json!({}), &NodeView { status, has_ended: true, ..view("", false) }).expect(name);
+        assert_eq!(ended["phase"], "Failed", "{name}");
+    }
+}
+
+#[test]
+fn a_disruption_is_told_with_the_end_of_its_pod() {
+    let target = |reason: &str| json!({"type": "DisruptionTarget", "status": "True", "reason": reason});
+    let of = |phase: &str, disruption: Option<Value>| {
+        let conditions: Vec<Value> = [ready("False")].into_iter().chain(disruption).collect();
+        json!({"phase": phase, "conditions": conditions})
+    };
+    let (ours, theirs) = (target("TerminationByKubelet"), target("EvictionByEvictionAPI"));
+    for (name, old, new, may_run, phase, sent) in [
+        (
+            "upstream: status/TestMergePodStatus/add DisruptionTarget condition when transitioning into failed phase",
+            of("Running", None),
+            of("Failed", Some(ours.clone())),
+            false,
+            "Failed",
+            Some("TerminationByKubelet"),
+        ),
+        (
+            "upstream: status/TestMergePodStatus/don't add DisruptionTarget condition when transitioning into failed phase, but there might still be running containers",
+            of("Running", None),
+            of("Failed", Some(ours.clone())),
+            true,
+            "Running",
+            None,
+        ),
+        (
+            "upstream: status/TestMergePodStatus/override DisruptionTarget condition",
+            of("Running", Some(theirs.clone())),
+            of("Failed", Some(ours.clone())),
+            false,
+            "Failed",
+            Some("TerminationByKubelet"),
+        ),
+        (
+            "upstream: status/TestMergePodStatus/don't override DisruptionTarget condition when remaining in running phase",
+            of("Running", Some(theirs.clone())),
+            of("Running", Some(ours.clone())),
+            true,
+            "Running",
+            None,
+        ),
+        (
+            "upstream: status/TestMergePodStatus/don't override DisruptionTarget condition when transitioning to failed phase but there might still be running containers",
+            of("Running", Some(theirs)),
+            of("Failed", Some(ours.clone())),
+            true,
+            "Running",
+            None,
+        ),
+        (
+            "it stays once it was told",
+            of("Failed", Some(ours.clone())),
+            of("Failed", Some(ours)),
+            false,
+            "Failed",
+            None,
+        ),
+    ] {
+        let new = merged(&old, &NodeView { status: new, ..view("", may_run) }).expect(name);
+        assert_eq!(new["phase"], phase, "{name}");
+        let patch = super::super::patch::patch("u", &old, &new).unwrap_or_default();
+        let told: Vec<&Value> = foreign(&patch["status"]).iter().map(|condition| &condition["reason"]).collect();
+        assert_eq!(told, sent.into_iter().collect::<Vec<_>>(), "{name}");
     }
 }
 
@@ -225,6 +366,8 @@ fn readiness_waits_for_every_gate() {
 // upstream: status/TestUnchangedStatusPreservesLastTransitionTime/
 // upstream: status/TestChangedStatusUpdatesLastTransitionTime/
 // upstream: status/TestChangedStatusKeepsStartTime/
+// upstream: status/TestUpdateLastTransitionTime/should do nothing if no corresponding condition
+// upstream: status/TestUpdateLastTransitionTime/should update last transition time if no old condition
 // upstream: status/TestUpdateLastTransitionTime/should update last transition time if condition is changed
 // upstream: status/TestUpdateLastTransitionTime/should keep last transition time if condition is not changed
 #[test]
@@ -239,4 +382,11 @@ fn times_and_generation() {
     assert_eq!((&same["startTime"], &same["conditions"][0]["lastTransitionTime"]), (&json!("t0"), &json!("t1")));
     assert_eq!((&same["observedGeneration"], &same["conditions"][0]["observedGeneration"]), (&json!(4), &json!(4)));
     assert_eq!(new("False")["conditions"][0]["lastTransitionTime"], "t8");
+    let other = json!({"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "t2"}]});
+    let first = merged(&other, &NodeView { status: json!({"conditions": [at("True", "t8")]}), ..view("", true) });
+    assert_eq!(
+        first.expect("merged")["conditions"],
+        json!([at("True", "t8")]),
+        "no old condition, and none that is not told"
+    );
 }

@@ -10,15 +10,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{ClusterClient, Failure, failure, text};
+use crate::client::{ClusterClient, Failure, failure, request, text};
 use crate::retry::{Backoff, Random, system_random};
-use crate::watch::{Objects, Selected, request};
+use crate::watch::{Objects, Selected, is_newer};
 use budget::WriteBudget;
 pub use merge::NodeView;
 pub(crate) use merge::is_over;
@@ -114,18 +113,18 @@ impl StatusManager {
         self.written.retain(|uid, _| objects.contains_key(uid));
         let now = Instant::now();
         self.refused.retain(|_, until| *until > now);
-        let mut told = views(objects);
-        let uids: Vec<String> = told.keys().cloned().collect();
+        let mut current = views(objects);
+        let uids: Vec<String> = current.keys().cloned().collect();
         for uid in uids {
             let Some(object) = objects.get(&uid).filter(|_| !self.refused.contains_key(&uid)) else { continue };
-            let Some(view) = told.get(&uid) else { continue };
+            let Some(view) = current.get(&uid) else { continue };
             let view = view.clone();
             let result = self.sync(&uid, object, &view).await;
             match result {
                 Ok(Written::Yes) => {
                     self.backoff.reset();
                     // It took its time: the others may have changed since.
-                    told = views(objects);
+                    current = views(objects);
                 }
                 Ok(Written::Same | Written::Gone) => {}
                 Err(error) if is_of_pod(&error) => {
@@ -187,7 +186,7 @@ impl StatusManager {
             Failure::NotFound => Ok(Written::Gone),
             Failure::Conflict | Failure::Invalid => {
                 let client = self.client.current();
-                match client.request::<Value>(request(&path(object))).await {
+                match client.request::<Value>(request::get(&path(object))).await {
                     Ok(now) if now["metadata"]["uid"] == uid => Err(error),
                     Ok(_) => Ok(Written::Gone),
                     Err(other) if failure(&other) == Failure::NotFound => Ok(Written::Gone),
@@ -199,12 +198,8 @@ impl StatusManager {
     }
 
     async fn write(&self, object: &Value, patch: &Value) -> Result<Value, kube::Error> {
-        let mut request = Request::new(patch.to_string().into_bytes());
-        *request.method_mut() = http::Method::PATCH;
-        set_uri(&mut request, &format!("{}/status?fieldManager=imagelet", path(object)));
-        let kind = http::HeaderValue::from_static("application/strategic-merge-patch+json");
-        request.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-        self.client.current().request(request).await
+        let uri = format!("{}/status?fieldManager=imagelet", path(object));
+        self.client.current().request(request::strategic_merge(&uri, patch)).await
     }
 
     /// Removes the object of a pod that was deleted, once all of it has ended.
@@ -234,33 +229,13 @@ pub(crate) async fn delete(client: &ClusterClient, object: &Value, uid: &str) ->
     let options = json!({
         "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid},
     });
-    let mut request = Request::new(options.to_string().into_bytes());
-    *request.method_mut() = http::Method::DELETE;
-    set_uri(&mut request, &path(object));
-    let kind = http::HeaderValue::from_static("application/json");
-    request.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-    client.current().request::<Value>(request).await.map(drop)
+    client.current().request::<Value>(request::delete(&path(object), &options)).await.map(drop)
 }
 
 /// The path of a pod.
 pub(crate) fn path(object: &Value) -> String {
     let word = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     format!("/api/v1/namespaces/{}/pods/{}", word("namespace"), word("name"))
-}
-
-pub(crate) fn set_uri(request: &mut Request<Vec<u8>>, uri: &str) {
-    if let Ok(uri) = uri.parse() {
-        *request.uri_mut() = uri;
-    }
-}
-
-/// Returns true if the first object is a newer version than the second. Versions of one server are numbers that grow.
-fn is_newer(one: &Value, other: &Value) -> bool {
-    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
-    match (version(one), version(other)) {
-        (Some(one), Some(other)) => one >= other,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -22,9 +22,12 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let _lock = PodsLock::take(&app.config.root).await?;
     let mut sources = node::sources(&app.config, &args.manifests);
     let cluster = cluster::open(app).await?;
-    let pods = cluster.as_ref().map(|cluster| ClusterPods::new(cluster.client.clone(), &app.config));
+    let pods = cluster.as_ref().map(|cluster| ClusterPods::new(cluster, &app.config));
     sources.extend(pods.as_ref().map(ClusterPods::source));
     let server = pods.as_ref().map(ClusterPods::server_side);
+    if let Some(pods) = &pods {
+        app.gets_tokens(pods.tokens());
+    }
     let mut reading = node::reading(&app.config, true);
     if let Some(cluster) = &cluster {
         cluster.records(&mut reading);

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use cluster::ClusterClient;
 use cluster::events::{ApiRecorder, EventWriter};
 use cluster::identity::{IdentityFiles, Rotation, join};
-use cluster::node::{Disk, Machine, NodeIdentity, NodeKeeper, NodeOptions, Observe, Observed, RuntimeReport, instance};
+use cluster::node::{
+    Disk, Machine, NodeIdentity, NodeKeeper, NodeOptions, Observe, Observed, OwnNode, RuntimeReport, instance,
+};
 use cluster::retry::system_random;
 use cri_api::RuntimeService;
 use image_manager::WallClock;
@@ -40,6 +42,8 @@ pub(super) fn disk(thresholds: &Thresholds, capacity: u64) -> Disk {
 /// The cluster of a node, before there is a node.
 pub(crate) struct Cluster {
     pub(crate) client: ClusterClient,
+    /// This node as the server has it, once it is registered.
+    pub(super) own: OwnNode,
     events: ApiRecorder,
     /// Renews the certificate of a node that joined by itself.
     rotation: Option<Rotation>,
@@ -56,7 +60,8 @@ pub(crate) async fn open(app: &App) -> Outcome<Option<Cluster>> {
     let clock: WallClock = Arc::new(jiff::Timestamp::now);
     let events = ApiRecorder::new(Arc::clone(&clock));
     let Some(bootstrap) = wanted.bootstrap_kubeconfig.clone() else {
-        return Ok(Some(Cluster { client: ClusterClient::open(&kubeconfig).await?, events, rotation: None }));
+        let client = ClusterClient::open(&kubeconfig).await?;
+        return Ok(Some(Cluster { client, own: OwnNode::default(), events, rotation: None }));
     };
     let (node, random) = (app.config.pods.node_name(), system_random());
     let files = IdentityFiles { directory: directory.join("pki"), kubeconfig };
@@ -64,7 +69,7 @@ pub(crate) async fn open(app: &App) -> Outcome<Option<Cluster>> {
     let ours = joined.ok_or_else(|| Failure::new(app.signals.code(), "ended by a signal"))??;
     let client = ClusterClient::open(&files.kubeconfig).await?;
     let rotation = ours.then(|| Rotation { files, bootstrap, node, client: client.clone(), clock, random });
-    Ok(Some(Cluster { client, events, rotation }))
+    Ok(Some(Cluster { client, own: OwnNode::default(), events, rotation }))
 }
 
 /// The parts that run beside a node of a cluster.
@@ -84,7 +89,7 @@ impl Cluster {
     pub(crate) async fn node(self, app: &App, node: &Node) -> Outcome<ClusterNode> {
         let config = app.config.clone();
         let made = tokio::task::spawn_blocking(move || options(&config)).await;
-        let options = made.map_err(|_| Failure::failed("look at the node: the reader panicked"))??;
+        let options = made.map_err(|_| Failure::failed("read the facts of the node: the reader panicked"))??;
         let observer = Observer {
             runtime: Arc::clone(&node.runtime),
             collection: Arc::clone(&node.collection),
@@ -92,7 +97,7 @@ impl Cluster {
         };
         let (name, random) = (options.identity.name.clone(), Arc::clone(&options.random));
         let writer = EventWriter::new(self.client.clone(), self.events, name, random);
-        let keeper = NodeKeeper::new(self.client, options, Arc::new(observer), node.events());
+        let keeper = NodeKeeper::new(self.client, options, self.own, Arc::new(observer), node.events());
         Ok(ClusterNode { keeper, writer, rotation: self.rotation })
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use agent::node::{Node, ServerSide};
 use cluster::ClusterClient;
-use cluster::cache::{CachedPods, PodCache};
 use cluster::mirror::Mirrors;
-use cluster::objects::{ObjectCache, ObjectName};
+use cluster::node::OwnNode;
+use cluster::object_cache::{ObjectCache, ObjectName};
+use cluster::pod_cache::{CachedPods, PodCache};
 use cluster::retry::system_random;
 use cluster::status::{NodeView, NodeViews, StatusManager};
 use cluster::tokens::TokenManager;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster::Cluster;
 use super::cluster_objects::{api_service, capacity, credentials, documents, named};
 use crate::config::Config;
 
@@ -36,10 +38,10 @@ pub(crate) struct ClusterPods {
     node_name: String,
     /// As the server has them, mirror pods among them.
     pods: watch::Sender<Selected>,
-    /// This node as the server has it.
-    node: watch::Sender<Selected>,
+    /// This node as the server has it: absent until its name is known to be ours, so that a second node of the name starts no pod.
+    own: OwnNode,
     /// As the source has them.
-    told: watch::Sender<sources::ClusterPods>,
+    source: watch::Sender<sources::ClusterPods>,
     objects: ObjectCache,
     tokens: Arc<TokenManager>,
     cache: PodCache,
@@ -51,12 +53,13 @@ pub(crate) struct ClusterPods {
 
 impl ClusterPods {
     /// Asks nobody yet.
-    pub(crate) fn new(client: ClusterClient, config: &Config) -> Self {
+    pub(crate) fn new(cluster: &Cluster, config: &Config) -> Self {
+        let client = cluster.client.clone();
         Self {
             node_name: config.pods.node_name(),
             pods: watch::Sender::new(Selected::default()),
-            node: watch::Sender::new(Selected::default()),
-            told: watch::Sender::new(sources::ClusterPods::default()),
+            own: cluster.own.clone(),
+            source: watch::Sender::new(sources::ClusterPods::default()),
             objects: ObjectCache::new(client.clone()),
             tokens: Arc::new(TokenManager::new(client.clone(), Arc::new(jiff::Timestamp::now), system_random())),
             cache: PodCache::new(&config.root.join(super::cluster::DIRECTORY)),
@@ -68,7 +71,12 @@ impl ClusterPods {
 
     /// The source of these pods.
     pub(crate) fn source(&self) -> Source {
-        Source::Cluster(self.told.subscribe())
+        Source::Cluster(self.source.subscribe())
+    }
+
+    /// Tokens of their service accounts.
+    pub(crate) fn tokens(&self) -> Arc<TokenManager> {
+        Arc::clone(&self.tokens)
     }
 
     /// The documents and credentials that the server has for them.
@@ -89,16 +97,14 @@ impl ClusterPods {
     /// Keeps pods and statuses up to date until `stop`.
     pub(crate) async fn keep(&self, node: &Node, stop: &CancellationToken) {
         let pods = Selection { path: "/api/v1/pods".to_owned(), fields: format!("spec.nodeName={}", self.node_name) };
-        let own = Selection { path: "/api/v1/nodes".to_owned(), fields: format!("metadata.name={}", self.node_name) };
         let manager = StatusManager::new(self.client.clone(), self.pods.subscribe());
         let agent = Arc::clone(&node.agent);
         let views = move |objects: &Objects| views(&agent.pods(), objects);
         let desired = node.desired.clone();
         let local = move || local_pods(&desired.borrow());
-        let mirrors = Mirrors::new(self.client.clone(), self.pods.subscribe(), self.node.subscribe());
+        let mirrors = Mirrors::new(self.client.clone(), self.pods.subscribe(), self.own.subscribe());
         tokio::join!(
             follow(&self.client, &pods, &self.pods, stop),
-            follow(&self.client, &own, &self.node, stop),
             self.feed(stop),
             self.want(node, stop),
             self.remember(stop),
@@ -109,14 +115,14 @@ impl ClusterPods {
 
     /// Tells the source which pods there are, once the node to which they are admitted is known.
     async fn feed(&self, stop: &CancellationToken) {
-        let (mut pods, mut own) = (self.pods.subscribe(), self.node.subscribe());
+        let (mut pods, mut own) = (self.pods.subscribe(), self.own.subscribe());
         let mut first_answer = Some(Instant::now() + FIRST_ANSWER);
         loop {
             let node = own.borrow_and_update().objects.values().next().map(|node| capacity(node));
             let selected = pods.borrow_and_update().clone();
             if let Some(node) = node.filter(|_| selected.ready) {
                 let pods = selected.objects.values().map(Arc::clone).collect();
-                self.told.send_replace(sources::ClusterPods { ready: true, pods, node: Arc::new(node) });
+                self.source.send_replace(sources::ClusterPods { ready: true, pods, node: Arc::new(node) });
                 first_answer = None;
             }
             let late = async {
@@ -145,12 +151,12 @@ impl ClusterPods {
         tracing::warn!(pods = pods.len(), "API server does not answer, starting the pods that it had last");
         *self.service.lock() = service;
         let pods = pods.into_values().collect();
-        self.told.send_replace(sources::ClusterPods { ready: false, pods, node: Arc::new(capacity(&node)) });
+        self.source.send_replace(sources::ClusterPods { ready: false, pods, node: Arc::new(capacity(&node)) });
     }
 
     /// Keeps on disk what the server has.
     async fn remember(&self, stop: &CancellationToken) {
-        let (mut pods, mut own) = (self.pods.subscribe(), self.node.subscribe());
+        let (mut pods, mut own) = (self.pods.subscribe(), self.own.subscribe());
         // Among them is the service of the API server.
         let mut objects = self.objects.changes();
         let mut written = CachedPods::default();
@@ -237,8 +243,8 @@ fn views(pods: &[Arc<PodView>], objects: &Objects) -> NodeViews {
             && object["metadata"]["namespace"] == *metadata.namespace
     };
     // Before a pod was looked at, and while another one of its name is in its place, there is nothing to tell of it.
-    let told = pods.iter().filter(|view| view.observed && view.state != WorkerState::Queued);
-    let entries = told.filter_map(|view| {
+    let observed = pods.iter().filter(|view| view.observed && view.state != WorkerState::Queued);
+    let entries = observed.filter_map(|view| {
         let uid = match view.pod.is_of_server() {
             true => view.pod.metadata.uid.clone(),
             false => objects.iter().find(|(_, object)| is_mirror_of(object, view))?.0.clone(),
@@ -293,6 +299,9 @@ mod tests {
     }
 
     // upstream: status/TestStaticPod/
+    // upstream: podmanager/TestAddOrUpdatePod/static pod
+    // upstream: podmanager/TestGetSetPods/Get static pod
+    // upstream: podmanager/TestGetStaticPodToMirrorPodMap/
     #[test]
     fn a_local_pod_is_told_of_its_mirror_and_what_was_not_looked_at_of_none() {
         let mirror = json!({"metadata": {"name": "local", "namespace": "shop", "uid": "m",

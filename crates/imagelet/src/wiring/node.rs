@@ -135,7 +135,7 @@ pub(crate) async fn open(
         images: Arc::clone(&managed.manager),
         collection,
         collects: app.config.gc.enabled.unwrap_or(true),
-        facts: facts.map_err(|_| Failure::failed("look at the node: the reader panicked"))?,
+        facts: facts.map_err(|_| Failure::failed("read the facts of the node: the reader panicked"))?,
         volumes,
         evictor,
         logs: rotation(&app.config, clock),

@@ -9,19 +9,19 @@ use agent::node::notify::Notify;
 use crate::app::App;
 use crate::exit::{Code, Failure, Outcome};
 
-/// Pauses between two looks for a runtime that is not there.
+/// Pause between two attempts to connect to a runtime that is not there.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The value that `look` finds. A process that stays (`waits` has the address of its admin endpoint) waits for whoever does not
+/// The value that `connect` makes. A process that stays (`waits` has the address of its admin endpoint) waits for whoever does not
 /// answer, and says so once, in the log and to whoever asks its admin endpoint.
 pub(crate) async fn until_there<T>(
     app: &App,
     waits: Option<&AdminAddress>,
-    mut look: impl AsyncFnMut() -> Outcome<T>,
+    mut connect: impl AsyncFnMut() -> Outcome<T>,
 ) -> Outcome<T> {
     let mut waiting: Option<AdminServer> = None;
     loop {
-        let (failure, address) = match (look().await, waits) {
+        let (failure, address) = match (connect().await, waits) {
             (Err(failure), Some(address)) if failure.code() == Code::Unreachable => (failure, address),
             (result, _) => {
                 if let Some(waiting) = waiting {

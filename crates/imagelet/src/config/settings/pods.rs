@@ -10,8 +10,9 @@ use serde_json::json;
 
 use crate::config::declare::settings;
 use crate::config::kind::{
-    boolean, count, duration, headers, list, parsed, path, path_or_empty, quantity, text, unset,
+    Kind, boolean, count, duration, headers, list, parsed, path, path_or_empty, quantity, text, unset,
 };
+use crate::config::value::{Raw, Wrong};
 
 /// Where `imagelet run` looks for manifests by default.
 pub(crate) const DEFAULT_MANIFESTS: &str = "/etc/imagelet/manifests";
@@ -64,7 +65,7 @@ settings! {
                 "Name of this node, the suffix of the names of pods [default: the host name in lower case]";
             /// Empty: the addresses of the machine.
             node_ips: Vec<IpAddr> = Vec::new() =>
-                "nodeIP", "node-ip", list("IP", "a list of IP addresses"),
+                "nodeIP", "node-ip", node_ips(),
                 "Addresses of this node, the primary one first [default: the first address that is not a \
                  loopback one]";
             cluster_dns: Vec<IpAddr> = Vec::new() =>
@@ -111,6 +112,34 @@ impl Pods {
     }
 }
 
+/// Addresses of a node. As in the kubelet, none is unspecified, multicast or link-local; loopback is one, for a node that is tried
+/// on one machine.
+fn node_ips() -> Kind<Vec<IpAddr>> {
+    let any: Kind<Vec<IpAddr>> = list("IP", "a list of IP addresses");
+    let read = any.read;
+    let checked = move |raw: Raw<'_>| {
+        let ips = read(raw)?;
+        let refused =
+            ips.iter().find_map(|ip| Some(format!("addresses of this node, not {ip}, which is {}", fault(*ip)?)));
+        refused.map_or(Ok(ips), |why| Err(Wrong(why)))
+    };
+    Kind { read: Box::new(checked), ..any }
+}
+
+/// Why an address is none of a node's.
+fn fault(ip: IpAddr) -> Option<&'static str> {
+    let link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    match ip {
+        ip if ip.is_unspecified() => Some("unspecified"),
+        ip if ip.is_multicast() => Some("multicast"),
+        _ if link_local => Some("link-local"),
+        _ => None,
+    }
+}
+
 fn url(text: &str) -> Result<Option<String>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -131,4 +160,46 @@ fn node_name(text: &str) -> Result<String, String> {
         return Err("it is no name of a host in lower case".to_owned());
     }
     if text.len() > 253 { Err("it is too long".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // upstream: nodestatus/TestNodeAddress_NoCloudProvider/Single --node-ip
+    // upstream: nodestatus/TestNodeAddress_NoCloudProvider/Dual --node-ips
+    #[test]
+    fn an_address_of_a_node_is_one_that_others_can_reach() {
+        for (name, text, want) in [
+            ("upstream: nodestatus/TestValidateNodeIPParam/multicast IPv4 address", "224.0.0.1", Some("multicast")),
+            ("upstream: nodestatus/TestValidateNodeIPParam/multicast IPv6 address", "ff00::", Some("multicast")),
+            (
+                "upstream: nodestatus/TestValidateNodeIPParam/IPv4 link-local unicast address",
+                "169.254.0.1",
+                Some("link-local"),
+            ),
+            (
+                "upstream: nodestatus/TestValidateNodeIPParam/IPv6 link-local unicast address",
+                "fe80::1",
+                Some("link-local"),
+            ),
+            ("upstream: nodestatus/TestValidateNodeIPParam/Unspecified IPv4 address", "0.0.0.0", Some("unspecified")),
+            ("upstream: nodestatus/TestValidateNodeIPParam/Unspecified IPv6 address", "::", Some("unspecified")),
+            ("upstream: nodestatus/TestValidateNodeIPParam/Success test case for address", "192.0.2.7", None),
+            ("two families", "192.0.2.7,2001:db8::7", None),
+            ("one machine", "127.0.0.1", None),
+            (
+                "upstream: nodestatus/TestNodeAddress_NoCloudProvider/Dual --node-ips but with invalid secondary IP (using multicast IP)",
+                "192.0.2.7,224.0.0.1",
+                Some("224.0.0.1, which is multicast"),
+            ),
+            ("no address", "edge", Some("a list of IP addresses")),
+        ] {
+            match ((node_ips().read)(Raw::Text(text)), want) {
+                (Ok(ips), None) => assert_eq!(ips.len(), text.split(',').count(), "{name}"),
+                (Err(Wrong(why)), Some(want)) => assert!(why.contains(want), "{name}: {why}"),
+                (other, _) => panic!("{name}: {:?}", other.map_err(|wrong| wrong.0)),
+            }
+        }
+    }
 }

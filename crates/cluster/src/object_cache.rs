@@ -123,10 +123,10 @@ impl ObjectCache {
     }
 
     fn watch(&self, name: &ObjectName) -> ObjectWatch {
-        let (tell, stop) = (watch::Sender::new(Selected::default()), CancellationToken::new());
-        let (selected, selection, ended) = (tell.subscribe(), name.selection(), stop.clone());
+        let (sender, stop) = (watch::Sender::new(Selected::default()), CancellationToken::new());
+        let (selected, selection, ended) = (sender.subscribe(), name.selection(), stop.clone());
         let (client, changed) = (self.0.client.clone(), self.0.changed.clone());
-        let mut heard = tell.subscribe();
+        let mut heard = sender.subscribe();
         self.0.tasks.spawn(async move {
             let last = async {
                 // The first answer is waited for by those who need it.
@@ -141,7 +141,7 @@ impl ObjectCache {
                 }
             };
             tokio::select! {
-                () = follow(&client, &selection, &tell, &ended) => {}
+                () = follow(&client, &selection, &sender, &ended) => {}
                 () = last => ended.cancelled().await,
             }
         });

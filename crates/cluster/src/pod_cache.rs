@@ -3,11 +3,11 @@
 //! read the file. What cannot be read counts as absent. Blocks; called by the node's keeper of pods on threads that may.
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::write_private;
 use serde_json::{Value, json};
 
 use crate::watch::Objects;
@@ -45,15 +45,9 @@ impl PodCache {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, cached: &CachedPods) -> io::Result<()> {
-        let directory = self.path.parent().unwrap_or(Path::new("/"));
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let pods: Vec<&Value> = cached.pods.values().map(|pod| &**pod).collect();
         let text = json!({"format": FORMAT, "pods": pods, "node": cached.node, "service": cached.service}).to_string();
-        let new = self.path.with_extension("json.new");
-        let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)
+        write_private(&self.path, text.as_bytes())
     }
 
     /// Reads the file; `None` if there is none that can be read.

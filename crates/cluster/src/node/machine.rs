@@ -1,26 +1,7 @@
-//! The facts that a Node's status is made from: who the node is, what the machine is, and what is observed again and again. Plain
-//! data, read from files of the system where that is where it stands. Called by [`super::NodeKeeper`].
+//! [`Machine`] and [`Load`]: the machine of this node and how busy it is, read from files of the system. What cannot be read is empty.
+//! Called by [`super::NodeKeeper`] and the binary.
 
 use std::fs;
-use std::net::IpAddr;
-
-use async_trait::async_trait;
-use cri_api::RuntimeStatus;
-use image_manager::gc::NodeImage;
-
-/// Identity of this node. Does not change while the process runs.
-#[derive(Clone, Debug, Default)]
-pub struct NodeIdentity {
-    pub name: String,
-    pub hostname: String,
-    /// The primary one first.
-    pub addresses: Vec<IpAddr>,
-    /// The version that the node reports as its kubelet's.
-    pub version: String,
-    /// The port of the kubelet's API; 0 where none is served.
-    pub port: u16,
-    pub max_pods: u64,
-}
 
 /// Properties of this machine. They do not change while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,43 +38,6 @@ impl Machine {
             os_image: pretty_name(&first(["/etc/os-release", "/usr/lib/os-release"])),
         }
     }
-}
-
-/// Facts that change while a node runs.
-#[derive(Clone, Debug, Default)]
-pub struct Observed {
-    /// The runtime, or why it did not answer.
-    pub runtime: RuntimeReport,
-    /// Images, the largest first, as many as a Node's status shows; `None` where nobody knows them.
-    pub images: Option<Vec<NodeImage>>,
-    /// Disk pressure; `None` where nobody measured.
-    pub disk_pressure: Option<bool>,
-    /// The file system of pods; `None` where nobody measured.
-    pub disk: Option<Disk>,
-}
-
-/// A file system, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Disk {
-    pub capacity: u64,
-    /// How much of it is kept free by evictions.
-    pub kept_free: u64,
-}
-
-/// The runtime, by its own report.
-#[derive(Clone, Debug, Default)]
-pub struct RuntimeReport {
-    /// `NAME://VERSION`; `None` where it did not answer.
-    pub version: Option<String>,
-    /// Conditions, handlers and features, or why nothing is known of them.
-    pub status: Option<Result<RuntimeStatus, String>>,
-}
-
-/// Observes the node. Takes as long as the runtime takes to answer.
-#[async_trait]
-pub trait Observe: Send + Sync + 'static {
-    /// The facts as they are now.
-    async fn observe(&self) -> Observed;
 }
 
 /// Bytes of memory that programs can have, and how many process ids are in use of how many.
