@@ -308,6 +308,7 @@ fn a_pod_that_was_ended_has_failed_and_stays_so() {
     assert_eq!((status.phase, &*status.reason), (Phase::Failed, "DeadlineExceeded"));
 }
 
+// upstream: status/TestStatusNormalizeTimeStamp/
 #[test]
 fn the_shape_is_that_of_kubernetes() {
     let scene = two()

@@ -5,6 +5,12 @@ use crate::gc::manager::tests::{GIB, Rig, SECOND, image, policy};
 use crate::gc::pressure::Layout;
 use crate::gc::{DiskSpace, Thresholds};
 
+// upstream: nodestatus/TestUpdateNewNodeStatus/5 image limit
+// upstream: nodestatus/TestUpdateNewNodeStatus/no image limit
+// upstream: nodestatus/TestImages/max images enforced
+// upstream: nodestatus/TestImages/no max images cap for -1
+// upstream: nodestatus/TestImages/max names per image enforced
+// upstream: nodestatus/TestImages/images are sorted by size, descending
 #[test]
 fn the_largest_images_with_five_names_digests_first() {
     let named = |id: &str, size, tags: usize, digests: usize| Image {

@@ -65,6 +65,10 @@ fn names(desired: &DesiredPods) -> Vec<&str> {
     desired.pods.values().map(|pod| pod.metadata.name.as_str()).collect()
 }
 
+// upstream: podmanager/TestAddOrUpdatePod/mirror pod
+// upstream: podmanager/TestAddOrUpdatePod/normal pod
+// upstream: podmanager/TestGetSetPods/Get normal pod
+// upstream: podmanager/TestGetSetPods/Get mirror pod
 #[tokio::test(start_paused = true)]
 async fn pods_are_read_as_a_decoder_reads_them() {
     let mut scene = Scene::new();
