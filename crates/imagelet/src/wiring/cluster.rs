@@ -69,6 +69,7 @@ pub(crate) async fn open(app: &App) -> Outcome<Option<Cluster>> {
 
 /// The parts that run beside a node of a cluster.
 pub(crate) struct ClusterNode {
+    client: ClusterClient,
     keeper: NodeKeeper,
     writer: EventWriter,
     rotation: Option<Rotation>,
@@ -92,8 +93,8 @@ impl Cluster {
         };
         let (name, random) = (options.identity.name.clone(), Arc::clone(&options.random));
         let writer = EventWriter::new(self.client.clone(), self.events, name, random);
-        let keeper = NodeKeeper::new(self.client, options, Arc::new(observer), node.events());
-        Ok(ClusterNode { keeper, writer, rotation: self.rotation })
+        let keeper = NodeKeeper::new(self.client.clone(), options, Arc::new(observer), node.events());
+        Ok(ClusterNode { client: self.client, keeper, writer, rotation: self.rotation })
     }
 }
 
@@ -113,7 +114,7 @@ impl ClusterNode {
                 rotation.run(stop).await;
             }
         };
-        let (ended, (), ()) = tokio::join!(node, self.writer.run(stop), rotation);
+        let (ended, (), (), ()) = tokio::join!(node, self.writer.run(stop), rotation, self.client.follow_files(stop));
         Ok(ended?)
     }
 }

@@ -40,3 +40,10 @@ pub(crate) fn noise_of(name: &str, length: usize) -> Vec<u8> {
         name.bytes().fold(0xCBF2_9CE4_8422_2325, |seed: u64, b| (seed ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
     Random(seed | 1).bytes(length)
 }
+
+/// A number that the environment may say, in decimals: the long form of a test is asked for so.
+pub(crate) fn number(name: &str, otherwise: usize) -> usize {
+    #[expect(clippy::disallowed_methods, reason = "the long form of a test is asked for by the environment")]
+    let text = std::env::var(name).ok();
+    text.map_or(otherwise, |text| text.parse().expect("a number"))
+}
