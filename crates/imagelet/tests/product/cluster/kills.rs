@@ -36,7 +36,7 @@ struct Kind {
     starts: RangeInclusive<usize>,
 }
 
-const KINDS: [Kind; 6] = [
+static KINDS: [Kind; 6] = [
     Kind { name: "stays", spec: stays, has_arrived: |pod| is(pod, "Ready"), starts: 1..=1 },
     Kind {
         name: "done",
@@ -147,13 +147,7 @@ impl Kills {
         let mut gone = Vec::new();
         while self.wanted.len() > PODS {
             let names: Vec<&String> = self.wanted.keys().collect();
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                clippy::cast_precision_loss,
-                reason = "below the length"
-            )]
-            let chosen = names[(self.random.next() * names.len() as f64) as usize].clone();
+            let chosen = names[self.random.below(names.len())].clone();
             self.wanted.remove(&chosen);
             gone.push(chosen);
         }
@@ -166,7 +160,7 @@ impl Kills {
             return;
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let args = [&["delete", "pod", "-n", NAMESPACE, "--wait=false", "--ignore-not-found"][..], &names].concat();
+        let args = [&["delete", "pod", "-n", NAMESPACE, "--wait=false", "--ignore-not-found"][..], &names[..]].concat();
         self.cluster.plane.kubectl(&args);
         self.deleted += names.len();
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
+use axum::http::Version;
 use axum::response::Response;
 use cluster::ClusterClient;
 use futures::StreamExt as _;
@@ -56,7 +57,6 @@ impl ApiProxy {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("listen on loopback");
         let url = format!("http://{}", listener.local_addr().expect("it listens"));
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
-        #[expect(clippy::disallowed_methods, reason = "the runtime is the proxy's own and ends with it")]
         runtime.spawn(async move { axum::serve(listener, router).await });
         Self { url, shared, runtime: Some(runtime) }
     }
@@ -119,14 +119,14 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     parts.headers.remove("host");
-    parts.version = Default::default();
-    let passed = Request::from_parts(parts, bytes.to_vec().into());
+    parts.version = Version::HTTP_11;
+    let passed = axum::http::Request::from_parts(parts, bytes.to_vec().into());
     let Ok(answer) = shared.server.current().send(passed).await else {
         let (answer, body) = refused(502, "no answer from the server\n");
         return answer.body(body).expect("an answer");
     };
     let (mut parts, body) = answer.into_parts();
-    parts.version = Default::default();
+    parts.version = Version::HTTP_11;
     let body = Body::new(body);
     if !is_watch {
         return Response::from_parts(parts, body);

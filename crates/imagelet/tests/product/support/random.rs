@@ -18,6 +18,12 @@ impl Random {
         fraction
     }
 
+    /// A whole number below this one.
+    pub(crate) fn below(&mut self, number: usize) -> usize {
+        let number = u64::try_from(number).expect("64 bits at most");
+        usize::try_from(self.step() % number).expect("below a usize")
+    }
+
     /// So many bytes of noise.
     pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + 8);
