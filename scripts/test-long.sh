@@ -35,6 +35,11 @@ part_dropin() { # DROPIN_KILLS of imagelet and of containerd in pulls into conta
   suite imagelet product dropin_faults::
 }
 
+part_cluster() { # CLUSTER_KILLS of imagelet and of the API server in the lives of a cluster's pods; SEED is another set of moments
+  [ -z "${SEED:-}" ] || export IMAGELET_SEED=$SEED
+  IMAGELET_CLUSTER_KILLS=${CLUSTER_KILLS:-100} suite imagelet product cluster::kills::
+}
+
 part_fuzz() { # FUZZ_MINUTES of CPU for every parser of foreign input
   local table result=0
   table=$(mktemp)
@@ -58,7 +63,7 @@ part_containerds() { # every suite that needs containerd, with those of other De
   return "$result"
 }
 
-parts=(power kills dropin faults fuzz containerds)
+parts=(power kills dropin cluster faults fuzz containerds)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
   declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }

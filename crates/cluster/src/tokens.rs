@@ -147,16 +147,13 @@ impl TokenManager {
         let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| TokenError("the server answered without a token".to_owned()))?;
         let now = (self.clock)();
-        // A server may give more or less than was asked for.
+        // A server may give more or less than was asked for. By the node's own clock: the server's may be another hour.
         let life = answer["spec"]["expirationSeconds"].as_i64().or(*expiration).unwrap_or(DEFAULT_LIFE);
         let life = SignedDuration::from_secs(life.max(0));
-        let stated: Option<Timestamp> =
-            answer["status"]["expirationTimestamp"].as_str().and_then(|text| text.parse().ok());
-        let expires_at = stated.or_else(|| now.checked_add(life).ok()).unwrap_or(now);
+        let expires_at = now.checked_add(life).unwrap_or(now);
         let before = |at: Timestamp, by: SignedDuration| at.checked_sub(by).unwrap_or(at);
         let early = SignedDuration::try_from(JITTER.mul_f64((self.random)())).unwrap_or_default();
-        let begun = before(expires_at, life);
-        let day = begun.checked_add(LONGEST).unwrap_or(expires_at);
+        let day = now.checked_add(LONGEST).unwrap_or(expires_at);
         let renew_at = before(before(expires_at, life / 5).min(day), early);
         Ok(Token { token: Secret::new(token), renew_at, expires_at })
     }

@@ -112,22 +112,21 @@ impl Follower<'_> {
             Ok(()) = renewals.changed() => WatchEnd::Over,
         };
         let selection = self.selection;
-        match end {
+        let wait = match end {
+            WatchEnd::Over if begun.elapsed() < Duration::from_secs(1) => self.backoff.next(&self.random),
             WatchEnd::Over => {
-                if begun.elapsed() < Duration::from_secs(1) {
-                    tokio::time::sleep(self.backoff.next(&self.random)).await;
-                } else {
-                    self.backoff.reset();
-                }
+                self.backoff.reset();
+                return;
             }
             WatchEnd::Expired => {
                 tracing::debug!(?selection, "watch is too old, listing");
                 self.version = None;
-                tokio::time::sleep(self.backoff.next(&self.random)).await;
+                self.backoff.next(&self.random)
             }
             WatchEnd::NoStreams => {
                 tracing::debug!(?selection, "server has no streaming lists");
                 self.streams = false;
+                return;
             }
             WatchEnd::Failed(error) => {
                 let is_news = self.backoff.is_first();
@@ -137,8 +136,13 @@ impl Follower<'_> {
                     true => tracing::warn!(path, fields, error, "cannot watch, will retry"),
                     false => tracing::debug!(path, fields, error, ?wait, "cannot watch, will retry"),
                 }
-                tokio::time::sleep(wait).await;
+                wait
             }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            // Other credentials may do what those before could not.
+            Ok(()) = renewals.changed() => self.backoff.reset(),
         }
     }
 
@@ -146,11 +150,13 @@ impl Follower<'_> {
         // As fresh as can be: a list from a cache may be older than what was told before.
         let uri = format!("{}?fieldSelector={}", self.selection.path, escaped(&self.selection.fields));
         let mut list: Value = client.request(get(&uri)).await?;
-        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let version = version_of(&list).ok_or_else(|| unreadable("a list without a version"))?;
         let items = match list["items"].take() {
             Value::Array(items) => items,
-            _ => Vec::new(),
+            Value::Null => Vec::new(),
+            _ => return Err(unreadable("a list without items")),
         };
+        let items: Vec<Value> = items.into_iter().map(checked).collect::<Result<_, _>>()?;
         self.replace(items);
         self.version = Some(version);
         self.backoff.reset();
@@ -191,9 +197,19 @@ impl Follower<'_> {
                 Ok(event) => event,
                 Err(error) => return self.refused(error),
             };
+            let event = match event {
+                WatchEvent::Added(object) => WatchEvent::Added(checked(object)?),
+                WatchEvent::Modified(object) => WatchEvent::Modified(checked(object)?),
+                WatchEvent::Deleted(object) => WatchEvent::Deleted(checked(object)?),
+                other => other,
+            };
             match (event, &mut listed) {
                 (WatchEvent::Added(object) | WatchEvent::Modified(object), Some(list)) => list.push(object),
-                (WatchEvent::Added(object) | WatchEvent::Modified(object), None) => self.put(object),
+                (WatchEvent::Added(object) | WatchEvent::Modified(object), None) => {
+                    // However short a watch is, this one brings something.
+                    self.backoff.reset();
+                    self.put(object);
+                }
                 (WatchEvent::Deleted(object), Some(list)) => {
                     list.retain(|other| other["metadata"]["uid"] != object["metadata"]["uid"]);
                 }
@@ -237,18 +253,34 @@ impl Follower<'_> {
 
     fn put(&mut self, object: Value) {
         let object = pruned(object);
-        self.version = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        self.version = version_of(&object);
         self.sender.send_modify(|selected| {
             selected.objects.insert(uid(&object), Arc::new(object));
         });
     }
 
     fn take(&mut self, object: &Value) {
-        self.version = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        self.version = version_of(object);
         self.sender.send_modify(|selected| {
             selected.objects.remove(&uid(object));
         });
     }
+}
+
+/// The version of an object or a list.
+fn version_of(object: &Value) -> Option<String> {
+    object["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty()).map(str::to_owned)
+}
+
+/// The object, if it is one: what is between the node and the server may answer in the server's place.
+fn checked(object: Value) -> Result<Value, kube::Error> {
+    let is_object =
+        version_of(&object).is_some() && object["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty());
+    if is_object { Ok(object) } else { Err(unreadable("an object without uid or version")) }
+}
+
+fn unreadable(what: &str) -> kube::Error {
+    kube::Error::Service(format!("the API server answered with {what}").into())
 }
 
 fn uid(object: &Value) -> String {

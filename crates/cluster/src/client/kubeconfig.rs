@@ -6,6 +6,7 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::connect;
+use super::files::CredentialFiles;
 
 /// Why there is no client of the API server.
 #[derive(Debug, thiserror::Error)]
@@ -20,26 +21,34 @@ pub enum ClientError {
     Interrupted { path: PathBuf },
 }
 
-/// Reads the file and makes a client of it.
-pub(super) async fn client(path: &Path) -> Result<kube::Client, ClientError> {
-    let config = config(path).await?;
+/// Reads the file and makes a client of it. Answers the files that were read, too.
+pub(super) async fn client(path: &Path) -> Result<(kube::Client, CredentialFiles), ClientError> {
+    let (config, files) = config(path).await?;
     // An exec plugin is a program that runs while this waits.
     let made = tokio::task::spawn_blocking(move || connect::service(&config)).await;
     let made = made.map_err(|_| ClientError::Interrupted { path: path.to_owned() })?;
-    made.map_err(|source| ClientError::Credentials { path: path.to_owned(), source: Box::new(source) })
+    let client = made.map_err(|source| ClientError::Credentials { path: path.to_owned(), source: Box::new(source) })?;
+    Ok((client, files))
 }
 
-/// Reads the file.
-async fn config(path: &Path) -> Result<Config, ClientError> {
+/// Reads the file. Every file is looked at before it is read: one that changes meanwhile is seen to have changed.
+async fn config(path: &Path) -> Result<(Config, CredentialFiles), ClientError> {
     let error = |source| ClientError::Read { path: path.to_owned(), source: Box::new(source) };
     let file = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || Kubeconfig::read_from(file)).await;
-    let kubeconfig = read.map_err(|_| ClientError::Interrupted { path: path.to_owned() })?.map_err(error)?;
+    let read = tokio::task::spawn_blocking(move || {
+        let mut files = CredentialFiles::of(&file);
+        let kubeconfig = Kubeconfig::read_from(file)?;
+        files.add_named(&kubeconfig);
+        Ok((kubeconfig, files))
+    });
+    let read = read.await.map_err(|_| ClientError::Interrupted { path: path.to_owned() })?;
+    let (kubeconfig, files) = read.map_err(error)?;
     let clusters = kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref());
     if clusters.into_iter().any(|cluster| cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty())) {
         return Err(ClientError::Proxy { path: path.to_owned() });
     }
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(error)
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(error)?;
+    Ok((config, files))
 }
 
 #[cfg(test)]

@@ -1,22 +1,29 @@
-//! [`ClusterClient`]: the client of the API server, made from a kubeconfig file and made anew when its credentials change. A
+//! [`ClusterClient`]: the client of the API server, made from a kubeconfig file and made anew when a file of its credentials changes. A
 //! request is sent once: whoever asks decides whether, and when, to ask again.
 
 mod connect;
 mod failure;
+mod files;
 mod kubeconfig;
 mod patience;
 pub(crate) mod request;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use failure::chain;
 pub use failure::{Failure, failure, text};
+use files::CredentialFiles;
 pub use kubeconfig::ClientError;
 pub use patience::within;
+
+/// How often the files of credentials are looked at.
+const CHECK: Duration = Duration::from_secs(2);
 
 /// The client of the API server. Clones share connections and credentials.
 #[derive(Clone)]
@@ -29,6 +36,8 @@ struct Shared {
     path: Option<PathBuf>,
     /// Guards the client in use.
     current: RwLock<kube::Client>,
+    /// Guards the files as they were when a client was last made of them, or could not be.
+    files: Mutex<CredentialFiles>,
     /// Counts renewals.
     renewals: watch::Sender<u64>,
 }
@@ -36,18 +45,19 @@ struct Shared {
 impl ClusterClient {
     /// Reads the kubeconfig file. Sends nothing yet; starts its exec plugin, if it names one.
     pub async fn open(path: &Path) -> Result<Self, ClientError> {
-        let client = kubeconfig::client(path).await?;
-        Ok(Self::with(Some(path.to_owned()), client))
+        let (client, files) = kubeconfig::client(path).await?;
+        Ok(Self::with(Some(path.to_owned()), client, files))
     }
 
     /// A client that stays as it is.
     #[must_use]
     pub fn fixed(client: kube::Client) -> Self {
-        Self::with(None, client)
+        Self::with(None, client, CredentialFiles::default())
     }
 
-    fn with(path: Option<PathBuf>, client: kube::Client) -> Self {
-        let shared = Shared { path, current: RwLock::new(client), renewals: watch::Sender::new(0) };
+    fn with(path: Option<PathBuf>, client: kube::Client, files: CredentialFiles) -> Self {
+        let (current, files, renewals) = (RwLock::new(client), Mutex::new(files), watch::Sender::new(0));
+        let shared = Shared { path, current, files, renewals };
         Self { shared: Arc::new(shared) }
     }
 
@@ -68,10 +78,34 @@ impl ClusterClient {
         let Some(path) = &self.shared.path else {
             return Ok(());
         };
-        let client = kubeconfig::client(path).await?;
+        let (client, files) = kubeconfig::client(path).await?;
         *self.shared.current.write() = client;
+        *self.shared.files.lock() = files;
         self.shared.renewals.send_modify(|count| *count += 1);
         Ok(())
+    }
+
+    /// Renews the client whenever somebody replaced the kubeconfig or a file that it names, until `stop`. Files that do not fit together are
+    /// reported and tried again when one of them changes.
+    pub async fn follow_files(&self, stop: &CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(CHECK)).await.is_some() {
+            let before = self.shared.files.lock().clone();
+            let known = before.clone();
+            let Ok(now) = tokio::task::spawn_blocking(move || known.restat()).await else { continue };
+            if now == before {
+                continue;
+            }
+            match self.renew().await {
+                Ok(()) => tracing::info!("the credentials of this node changed on disk and are used from now on"),
+                Err(error) => {
+                    tracing::warn!(
+                        error = chain(&error),
+                        "the credentials of this node changed on disk, and cannot be used"
+                    );
+                    *self.shared.files.lock() = now;
+                }
+            }
+        }
     }
 }
 

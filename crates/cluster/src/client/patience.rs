@@ -1,5 +1,6 @@
 //! [`Patience`]: for how long an answer may fail to come. Its head has a limit for every request; its body has one between two
-//! parts, unless the request is a watch, which may be silent for long and whose connection is pinged. A layer of [`super::connect`].
+//! parts, unless the request is a watch, which may be silent for long and whose connection is pinged. A server that says when to ask again
+//! is not asked before: its refusal is handed on then. A layer of [`super::connect`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,13 +9,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tower::{BoxError, Service};
 
 /// Longest time until the head of an answer, and between two parts of its body.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// Longest time that a server may put off whoever asks.
+const LATER: Duration = Duration::from_secs(30);
 
 /// The API server did not go on answering.
 #[derive(Debug, thiserror::Error)]
@@ -61,10 +65,19 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = tokio::time::timeout(SILENCE, answer).await.map_err(|_| Silent)?.map_err(Into::into)?;
+            tokio::time::sleep(retry_after(&answer)).await;
             let silence = limited.then(|| Box::pin(tokio::time::sleep(SILENCE)));
             Ok(answer.map(|body| PatientBody { body: Box::pin(body), silence }))
         })
     }
+}
+
+/// How long a server that refuses wants to be left alone.
+fn retry_after<B>(answer: &Response<B>) -> Duration {
+    let refused = matches!(answer.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let header = answer.headers().get(http::header::RETRY_AFTER).filter(|_| refused);
+    let seconds = header.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    seconds.map_or(Duration::ZERO, |seconds| Duration::from_secs(seconds).min(LATER))
 }
 
 /// Returns true if the query asks for a watch.

@@ -42,6 +42,30 @@ async fn a_silent_body_ends_unless_it_is_a_watch() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_refusal_says_when_to_ask_again() {
+    let cases = [
+        (429, Some("7"), 7),
+        (503, Some("2"), 2),
+        (429, Some("86400"), 30),
+        (429, Some("Wed, 21 Oct 2026 07:28:00 GMT"), 0),
+        (429, None, 0),
+        (500, Some("7"), 0),
+        (200, Some("7"), 0),
+    ];
+    for (status, header, want) in cases {
+        let refuses = service_fn(move |_: Request<()>| async move {
+            let answer = Response::builder().status(status);
+            let answer = header.map_or(Response::builder().status(status), |after| answer.header("Retry-After", after));
+            Ok::<_, Infallible>(answer.body(Full::new(Bytes::new())).expect("an answer"))
+        });
+        let begun = Instant::now();
+        let asked = Request::get("/api/v1/nodes/n").body(()).expect("a request");
+        let answer = Patience::new(refuses).oneshot(asked).await.expect("a head");
+        assert_eq!((answer.status().as_u16(), begun.elapsed().as_secs()), (status, want), "{header:?}");
+    }
+}
+
 #[test]
 fn watches_are_known_by_their_query() {
     for (query, want) in [("watch=true", true), ("a=b&watch=1", true), ("watch=false", false), ("", false)] {

@@ -131,7 +131,8 @@ impl Store {
             let mut answer = object;
             answer["status"] = json!({
                 "token": format!("token-{}", self.tokens),
-                "expirationTimestamp": answer["metadata"]["annotations"]["expires"],
+                // By a clock that is off.
+                "expirationTimestamp": "2000-01-01T00:00:00Z",
             });
             return Ok(answer);
         }

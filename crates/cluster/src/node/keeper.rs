@@ -269,7 +269,11 @@ impl Writer {
         };
         let api: Api<Node> = Api::all(client.current());
         let patch = Patch::Strategic(&patch);
-        within(api.patch_status(name.unwrap_or_default(), &PatchParams::default(), &patch)).await
+        let written = within(api.patch_status(name.unwrap_or_default(), &PatchParams::default(), &patch)).await?;
+        if written.metadata.uid.as_deref() != uid {
+            return Err(kube::Error::Service("the API server answered with another object than this Node".into()));
+        }
+        Ok(written)
     }
 }
 

@@ -28,8 +28,8 @@ const RENEW: Duration = Duration::from_secs(10);
 const READ: Duration = Duration::from_secs(5);
 /// How often a renewal is tried before its next turn.
 const TRIES: usize = 5;
-/// How far clocks of nodes may be apart, in seconds.
-const LEEWAY: i64 = 60;
+/// How far clocks of nodes may be apart, in seconds: a day. A Lease that may be younger is watched before it is taken for void.
+const LEEWAY: i64 = 24 * 3600;
 
 /// Another machine, or another installation on this one, is the node of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -85,7 +85,7 @@ impl StatusManager {
         mut changes: watch::Receiver<u64>,
         stop: &CancellationToken,
     ) {
-        let mut pods = self.pods.clone();
+        let (mut pods, mut renewals) = (self.pods.clone(), self.client.renewals());
         let mut check = Instant::now();
         loop {
             let due = self.retry_at.unwrap_or(check);
@@ -95,6 +95,8 @@ impl StatusManager {
                 () = tokio::time::sleep_until(due) => {}
                 Ok(()) = changes.changed(), if !quiet => {}
                 Ok(()) = pods.changed(), if !quiet => {}
+                // Other credentials may do what those before could not.
+                Ok(()) = renewals.changed() => self.backoff.reset(),
             }
             if Instant::now() >= check {
                 check = Instant::now() + CHECK;

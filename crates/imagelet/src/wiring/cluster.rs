@@ -74,6 +74,7 @@ pub(crate) async fn open(app: &App) -> Outcome<Option<Cluster>> {
 
 /// The parts that run beside a node of a cluster.
 pub(crate) struct ClusterNode {
+    client: ClusterClient,
     keeper: NodeKeeper,
     writer: EventWriter,
     rotation: Option<Rotation>,
@@ -97,8 +98,8 @@ impl Cluster {
         };
         let (name, random) = (options.identity.name.clone(), Arc::clone(&options.random));
         let writer = EventWriter::new(self.client.clone(), self.events, name, random);
-        let keeper = NodeKeeper::new(self.client, options, self.own, Arc::new(observer), node.events());
-        Ok(ClusterNode { keeper, writer, rotation: self.rotation })
+        let keeper = NodeKeeper::new(self.client.clone(), options, self.own, Arc::new(observer), node.events());
+        Ok(ClusterNode { client: self.client, keeper, writer, rotation: self.rotation })
     }
 }
 
@@ -118,7 +119,7 @@ impl ClusterNode {
                 rotation.run(stop).await;
             }
         };
-        let (ended, (), ()) = tokio::join!(node, self.writer.run(stop), rotation);
+        let (ended, (), (), ()) = tokio::join!(node, self.writer.run(stop), rotation, self.client.follow_files(stop));
         Ok(ended?)
     }
 }

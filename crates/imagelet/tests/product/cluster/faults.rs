@@ -13,17 +13,26 @@ fn imagelet_is_killed_and_goes_on() {
     let scene = cluster.namespace("killed");
     let pod = scene.running("stays");
     scene.running("goes");
+    scene.running("again");
     let before = cluster.node.running("stays/main");
+    let first = cluster.node.running("again/main");
     cluster.node.kill();
 
-    // While it is away one pod is deleted, and another one comes.
+    // While it is away one pod is deleted, another one comes, and one is made anew under its name.
     let scene = cluster.namespace_again("killed");
+    scene.kubectl(&["delete", "pod", "again", "--force", "--grace-period=0"]);
+    scene.pod("again", json!({"terminationGracePeriodSeconds": 1, "containers": [cluster.container("main", FOREVER)]}));
     scene.kubectl(&["delete", "pod", "goes", "--wait=false"]);
     scene.pod("comes", json!({"terminationGracePeriodSeconds": 1, "containers": [cluster.container("main", FOREVER)]}));
     cluster.node.start();
     let scene = cluster.namespace_again("killed");
     scene.ready("comes");
     scene.wait(&["--for=delete", "pod/goes"]);
+    let again = scene.ready("again");
+    assert_eq!(container_status(&again, "main").expect("a status")["restartCount"], 0);
+    cluster.plane.until("the container of the first one of this name is gone", || {
+        cluster.node.ran().iter().all(|ran| ran.id != first.id)
+    });
     assert_eq!(cluster.node.running("stays/main"), before, "it was not started again");
     let after = scene.get(&["pod", "stays"]);
     assert_eq!(after["status"]["startTime"], pod["status"]["startTime"]);

@@ -132,12 +132,13 @@ fn a_node_keeps_its_place() {
     assert_eq!(again["metadata"]["labels"]["example.com/by-hand"], "yes");
     assert!(!again["spec"]["taints"].to_string().contains("imagelet.dev/partial"), "{:#}", again["spec"]);
 
-    // A second one of this name, elsewhere: it says so, and ends.
+    // A second one of this name, elsewhere, for whose clock the first one has been silent for an hour: it says so, and ends.
     let elsewhere = cluster.node.scene.scratch.directory("elsewhere");
     let manifests = elsewhere.join("manifests").display().to_string();
     std::fs::create_dir_all(&manifests).expect("create a directory");
     let root = elsewhere.join("root").display().to_string();
-    let said = cluster.node.imagelet.run(&["--root", &root, "--port", "0", "run", "--manifests", &manifests]);
+    let second = cluster.node.imagelet.clone().clock_set_by(3600);
+    let said = second.run(&["--root", &root, "--port", "0", "run", "--manifests", &manifests]);
     assert_ne!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     assert!(said.stderr.contains(NODE), "{}", said.stderr);
     let after = plane.get(&["node", NODE]);

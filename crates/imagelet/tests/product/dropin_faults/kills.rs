@@ -9,7 +9,7 @@ use super::{Harbour, Pushed};
 use crate::support::Imagelet;
 use crate::support::pods::Pods;
 use crate::support::process::{eventually, wait};
-use crate::support::random::Random;
+use crate::support::random::{Random, number};
 use crate::support::tree::Tree;
 
 /// Kills of each program in the quick form.
@@ -19,13 +19,6 @@ const SEED: u64 = 0x1DEA_2026_1123;
 const LAYERS: usize = 14;
 /// A container is started after so many kills.
 const STARTS: usize = 6;
-
-/// The long form is asked for by the environment: the number of kills, in decimals.
-pub(super) fn number(name: &str, otherwise: usize) -> usize {
-    #[expect(clippy::disallowed_methods, reason = "the long form of a test is asked for by the environment")]
-    let text = std::env::var(name).ok();
-    text.map_or(otherwise, |text| text.parse().expect("a number"))
-}
 
 struct Kills {
     h: Harbour,

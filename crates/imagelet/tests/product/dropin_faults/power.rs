@@ -131,7 +131,7 @@ fn no_snapshot_is_committed_without_its_files() {
     let first = record.events.iter().position(|event| matches!(event, Event::Note(_))).expect("a pull");
     // What comes before a pull is containerd's own start.
     let of_pulls: Vec<usize> = flushes.into_iter().filter(|flush| *flush > first / 3).collect();
-    let cuts = super::kills::number("IMAGELET_POWER_CUT_LOSSES", 0) * of_pulls.len();
+    let cuts = crate::support::random::number("IMAGELET_POWER_CUT_LOSSES", 0) * of_pulls.len();
     let cuts = if cuts == 0 { CUTS } else { cuts };
     let mut random = Random(SEED);
     for cut in 0..cuts {

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde_json::{Value, json};
 
 use super::control_plane::ControlPlane;
+use super::disk::LoopFs;
 use super::network::enter_own_network;
 use super::node::{FOREVER, NODE, Node};
 
@@ -34,13 +35,19 @@ impl Cluster {
     /// The same before imagelet is started.
     #[track_caller]
     pub(crate) fn idle(settings: &Value) -> Self {
+        Self::idle_on(None, settings)
+    }
+
+    /// The same with a disk of the node's own.
+    #[track_caller]
+    pub(crate) fn idle_on(disk: Option<LoopFs>, settings: &Value) -> Self {
         enter_own_network();
         let plane = ControlPlane::with_managers();
         let mut all = json!({"kubeconfig": plane.node(NODE), "registerWithTaints": [], "clientCAFile": plane.file("ca.crt"), "clusterDomain": "cluster.local"});
         for (field, value) in settings.as_object().expect("settings are an object") {
             all[field] = value.clone();
         }
-        Self { node: Node::here(&all), plane }
+        Self { node: Node::on(disk, &all), plane }
     }
 
     /// Waits until the node is Ready, and pods may come to it.

@@ -9,10 +9,14 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::cli::Done;
-use super::process::{Daemon, run, tool};
+use super::clock::Time;
+use super::process::{Daemon, run, signal, tool};
 use super::scratch::Scratch;
 
 /// How long a server may take to start, and an object to come to a state, beside other tests on a busy machine.
@@ -90,6 +94,8 @@ impl ControlPlane {
         let file = |name: &str| self.scratch.join(name).display().to_string();
         let args = [
             format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
+            // So that a test can read what etcd has.
+            "--storage-media-type=application/json".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.server_port),
@@ -132,6 +138,32 @@ impl ControlPlane {
         self.server.take().expect("an API server runs").kill();
     }
 
+    /// The API server answers nobody, and keeps its connections.
+    #[track_caller]
+    pub(crate) fn freeze_server(&self) {
+        signal(self.server.as_ref().expect("an API server runs").pid(), Signal::STOP);
+    }
+
+    /// Lets it go on.
+    #[track_caller]
+    pub(crate) fn thaw_server(&self) {
+        signal(self.server.as_ref().expect("an API server runs").pid(), Signal::CONT);
+    }
+
+    /// Starts the API server anew with a certificate of another authority. `ca.crt` has both from now on; controllers and scheduler know
+    /// the old one alone.
+    #[track_caller]
+    pub(crate) fn change_authority(&mut self) {
+        self.kill_server();
+        let file = |name: &str| self.scratch.join(name);
+        let old = fs::read_to_string(file("ca.crt")).expect("an authority");
+        make_authority(&self.scratch, "/CN=another-ca");
+        make_server_certificate(&self.scratch);
+        let new = fs::read_to_string(file("ca.crt")).expect("an authority");
+        fs::write(file("ca.crt"), new + &old).expect("write two authorities");
+        self.start_server();
+    }
+
     /// Makes etcd forget all revisions but the present ones, as an API server does every five minutes.
     #[track_caller]
     pub(crate) fn compact(&self) {
@@ -142,6 +174,20 @@ impl ControlPlane {
         };
         let now = at("kv/range", &json!({"key": "AA=="}))["header"]["revision"].clone();
         at("kv/compaction", &json!({"revision": now, "physical": true}));
+    }
+
+    /// Watches the keys of etcd that begin so: a line of JSON for each message. Goes on while the API server is away.
+    #[track_caller]
+    pub(crate) fn watch_etcd(&self, prefix: &str) -> Daemon {
+        let (from, mut end) = (prefix.as_bytes().to_vec(), prefix.as_bytes().to_vec());
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        let body = json!({"create_request": {"key": STANDARD.encode(from), "range_end": STANDARD.encode(end)}});
+        let url = format!("http://127.0.0.1:{}/v3/watch", self.etcd_port);
+        let watch = Daemon::start(tool("curl").get_program().as_ref(), &["-sSN", "-d", &body.to_string(), &url]);
+        watch.wait_for("that etcd watches", |line| line.contains("\"created\":true").then_some(()));
+        watch
     }
 
     /// `https://127.0.0.1:PORT`.
@@ -180,10 +226,16 @@ impl ControlPlane {
     /// A kubeconfig of this name, with whatever its user has.
     #[track_caller]
     pub(crate) fn kubeconfig(&self, name: &str, user: &Value) -> PathBuf {
+        self.kubeconfig_of(name, &json!({"server": self.url(), "certificate-authority": self.file("ca.crt")}), user)
+    }
+
+    /// The same with whatever its cluster has.
+    #[track_caller]
+    pub(crate) fn kubeconfig_of(&self, name: &str, cluster: &Value, user: &Value) -> PathBuf {
         let path = self.file(&format!("{name}.kubeconfig"));
         let text = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": {"server": self.url(), "certificate-authority": self.file("ca.crt")}}],
+            "clusters": [{"name": "test", "cluster": cluster}],
             "users": [{"name": "test", "user": user}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         });
@@ -332,31 +384,37 @@ pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
 /// The authority, the certificates that every control plane has, and the key of service accounts.
 #[track_caller]
 fn make_certificates(scratch: &Scratch) {
-    let file = |name: &str| scratch.join(name).display().to_string();
-    make_certificate(
-        scratch,
-        "ca",
-        "/CN=ca",
-        "basicConstraints=critical,CA:TRUE",
-        &["-addext", "keyUsage=critical,keyCertSign,cRLSign"],
-    );
-    let names =
-        "subjectAltName=DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1";
-    make_certificate(scratch, "server", "/CN=kube-apiserver", "extendedKeyUsage=serverAuth", &["-addext", names]);
+    make_authority(scratch, "/CN=ca");
+    make_server_certificate(scratch);
     for (name, subject) in
         [("admin", "/O=system:masters/CN=admin"), ("kubelet-client", "/O=system:masters/CN=kubelet-client")]
     {
         make_certificate(scratch, name, subject, "extendedKeyUsage=clientAuth", &[]);
     }
+    let file = |name: &str| scratch.join(name).display().to_string();
     run(tool("openssl").args(["genrsa", "-out", &file("accounts.key"), "2048"]));
     run(tool("openssl").args(["rsa", "-in", &file("accounts.key"), "-pubout", "-out", &file("accounts.pub")]));
 }
 
-/// A key and a certificate that the authority has signed; the authority signs its own.
+#[track_caller]
+fn make_authority(scratch: &Scratch, subject: &str) {
+    let usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"];
+    make_certificate(scratch, "ca", subject, "basicConstraints=critical,CA:TRUE", &usage);
+}
+
+#[track_caller]
+fn make_server_certificate(scratch: &Scratch) {
+    let names =
+        "subjectAltName=DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1";
+    make_certificate(scratch, "server", "/CN=kube-apiserver", "extendedKeyUsage=serverAuth", &["-addext", names]);
+}
+
+/// A key and a certificate that the authority has signed; the authority signs its own. It is two days old, as if clocks were never off.
 #[track_caller]
 fn make_certificate(scratch: &Scratch, name: &str, subject: &str, extension: &str, more: &[&str]) {
     let file = |name: &str| scratch.join(name).display().to_string();
     let mut openssl = tool("openssl");
+    openssl.envs(Time { set: -2 * 24 * 3600, ..Time::default() }.environment());
     openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
     openssl.args(["-subj", subject, "-addext", extension]).args(more);
     if name != "ca" {

@@ -1,5 +1,6 @@
 //! Shared parts of the product tests: real daemons, real images, the built program, and trees to compare.
 
+pub(crate) mod api_proxy;
 pub(crate) mod cgroup;
 pub(crate) mod cli;
 pub(crate) mod clock;
@@ -20,6 +21,7 @@ pub(crate) mod manifests;
 pub(crate) mod nasty;
 pub(crate) mod network;
 pub(crate) mod node;
+pub(crate) mod pod_history;
 pub(crate) mod podman;
 pub(crate) mod pods;
 pub(crate) mod process;
@@ -30,6 +32,7 @@ pub(crate) mod scene;
 pub(crate) mod scratch;
 pub(crate) mod secrets;
 pub(crate) mod stage;
+pub(crate) mod start_log;
 pub(crate) mod tree;
 
 pub(crate) use cli::Imagelet;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::containerd::Setup;
+use super::disk::LoopFs;
 use super::leaks::Baseline;
 use super::network::{NODE_IP, carry_to_socket, enter_own_network};
 use super::pods::idle_image;
@@ -83,9 +84,17 @@ impl Node {
     /// The same in the network of the test's own that this thread is in already.
     #[track_caller]
     pub(crate) fn here(settings: &Value) -> Self {
+        Self::on(None, settings)
+    }
+
+    /// The same with a disk of its own, on which imagelet and containerd have their roots.
+    #[track_caller]
+    pub(crate) fn on(disk: Option<LoopFs>, settings: &Value) -> Self {
         let scene = Scene::new();
+        let disk = disk.map(|disk| disk.mount(&scene.scratch, "root"));
         let image = scene.registry.push(&scene.layout, &idle_image(&scene, &[]), "infra/busybox:1");
-        let setup = Setup { sandbox_image: Some(image.clone()), pod_network: true, ..Setup::default() };
+        let root = disk.map(|disk| disk.join("containerd"));
+        let setup = Setup { root, sandbox_image: Some(image.clone()), pod_network: true, ..Setup::default() };
         let containerd = Containerd::with(scene.registry.host(), setup);
         carry_to_socket(HEALTH_PORT, containerd.socket());
         let endpoint = containerd.endpoint();

@@ -147,6 +147,11 @@ impl Daemon {
         self.lines.0.0.lock().clone()
     }
 
+    /// The lines behind the first `count`.
+    pub(crate) fn lines_after(&self, count: usize) -> Vec<String> {
+        self.lines.0.0.lock()[count..].to_vec()
+    }
+
     /// Waits until `wanted` makes something of all lines so far.
     #[track_caller]
     pub(crate) fn wait_until<T>(&self, what: &str, wanted: impl Fn(&[String]) -> Option<T>) -> T {

@@ -18,6 +18,12 @@ impl Random {
         fraction
     }
 
+    /// A whole number below this one.
+    pub(crate) fn below(&mut self, number: usize) -> usize {
+        let number = u64::try_from(number).expect("64 bits at most");
+        usize::try_from(self.step() % number).expect("below a usize")
+    }
+
     /// So many bytes of noise.
     pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + 8);
@@ -39,4 +45,11 @@ pub(crate) fn noise_of(name: &str, length: usize) -> Vec<u8> {
     let seed =
         name.bytes().fold(0xCBF2_9CE4_8422_2325, |seed: u64, b| (seed ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
     Random(seed | 1).bytes(length)
+}
+
+/// A number that the environment may say, in decimals: the long form of a test is asked for so.
+pub(crate) fn number(name: &str, otherwise: usize) -> usize {
+    #[expect(clippy::disallowed_methods, reason = "the long form of a test is asked for by the environment")]
+    let text = std::env::var(name).ok();
+    text.map_or(otherwise, |text| text.parse().expect("a number"))
 }

@@ -1,0 +1,64 @@
+//! [`CredentialFiles`]: the files that a client is made of, a kubeconfig and what it names, as they were when they were read. Says when one of
+//! them is another one; reads none. Blocks for as long as a few calls of `stat` take. Called by [`super::ClusterClient`].
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use kube::config::Kubeconfig;
+
+/// Files with their stamps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CredentialFiles(Vec<(PathBuf, Option<Stamp>)>);
+
+/// The version of a file; two versions differ in one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl CredentialFiles {
+    /// The kubeconfig file alone, as it is now.
+    pub(super) fn of(kubeconfig: &Path) -> Self {
+        let mut files = Self::default();
+        files.add(kubeconfig.to_owned());
+        files
+    }
+
+    /// Adds the files that it names, as they are now. The file of a token is read anew by itself.
+    pub(super) fn add_named(&mut self, kubeconfig: &Kubeconfig) {
+        let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+        let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+        let authorities = clusters.filter_map(|cluster| cluster.certificate_authority.as_ref());
+        let own = users.flat_map(|user| [user.client_certificate.as_ref(), user.client_key.as_ref()]).flatten();
+        for path in authorities.chain(own) {
+            self.add(PathBuf::from(path));
+        }
+    }
+
+    /// The same files as they are now.
+    pub(super) fn restat(&self) -> Self {
+        let mut files = Self::default();
+        self.0.iter().for_each(|(path, _)| files.add(path.clone()));
+        files
+    }
+
+    fn add(&mut self, path: PathBuf) {
+        // Over links: what they lead to may be another file.
+        let stamp = std::fs::metadata(&path).ok().map(|file| Stamp {
+            device: file.dev(),
+            inode: file.ino(),
+            size: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        });
+        self.0.push((path, stamp));
+    }
+}
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;
