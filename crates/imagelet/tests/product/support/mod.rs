@@ -30,6 +30,7 @@ pub(crate) mod scene;
 pub(crate) mod scratch;
 pub(crate) mod secrets;
 pub(crate) mod stage;
+pub(crate) mod systemd;
 pub(crate) mod tree;
 
 pub(crate) use cli::Imagelet;
