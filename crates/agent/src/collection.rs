@@ -16,7 +16,7 @@ use image_manager::gc::{
     ReclaimContainers, Volumes,
 };
 use image_manager::{EventRecorder, Hold, MakeRoom as _, Room};
-use kuberuntime::container_gc::{ContainerGc, ContainerGcError, ContainerGcOptions, PodStates};
+use kuberuntime::container_gc::{ContainerGc, ContainerGcError, ContainerGcOptions, ContainerGcPolicy, PodStates};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -35,8 +35,6 @@ pub struct Collection {
     service: Arc<dyn ImageService>,
     pins: Board,
     probe: DiskProbe,
-    /// For how long an image goes last that was brought ahead of its use.
-    protects: Duration,
     /// The endpoint that is collected, or empty for the embedded store: requests for another one are refused.
     images: String,
     /// Collects containers, where somebody runs them.
@@ -141,21 +139,11 @@ impl Collection {
             Arc::new(ContainerGc::new(Arc::clone(runtime), Arc::clone(&events), options))
         });
         let (metrics, probe) = (Arc::clone(&options.metrics), Arc::clone(&options.disk));
-        let protects = options.protect_pre_pulled;
         options.volumes = volumes;
         options.pressure.containers = containers.clone().map(|containers| containers as Arc<dyn ReclaimContainers>);
         let manager = Arc::new(ImageGcManager::new(Arc::clone(&service), runtime, events, options));
-        let collection = Self {
-            manager,
-            metrics,
-            service,
-            pins: Board::default(),
-            probe,
-            protects,
-            images: endpoint,
-            containers,
-            blind,
-        };
+        let collection =
+            Self { manager, metrics, service, pins: Board::default(), probe, images: endpoint, containers, blind };
         collection.read_pins().await?;
         Ok(collection)
     }
@@ -347,10 +335,19 @@ impl Collection {
 
     /// Has an image go after all others for a while, because it was brought ahead of its use.
     pub async fn protect(&self, id: &str) -> Result<(), CollectionError> {
-        if self.protects.is_zero() {
+        let protects = self.manager.options().protect_pre_pulled;
+        if protects.is_zero() {
             return Ok(());
         }
-        self.manager.protect(id, "", self.protects).await.map_err(Into::into)
+        self.manager.protect(id, "", protects).await.map_err(Into::into)
+    }
+
+    /// Goes by the rules of other options from the next round on, which comes at once.
+    pub fn adopt_rules(&self, images: GcOptions, containers: ContainerGcPolicy) {
+        self.manager.adopt_rules(images);
+        if let Some(collector) = &self.containers {
+            collector.set_policy(containers);
+        }
     }
 
     /// Refuses to select where nobody knows what is in use.

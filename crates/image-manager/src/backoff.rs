@@ -118,6 +118,11 @@ impl Backoff {
         Self { options, entries: HashMap::new(), holds: HashMap::new(), next_sweep: None }
     }
 
+    /// Changes the options for failures from now on. Waits that have begun last as long as they would have.
+    pub(crate) fn set_options(&mut self, options: BackoffOptions) {
+        self.options = options;
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

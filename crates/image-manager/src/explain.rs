@@ -76,7 +76,7 @@ impl ImageManager {
         explanation.sent = Some(spec.image.clone());
         explanation.presence = self.presence(request, &spec).await?;
         let image = spec.image;
-        let preview = match &self.keyring {
+        let preview = match self.keyring() {
             Some(keyring) => keyring.preview(&image, &request.requester()).await,
             None => Ok(Preview::default()),
         };
@@ -99,7 +99,8 @@ impl ImageManager {
         let decision = decide(request.policy, explanation.presence.clone(), access);
         if matches!(decision, Decision::Pull(_)) {
             let registry = registry(&image);
-            let mut lookup = CredentialLookup::new(self.keyring.as_deref(), request, &image);
+            let keyring = self.keyring();
+            let mut lookup = CredentialLookup::new(keyring.as_deref(), request, &image);
             let subject = self.subject(request, &registry, &mut lookup).await;
             let now = (self.clock)();
             explanation.backoff = self.lock_backoff().peek(&subject, now).map(|held| BackoffExplanation {

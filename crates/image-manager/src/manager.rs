@@ -3,10 +3,11 @@
 
 mod pulling;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::borrow::Borrow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use credentials::Keyring;
 use cri_api::{Image, ImageService, ImageSpec, ImageStatus};
@@ -20,9 +21,9 @@ use crate::credential_lookup::CredentialLookup;
 use crate::outcome::Outcome;
 use crate::pull::{Mark, Puller};
 use crate::{
-    Access, BackoffEntry, BackoffSelector, Clock, Decision, Doubt, EnsureImageError, EnsureImageRequest, EnsuredImage,
-    EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options, Presence, PullPolicy,
-    PullRecords, RefuseReason, RegistryFingerprint, decide,
+    Access, BackoffEntry, BackoffOptions, BackoffSelector, Clock, Decision, Doubt, EnsureImageError,
+    EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options,
+    Presence, PullPolicy, PullRecords, PullerOptions, RefuseReason, RegistryFingerprint, decide,
 };
 
 /// Makes sure that images are there.
@@ -31,7 +32,8 @@ pub struct ImageManager {
     events: Arc<dyn EventRecorder>,
     puller: Arc<Puller>,
     pub(crate) clock: Clock,
-    pub(crate) keyring: Option<Arc<Keyring>>,
+    /// Guards the keyring, which may change.
+    keyring: RwLock<Option<Arc<Keyring>>>,
     pub(crate) records: Option<PullRecords>,
     metrics: Arc<Metrics>,
     registry_fingerprint: Option<RegistryFingerprint>,
@@ -82,7 +84,7 @@ impl ImageManager {
             service,
             events,
             clock,
-            keyring,
+            keyring: RwLock::new(keyring),
             records,
             metrics,
             registry_fingerprint,
@@ -150,6 +152,27 @@ impl ImageManager {
     /// Ends when [`ImageManager::reset_backoff`] is called after this call: for callers that sleep until they ask again.
     pub fn backoff_was_reset(&self) -> impl Future<Output = ()> + Send {
         self.reset.notified()
+    }
+
+    /// Changes limits, order and back-off of pulls: for those that wait, and for those that begin from now on.
+    pub fn set_limits(&self, puller: PullerOptions, backoff: BackoffOptions) {
+        self.puller.set_options(puller);
+        self.lock_backoff().set_options(backoff);
+    }
+
+    /// Looks credentials up in another keyring from now on.
+    pub fn set_keyring(&self, keyring: Arc<Keyring>) {
+        *self.keyring.write() = Some(keyring);
+    }
+
+    /// The keyring of now.
+    pub(crate) fn keyring(&self) -> Option<Arc<Keyring>> {
+        self.keyring.read().clone()
+    }
+
+    /// Begins no pull any more, lets those that go on end within `grace`, also where nobody waits for them any more, and ends the rest.
+    pub async fn drain(&self, grace: Duration) {
+        self.puller.drain(grace).await;
     }
 
     /// Ends every pull, and waits for their ends.
@@ -227,7 +250,8 @@ impl ImageManager {
         next: Next,
         sample: &mut Sample<'_>,
     ) -> Result<EnsuredImage, EnsureImageError> {
-        let mut lookup = CredentialLookup::new(self.keyring.as_deref(), request, &spec.image);
+        let keyring = self.keyring();
+        let mut lookup = CredentialLookup::new(keyring.as_deref(), request, &spec.image);
         let (decision, before) = match next {
             Next::Decided(decision) => (decision, Presence::NotChecked),
             Next::Open(presence, access) => {

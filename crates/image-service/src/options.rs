@@ -110,8 +110,8 @@ pub struct EngineOptions {
     pub proxy: registry::ProxySettings,
     /// When one large layer is fetched over several connections.
     pub ranges: registry::RangePolicy,
-    /// Bytes a second that all pulls take in together at most.
-    pub bandwidth: Option<u64>,
+    /// Limit of the bytes a second that all pulls take in together.
+    pub bandwidth: registry::Bandwidth,
     /// Where registries may send to though it is in plain HTTP or at an address that they are not near to.
     pub allowed_targets: Vec<registry::AllowedTarget>,
     /// Runtime handlers beside the default one that requests may name.
@@ -176,7 +176,7 @@ impl Default for EngineOptions {
             retry: registry::RetryPolicy::default(),
             proxy: registry::ProxySettings::default(),
             ranges: registry::RangePolicy::default(),
-            bandwidth: None,
+            bandwidth: registry::Bandwidth::default(),
             allowed_targets: Vec::new(),
             runtime_handlers: Vec::new(),
             trust_present_digests: false,

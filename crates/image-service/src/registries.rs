@@ -21,7 +21,7 @@ pub(crate) fn client(options: &EngineOptions, memory: Arc<dyn Memory>) -> Client
         retry: options.retry.clone(),
         proxy: options.proxy.clone(),
         ranges: options.ranges.clone(),
-        bandwidth: options.bandwidth,
+        bandwidth: options.bandwidth.clone(),
         allowed_targets: options.allowed_targets.clone(),
         limits: registry::Limits {
             manifest: options.limits.manifest_bytes,

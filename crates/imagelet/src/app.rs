@@ -14,12 +14,14 @@ use cluster::tokens::TokenManager;
 use cri_api::{Image, ImageService, RuntimeService};
 use engine_api::ImageEngine;
 use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullRecords};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use registry::Bandwidth;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::config::Config;
+use crate::config_source::ConfigSource;
 use crate::endpoint::{admin_socket, connect_pod_runtime, parse_endpoint};
 use crate::environment::Environment;
 use crate::exit::{Failure, Outcome, chain};
@@ -45,6 +47,12 @@ pub(crate) struct App {
     pub(crate) backs_off: bool,
     /// The sockets that systemd passed, until somebody serves on them.
     sockets: Mutex<Vec<UnixListener>>,
+    /// How the configuration is made again.
+    source: Mutex<Option<ConfigSource>>,
+    /// Guards the configuration in force, which a reload replaces.
+    in_force: RwLock<Arc<Config>>,
+    /// The limit of bytes that all pulls of this process share.
+    pub(crate) bandwidth: Bandwidth,
     /// How the command uses the root.
     access: Access,
     images: OnceCell<Images>,
@@ -67,6 +75,8 @@ impl App {
         access: Access,
     ) -> Self {
         let stop = signals.stop.clone();
+        let in_force = RwLock::new(Arc::new(config.clone()));
+        let bandwidth = Bandwidth::new(config.pulls.bandwidth);
         Self {
             environment,
             config,
@@ -76,6 +86,9 @@ impl App {
             signals,
             backs_off,
             sockets: Mutex::default(),
+            source: Mutex::default(),
+            in_force,
+            bandwidth,
             access,
             images: OnceCell::new(),
             managed: OnceCell::new(),
@@ -93,6 +106,26 @@ impl App {
     /// The sockets that systemd passed, once.
     pub(crate) fn passed_sockets(&self) -> Vec<UnixListener> {
         std::mem::take(&mut *self.sockets.lock())
+    }
+
+    /// Keeps how the configuration is made again.
+    pub(crate) fn reloads_from(&self, source: ConfigSource) {
+        *self.source.lock() = Some(source);
+    }
+
+    /// How the configuration is made again.
+    pub(crate) fn source(&self) -> Option<ConfigSource> {
+        self.source.lock().clone()
+    }
+
+    /// The configuration in force: the one of the start, until a reload replaces it.
+    pub(crate) fn in_force(&self) -> Arc<Config> {
+        Arc::clone(&self.in_force.read())
+    }
+
+    /// Puts another configuration in force, for whoever asks.
+    pub(crate) fn put_in_force(&self, config: Config) {
+        *self.in_force.write() = Arc::new(config);
     }
 
     /// The images that the configuration means; where another process holds the embedded root, through that process.
@@ -117,6 +150,7 @@ impl App {
             proxies: &self.environment.proxies,
             access: &self.access,
             backs_off: self.backs_off,
+            bandwidth: &self.bandwidth,
             socket,
             stop: &self.stop,
         };

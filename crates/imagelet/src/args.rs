@@ -3,8 +3,10 @@
 
 pub(crate) mod archives;
 mod collecting;
+pub(crate) mod configuration;
 mod creds;
 mod examples;
+mod listen;
 mod lists;
 mod logs;
 mod manifests;
@@ -28,12 +30,15 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, ValueParser};
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 
+use crate::config::NamedFiles;
 use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
 use crate::progress;
 pub(crate) use archives::{Export, ExportCompression, ExportFormat, Import, Load, Save};
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
+pub(crate) use configuration::{CheckConfig, ConfigAction, MigrateConfig, ShowConfig};
 pub(crate) use creds::Creds;
+use listen::ListenArg;
 pub(crate) use lists::{ListArgs, ManPages, SortKey};
 pub(crate) use logs::Logs;
 pub(crate) use manifests::{Recursive, SkipOtherKinds};
@@ -114,7 +119,11 @@ pub(crate) struct Global {
     /// Configuration file [default: /etc/imagelet/config.yaml, if it is there]
     #[arg(long, value_name = "FILE", env = "IMAGELET_CONFIG", hide_env_values = true, global = true, value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// The same, before the command: behind it, `-c` is a container
+    /// Directory of further configuration files (*.yaml, *.yml, *.conf), in the order of their names, of which the later ones count
+    /// more [default: the configuration file's name and `.d`, if it is there]
+    #[arg(long, value_name = "DIR", env = "IMAGELET_CONFIG_DIR", hide_env_values = true, global = true, hide_short_help = true, value_hint = ValueHint::DirPath)]
+    pub(crate) config_dir: Option<PathBuf>,
+    /// The same as --config, before the command: behind it, `-c` is a container
     #[arg(short = 'c', value_name = "FILE", hide_short_help = true, value_hint = ValueHint::FilePath)]
     pub(crate) early_config: Option<PathBuf>,
     /// Output format
@@ -140,9 +149,9 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// Returns the configuration file that the command line names.
-    pub(crate) fn config(&self) -> Option<&std::path::Path> {
-        self.early_config.as_deref().or(self.config.as_deref())
+    /// Returns the configuration files that the command line names.
+    pub(crate) fn config(&self) -> NamedFiles {
+        NamedFiles { file: self.early_config.clone().or(self.config.clone()), directory: self.config_dir.clone() }
     }
 
     /// Returns the printer for these arguments.
@@ -213,9 +222,6 @@ pub(crate) enum Command {
     Completion(Completion),
     /// Show the version
     Version,
-    /// Show the configuration in force
-    ///
-    /// Written as YAML that can be used as a configuration file; with -o table, also where each value comes from.
     Config(ShowConfig),
     Settings(ShowSettings),
     #[command(hide = true)]
@@ -234,14 +240,6 @@ impl Command {
         };
         args.reach()
     }
-}
-
-/// Arguments of `imagelet config`.
-#[derive(Debug, Args)]
-pub(crate) struct ShowConfig {
-    /// Write the reference page of all settings instead
-    #[arg(long, hide = true)]
-    pub(crate) reference: bool,
 }
 
 /// Make sure that the images of pods are present
@@ -426,7 +424,7 @@ pub(crate) struct Explain {
 /// Waits for a runtime that is not up yet. Prints the endpoint on stdout when it is ready, and tells systemd (Type=notify).
 /// Takes the socket of a systemd socket unit (LISTEN_FDS): then calls wait while the service restarts, and none fails. Ends
 /// on SIGTERM or Ctrl-C once long calls have ended, after ten seconds at the latest; SIGTERM leaves the socket's file for the
-/// next process.
+/// next process. SIGHUP reloads the configuration: see `imagelet config print`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -434,9 +432,8 @@ Examples:
   systemd-socket-activate -l /run/between.sock imagelet serve -i unix:///run/containerd/containerd.sock
   imagelet serve --listen unix:///run/between.sock -i unix:///run/containerd/containerd.sock -r unix:///run/containerd/containerd.sock")]
 pub(crate) struct Serve {
-    /// Where to listen [default: the socket that systemd passes]
-    #[arg(long, value_name = "ENDPOINT")]
-    pub(crate) listen: Option<String>,
+    #[command(flatten)]
+    _listen: ListenArg,
 }
 
 /// Serve an OCI layout as a registry

@@ -5,7 +5,7 @@ mod backoff;
 mod cat;
 mod check;
 pub(crate) mod completion;
-mod config;
+pub(crate) mod config;
 mod convert;
 mod cp;
 mod describe;
@@ -91,7 +91,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Exec(args) => exec::exec(app, args).await,
         Command::Attach(args) => exec::attach(app, args).await,
         Command::PortForward(args) => port_forward::run(app, args).await,
-        Command::Serve(args) => serve::run(app, args).await,
+        Command::Serve(_) => serve::run(app).await,
         Command::Registry(args) => registry::run(app, args).await,
         Command::Import(args) => import::run(app, args).await,
         Command::Export(args) => export::run(app, args).await,

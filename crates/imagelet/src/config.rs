@@ -1,5 +1,5 @@
-//! The configuration in force: defaults, then a kubelet's configuration where one is named, then our own file, then
-//! `IMAGELET_…` variables, then flags. Refuses unknown fields, bad values and contradictions, and says where each value
+//! The configuration in force: defaults, then a kubelet's configuration where one is named, then our own file and its drop-ins,
+//! then `IMAGELET_…` variables, then flags. Refuses unknown fields, bad values and contradictions, and says where each value
 //! came from. Reads files; acts on nothing. Called by `main` before anything else is opened.
 
 mod check;
@@ -7,6 +7,7 @@ mod declare;
 mod document;
 mod error;
 pub(crate) mod eviction;
+mod files;
 pub(crate) mod flags;
 pub(crate) mod keep;
 mod kind;
@@ -14,52 +15,45 @@ mod kubelet;
 mod model;
 pub(crate) mod names;
 pub(crate) mod reference;
+pub(crate) mod reload;
+pub(crate) mod schema;
 pub(crate) mod settings;
+pub(crate) mod show;
 pub(crate) mod table;
 pub(crate) mod value;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::environment::Environment;
 use document::Document;
 pub(crate) use error::{ConfigError, Origin};
+pub(crate) use files::{API_VERSION, KIND, NamedFiles};
+pub(crate) use kubelet::migrate;
 use manifest::yaml::{Node, Value};
 pub(crate) use model::{Config, LogFormat};
 pub(crate) use store::Durability;
-use table::{Given, of_field};
+use table::{Given, Setting, of_field};
 use value::Raw;
 
-/// Group and version of the configuration file.
-pub(crate) const API_VERSION: &str = "imagelet.dev/v1alpha1";
-/// Kind of the configuration file.
-pub(crate) const KIND: &str = "ImageletConfiguration";
-/// The configuration file that is read by default, if it exists.
-pub(crate) const DEFAULT_FILE: &str = "/etc/imagelet/config.yaml";
+/// The setting that names a kubelet's file.
+const KUBELET_CONFIG: &str = "kubeletConfig";
 
 impl Config {
-    /// Returns the configuration in force. `file` was named; without it the default file counts if it exists.
-    pub(crate) fn load(environment: &Environment, file: Option<&Path>, given: Given) -> Result<Self, ConfigError> {
+    /// Returns the configuration in force, or every error that its files and values have.
+    pub(crate) fn load(environment: &Environment, files: &NamedFiles, given: Given) -> Result<Self, ConfigError> {
         let mut config = Self::defaults(environment);
-        let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-        let there = file.is_some() || path.try_exists().unwrap_or(true);
-        let own = if there { Some(Document::read(path, API_VERSION, KIND)?) } else { None };
-        // The name of the kubelet's file has to be known before that file can be read, and the file that names it counts more.
-        if let Some(own) = &own {
-            config.apply_file(own)?;
+        let mut errors = Vec::new();
+        let own = files.read(&mut config.notes, &mut errors);
+        // A kubelet's file counts less than all that may name it.
+        if let Some(path) = kubelet_file(&own, &given) {
+            let unused = kubelet::apply(&mut config, &path, &mut errors);
+            config.notes.extend(unused.note(&path));
         }
-        for (setting, origin, text) in &given {
-            config.apply(setting, origin.clone(), Raw::Text(text))?;
+        for document in &own {
+            config.apply_file(document, &mut errors);
         }
-        if let Some(path) = config.kubelet_config.take() {
-            let mut whole = Self::defaults(environment);
-            kubelet::apply(&mut whole, &path)?;
-            if let Some(own) = &own {
-                whole.apply_file(own)?;
-            }
-            for (setting, origin, text) in given {
-                whole.apply(setting, origin, Raw::Text(&text))?;
-            }
-            config = whole;
+        for (setting, origin, text) in given {
+            errors.extend(config.apply(setting, origin, Raw::Text(&text)).err());
         }
         // Signals of a kubelet's file are named with everything else that is passed over there.
         if let Some(origin) = config.origins.get("evictionHard").filter(|origin| !config.is_of_kubelet(origin))
@@ -71,17 +65,19 @@ impl Config {
             );
             config.notes.push(note);
         }
-        match check::findings(&config) {
-            findings if findings.is_empty() => Ok(config),
-            findings => Err(ConfigError::Invalid(findings)),
+        let findings = check::findings(&config);
+        if !findings.is_empty() {
+            errors.push(ConfigError::Invalid(findings));
         }
+        ConfigError::all(errors).map(|()| config)
     }
 
+    /// Returns true for a place in the kubelet's file.
     fn is_of_kubelet(&self, origin: &Origin) -> bool {
         matches!((origin, &self.kubelet_config), (Origin::File { path, .. }, Some(kubelet)) if path == kubelet)
     }
 
-    fn apply_file(&mut self, document: &Document) -> Result<(), ConfigError> {
+    fn apply_file(&mut self, document: &Document, errors: &mut Vec<ConfigError>) {
         let base = document.base();
         for (key, node) in document.fields() {
             let fields: Vec<(String, &Node)> = match &node.value {
@@ -92,14 +88,29 @@ impl Config {
                 _ => vec![(key.to_owned(), node)],
             };
             for (field, node) in fields {
-                let Some(setting) = of_field(&field) else {
-                    return document.error(node, format!("unknown field {field:?}{}", names::hint(&field)));
+                let applied = match of_field(&field) {
+                    Some(setting) => {
+                        self.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })
+                    }
+                    None => document.error(node, format!("unknown field {field:?}{}", names::hint(&field))),
                 };
-                self.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
+                errors.extend(applied.err());
             }
         }
-        Ok(())
     }
+}
+
+/// The kubelet's file that flag, variable or our own files name. A name that is no path is an error later.
+fn kubelet_file(own: &[Document], given: &[(&'static Setting, Origin, String)]) -> Option<PathBuf> {
+    let is_it = |setting: &Setting| setting.field == KUBELET_CONFIG;
+    let last = given.iter().rev().find(|(setting, ..)| is_it(setting));
+    if let Some((_, _, text)) = last {
+        return Raw::Text(text).path().ok();
+    }
+    own.iter().rev().find_map(|document| {
+        let (_, node) = document.fields().find(|(key, _)| *key == KUBELET_CONFIG)?;
+        Raw::Node { value: &node.value, base: &document.base() }.path().ok()
+    })
 }
 
 #[cfg(test)]

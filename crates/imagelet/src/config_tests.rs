@@ -1,5 +1,6 @@
 //! Tables of configurations: what is taken, what is refused and with which words.
 
+use std::path::Path;
 use std::time::Duration;
 
 use image_service::{Limits, Resume, SharedContent};
@@ -18,7 +19,7 @@ fn load(text: &str, given: Given) -> Result<Config, ConfigError> {
     let mut file = tempfile::NamedTempFile::new().expect("temporary file");
     std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
     let replaced = file.path().to_owned();
-    Config::load(&Environment::default(), Some(file.path()), given).map_err(|error| match error {
+    Config::load(&Environment::default(), &NamedFiles::of(file.path()), given).map_err(|error| match error {
         ConfigError::Shape { line, message, .. } => ConfigError::Shape { path: "c.yaml".into(), line, message },
         ConfigError::Value { origin: Origin::File { path, line }, field, value, allowed } => {
             assert_eq!(path, replaced);
@@ -171,7 +172,7 @@ fn every_field_is_taken() {
          podCgroup: /pods\nseccompDefault: true\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
          containerLogMaxFiles: 3\ncontainerLogMaxWorkers: 2\ncontainerLogMonitorInterval: 5s\n\
          registryConfigPaths: [/a, /b]\n\
-         allowedRegistryTargets: [10.0.0.0/8, 'http://storage.example:9000']\nmaxPods: 30\nadminSocket: /run/a.sock\nmetricsAddress: 127.0.0.1:9\n\
+         allowedRegistryTargets: [10.0.0.0/8, 'http://storage.example:9000']\nmaxPods: 30\nlisten: unix:///l.sock\nadminSocket: /run/a.sock\nmetricsAddress: 127.0.0.1:9\n\
          serializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelImagePullsPerRegistry: 2\nregistryPullQPS: 7\n\
          registryBurst: 8\nregistryPullWait: 9s\ncoalesceImagePulls: false\npullLinger: 1s\npullAgeing: 2s\n\
          imagePullProgressDeadline: 3s\nimagePullMinimumRate: 4Ki\nimagePullDeadline: 5s\nmaxPullBandwidth: 10Mi\n\
@@ -365,8 +366,72 @@ fn the_head_is_checked() {
 }
 
 #[test]
+fn every_error_is_told_at_once() {
+    let text = format!("{HEAD}durability: fast\nmaxParalelLayers: 3\nregistryBurst: -1\n");
+    let given = vec![(setting("maxParallelLayers"), Origin::Flag("max-parallel-layers"), "x".to_owned())];
+    let error = load(&text, given).expect_err("refused");
+    let failure = Failure::from(error);
+    let places =
+        ["durability: \"fast\"", "unknown field", "--max-parallel-layers", "registryBurst (--registry-burst) -1"];
+    assert_eq!((failure.code(), failure.lines().len()), (Code::Config, places.len()), "{failure:?}");
+    for (line, place) in failure.lines().iter().zip(places) {
+        assert!(line.contains(place), "{line}");
+    }
+}
+
+#[test]
+fn drop_ins_count_more_than_the_file_and_are_as_strict() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, drop_ins) = (directory.path().join("c.yaml"), directory.path().join("c.yaml.d"));
+    std::fs::create_dir(&drop_ins).expect("made");
+    let write = |path: &Path, text: &str| std::fs::write(path, format!("{HEAD}{text}")).expect("written");
+    write(
+        &file,
+        "root: /a\nregistryConfigPaths: [/a, /b]\nimageGC: {minimumCopies: 1, order: leastRecentlyUsed}\nmaxPods: 1\n",
+    );
+    write(&drop_ins.join("10-one.yaml"), "registryConfigPaths: [sub]\nimageGC: {minimumCopies: 2}\nmaxPods: 2\n");
+    write(&drop_ins.join("20-two.conf"), "maxPods: 3\n");
+    let load = |files: &NamedFiles| Config::load(&Environment::default(), files, Vec::new());
+    let config = load(&NamedFiles::of(&file)).expect("loads");
+    assert_eq!((config.root.as_path(), config.max_pods, config.gc.minimum_copies), (Path::new("/a"), 3, 2));
+    assert_eq!(config.registry_config_paths, [drop_ins.join("sub")], "a list takes the place of the earlier one");
+    assert_eq!(setting("imageGC.order").shown(&config), "leastRecentlyUsed", "maps are merged by field");
+    assert!(config.origins["maxPods"].to_string().ends_with("c.yaml.d/20-two.conf:3"));
+    // A directory that is named takes the place of the one beside the file, and must be there.
+    let other = NamedFiles { directory: Some(directory.path().join("other")), ..NamedFiles::of(&file) };
+    let error = load(&other).expect_err("refused").to_string();
+    assert!(error.starts_with("read configuration ") && error.contains("/other: No such file"), "{error}");
+    std::fs::create_dir(directory.path().join("other")).expect("made");
+    assert_eq!(load(&other).expect("loads").max_pods, 1);
+    std::fs::write(drop_ins.join("30.yaml"), "root: /b\n").expect("written");
+    write(&drop_ins.join("40.yaml"), "rot: /b\n");
+    let error = load(&NamedFiles::of(&file)).expect_err("refused").to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert!(lines.len() == 2 && lines[0].ends_with("30.yaml: apiVersion is missing, must be imagelet.dev/v1alpha1"));
+    assert!(lines[1].contains("40.yaml:3: unknown field \"rot\"; did you mean root?"), "{error}");
+}
+
+#[test]
+fn numbers_out_of_the_schemas_range_are_refused() {
+    let mut numbers = 0;
+    for setting in SETTINGS.iter().filter(|setting| setting.form.schema["type"] == "integer") {
+        let schema = &setting.form.schema;
+        let (outer, inner) = setting.field.split_once('.').unwrap_or((setting.field, ""));
+        let bounds = [("minimum", -1), ("maximum", 1)].map(|(bound, step)| (schema[bound].as_i64(), step));
+        for (bound, step) in bounds.into_iter().filter_map(|(bound, step)| Some((bound?, step))) {
+            let number = bound + step;
+            let value = if inner.is_empty() { number.to_string() } else { format!("{{{inner}: {number}}}") };
+            let error = load(&format!("{HEAD}{outer}: {value}\n"), Vec::new()).expect_err(setting.field).to_string();
+            assert!(error.contains(setting.field), "{error}");
+            numbers += 1;
+        }
+    }
+    assert!(numbers > 30, "{numbers}");
+}
+
+#[test]
 fn a_named_file_must_exist() {
-    let error = Config::load(&Environment::default(), Some(Path::new("/nowhere/c.yaml")), Vec::new());
+    let error = Config::load(&Environment::default(), &NamedFiles::of(Path::new("/nowhere/c.yaml")), Vec::new());
     let error = error.expect_err("refused");
     assert!(error.to_string().starts_with("read configuration /nowhere/c.yaml: No such file"), "{error}");
 }
@@ -395,7 +460,8 @@ fn names_follow_one_rule() {
 fn the_example_shows_the_defaults() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config.yaml");
     let root = Environment { privileged: true, ..Environment::default() };
-    let (example, defaults) = (Config::load(&root, Some(&path), Vec::new()).expect("loads"), Config::defaults(&root));
+    let (example, defaults) =
+        (Config::load(&root, &NamedFiles::of(&path), Vec::new()).expect("loads"), Config::defaults(&root));
     let text = std::fs::read_to_string(path).expect("read above");
     for setting in SETTINGS.iter() {
         assert_eq!(setting.show(&example), setting.show(&defaults), "{}", setting.field);

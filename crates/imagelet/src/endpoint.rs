@@ -15,6 +15,9 @@ use crate::exit::{Code, Failure, Outcome, chain, code_of};
 /// The name under which this program makes itself known to registries and runtimes.
 pub(crate) const USER_AGENT: &str = concat!("imagelet/", env!("CARGO_PKG_VERSION"));
 
+/// Where runtimes listen that nobody had to configure.
+const USUAL_SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock"];
+
 /// An endpoint of the configuration. It was parsed once before; should it not parse now, that is told all the same.
 pub(crate) fn parse_endpoint(text: &str) -> Outcome<Endpoint> {
     Endpoint::parse(text).map_err(|error| Failure::caused(Code::Config, format!("endpoint {text:?}"), &error))
@@ -70,4 +73,45 @@ pub(crate) async fn connect_pod_runtime(
         return Err(Failure::new(Code::Config, format!("{endpoint} serves images and runs no pods")));
     }
     Ok((runtime, version))
+}
+
+/// Where the runtime of this machine listens: containerd or CRI-O, whichever is there.
+pub(crate) fn usual_endpoint() -> String {
+    let there = USUAL_SOCKETS.iter().find(|path| std::path::Path::new(path).exists());
+    format!("unix://{}", there.unwrap_or(&USUAL_SOCKETS[0]))
+}
+
+/// The endpoints of `run`, where the configuration is silent: the runtime that is here, and its images.
+pub(crate) fn choose_endpoints(config: &mut Config) {
+    if config.container_runtime_endpoint.is_none() {
+        let endpoint = usual_endpoint();
+        config.notes.push(format!("containerRuntimeEndpoint is not set: pods run on {endpoint}"));
+        config.container_runtime_endpoint = Some(endpoint);
+    }
+    // As for the kubelet, images are where containers are.
+    if config.image_service_endpoint.is_none() {
+        config.image_service_endpoint.clone_from(&config.container_runtime_endpoint);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::Environment;
+
+    #[test]
+    fn images_are_where_containers_are_unless_it_is_said_otherwise() {
+        let mut config = Config::defaults(&Environment::default());
+        config.container_runtime_endpoint = Some("unix:///run/y.sock".to_owned());
+        choose_endpoints(&mut config);
+        assert_eq!(config.image_service_endpoint.as_deref(), Some("unix:///run/y.sock"));
+        assert!(config.notes.is_empty());
+        config.image_service_endpoint = Some("unix:///run/x.sock".to_owned());
+        choose_endpoints(&mut config);
+        assert_eq!(config.image_service_endpoint.as_deref(), Some("unix:///run/x.sock"));
+        let mut silent = Config::defaults(&Environment::default());
+        choose_endpoints(&mut silent);
+        assert_eq!(silent.container_runtime_endpoint, silent.image_service_endpoint);
+        assert!(silent.notes[0].starts_with("containerRuntimeEndpoint is not set: pods run on unix:///run/"));
+    }
 }

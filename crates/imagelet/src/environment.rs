@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The variable of `imagelet pull --creds`.
 const CREDENTIAL: &str = "IMAGELET_CREDS";
@@ -34,6 +35,8 @@ pub(crate) struct Environment {
     pub(crate) path: Option<OsString>,
     /// `$NOTIFY_SOCKET`: systemd's socket for readiness.
     pub(crate) notify_socket: Option<OsString>,
+    /// `$WATCHDOG_USEC`, the time within which systemd wants to hear from this process.
+    pub(crate) watchdog: Option<Duration>,
     /// The working directory.
     pub(crate) working: Option<PathBuf>,
     /// All variables.
@@ -128,6 +131,7 @@ impl Environment {
             dumb_terminal,
             path: std::env::var_os("PATH"),
             notify_socket: std::env::var_os("NOTIFY_SOCKET"),
+            watchdog: watchdog(text("WATCHDOG_USEC"), text("WATCHDOG_PID")),
             working: std::env::current_dir().ok(),
             variables: Variables(std::env::vars_os().collect()),
             proxies: Proxies { http: proxy("HTTP_PROXY"), https: proxy("HTTPS_PROXY"), no_proxy: proxy("NO_PROXY") },
@@ -163,6 +167,13 @@ impl Environment {
     }
 }
 
+/// Returns the time within which systemd wants to hear from this process, if it does.
+fn watchdog(micros: Option<String>, pid: Option<String>) -> Option<Duration> {
+    let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(std::process::id()));
+    let micros = micros?.parse().ok().filter(|micros| *micros > 0 && is_ours)?;
+    Some(Duration::from_micros(micros))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +186,15 @@ mod tests {
         let names: Vec<_> = environment.of_children().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["PATH", "X"]);
         assert!(!format!("{environment:?}").contains("s3cret"), "{environment:?}");
+    }
+
+    #[test]
+    fn the_watchdog_is_for_one_process() {
+        let of = |micros: &str, pid: Option<u32>| watchdog(Some(micros.to_owned()), pid.map(|pid| pid.to_string()));
+        assert_eq!(of("3000000", None), Some(Duration::from_secs(3)));
+        assert_eq!(of("3000000", Some(std::process::id())), Some(Duration::from_secs(3)));
+        assert_eq!(of("3000000", Some(1)), None);
+        assert_eq!((of("0", None), of("x", None), watchdog(None, None)), (None, None, None));
     }
 
     #[test]

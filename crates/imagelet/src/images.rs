@@ -16,6 +16,7 @@ use cri_grpc::Endpoint;
 use engine_api::runtime_store::RuntimeImageFacts;
 use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
 use image_service::{EngineOptions, OpenError, Registries, RuntimeImages};
+use registry::Bandwidth;
 use store::OpenError as StoreOpenError;
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +71,7 @@ impl Images {
             };
             return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint), absent_root, runtime });
         }
-        let Opening { proxies, access, backs_off, socket, stop } = opening;
+        let Opening { proxies, access, backs_off, bandwidth, socket, stop } = opening;
         if !access.makes
             && let Some(nothing) = nothing(&config.root).await
         {
@@ -79,7 +80,7 @@ impl Images {
             let absent_root = Some(nothing.into_directory());
             return Ok(Self { service: images, engine, keeper: Keeper::Nobody, absent_root, runtime: None });
         }
-        let mut options = engine_options(config, proxies, backs_off, socket);
+        let mut options = engine_options(config, proxies, backs_off, bandwidth, socket);
         options.store.command = Some(access.command.clone());
         options.store.settings = Some(settings(&options));
         match Root::open(options, access, stop).await {
@@ -284,7 +285,8 @@ fn warn(endpoint: &Endpoint) {
 
 /// The registries as this process reaches them, without a store.
 pub(crate) fn registries(config: &Config, proxies: &Proxies) -> Registries {
-    Registries::new(&engine_options(config, proxies, false, None))
+    let bandwidth = Bandwidth::new(config.pulls.bandwidth);
+    Registries::new(&engine_options(config, proxies, false, &bandwidth, None))
 }
 
 /// A root that cannot be opened. The permission to do so is told apart from everything else.

@@ -92,6 +92,14 @@ fn fields() -> impl for<'w> FormatFields<'w> + 'static {
     format::debug_fn(write).delimited(" ")
 }
 
+/// Writes plain lines, for commands that need no log.
+pub(crate) fn note(lines: &[String], stderr: &Stderr) {
+    for line in lines {
+        // Where stderr is gone there is nobody to tell.
+        let _ = writeln!(stderr.clone(), "{}", crate::output::table::clean(line));
+    }
+}
+
 /// Tells people why the command failed: plain lines, or records in a JSON log.
 pub(crate) fn failure(lines: &[String], format: LogFormat, stderr: &Stderr) {
     for line in lines {

@@ -6,6 +6,7 @@ mod app;
 mod args;
 mod cli;
 mod config;
+mod config_source;
 mod endpoint;
 mod environment;
 mod exit;
@@ -30,8 +31,9 @@ use tracing_subscriber::filter::LevelFilter;
 use access::Access;
 use app::App;
 use args::{Cli, Command};
+use config::LogFormat;
 use config::names::UnknownVariables;
-use config::{Config, LogFormat};
+use config_source::ConfigSource;
 use environment::Environment;
 use exit::{Code, Failure, Outcome};
 use logging::Stderr;
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
         return end(Err(error), LogFormat::Text, &Stderr::default());
     }
     let sockets = match &cli.command {
-        Command::Serve(_) => Environment::take_sockets(),
+        Command::Serve(_) | Command::Run(_) => Environment::take_sockets(),
         _ => Ok(Vec::new()),
     };
     let sockets = match sockets {
@@ -81,17 +83,16 @@ fn main() -> ExitCode {
     if let Err(error) = unknown.refuse_misspelt() {
         return end(Err(error.into()), LogFormat::Text, &Stderr::default());
     }
-    let mut config = match Config::load(&environment, cli.global.config(), cli.settings.given()) {
+    if let Command::Config(args) = &cli.command
+        && let Some(outcome) = cli::config::run_alone(args, cli.global.config(), printer, &environment)
+    {
+        return end(outcome, LogFormat::Text, &Stderr::default());
+    }
+    let source = ConfigSource::of(&cli);
+    let config = match source.load(&environment) {
         Ok(config) => config,
         Err(error) => return end(Err(error.into()), LogFormat::Text, &Stderr::default()),
     };
-    if let Command::Run(args) = &cli.command {
-        if !args.dry_run {
-            wiring::node::choose_endpoints(&mut config);
-        }
-        args.apply(&mut config);
-    }
-    config.engine.reach = cli.command.reach();
     let format = config.log_format;
     let progress = Progress::new(cli.global.progress, cli.global.quiet, environment.dumb_terminal);
     let stderr = progress.bars().map(Stderr::with_bars).unwrap_or_default();
@@ -131,6 +132,7 @@ fn main() -> ExitCode {
         let (access, backs_off) = (Access::of(&cli.command), service || waits);
         let app = App::new(environment, config, printer, progress.clone(), signals.clone(), backs_off, access);
         app.pass_sockets(sockets);
+        app.reloads_from(source);
         let outcome = tokio::select! {
             outcome = cli::run(&app, &cli.command) => outcome,
             // What goes on ends by itself when it is asked to; everything else is dropped where it stands.

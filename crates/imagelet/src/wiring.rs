@@ -8,8 +8,11 @@ pub(crate) mod collection;
 mod fingerprint;
 pub(crate) mod kubelet_api;
 pub(crate) mod node;
+pub(crate) mod reload;
+pub(crate) mod serving;
 mod tokens;
 pub(crate) mod waiting;
+pub(crate) mod watchdog;
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
@@ -82,6 +85,7 @@ pub(crate) struct Managed {
     /// They count for themselves.
     providers: Option<Providers>,
     records: PullRecords,
+    mode: Mode,
 }
 
 impl std::fmt::Debug for Managed {
@@ -106,17 +110,30 @@ impl Managed {
             keyring: Some(Arc::new(keyring)),
             records: Some(records.clone()),
             metrics: Arc::clone(&metrics),
-            backoff: BackoffOptions {
-                initial: config.back_off.initial,
-                max: config.back_off.max,
-                by_cause: config.back_off.by_cause,
-                event_every_check: config.back_off.event_per_check,
-                ..BackoffOptions::default()
-            },
+            backoff: backoff_options(config),
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
             make_room: room,
         };
-        Ok(Self { manager: Arc::new(ImageManager::new(service, events, options)), metrics, providers, records })
+        let manager = Arc::new(ImageManager::new(service, events, options));
+        Ok(Self { manager, metrics, providers, records, mode })
+    }
+
+    /// Goes by another configuration from now on: limits, back-off and keyring, which reads the node's files anew.
+    pub(crate) fn adopt(&self, config: &Config, environment: &Environment) {
+        let clock: Clock = Arc::new(Instant::now);
+        let keyring = keyring(config, environment, clock, self.mode, self.providers.clone());
+        self.manager.set_limits(puller_options(config, self.mode), backoff_options(config));
+        self.manager.set_keyring(Arc::new(keyring));
+    }
+
+    /// The pull records.
+    pub(crate) fn records(&self) -> PullRecords {
+        self.records.clone()
+    }
+
+    /// Where calls of the image service are counted.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// Puts everything that is counted into `registry`.
@@ -212,22 +229,37 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
     }
 }
 
-/// Where records are kept and whom they let pass.
-fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOptions> {
-    let wall_clock: WallClock = Arc::new(jiff::Timestamp::now);
-    let pods = usize::try_from(config.max_pods).unwrap_or(0);
-    let parallel = config.pulls.max_parallel.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0);
+/// Back-off by the configuration.
+fn backoff_options(config: &Config) -> BackoffOptions {
+    BackoffOptions {
+        initial: config.back_off.initial,
+        max: config.back_off.max,
+        by_cause: config.back_off.by_cause,
+        event_every_check: config.back_off.event_per_check,
+        ..BackoffOptions::default()
+    }
+}
+
+/// The policy by which pods may have images that are on the node.
+fn policy(config: &Config) -> Outcome<VerificationPolicy> {
     let allowlist = Allowlist::parse(&config.verification.allowlist)
         .map_err(|error| Failure::caused(Code::Config, "preloadedImagesVerificationAllowlist", &error))?;
-    let policy = match config.verification.policy.as_str() {
+    Ok(match config.verification.policy.as_str() {
         "NeverVerify" => VerificationPolicy::NeverVerify,
         "NeverVerifyAllowlistedImages" => VerificationPolicy::NeverVerifyAllowlistedImages(allowlist),
         "AlwaysVerify" => VerificationPolicy::AlwaysVerify,
         // The configuration is checked: it is the remaining one.
         _ => VerificationPolicy::NeverVerifyPreloadedImages,
-    };
+    })
+}
+
+/// Where records are kept and whom they let pass.
+fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOptions> {
+    let wall_clock: WallClock = Arc::new(jiff::Timestamp::now);
+    let pods = usize::try_from(config.max_pods).unwrap_or(0);
+    let parallel = config.pulls.max_parallel.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0);
     Ok(RecordsOptions {
-        policy,
+        policy: policy(config)?,
         max_intents: pods.max(parallel).saturating_mul(2).min(MAX_INTENTS),
         max_records: MAX_RECORDS,
         metrics: Arc::clone(metrics),

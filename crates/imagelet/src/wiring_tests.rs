@@ -9,7 +9,8 @@ fn config(text: &str) -> Config {
     let file = tempfile::NamedTempFile::new().expect("temporary file");
     let head = "apiVersion: imagelet.dev/v1alpha1\nkind: ImageletConfiguration\n";
     std::fs::write(file.path(), format!("{head}{text}")).expect("written");
-    Config::load(&Environment::default(), Some(file.path()), Vec::new()).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    Config::load(&Environment::default(), &crate::config::NamedFiles::of(file.path()), Vec::new())
+        .unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! [`Bandwidth`]: the bytes a second that a client takes in, shared equally among the pulls that want bytes, whatever
 //! number of connections each has (start-time fair queueing, with debt instead of tokens: bytes are paid for by the
 //! time until the next piece may come). A pull that has to wait does not read from its connection, so that TCP slows
-//! the sender down. Without a limit none of this runs. `part` and `transport` call it after each piece.
+//! the sender down. Without a limit none of this runs. The limit may change while pulls go on. `part` and `transport` call it after each piece.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,11 +16,29 @@ use tokio::time::Instant;
 /// Time whose bytes may be taken at once after a rest.
 const BURST: Duration = Duration::from_millis(50);
 
-/// A limit that all pulls of a client share.
-pub(crate) struct Bandwidth {
-    /// Bytes a second.
-    rate: u64,
+/// A limit that all pulls of its clients share. Clones are the same limit.
+#[derive(Clone)]
+pub struct Bandwidth {
+    limit: Arc<Limit>,
+}
+
+struct Limit {
+    /// Bytes a second; 0: no limit.
+    rate: AtomicU64,
     state: Mutex<QueueState>,
+}
+
+impl fmt::Debug for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bandwidth({})", self.limit.rate.load(Ordering::Relaxed))
+    }
+}
+
+impl Default for Bandwidth {
+    /// No limit.
+    fn default() -> Self {
+        Self::new(0)
+    }
 }
 
 struct QueueState {
@@ -34,18 +54,34 @@ struct QueueState {
 type QueuePosition = (u64, u64);
 
 impl Bandwidth {
-    pub(crate) fn new(rate: u64) -> Arc<Self> {
+    /// A limit of `rate` bytes a second; 0: no limit.
+    #[must_use]
+    pub fn new(rate: u64) -> Self {
         let state = QueueState { paid: Instant::now(), served: 0, waiting: BTreeMap::new(), age: 0 };
-        Arc::new(Self { rate: rate.max(1), state: Mutex::new(state) })
+        Self { limit: Arc::new(Limit { rate: AtomicU64::new(rate), state: Mutex::new(state) }) }
+    }
+
+    /// Changes the limit, also for pulls that go on: what they took before is paid for.
+    pub fn set_rate(&self, rate: u64) {
+        let mut state = self.limit.state.lock();
+        self.limit.rate.store(rate, Ordering::Relaxed);
+        state.paid = Instant::now();
+        state.waiting.values().for_each(|turn| turn.notify_one());
     }
 
     /// The part of one pull.
-    pub(crate) fn share(self: &Arc<Self>) -> BandwidthShare {
-        BandwidthShare { bandwidth: Arc::clone(self), had: Arc::default() }
+    pub(crate) fn share(&self) -> BandwidthShare {
+        BandwidthShare { limit: Arc::clone(&self.limit), had: Arc::default() }
     }
+}
 
+impl Limit {
     fn time_of(&self, bytes: u64) -> Duration {
-        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
+        let rate = self.rate.load(Ordering::Relaxed);
+        if rate == 0 {
+            return Duration::ZERO;
+        }
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
@@ -53,25 +89,36 @@ impl Bandwidth {
 /// The share of one pull in a [`Bandwidth`]. Clones belong to the same pull.
 #[derive(Clone)]
 pub(crate) struct BandwidthShare {
-    bandwidth: Arc<Bandwidth>,
+    limit: Arc<Limit>,
     /// Position in the queue of the next piece of this pull.
     had: Arc<Mutex<u64>>,
 }
 
 impl BandwidthShare {
+    /// The share, where there is a limit now.
+    pub(crate) fn limited(&self) -> Option<&Self> {
+        (self.limit.rate.load(Ordering::Relaxed) > 0).then_some(self)
+    }
+
     /// Records bytes that came, and waits for the turn after which more may be read.
     pub(crate) async fn take(&self, bytes: u64) {
+        if self.limited().is_none() {
+            return;
+        }
         let waiting = self.queue(bytes);
         loop {
             let (next, paid) = {
-                let state = self.bandwidth.state.lock();
+                let state = self.limit.state.lock();
                 (state.waiting.first_key_value().map(|(ticket, _)| *ticket), state.paid)
             };
             if next != Some(waiting.ticket) {
                 waiting.turn.notified().await;
             } else if Instant::now() < paid {
-                // A pull that is due earlier may come meanwhile.
-                tokio::time::sleep_until(paid).await;
+                // A pull that is due earlier may come meanwhile, and the limit may change.
+                tokio::select! {
+                    () = tokio::time::sleep_until(paid) => {}
+                    () = waiting.turn.notified() => {}
+                }
             } else {
                 self.pay(waiting.ticket, bytes);
                 return;
@@ -80,7 +127,7 @@ impl BandwidthShare {
     }
 
     fn queue(&self, bytes: u64) -> QueueEntry<'_> {
-        let mut state = self.bandwidth.state.lock();
+        let mut state = self.limit.state.lock();
         let mut had = self.had.lock();
         // A pull that wanted no bytes has saved nothing up.
         let start = (*had).max(state.served);
@@ -89,27 +136,27 @@ impl BandwidthShare {
         let ticket = (start, state.age);
         let turn = Arc::new(Notify::new());
         state.waiting.insert(ticket, Arc::clone(&turn));
-        QueueEntry { bandwidth: &self.bandwidth, ticket, turn }
+        QueueEntry { limit: &self.limit, ticket, turn }
     }
 
     fn pay(&self, ticket: QueuePosition, bytes: u64) {
-        let mut state = self.bandwidth.state.lock();
+        let mut state = self.limit.state.lock();
         let now = Instant::now();
         state.served = state.served.max(ticket.0);
-        state.paid = state.paid.max(now.checked_sub(BURST).unwrap_or(now)) + self.bandwidth.time_of(bytes);
+        state.paid = state.paid.max(now.checked_sub(BURST).unwrap_or(now)) + self.limit.time_of(bytes);
     }
 }
 
 /// A position in the queue, given up on drop.
 struct QueueEntry<'b> {
-    bandwidth: &'b Bandwidth,
+    limit: &'b Limit,
     ticket: QueuePosition,
     turn: Arc<Notify>,
 }
 
 impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        let mut state = self.bandwidth.state.lock();
+        let mut state = self.limit.state.lock();
         state.waiting.remove(&self.ticket);
         if let Some((_, turn)) = state.waiting.first_key_value() {
             turn.notify_one();
@@ -119,8 +166,6 @@ impl Drop for QueueEntry<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
     use super::*;
 
     const RATE: u64 = 1 << 20;
@@ -184,6 +229,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_new_limit_counts_for_pulls_that_wait() {
+        let bandwidth = Bandwidth::new(1);
+        let shares = [bandwidth.share(), bandwidth.share()];
+        shares[0].take(1 << 20).await;
+        let start = Instant::now();
+        let change = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            bandwidth.set_rate(RATE);
+        };
+        // By the first limit, each would wait for days.
+        let both = futures::future::join(shares[0].take(RATE), shares[1].take(RATE));
+        futures::future::join(both, change).await;
+        let took = start.elapsed().as_secs_f64();
+        assert!((1.0..=3.1).contains(&took), "{took}");
+        bandwidth.set_rate(0);
+        let start = Instant::now();
+        for share in &shares {
+            share.take(1 << 40).await;
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        bandwidth.set_rate(RATE);
+        shares[0].take(RATE).await;
+        shares[0].take(RATE).await;
+        assert!(start.elapsed() >= Duration::from_millis(900), "it counts again");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn who_gives_up_holds_nobody_up() {
         let bandwidth = Bandwidth::new(RATE);
         let share = bandwidth.share();
@@ -193,6 +265,6 @@ mod tests {
         assert!(given_up.is_err());
         let other = bandwidth.share();
         tokio::time::timeout(Duration::from_secs(10), other.take(1)).await.expect("its turn comes");
-        assert!(bandwidth.state.lock().waiting.is_empty());
+        assert!(bandwidth.limit.state.lock().waiting.is_empty());
     }
 }

@@ -30,7 +30,7 @@ pub struct Client {
 
 struct ClientState {
     shared: Arc<TransportSettings>,
-    bandwidth: Option<Arc<Bandwidth>>,
+    bandwidth: Bandwidth,
     /// Connections per host, for the configuration that they were made with.
     transports: Mutex<HashMap<HostConfig, Arc<Transport>>>,
     /// Until when a host is asked last.
@@ -43,7 +43,7 @@ impl Client {
     /// A client without connections.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let bandwidth = options.bandwidth.map(Bandwidth::new);
+        let bandwidth = options.bandwidth.clone();
         let shared = Arc::new(TransportSettings::new(options));
         let inner = ClientState {
             shared,
@@ -59,9 +59,9 @@ impl Client {
         &self.inner.shared.options
     }
 
-    /// A pull's part of the bandwidth, where that is limited.
-    pub(crate) fn share(&self) -> Option<BandwidthShare> {
-        self.inner.bandwidth.as_ref().map(Bandwidth::share)
+    /// A pull's part of the bandwidth.
+    pub(crate) fn share(&self) -> BandwidthShare {
+        self.inner.bandwidth.share()
     }
 
     /// The connections to a host; a changed configuration gets new ones.

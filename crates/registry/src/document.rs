@@ -71,7 +71,7 @@ impl PullSession {
         }
         let content_type = answer.content_type();
         let announced = announced(&answer)?;
-        let bytes = answer.body(options.limits.manifest, options.retry.idle_timeout, self.share.as_ref()).await?;
+        let bytes = answer.body(options.limits.manifest, options.retry.idle_timeout, self.share.limited()).await?;
         check_is_json(&content_type, &bytes)?;
         let digest = match want.digest {
             Some(digest) => {

@@ -50,6 +50,7 @@ mod upload_body;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use bandwidth::Bandwidth;
 pub use blob::BlobStream;
 pub use client::Client;
 pub use document::Fetched;

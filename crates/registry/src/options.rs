@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::bandwidth::Bandwidth;
 use crate::namespace::{HostsError, Namespace};
 use crate::proxy::ProxySettings;
 use crate::ranges::{Allowance, Memory, RangePolicy};
@@ -51,8 +52,8 @@ pub struct Options {
     pub ranges: RangePolicy,
     /// When a connection that brings next to nothing is replaced.
     pub stall: StallPolicy,
-    /// Bytes a second that all pulls take in together at most.
-    pub bandwidth: Option<u64>,
+    /// Limit of the bytes a second that all pulls take in together.
+    pub bandwidth: Bandwidth,
     /// Targets of redirects and token services that are allowed though they are in plain HTTP or near this machine and
     /// not near the registry.
     pub allowed_targets: Vec<AllowedTarget>,
@@ -76,7 +77,7 @@ impl Options {
             proxy: ProxySettings::default(),
             ranges: RangePolicy::default(),
             stall: StallPolicy::default(),
-            bandwidth: None,
+            bandwidth: Bandwidth::default(),
             allowed_targets: Vec::new(),
             lookup: system_lookup(),
             wall_clock: system_clock(),

@@ -35,8 +35,8 @@ pub(crate) struct PullSession {
     pub(crate) reference: Reference,
     pub(crate) hosts: Vec<SessionHost>,
     secrets: Secrets,
-    /// This pull's part of the bandwidth, where that is limited.
-    pub(crate) share: Option<BandwidthShare>,
+    /// This pull's part of the bandwidth.
+    pub(crate) share: BandwidthShare,
     /// Warnings that were shown already.
     warnings: Mutex<BTreeSet<String>>,
 }

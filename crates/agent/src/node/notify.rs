@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 
 /// The socket of systemd, or nothing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Notify(Option<SocketAddr>);
 
 impl Notify {
@@ -25,6 +25,18 @@ impl Notify {
     /// Reports that the agent is ready, and what it does, for people.
     pub fn ready(&self, text: &str) {
         self.send(&format!("READY=1\n{}", status(text)));
+    }
+
+    /// Reports that the agent reads its configuration anew; [`Notify::ready`] follows.
+    pub fn reloading(&self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+    }
+
+    /// Reports that the agent is alive.
+    pub fn alive(&self) {
+        self.send("WATCHDOG=1");
     }
 
     /// Reports that the agent is ending, and what becomes of its work.

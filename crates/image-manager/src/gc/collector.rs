@@ -73,7 +73,7 @@ impl Collector {
 
     /// The shortage under disk pressure: up to the low mark, and up to every threshold that removing images can meet.
     fn pressing_shortage(&self, space: DiskSpace) -> Shortage {
-        let options = &self.context.options;
+        let options = self.context.options();
         let mut shortage = Shortage::to_low_mark(space, &options.policy);
         let disks = Disks { images: Some(space), ..Disks::default() };
         for observation in observe(&options.pressure.thresholds, disks) {
@@ -108,7 +108,7 @@ impl Collector {
         self.store.save(&mut state).await?;
         let measured = self.context.measure_image_fs().await;
         let now = survey.now(&self.context);
-        let options = &self.context.options;
+        let options = self.context.options();
         let goals = match (goal, &measured) {
             (Some(goal), _) => vec![goal],
             (None, Ok((_, space))) => {
@@ -132,14 +132,14 @@ impl Collector {
     /// A round that removes by age, then by space.
     pub(super) async fn full_round(&self, trigger: Trigger, min_age: Option<Duration>) -> Result<Done, GcError> {
         let mut round = self.begin(trigger, min_age).await?;
-        let limit = self.context.options.policy.max_age;
+        let limit = self.context.options().policy.max_age;
         if !limit.is_zero() {
             let failures = self.remove_all(&mut round, Goal::OlderThan(limit)).await;
             if !failures.is_empty() {
                 round.errors.push(GcError::AgeRemoval { limit, failures: failures.join(", ") });
             }
         }
-        self.free_shortage(&mut round, |space| Shortage::at(space, &self.context.options.policy)).await;
+        self.free_shortage(&mut round, |space| Shortage::at(space, &self.context.options().policy)).await;
         Ok(self.finish(round).await)
     }
 
@@ -156,7 +156,7 @@ impl Collector {
     }
 
     async fn begin(&self, trigger: Trigger, min_age: Option<Duration>) -> Result<Round<'_>, GcError> {
-        let options = &self.context.options;
+        let options = self.context.options();
         let (began, clock) = ((options.wall_clock)(), (options.clock)());
         self.drop_unfinished(false).await;
         let mut state = self.store.lock().await?;
@@ -216,13 +216,13 @@ impl Collector {
     }
 
     fn since(&self, began: Instant) -> Duration {
-        (self.context.options.clock)().duration_since(began)
+        (self.context.options().clock)().duration_since(began)
     }
 
     /// Ends a round: prunes the records of removed images, stores the history and counts the round.
     async fn finish(&self, round: Round<'_>) -> Done {
         let Round { trigger, began, clock, mut state, survey, mut report, mut errors } = round;
-        let options = &self.context.options;
+        let options = self.context.options();
         if let Some(records) = &options.records {
             // Everything that is still here, in use and pinned included: a record must outlive any image that it is about.
             let present: BTreeSet<String> = survey.images.iter().map(|image| image.id.clone()).collect();

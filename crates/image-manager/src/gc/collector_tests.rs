@@ -137,3 +137,21 @@ async fn a_clock_that_is_set_removes_nothing() {
     third.manager.garbage_collect().await.expect("both are too old");
     assert!(third.shelf.ids().is_empty());
 }
+
+/// Rules that a reload brings count from the next round on; what is no rule stays.
+#[tokio::test]
+async fn rules_change_while_the_collector_runs() {
+    let rig = Rig::new(policy(100, 80, 0, 0), 1000, 100, vec![image("a", 300), image("b", 600)]);
+    rig.manager.garbage_collect().await.expect("it is off");
+    assert_eq!(rig.shelf.ids().len(), 2);
+    let mut of = (*rig.manager.options()).clone();
+    of.policy = policy(50, 40, 0, 0);
+    of.keep = vec![KeepRule { pattern: Pattern::parse("r.example/b").expect("a pattern"), says: Says::Keep }];
+    of.node_status_max_images = 7;
+    of.settle = std::time::Duration::from_secs(1234);
+    rig.manager.adopt_rules(of);
+    let options = rig.manager.options();
+    assert_eq!((options.node_status_max_images, options.settle == std::time::Duration::from_secs(1234)), (7, false));
+    let _ = rig.manager.garbage_collect().await;
+    assert_eq!(rig.shelf.ids(), ["b"], "the kept one stays although space is short");
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::blocking;
 use cri_api::{Container, FsInfo, Image, RuntimeService};
 use engine_api::{ImageLayers, UnfinishedPulls};
+use parking_lot::RwLock;
 
 use super::disk::DiskSpace;
 use super::images::CollectedImages;
@@ -23,7 +24,8 @@ pub(super) struct GcContext {
     pub(super) images: CollectedImages,
     pub(super) runtime: Option<Arc<dyn RuntimeService>>,
     pub(super) events: Arc<dyn EventRecorder>,
-    pub(super) options: GcOptions,
+    /// Guards the options, of which the rules may change.
+    options: RwLock<Arc<GcOptions>>,
 }
 
 fn runtime_error(what: &'static str) -> impl FnOnce(cri_api::Error) -> GcError {
@@ -31,6 +33,26 @@ fn runtime_error(what: &'static str) -> impl FnOnce(cri_api::Error) -> GcError {
 }
 
 impl GcContext {
+    pub(super) fn new(
+        images: CollectedImages,
+        runtime: Option<Arc<dyn RuntimeService>>,
+        events: Arc<dyn EventRecorder>,
+        options: GcOptions,
+    ) -> Self {
+        Self { images, runtime, events, options: RwLock::new(Arc::new(options)) }
+    }
+
+    /// The options as they are now.
+    pub(super) fn options(&self) -> Arc<GcOptions> {
+        Arc::clone(&self.options.read())
+    }
+
+    /// Takes the rules of other options.
+    pub(super) fn adopt_rules(&self, of: GcOptions) {
+        let mut options = self.options.write();
+        *options = Arc::new(options.with_rules(of));
+    }
+
     pub(super) async fn list_images(&self) -> Result<Vec<Image>, GcError> {
         self.images.service.list_images(None).await.map_err(runtime_error("list images"))
     }
@@ -61,13 +83,13 @@ impl GcContext {
             self.record_event(EventType::Warning, "InvalidDiskCapacity", &GcError::InvalidCapacity.to_string());
             return Err(GcError::InvalidCapacity);
         }
-        self.options.metrics.measured(space);
+        self.options().metrics.measured(space);
         Ok((path, space))
     }
 
     /// Measures the file system on which `path` lies.
     pub(super) async fn probe(&self, path: &Path) -> Result<DiskSpace, GcError> {
-        let (disk, at) = (Arc::clone(&self.options.disk), path.to_owned());
+        let (disk, at) = (Arc::clone(&self.options().disk), path.to_owned());
         let space = blocking(move || disk(&at)).await.ok_or(GcError::ShuttingDown)?;
         space.map(DiskSpace::clamped).map_err(|source| GcError::Disk { path: path.to_owned(), source })
     }
@@ -75,30 +97,31 @@ impl GcContext {
     /// Inspects the blobs that interrupted pulls left, and sets their metric.
     pub(super) async fn unfinished_pulls(&self) -> Option<UnfinishedPulls> {
         let left = self.images.unfinished().await;
-        self.options.metrics.unfinished(left.unwrap_or_default());
+        self.options().metrics.unfinished(left.unwrap_or_default());
         left
     }
 
     /// The selection rules of the options.
     pub(super) fn rules(&self) -> Rules {
         // Without a runtime no use is ever seen, so that "never used" says nothing about an image.
-        let protect_unused = self.runtime.as_ref().map_or(Duration::ZERO, |_| self.options.protect_pre_pulled);
+        let options = self.options();
+        let protect_unused = self.runtime.as_ref().map_or(Duration::ZERO, |_| options.protect_pre_pulled);
         Rules {
-            min_age: self.options.policy.min_age,
+            min_age: options.policy.min_age,
             protect_unused,
-            minimum_copies: self.options.minimum_copies,
-            order: self.options.order,
+            minimum_copies: options.minimum_copies,
+            order: options.order,
         }
     }
 
     /// Now, by both clocks.
     pub(super) fn moment(&self) -> Moment {
-        let boot = self.options.boot_clock.as_ref().and_then(|clock| clock());
-        Moment { wall: (self.options.wall_clock)(), boot }
+        let boot = self.options().boot_clock.as_ref().and_then(|clock| clock());
+        Moment { wall: (self.options().wall_clock)(), boot }
     }
 
     /// Records an event about the node.
     pub(super) fn record_event(&self, kind: EventType, reason: &'static str, message: &str) {
-        self.events.record(EventRef { object: &self.options.node, kind, reason, message });
+        self.events.record(EventRef { object: &self.options().node, kind, reason, message });
     }
 }

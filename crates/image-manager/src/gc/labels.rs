@@ -36,7 +36,7 @@ struct Config {
 /// Asks for the labels of images that were not asked for yet, if a rule or a pin needs labels. An image whose labels are not
 /// known stays for now; the next round asks again.
 pub(super) async fn fetch_labels(context: &GcContext, labels: &mut Labels, pins: &Pins, images: &[Image]) {
-    let by_rule = context.options.keep.iter().any(|rule| rule.pattern.is_of_labels());
+    let by_rule = context.options().keep.iter().any(|rule| rule.pattern.is_of_labels());
     if !by_rule && !pins.iter().any(Pattern::is_of_labels) {
         return;
     }

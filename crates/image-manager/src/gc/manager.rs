@@ -61,7 +61,7 @@ impl ImageGcManager {
         let files = if options.durable { files } else { files.map(StateFiles::unsynced) };
         let holds = Holds::new(Arc::clone(&options.clock));
         let images = CollectedImages::new(images, &options);
-        let context = Arc::new(GcContext { images, runtime, events, options });
+        let context = Arc::new(GcContext::new(images, runtime, events, options));
         let store = Arc::new(StateStore::new(files.clone()));
         let collector = Arc::new(Collector::new(Arc::clone(&context), Arc::clone(&store), Arc::clone(&holds)));
         let monitor = Arc::new(PressureMonitor::new(Arc::clone(&context), files));
@@ -81,8 +81,15 @@ impl ImageGcManager {
 
     /// The options of the collector.
     #[must_use]
-    pub fn options(&self) -> &GcOptions {
-        &self.context.options
+    pub fn options(&self) -> Arc<GcOptions> {
+        self.context.options()
+    }
+
+    /// Takes the rules of other options: thresholds, ages, order, what is kept, and what a node's status names. They count from
+    /// the next round on, which comes at once.
+    pub fn adopt_rules(&self, of: GcOptions) {
+        self.context.adopt_rules(of);
+        self.nudge();
     }
 
     /// Asks for a collection soon, as when a disk is full.
@@ -241,7 +248,7 @@ impl ImageGcManager {
         if self.list.get().is_none() {
             self.refresh_cache().await?;
         }
-        let status = NodeStatus::new(measured, &self.image_list(), self.options());
+        let status = NodeStatus::new(measured, &self.image_list(), &self.options());
         Ok(NodeStatus { pull_engine: self.context.images.pull_engine().await, ..status })
     }
 
@@ -275,12 +282,20 @@ impl ImageGcManager {
     }
 
     async fn collecting(&self, stop: &CancellationToken) {
-        if self.options().policy.is_off() {
-            tracing::info!("image garbage collection is off: the high threshold is 100, and there is no maximum age");
-            return;
-        }
         let mut turns = Turns::new(self.options().intervals.collect, Some(&self.nudge_collect), stop);
+        let mut was_off = false;
         while turns.next().await {
+            // The next reload of the configuration may switch it on.
+            let is_off = self.options().policy.is_off();
+            if is_off && !std::mem::replace(&mut was_off, is_off) {
+                tracing::info!(
+                    "image garbage collection is off: the high threshold is 100, and there is no maximum age"
+                );
+            }
+            if is_off {
+                continue;
+            }
+            was_off = false;
             let result = self.garbage_collect().await;
             self.collector.report(&result);
             if result.is_ok_and(|report| !report.removed.is_empty()) {

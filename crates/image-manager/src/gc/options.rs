@@ -108,6 +108,19 @@ impl GcOptions {
     }
 }
 
+impl GcOptions {
+    /// These options with the rules of others: thresholds, ages, order, what is kept, and what a node's status names.
+    #[must_use]
+    pub(super) fn with_rules(&self, of: Self) -> Self {
+        let mut new = self.clone();
+        (new.policy, new.order, new.minimum_copies) = (of.policy, of.order, of.minimum_copies);
+        (new.keep, new.sandbox_image, new.protect_pre_pulled) = (of.keep, of.sandbox_image, of.protect_pre_pulled);
+        new.node_status_max_images = of.node_status_max_images;
+        (new.pressure.thresholds, new.pressure.transition) = (of.pressure.thresholds, of.pressure.transition);
+        new
+    }
+}
+
 /// When there is disk pressure, and what is done about it.
 #[derive(Clone)]
 pub struct PressureOptions {

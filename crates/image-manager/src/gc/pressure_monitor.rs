@@ -57,7 +57,7 @@ impl PressureMonitor {
 
     /// Measures the file systems, and brings the condition up to date.
     pub(super) async fn measure(&self) -> Result<MeasuredDisks, GcError> {
-        let options = &self.context.options;
+        let options = self.context.options();
         let info = self.context.image_fs_info().await?;
         let image_path = info.image_filesystems.first().map(|fs| fs.mountpoint.clone()).ok_or(GcError::NoImageFs)?;
         let images = self.context.probe(image_path.as_ref()).await?;
@@ -82,7 +82,7 @@ impl PressureMonitor {
 
     /// Takes in an observation, and records an event if the condition changed.
     async fn update(&self, crossed: bool) -> Result<Pressure, GcError> {
-        let options = &self.context.options;
+        let options = self.context.options();
         let now = (options.wall_clock)();
         let mut condition = self.condition.lock().await;
         let (mut pressure, stored) = match *condition {

@@ -44,7 +44,7 @@ impl PressureRelief {
     async fn relieve_measured(&self, measured: &MeasuredDisks) -> Result<Option<GcReport>, GcError> {
         let wanted = measured.layout().reclaim(measured.crossed().map(|observation| observation.of));
         if wanted.containers
-            && let Some(containers) = &self.context.options.pressure.containers
+            && let Some(containers) = &self.context.options().pressure.containers
             && let Err(error) = containers.delete_all_unused_containers().await
         {
             tracing::warn!(%error, "containers that have ended could not all be removed");
@@ -57,12 +57,12 @@ impl PressureRelief {
 
     /// Runs the loop until `stop`.
     pub(super) async fn run(&self, stop: &CancellationToken) {
-        if self.context.options.pressure.thresholds.is_empty() {
-            return;
-        }
         let mut pace = Pace::default();
-        let mut turns = Turns::new(self.context.options.pressure.interval, None, stop);
+        let mut turns = Turns::new(self.context.options().pressure.interval, None, stop);
         while turns.next().await {
+            if self.context.options().pressure.thresholds.is_empty() {
+                continue;
+            }
             if let Err(error) = self.press(&mut pace).await {
                 tracing::warn!(error = chain(&error), "cannot relieve disk pressure");
             }
@@ -80,7 +80,7 @@ impl PressureRelief {
             let message = format!("Attempting to reclaim {}", first.of.resource());
             self.context.record_event(EventType::Warning, "EvictionThresholdMet", &message);
         }
-        let now = (self.context.options.clock)();
+        let now = (self.context.options().clock)();
         if pace.not_before.is_none_or(|at| at <= now) {
             self.reclaim(&measured, now, pace).await?;
         }
@@ -92,10 +92,10 @@ impl PressureRelief {
         let result = self.relieve_measured(measured).await;
         let freed = matches!(&result, Ok(Some(report)) if report.freed_bytes > 0 || !report.removed.is_empty());
         pace.fruitless = if freed { 0 } else { (pace.fruitless + 1).min(5) };
-        pace.not_before = (!freed).then(|| now + self.context.options.pressure.interval * (1 << pace.fruitless));
+        pace.not_before = (!freed).then(|| now + self.context.options().pressure.interval * (1 << pace.fruitless));
         match result {
             // A pod that goes may free what images cannot.
-            Err(error @ GcError::NotEnough(_)) if self.context.options.pressure.pods.is_some() => {
+            Err(error @ GcError::NotEnough(_)) if self.context.options().pressure.pods.is_some() => {
                 tracing::warn!(error = chain(&error), "removing images does not relieve disk pressure");
                 Ok(())
             }
@@ -105,7 +105,7 @@ impl PressureRelief {
 
     /// Asks for the end of a pod if a threshold is crossed still.
     async fn evict(&self) -> Result<(), GcError> {
-        let Some(pods) = &self.context.options.pressure.pods else { return Ok(()) };
+        let Some(pods) = self.context.options().pressure.pods.clone() else { return Ok(()) };
         let measured = self.monitor.measure().await?;
         if let Some(observation) = measured.crossed().next()
             && !pods.evict_one(&EvictionCause::new(observation, measured.layout())).await

@@ -31,9 +31,9 @@ pub(super) struct Remover<'a> {
 
 impl Remover<'_> {
     fn select(&self, goal: Goal, failed: &BTreeSet<String>) -> Plan {
-        let inventory = inventory(&self.context.options.keep, self.state, self.survey, failed);
+        let inventory = inventory(&self.context.options().keep, self.state, self.survey, failed);
         let plan = select(&inventory, &self.survey.rules, goal, self.survey.now(self.context));
-        self.context.options.metrics.kept(plan.kept.iter().map(|kept| kept.because.word()));
+        self.context.options().metrics.kept(plan.kept.iter().map(|kept| kept.because.word()));
         plan
     }
 
@@ -148,7 +148,7 @@ impl Remover<'_> {
             let came = last.available > before.available || last.inodes_free > before.inodes_free;
             let all_came = exact && last.available.saturating_sub(before.available).saturating_add(NOISE) >= expected;
             let enough = if exact { 10 } else { 2 };
-            if expected == 0 || all_came || came && quiet >= enough || waited >= self.context.options.settle {
+            if expected == 0 || all_came || came && quiet >= enough || waited >= self.context.options().settle {
                 return Ok(last);
             }
             tokio::time::sleep(PAUSE).await;
@@ -173,7 +173,7 @@ impl Remover<'_> {
 
     /// Counts a removal that failed, and words it.
     fn failure(&self, removal: &Removal, error: &cri_api::Error) -> String {
-        self.context.options.metrics.not_removed();
+        self.context.options().metrics.not_removed();
         format!("{}: {error}", self.survey.images[removal.image].id)
     }
 
@@ -182,7 +182,7 @@ impl Remover<'_> {
         let image = &self.survey.images[removal.image];
         let Removal { because, protected_until, .. } = *removal;
         self.state.history.remove(&image.id, handler(image));
-        self.context.options.metrics.removed(because, bytes);
+        self.context.options().metrics.removed(because, bytes);
         let protected = protected_until.is_some();
         tracing::info!(image = image.id, bytes, reason = because.as_str(), protected, "image removed");
         self.report.freed_bytes = self.report.freed_bytes.saturating_add(bytes);

@@ -46,8 +46,8 @@ impl PullRoom {
             return last.room.clone();
         }
         let result = {
-            let policy = &self.context.options.policy;
-            self.collector.round(Trigger::Pull, None, |space| shortage(space, policy, needed)).await
+            let policy = self.context.options().policy;
+            self.collector.round(Trigger::Pull, None, |space| shortage(space, &policy, needed)).await
         };
         let (report, error) = result.unwrap_or_else(|error| (GcReport::default(), Some(error)));
         let room = Room {

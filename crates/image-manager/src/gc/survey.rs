@@ -45,7 +45,7 @@ impl Survey {
         }
         let containers = context.list_containers().await?;
         let layers = context.image_layers().await?;
-        let options = &context.options;
+        let options = context.options();
         let (moment, clock) = (context.moment(), (options.clock)());
         let at = (moment.wall, clock);
         let volumes = options.volumes.as_ref().map(|volumes| volumes()).unwrap_or_default();
@@ -64,7 +64,7 @@ impl Survey {
     /// enough to go.
     pub(super) fn now(&self, context: &GcContext) -> Timestamp {
         let (wall, clock) = self.at;
-        let passed = (context.options.clock)().saturating_duration_since(clock);
+        let passed = (context.options().clock)().saturating_duration_since(clock);
         wall.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 

@@ -33,6 +33,12 @@ impl Bucket {
         (rate > 0.0).then_some(Self { rate, burst, tokens: burst, at: Duration::ZERO, last: Duration::ZERO })
     }
 
+    /// The same bucket with another rate and size: what was taken out of it is missing still.
+    pub(super) fn with_rate_of(mut self, other: Self, now: Duration) -> Self {
+        self.fill(now);
+        Self { rate: other.rate, burst: other.burst, tokens: self.tokens.min(other.burst), ..self }
+    }
+
     /// Takes a token that is there after `patience` at the latest. `None`: there will be none by then. A bucket that
     /// holds nothing never gives any.
     pub(super) fn take(&mut self, now: Duration, patience: Duration) -> Option<Token> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cri_api::{ImageService, ImageSpec};
+use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -16,13 +17,16 @@ use crate::{Metrics, PullRecords};
 pub(super) struct PullContext {
     pub(super) service: Arc<dyn ImageService>,
     pub(super) records: Option<PullRecords>,
-    pub(super) options: PullerOptions,
+    /// Guards the options, which may change while pulls go on.
+    options: RwLock<PullerOptions>,
     pub(super) time: Timeline,
     pub(super) throttle: Throttle,
     pub(super) metrics: Arc<Metrics>,
     /// Number of pulls that brought an image.
     ended: AtomicU64,
     pub(super) tracker: TaskTracker,
+    /// Nothing begins any more; what goes on may end.
+    pub(super) draining: CancellationToken,
     pub(super) shutdown: CancellationToken,
 }
 
@@ -35,8 +39,32 @@ impl PullContext {
         metrics: Arc<Metrics>,
     ) -> Self {
         let throttle = Throttle::new(options.qps, options.burst, time.clone(), Arc::clone(&metrics));
-        let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
-        Self { service, records, options, time, throttle, metrics, ended: AtomicU64::new(0), tracker, shutdown }
+        let tracker = TaskTracker::new();
+        let (draining, shutdown) = (CancellationToken::new(), CancellationToken::new());
+        let options = RwLock::new(options);
+        Self {
+            service,
+            records,
+            options,
+            time,
+            throttle,
+            metrics,
+            ended: AtomicU64::new(0),
+            tracker,
+            draining,
+            shutdown,
+        }
+    }
+
+    /// The options as they are now.
+    pub(super) fn options(&self) -> PullerOptions {
+        *self.options.read()
+    }
+
+    /// Changes the options for what begins from now on.
+    pub(super) fn set_options(&self, options: PullerOptions) {
+        *self.options.write() = options;
+        self.throttle.set_rate(options.qps, options.burst);
     }
 
     pub(super) fn mark(&self) -> Mark {
@@ -46,6 +74,14 @@ impl PullContext {
     /// Returns true if an image that came without a record would be for every pod.
     pub(super) fn frees_what_is_unknown(&self) -> bool {
         self.records.as_ref().is_some_and(PullRecords::frees_what_is_unknown)
+    }
+
+    /// Comes back with `abandoned`, but never once nothing begins any more: a pull that goes on may end then.
+    pub(super) async fn unless_draining(&self, abandoned: impl Future<Output = ()>) {
+        abandoned.await;
+        if self.draining.is_cancelled() {
+            std::future::pending().await
+        }
     }
 
     /// Records that a pull brought an image.

@@ -7,13 +7,13 @@ use credentials::Candidate;
 use cri_api::{BeforeVisible, ImageSpec, PodSandboxConfig, PullImageRequest};
 use tracing::Instrument as _;
 
-use super::Mark;
 use super::aftermath::{Aftermath, presence};
 use super::attempts::{Attempts, Try};
 use super::context::PullContext;
 use super::flight::{Ending, PullFlight, next_recheck};
 use super::hub::Hub;
 use super::turns::QueueSlot;
+use super::{Mark, PullerOptions};
 use crate::{Attempt, Cause, Metrics, Presence, PullFailure, PullIntent};
 
 /// A pull.
@@ -44,15 +44,15 @@ struct Brought {
 impl Work {
     /// Runs to the end, or until nobody waits any more.
     pub(super) async fn run(mut self, flight: PullFlight) {
-        let linger = self.context.options.linger;
-        let linger = if self.context.options.coalesce { linger } else { Duration::ZERO };
+        let PullerOptions { linger, coalesce, .. } = self.context.options();
+        let linger = if coalesce { linger } else { Duration::ZERO };
         let context = Arc::clone(&self.context);
         let brought = tokio::select! {
             // What was brought is recorded, even if everybody goes away at the same moment.
             biased;
             brought = self.bring(&flight) => brought,
             () = context.shutdown.cancelled() => Err(Some(Ending::ShuttingDown)),
-            () = flight.abandoned(|pull| pull.linger(linger)) => {
+            () = context.unless_draining(flight.abandoned(|pull| pull.linger(linger))) => {
                 tracing::debug!(image = self.image, "the pull is given up: nobody waits for it any more");
                 Err(None)
             }
@@ -89,7 +89,7 @@ impl Work {
     async fn bring(&mut self, flight: &PullFlight) -> Result<Brought, Option<Ending>> {
         let span = tracing::debug_span!("wait_for_turn", image = self.image);
         let waited = self.place.turn().instrument(span).await;
-        if self.context.shutdown.is_cancelled() {
+        if self.context.draining.is_cancelled() {
             // The turn came because those before it ended.
             return Err(Some(Ending::ShuttingDown));
         }
@@ -100,7 +100,8 @@ impl Work {
         self.look_again(flight, waited).await?;
 
         let context = &*self.context;
-        context.throttle.pass(context.options.pull_wait).await.map_err(|_| Some(Ending::Throttled))?;
+        let options = context.options();
+        context.throttle.pass(options.pull_wait).await.map_err(|_| Some(Ending::Throttled))?;
         let mut before_visible = BeforeVisible::default();
         if let Some(records) = &context.records {
             if self.before == Presence::NotChecked && records.frees_what_is_unknown() {
@@ -127,8 +128,8 @@ impl Work {
             throttle: &context.throttle,
             time: &context.time,
             hub: &flight.shared().hub,
-            limits: context.options.speed(),
-            deadline: context.options.overall(),
+            limits: options.speed(),
+            deadline: options.overall(),
         };
         let span = tracing::debug_span!("pull_image", image = self.spec.image);
         let result = attempts.make(&request, &self.candidates).instrument(span).await;

@@ -24,6 +24,7 @@ mod wanted;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use cri_api::{Error, ImageService, Kind};
 use tracing::Instrument as _;
@@ -74,10 +75,10 @@ impl Puller {
     /// Pulls an image, or joins the pull of another request. Dropping the future leaves the pull, which goes on as long as
     /// others wait for it, and a while after.
     pub(crate) async fn pull(&self, mut wanted: Wanted) -> Result<Pulled, PullFailed> {
-        if self.context.shutdown.is_cancelled() {
+        if self.context.draining.is_cancelled() {
             return Err(PullFailed::ShuttingDown);
         }
-        let alone = (!self.context.options.coalesce).then(|| self.alone.fetch_add(1, Ordering::Relaxed));
+        let alone = (!self.context.options().coalesce).then(|| self.alone.fetch_add(1, Ordering::Relaxed));
         let key = PullKey::of(&wanted, alone);
         let waiting = Waiting { recheck: wanted.recheck.take(), mark: wanted.mark };
         let mut place = None;
@@ -104,8 +105,25 @@ impl Puller {
         self.answer(&wanted, ending, joined).await
     }
 
+    /// Changes the options: limits count for whoever waits now, the rest for pulls that begin from now on.
+    pub(crate) fn set_options(&self, options: PullerOptions) {
+        self.context.set_options(options);
+        self.turns.set_limits(PullLimits::of(&options));
+    }
+
+    /// Begins no pull any more, and waits until those that go on have ended, for `grace` at most. The rest is ended.
+    pub(crate) async fn drain(&self, grace: Duration) {
+        self.context.draining.cancel();
+        self.context.tracker.close();
+        if tokio::time::timeout(grace, self.context.tracker.wait()).await.is_err() {
+            tracing::info!("pulls are cut off: their time is over");
+        }
+        self.shutdown().await;
+    }
+
     /// Ends every pull, and waits until they have ended.
     pub(crate) async fn shutdown(&self) {
+        self.context.draining.cancel();
         self.context.shutdown.cancel();
         self.context.tracker.close();
         self.context.tracker.wait().await;
@@ -139,7 +157,7 @@ impl Puller {
                 Ok(Pulled { image_ref, used, size, pulling, found: false, coalesced })
             }
             Some(Ending::Found(image_ref)) => {
-                let pulling = std::time::Duration::ZERO;
+                let pulling = Duration::ZERO;
                 Ok(Pulled { image_ref, used: None, size: None, pulling, found: true, coalesced })
             }
             Some(Ending::Failed(tries)) => Err(failure(wanted, &tries).into()),

@@ -76,6 +76,11 @@ impl Line {
         Self { limits, next: 0, running: 0, entries: HashMap::new(), lanes: HashMap::new() }
     }
 
+    /// Changes the limits, for whoever waits and whoever comes.
+    pub(super) fn set_limits(&mut self, limits: PullLimits) {
+        self.limits = limits;
+    }
+
     /// How many wait.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
@@ -86,8 +91,6 @@ impl Line {
     pub(super) fn join(&mut self, registry: &str, priority: i32, now: Duration) -> SlotId {
         let id = SlotId(self.next);
         self.next += 1;
-        // Without a limit per registry one lane does for all.
-        let registry = if self.limits.per_registry.is_some() { registry } else { "" };
         let registry = self.lanes.get_key_value(registry).map_or_else(|| Arc::from(registry), |(k, _)| Arc::clone(k));
         let lane = self.lanes.entry(Arc::clone(&registry)).or_default();
         lane.by_age.insert((now, id));

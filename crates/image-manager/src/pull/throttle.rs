@@ -11,7 +11,7 @@ use crate::Metrics;
 /// Limits how many pulls begin per second.
 pub(super) struct Throttle {
     /// Guards the bucket. `None`: nothing is limited.
-    bucket: Option<Mutex<Bucket>>,
+    bucket: Mutex<Option<Bucket>>,
     time: Timeline,
     metrics: Arc<Metrics>,
 }
@@ -23,27 +23,39 @@ pub(super) struct Refused;
 /// A token whose time has not come. Dropping it gives it back.
 struct Reservation<'a> {
     throttle: &'a Throttle,
-    bucket: &'a Mutex<Bucket>,
     token: Token,
 }
 
 impl Throttle {
     pub(super) fn new(qps: f64, burst: u32, time: Timeline, metrics: Arc<Metrics>) -> Self {
-        Self { bucket: Bucket::new(qps, burst).map(Mutex::new), time, metrics }
+        Self { bucket: Mutex::new(Bucket::new(qps, burst)), time, metrics }
+    }
+
+    /// Changes the rate. What was used up before stays so, and those who wait keep their times.
+    pub(super) fn set_rate(&self, qps: f64, burst: u32) {
+        let mut bucket = self.bucket.lock();
+        let new = Bucket::new(qps, burst);
+        *bucket = match bucket.take() {
+            Some(old) => new.map(|new| old.with_rate_of(new, self.time.now())),
+            None => new,
+        };
     }
 
     /// Waits for a token, when it is there after `patience` at the latest; otherwise refuses at once.
     pub(super) async fn pass(&self, patience: Duration) -> Result<(), Refused> {
-        let Some(bucket) = &self.bucket else { return Ok(()) };
         let now = self.time.now();
-        let Some(token) = bucket.lock().take(now, patience) else {
+        let taken = match &mut *self.bucket.lock() {
+            Some(bucket) => bucket.take(now, patience),
+            None => return Ok(()),
+        };
+        let Some(token) = taken else {
             self.metrics.throttled();
             return Err(Refused);
         };
         if token.ready > now {
             self.metrics.throttled();
             tracing::debug!(duration = ?(token.ready - now), "waits for its turn by the rate of pulls");
-            let reservation = Reservation { throttle: self, bucket, token };
+            let reservation = Reservation { throttle: self, token };
             self.time.until(token.ready).await;
             drop(reservation);
         }
@@ -54,6 +66,8 @@ impl Throttle {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         // A token whose time has come is used: the bucket knows.
-        self.bucket.lock().give_back(self.token, self.throttle.time.now());
+        if let Some(bucket) = &mut *self.throttle.bucket.lock() {
+            bucket.give_back(self.token, self.throttle.time.now());
+        }
     }
 }

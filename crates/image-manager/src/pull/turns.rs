@@ -51,6 +51,13 @@ impl Turns {
         QueueSlot { turns: Arc::clone(self), id, since, granted: waits.then_some(granted) }
     }
 
+    /// Changes the limits. Where they are lower than before, running pulls end as they would have.
+    pub(super) fn set_limits(&self, limits: PullLimits) {
+        let mut state = self.lock();
+        state.line.set_limits(limits);
+        self.admit(&mut state);
+    }
+
     /// Gives who waits at least this priority.
     pub(super) fn raise(&self, id: SlotId, priority: i32) {
         self.lock().line.raise(id, priority);

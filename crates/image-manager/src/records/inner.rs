@@ -1,7 +1,7 @@
 //! [`Inner`]: what the clones of [`PullRecords`](super::PullRecords) share: files, memory, the pulls of this process, and
 //! the work that was begun. It orders steps; what is granted is judged in `check.rs`.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -24,7 +24,8 @@ use crate::{Metrics, RecordKind};
 const STRIPES: usize = 64;
 
 pub(super) struct Inner {
-    pub(super) policy: VerificationPolicy,
+    /// Guards the policy, which may change.
+    policy: RwLock<Arc<VerificationPolicy>>,
     pub(super) pulled: Pulled,
     pub(super) pulling: Pulling,
     /// Guards the files of an image (intents) or image ref (records).
@@ -45,12 +46,19 @@ pub(super) struct RecordState {
     pub(super) held: Option<Arc<CachedRecord>>,
     /// There is a record or an intent.
     pub(super) pulled_by_us: bool,
+    /// The policy that decided whether intents were looked at: no other one may judge by this.
+    pub(super) policy: Arc<VerificationPolicy>,
 }
 
 impl RecordState {
-    fn record(held: Arc<CachedRecord>) -> Self {
-        Self { held: Some(held), pulled_by_us: true }
+    fn record(policy: Arc<VerificationPolicy>, held: Arc<CachedRecord>) -> Self {
+        Self { held: Some(held), pulled_by_us: true, policy }
     }
+}
+
+/// Only one policy makes a difference between an intent and nothing.
+fn intents_count(policy: &VerificationPolicy) -> bool {
+    *policy == VerificationPolicy::NeverVerifyPreloadedImages
 }
 
 /// Pulls of one image.
@@ -71,7 +79,7 @@ impl Inner {
         .await
         .ok_or(RecordsError::Closed)??;
         Ok(Arc::new(Self {
-            policy,
+            policy: RwLock::new(Arc::new(policy)),
             pulled,
             pulling,
             stripes: Stripes::new(STRIPES),
@@ -91,9 +99,10 @@ impl Inner {
     /// neither in this order has missed none.
     pub(super) fn known_now(&self, image: &str, image_ref: &str) -> Result<Option<RecordState>, RecordsError> {
         let mut intended = false;
-        if self.intents_count() {
+        let policy = self.policy();
+        if intents_count(&policy) {
             if let Some(held) = self.pulled.lookup_in_memory(image_ref)? {
-                return Ok(Some(RecordState::record(held)));
+                return Ok(Some(RecordState::record(policy, held)));
             }
             match self.intended_now(image)? {
                 Some(there) => intended = there,
@@ -101,8 +110,8 @@ impl Inner {
             }
         }
         Ok(match self.pulled.lookup(image_ref)? {
-            Lookup::Found(held) => Some(RecordState::record(held)),
-            Lookup::Absent => Some(RecordState { held: None, pulled_by_us: intended }),
+            Lookup::Found(held) => Some(RecordState::record(policy, held)),
+            Lookup::Absent => Some(RecordState { held: None, pulled_by_us: intended, policy }),
             Lookup::Unknown => None,
         })
     }
@@ -111,18 +120,29 @@ impl Inner {
     pub(super) async fn known(self: &Arc<Self>, image: &str, image_ref: &str) -> Result<RecordState, RecordsError> {
         let (image, image_ref) = (image.to_owned(), image_ref.to_owned());
         let known = move |inner: &Self| {
-            let intended = inner.intents_count() && inner.intended(&image)?;
+            let policy = inner.policy();
+            let intended = intents_count(&policy) && inner.intended(&image)?;
             Ok(match inner.pulled.read(&image_ref)? {
-                Some(held) => RecordState::record(held),
-                None => RecordState { held: None, pulled_by_us: intended },
+                Some(held) => RecordState::record(policy, held),
+                None => RecordState { held: None, pulled_by_us: intended, policy },
             })
         };
         self.on_blocking(known).await
     }
 
-    /// Only one policy makes a difference between an intent and nothing.
+    /// The policy of now.
+    pub(super) fn policy(&self) -> Arc<VerificationPolicy> {
+        Arc::clone(&self.policy.read())
+    }
+
+    /// Judges by another policy from now on.
+    pub(super) fn set_policy(&self, policy: VerificationPolicy) {
+        *self.policy.write() = Arc::new(policy);
+    }
+
+    /// Returns true if an intent makes a difference now.
     pub(super) fn intents_count(&self) -> bool {
-        self.policy == VerificationPolicy::NeverVerifyPreloadedImages
+        intents_count(&self.policy())
     }
 
     fn intended_now(&self, image: &str) -> Result<Option<bool>, RecordsError> {

@@ -222,7 +222,7 @@ async fn what_the_engine_is_told_reaches_the_registry_client() {
     let allowed = storage.url().parse().expect("a target");
     let node = Node::with(|options| {
         options.allowed_targets = vec![allowed];
-        options.bandwidth = Some(1 << 20);
+        options.bandwidth = registry::Bandwidth::new(1 << 20);
     })
     .await;
     let strict = Node::start().await;

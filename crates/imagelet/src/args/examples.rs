@@ -1,7 +1,7 @@
 //! Examples of commands whose arguments have none beside them. Called by [`super::whole`].
 
 /// Command and its examples.
-pub(super) const EXAMPLES: [(&str, &str); 20] = [
+pub(super) const EXAMPLES: [(&str, &str); 19] = [
     (
         "images",
         "  imagelet images
@@ -37,10 +37,6 @@ pub(super) const EXAMPLES: [(&str, &str); 20] = [
     ("events", "  imagelet events\n  imagelet events web --watch"),
     ("metrics", "  imagelet metrics | grep imagelet_pull"),
     ("version", "  imagelet version\n  imagelet version -o jsonpath='{.version}'"),
-    (
-        "config",
-        "  imagelet config                               a file with every value in force\n  imagelet config -o table                      and where each comes from",
-    ),
     ("check", "  imagelet check\n  imagelet check --repair"),
     ("save", "  imagelet save busybox:1 -o busybox.tar\n  imagelet save busybox:1 | ssh node imagelet load"),
     ("load", "  imagelet load -i busybox.tar\n  imagelet load < busybox.tar"),

@@ -5,14 +5,17 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::Recursive;
-use crate::config::{Config, Origin};
+use super::listen::ListenArg;
 
 /// Run pods from manifests, with no Kubernetes
 ///
 /// Keeps the pods of a directory of manifests (staticPodPath, --manifests) and of an address (staticPodURL) running on the
 /// container runtime of this node, as a kubelet would: a pod starts when its manifest appears, is replaced when it changes and
 /// ends when it is removed. Containers keep running when this process ends, and the next one takes them over.
-/// Ends on SIGTERM or Ctrl-C; a second signal ends it at once.
+/// Ends on SIGTERM or Ctrl-C; a second signal ends it at once. SIGHUP reloads the configuration: see `imagelet config print`.
+///
+/// With --listen it serves the images on a CRI socket as well, as `imagelet serve` does, from the same store and with the same
+/// collection.
 ///
 /// With -f only the pods of these files run, in the foreground: each change is one line. The command ends when all pods have
 /// ended, with 0 if all succeeded and 1 if one failed; Ctrl-C ends the pods. In either case the pods are removed afterwards.
@@ -35,19 +38,11 @@ pub(crate) struct Run {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) below: Recursive,
+    #[command(flatten)]
+    _listen: ListenArg,
     /// Only list the pods that would be run, and what is refused, without a runtime
     #[arg(long)]
     pub(crate) dry_run: bool,
-}
-
-impl Run {
-    /// Puts a directory of the command line in the place of the configured one.
-    pub(crate) fn apply(&self, config: &mut Config) {
-        if let [first, ..] = self.manifests.as_slice() {
-            config.pods.manifests = Some(std::path::absolute(first).unwrap_or_else(|_| first.clone()));
-            config.origins.insert("staticPodPath", Origin::Flag("manifests"));
-        }
-    }
 }
 
 /// Selection of pods by namespace.

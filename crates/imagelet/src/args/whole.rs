@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Subcommand as _};
 
 use super::{Cli, Global, suggest};
+use crate::config::NamedFiles;
 use crate::config::flags::{self, SettingFlags};
 use crate::config::table::Given;
 
@@ -36,15 +37,16 @@ fn parse(words: &[OsString]) -> Cli {
     cli.unwrap_or_else(|error| suggest::better(error, &mut command, words).exit())
 }
 
-/// Returns configuration file and settings of words that need not be a whole command line yet.
-pub(crate) fn settings_of(words: &[OsString]) -> (Option<PathBuf>, Given) {
+/// Returns configuration files and settings of words that need not be a whole command line yet.
+pub(crate) fn settings_of(words: &[OsString]) -> (NamedFiles, Given) {
     let root = clap::Command::new("imagelet").ignore_errors(true).args_override_self(true);
     let root = SettingFlags::augment_args(Global::augment_args(root));
     let matches = super::Command::augment_subcommands(root).try_get_matches_from(words);
     let matches = matches.unwrap_or_default();
-    let file = matches.try_get_one::<PathBuf>("config").ok().flatten().cloned();
+    let path = |name| matches.try_get_one::<PathBuf>(name).ok().flatten().cloned();
+    let files = NamedFiles { file: path("config"), directory: path("config_dir") };
     let given = SettingFlags::from_arg_matches(&matches).map(|flags| flags.given()).unwrap_or_default();
-    (file, given)
+    (files, given)
 }
 
 /// Returns the help text of the settings.

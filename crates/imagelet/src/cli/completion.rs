@@ -159,8 +159,8 @@ fn asked_words() -> Vec<OsString> {
 /// Asks what the words of the command line mean: the embedded store, an agent, or a runtime. Makes no store.
 fn ask<T: Default>(question: impl AsyncFnOnce(&App) -> Outcome<T>) -> Option<T> {
     let environment = Environment::read();
-    let (file, given) = whole::settings_of(&asked_words());
-    let config = Config::load(&environment, file.as_deref(), given).ok()?;
+    let (files, given) = whole::settings_of(&asked_words());
+    let config = Config::load(&environment, &files, given).ok()?;
     if config.image_service_endpoint.is_none() && !config.root.exists() {
         return None;
     }

@@ -1,5 +1,7 @@
-//! `imagelet run`: pods from manifests, kept as they should be until a signal comes. In the foreground:
-//! [`super::run_once`]; told and not done: [`super::run_dry`].
+//! `imagelet run`: pods from manifests, kept as they should be until a signal comes, and with `--listen` the images on a CRI socket
+//! beside them. In the foreground: [`super::run_once`]; told and not done: [`super::run_dry`].
+
+use std::time::Duration;
 
 use agent::admin::Admin;
 use agent::node::lock::PodsLock;
@@ -8,9 +10,14 @@ use prometheus_client::registry::Registry;
 
 use crate::app::App;
 use crate::args::Run;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::wiring::cluster_pods::ClusterPods;
-use crate::wiring::{cluster, kubelet_api, node};
+use crate::wiring::reload::{ReloadSignal, Users};
+use crate::wiring::serving::{self, Listening};
+use crate::wiring::{cluster, kubelet_api, node, watchdog};
+
+/// How long pulls that go on may take at the end of the process. The next one goes on with what was fetched.
+const LAST_PULLS: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if args.dry_run {
@@ -19,6 +26,8 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if !args.files.is_empty() {
         return super::run_once::run(app, args).await;
     }
+    let reload = ReloadSignal::listen()?;
+    let listening = Listening::of(app)?;
     let _lock = PodsLock::take(&app.config.root).await?;
     let mut sources = node::sources(&app.config, &args.manifests);
     let cluster = cluster::open(app).await?;
@@ -32,8 +41,19 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     if let Some(cluster) = &cluster {
         cluster.records(&mut reading);
     }
-    let made = node::open(app, reading, sources, server).await;
-    let node = match made {
+    let made = async {
+        let waits = node::admin_address(&app.config);
+        let runtime = match &listening {
+            Some(listening) => {
+                let runtime = listening.runtime(app, &waits).await?;
+                listening.images(app, &waits).await?;
+                runtime
+            }
+            None => None,
+        };
+        Ok::<_, Failure>((node::open(app, reading, sources, server).await?, runtime))
+    };
+    let (node, runtime) = match made.await {
         // It was asked to end while it waited for the runtime.
         Err(_) if app.stop.is_cancelled() => return Ok(()),
         made => made?,
@@ -43,7 +63,16 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         Some(cluster) => Some(cluster.node(app, &node).await?),
         None => None,
     };
+    let images = app.images().await?;
     let managed = app.managed_already();
+    let cri = match (listening, managed) {
+        (Some(listening), Some(managed)) => {
+            let collects = app.config.gc.enabled.unwrap_or(true);
+            let service = serving::service(images, &node.collection, managed.metrics(), collects);
+            Some(listening.open(service, runtime)?)
+        }
+        _ => None,
+    };
     let registered = |registry: &mut Registry| {
         node.register(registry);
         if let Some(managed) = managed {
@@ -51,7 +80,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         }
     };
     let mut admin = Admin::new(registered, app.service().await?);
-    admin.engine = app.images().await?.own_engine();
+    admin.engine = images.own_engine();
     admin.collection = Some(node.collection.clone());
     admin.pods = Some(node.board());
     admin.manager = managed.map(|managed| managed.manager.clone());
@@ -61,13 +90,23 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         None => None,
     };
     let notify = Notify::new(app.environment.notify_socket.as_deref());
-    notify.ready("running pods");
+    let status = match &cri {
+        Some(cri) => format!("running pods, and serving images on {}", cri.endpoint()),
+        None => "running pods".to_owned(),
+    };
+    if let Some(cri) = &cri {
+        app.printer.lines([cri.endpoint().to_string()])?;
+    }
+    notify.ready(&status);
     let ending = async {
         app.stop.cancelled().await;
         notify.stopping("ending; containers go on");
         tracing::info!("ending; containers go on");
+        if let Some(managed) = managed {
+            managed.manager.drain(LAST_PULLS).await;
+        }
     };
-    let tending = app.images().await?.tend(app.stop.clone());
+    let tending = images.tend(app.stop.clone());
     let clustered = async {
         match &in_cluster {
             Some(node) => node.keep(&app.stop).await,
@@ -84,8 +123,27 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
             pods.keep(&node, &app.stop).await;
         }
     };
-    let background = async { tokio::join!(ending, tending, of_server, answering) };
-    let ((), _, ended) = tokio::join!(node.keep(&app.stop), background, clustered);
+    let serving = async {
+        match cri {
+            Some(cri) => {
+                let served = cri.run(app).await;
+                // A server that ends by itself ends everything.
+                app.stop.cancel();
+                served
+            }
+            None => Ok(()),
+        }
+    };
+    let users = Users { managed, records: managed.map(|managed| managed.records()), collection: &node.collection };
+    let since_turn = || node.agent.since_turn();
+    let of_manager = async {
+        tokio::join!(
+            reload.keep((app, &app.stop), users, &notify, &status),
+            watchdog::keep(app.environment.watchdog, &app.stop, &notify, Some(&since_turn))
+        )
+    };
+    let background = async { tokio::join!(ending, tending, of_server, answering, of_manager) };
+    let ((), _, ended, served) = tokio::join!(node.keep(&app.stop), background, clustered, serving);
     admin.stop().await;
-    ended
+    ended.and(served)
 }

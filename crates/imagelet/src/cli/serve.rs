@@ -2,72 +2,53 @@
 
 use std::sync::Arc;
 
-use agent::admin::{Admin, ListenError};
-use agent::collection::Logged;
+use agent::admin::Admin;
 use agent::node::notify::Notify;
 use cri_grpc::Endpoint;
-use cri_grpc::server::{self, Listener, ServerOptions};
 use image_manager::{Clock, Instrumented, LogRecorder, Metrics};
 use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
-use crate::args::Serve;
-use crate::endpoint::{admin_address, connect_passthrough, parse_endpoint};
-use crate::exit::{Code, Failure, Outcome, chain};
+use crate::endpoint::admin_address;
+use crate::exit::{Code, Failure, Outcome};
 use crate::images::Images;
-use crate::wiring::waiting::until_there;
+use crate::wiring::reload::{ReloadSignal, Users};
+use crate::wiring::serving::{self, Listening};
+use crate::wiring::watchdog;
 
-pub(super) async fn run(app: &App, args: &Serve) -> Outcome {
-    match serve(app, args).await {
+pub(super) async fn run(app: &App) -> Outcome {
+    match serve(app).await {
         // It was asked to end while it waited for the runtime.
         Err(_) if app.stop.is_cancelled() => Ok(()),
         outcome => outcome,
     }
 }
 
-async fn serve(app: &App, args: &Serve) -> Outcome {
-    let (endpoint, passed) = listened(app, args)?;
-    if let Some(warning) = endpoint.warning() {
-        tracing::warn!("{warning}");
-    }
+async fn serve(app: &App) -> Outcome {
+    let listening = Listening::of(app)?.ok_or_else(|| {
+        Failure::usage("--listen ENDPOINT is needed: systemd passes no socket ($LISTEN_FDS), and there is no default")
+    })?;
+    let reload = ReloadSignal::listen()?;
     let waits = admin_address(&app.config);
-    let mut runtime = None;
-    if let Some(text) = &app.config.container_runtime_endpoint {
-        let behind = parse_endpoint(text)?;
-        refuse_itself(&endpoint, &behind, "the containers are behind")?;
-        let connect = async || connect_passthrough(&app.config, &behind).await;
-        runtime = Some(until_there(app, Some(&waits), connect).await?);
-    }
-    // First the root, then the socket: whoever has the root may replace the socket of one who died.
-    let open = async || app.images_to_serve(endpoint.path().to_owned()).await;
-    let images = until_there(app, Some(&waits), open).await?;
+    let runtime = listening.runtime(app, &waits).await?;
+    let images = listening.images(app, &waits).await?;
     app.note_unprivileged().await?;
-    if let Some(behind) = images.endpoint() {
-        refuse_itself(&endpoint, behind, "the images come from")?;
-    }
-    note_containers(app, images, &endpoint);
+    note_containers(app, images, &listening.endpoint);
     let collects = collects(app, images)?;
     let metrics = Metrics::new();
     let clock: Clock = Arc::new(tokio::time::Instant::now);
-    let counted = |metrics: &Arc<Metrics>| Instrumented::new(images.service(), Arc::clone(metrics), Arc::clone(&clock));
-    let (service, records) = (Arc::new(counted(&metrics)), app.records_to_prune().await);
-    let collection = Arc::new(
-        app.open_collection(images, service, Some(Arc::clone(&metrics)), Arc::new(LogRecorder), records).await?,
-    );
+    let counted = Arc::new(Instrumented::new(images.service(), Arc::clone(&metrics), clock));
+    let records = app.records_to_prune().await;
+    let collection = app
+        .open_collection(images, counted, Some(Arc::clone(&metrics)), Arc::new(LogRecorder), records.clone())
+        .await?;
+    let collection = Arc::new(collection);
     if collects {
         collection.sees()?;
     }
-    // Whoever asks here decides for himself: what there is to count is the service.
-    let service = collection.served(Arc::new(counted(&metrics).with_pulls()), collects);
-    let service = Arc::new(Logged::new(Arc::new(service), Arc::clone(&clock)));
-    // Commands that find the root held are served alike.
-    images.answer_with(Arc::clone(&service) as _);
-    let options = ServerOptions { runtime, ..ServerOptions::new(service, env!("CARGO_PKG_VERSION")) };
-    let listener = match passed {
-        Some(listener) => listener,
-        None => server::bind(&endpoint).map_err(|error| ListenError::new(&endpoint, error))?,
-    };
+    let server = listening.open(serving::service(images, &collection, &metrics, collects), runtime)?;
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
         collection.register(registry);
@@ -78,60 +59,42 @@ async fn serve(app: &App, args: &Serve) -> Outcome {
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
-    let (stopped, knows) = (stop.clone(), collection.knows_containers());
+    let (stopped, knows, collector) = (stop.clone(), collection.knows_containers(), Arc::clone(&collection));
     tasks.spawn(async move {
         match (collects, knows) {
-            (true, _) => collection.run(&stopped).await,
-            (false, true) => collection.watch(&stopped).await,
+            (true, _) => collector.run(&stopped).await,
+            (false, true) => collector.watch(&stopped).await,
             (false, false) => {}
         }
     });
     tasks.spawn(images.tend(stop.clone()));
     tasks.close();
-    app.printer.lines([endpoint.to_string()])?;
+    app.printer.lines([server.endpoint().to_string()])?;
     let notify = Notify::new(app.environment.notify_socket.as_deref());
-    notify.ready(&format!("serving images on {endpoint}"));
-    let remains = listener.remains();
+    let status = format!("serving images on {}", server.endpoint());
+    notify.ready(&status);
+    // A server that ends by itself ends what is beside it.
+    let ended = CancellationToken::new();
     let ending = async {
         app.stop.cancelled().await;
-        // A service manager ends a service so, and starts the next one.
-        if app.signals.code() == Code::Terminated {
-            remains.leave();
-        }
         notify.stopping("ending; long calls go on until then");
-        std::future::pending().await
     };
-    let served = tokio::select! {
-        biased;
-        served = ending => served,
-        served = server::serve_on(listener, options, app.stop.clone()) => served,
+    let users = Users { managed: None, records, collection: &collection };
+    let beside = async {
+        let reloading = reload.keep((app, &ended), users, &notify, &status);
+        let watching = watchdog::keep(app.environment.watchdog, &ended, &notify, None);
+        tokio::join!(ended.run_until_cancelled(ending), reloading, watching)
     };
+    let serving = async {
+        let served = server.run(app).await;
+        ended.cancel();
+        served
+    };
+    let (served, _) = tokio::join!(serving, beside);
     stop.cancel();
     admin.stop().await;
     tasks.wait().await;
-    served.map_err(|error| Failure::caused(Code::Failed, "serve", &error))
-}
-
-/// Where to listen: the endpoint of the command line, and the socket of it that systemd passed, if it did.
-fn listened(app: &App, args: &Serve) -> Outcome<(Endpoint, Option<Listener>)> {
-    let parse = |text: &String| Endpoint::parse(text).map_err(|e| Failure::usage(format!("--listen: {}", chain(&e))));
-    let wanted = args.listen.as_ref().map(parse).transpose()?;
-    let passed = server::inherited(wanted.as_ref(), app.passed_sockets())
-        .map_err(|error| Failure::caused(Code::Config, "socket of systemd", &error))?;
-    match (wanted, passed) {
-        (Some(wanted), passed) => Ok((wanted, passed)),
-        (None, Some(passed)) => Ok((passed.endpoint().clone(), Some(passed))),
-        (None, None) => Err(Failure::usage(
-            "--listen ENDPOINT is needed: systemd passes no socket ($LISTEN_FDS), and there is no default",
-        )),
-    }
-}
-
-fn refuse_itself(endpoint: &Endpoint, behind: &Endpoint, what: &str) -> Outcome {
-    if behind.path() == endpoint.path() {
-        return Err(Failure::usage(format!("--listen: {endpoint} is the endpoint that {what}")));
-    }
-    Ok(())
+    served
 }
 
 /// Says at once what a kubelet in front would otherwise learn from each pod.

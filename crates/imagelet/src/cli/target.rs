@@ -33,7 +33,7 @@ pub(crate) async fn runtime(app: &App) -> Outcome<Arc<dyn RuntimeService>> {
 async fn default_endpoint(app: &App) -> String {
     let about = client::ask_json::<NodeInfo>(&admin_socket(&app.config), Method::GET, "/node").await;
     let told = about.ok().map(|about| about.runtime_endpoint).filter(|endpoint| !endpoint.is_empty());
-    told.unwrap_or_else(crate::wiring::node::usual_endpoint)
+    told.unwrap_or_else(crate::endpoint::usual_endpoint)
 }
 
 /// The name of a pod as a person wrote it.

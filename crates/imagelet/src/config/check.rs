@@ -8,8 +8,11 @@ use super::model::Config;
 use super::value::go_duration;
 
 /// The kubelet's names for [`image_manager::VerificationPolicy`].
-pub(super) const POLICIES: [&str; 4] =
+pub(crate) const POLICIES: [&str; 4] =
     ["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"];
+
+/// Largest number that the kubelet's integers hold.
+pub(crate) const MOST: i64 = i32::MAX as i64;
 
 /// Returns everything that is wrong, a line each, with the place where it was set.
 pub(super) fn findings(config: &Config) -> Vec<String> {
@@ -37,8 +40,8 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         ("containerGC.maximumPerContainer", Some(config.container_gc.per_container)),
         ("containerGC.maximum", Some(config.container_gc.maximum)),
     ] {
-        if let Some(value) = value.filter(|value| *value > i64::from(i32::MAX)) {
-            found(field, format!("{field} {value} must not be larger than {}", i32::MAX));
+        if let Some(value) = value.filter(|value| *value > MOST) {
+            found(field, format!("{field} {value} must not be larger than {MOST}"));
         }
     }
     match (config.pulls.serialize, config.pulls.max_parallel) {

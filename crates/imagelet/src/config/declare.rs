@@ -25,14 +25,19 @@ pub(crate) struct Setting<T> {
     pub(crate) help: &'static str,
     /// Set for a field that is taken from a kubelet's configuration file, too.
     pub(crate) kubelet: Option<Zero>,
+    /// A running agent takes a new value when it reloads its configuration. Any other one needs a restart.
+    pub(crate) reloads: bool,
     /// Checks a value and stores it.
     apply: Apply<T>,
     /// Returns the value in force, in the form of the file; null where there is none.
     show: Show<T>,
+    /// Puts the value of one target into another.
+    carry: Carry<T>,
 }
 
 type Apply<T> = Box<dyn Fn(&mut T, Raw<'_>) -> Result<(), Wrong> + Send + Sync>;
 type Show<T> = Box<dyn Fn(&T) -> Value + Send + Sync>;
+type Carry<T> = Box<dyn Fn(&T, &mut T) + Send + Sync>;
 
 /// Meaning of a zero value in a kubelet's configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +50,7 @@ pub(crate) enum Zero {
 
 impl<T: 'static> Setting<T> {
     /// A setting whose value is a field of `T`.
-    pub(super) fn new<V: 'static>(
+    pub(super) fn new<V: Clone + 'static>(
         group: Group,
         names: (&'static str, &'static str, &'static str),
         kind: Kind<V>,
@@ -57,7 +62,9 @@ impl<T: 'static> Setting<T> {
             *get_mut(target) = read(raw)?;
             Ok(())
         };
-        Self::with(group, names, form, Box::new(apply), Box::new(move |target| show(get(target))))
+        let show = Box::new(move |target: &T| show(get(target)));
+        let carry = Box::new(move |from: &T, to: &mut T| get_mut(to).clone_from(get(from)));
+        Self::with(group, names, form, (Box::new(apply), show, carry))
     }
 
     /// A setting that is read and shown in its own way.
@@ -65,11 +72,23 @@ impl<T: 'static> Setting<T> {
         group: Group,
         (field, flag, help): (&'static str, &'static str, &'static str),
         form: Form,
-        apply: Apply<T>,
-        show: Show<T>,
+        (apply, show, carry): (Apply<T>, Show<T>, Carry<T>),
     ) -> Self {
         let variable = format!("IMAGELET_{}", flag.replace('-', "_").to_uppercase());
-        Self { field, flag, variable, short: None, form, group, help, kubelet: None, apply, show }
+        Self {
+            field,
+            flag,
+            variable,
+            short: None,
+            form,
+            group,
+            help,
+            kubelet: None,
+            reloads: false,
+            apply,
+            show,
+            carry,
+        }
     }
 
     /// Gives the flag a letter.
@@ -87,12 +106,18 @@ impl<T: 'static> Setting<T> {
         Self { kubelet: Some(Zero::Counts), ..self }
     }
 
+    /// Takes a new value when a running agent reloads its configuration.
+    pub(super) fn reloads(self) -> Self {
+        Self { reloads: true, ..self }
+    }
+
     /// The same setting, seen from the whole of which `T` is a part.
     pub(super) fn within<W: 'static>(self, get: fn(&W) -> &T, get_mut: fn(&mut W) -> &mut T) -> Setting<W> {
-        let Self { field, flag, variable, short, form, group, help, kubelet, apply, show } = self;
+        let Self { field, flag, variable, short, form, group, help, kubelet, reloads, apply, show, carry } = self;
         let apply = Box::new(move |whole: &mut W, raw: Raw<'_>| apply(get_mut(whole), raw));
         let show = Box::new(move |whole: &W| show(get(whole)));
-        Setting { field, flag, variable, short, form, group, help, kubelet, apply, show }
+        let carry = Box::new(move |from: &W, to: &mut W| carry(get(from), get_mut(to)));
+        Setting { field, flag, variable, short, form, group, help, kubelet, reloads, apply, show, carry }
     }
 }
 
@@ -105,6 +130,11 @@ impl<T> Setting<T> {
     /// Returns the value in force, in the form of the file; null where there is none.
     pub(crate) fn show(&self, target: &T) -> Value {
         (self.show)(target)
+    }
+
+    /// Puts the value of `from` into `to`.
+    pub(crate) fn carry(&self, from: &T, to: &mut T) {
+        (self.carry)(from, to);
     }
 
     /// Returns the help text without the default, and the default, if any: the one that the text names, otherwise

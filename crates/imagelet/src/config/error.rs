@@ -34,6 +34,35 @@ pub(crate) enum ConfigError {
     Value { origin: Origin, field: &'static str, value: String, allowed: String },
     #[error("{}", .0.join("\n"))]
     Invalid(Vec<String>),
+    /// More than one of the above.
+    #[error("{}", lines(.0))]
+    Several(Vec<Self>),
+}
+
+fn lines(errors: &[ConfigError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+impl ConfigError {
+    /// A wrong flag is wrong usage; everything else is a matter of the configuration.
+    fn code(&self) -> Code {
+        match self {
+            Self::Value { origin: Origin::Flag(_), .. } => Code::Usage,
+            _ => Code::Config,
+        }
+    }
+
+    /// Many errors as one; `Ok` where there are none.
+    pub(super) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        match errors.pop() {
+            None => Ok(()),
+            Some(only) if errors.is_empty() => Err(only),
+            Some(last) => {
+                errors.push(last);
+                Err(Self::Several(errors))
+            }
+        }
+    }
 }
 
 /// How a setting is called where it was set.
@@ -46,11 +75,16 @@ fn name(origin: &Origin, field: &str) -> String {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        // A wrong flag is wrong usage; everything else is a matter of the configuration.
-        let code = match &error {
-            ConfigError::Value { origin: Origin::Flag(_), .. } => Code::Usage,
-            _ => Code::Config,
+        let error = match error {
+            ConfigError::Several(errors) => {
+                let of_files = errors.iter().any(|error| error.code() == Code::Config);
+                let failure = Self::all(errors.into_iter().map(Self::from).collect());
+                let failure = failure.unwrap_or_else(|| Self::new(Code::Config, "the configuration is wrong"));
+                return if of_files { failure.with_code(Code::Config) } else { failure };
+            }
+            error => error,
         };
+        let code = error.code();
         let failures = error.to_string().lines().map(|line| Self::new(code, line)).collect();
         Self::all(failures).unwrap_or_else(|| Self::new(code, "the configuration is wrong"))
     }

@@ -20,10 +20,10 @@ settings! {
         Collection {
             merge: bool = false =>
                 "mergeDefaultEvictionSettings", "merge-default-eviction-settings", boolean(),
-                "Signals that evictionHard does not name have their defaults", kubelet_with_zero();
+                "Signals that evictionHard does not name have their defaults", kubelet_with_zero(), reloads();
             transition: Duration = Duration::from_secs(300) =>
                 "evictionPressureTransitionPeriod", "eviction-pressure-transition-period", duration(Duration::ZERO..=DAY),
-                "How long no threshold may be crossed until disk pressure ends", kubelet();
+                "How long no threshold may be crossed until disk pressure ends", kubelet(), reloads();
         }
         + other {
             /// Signals and thresholds as they were written; `None`: the defaults. Set by [`hard`].
@@ -42,8 +42,12 @@ pub(super) fn hard() -> Setting<Eviction> {
         Ok(())
     };
     let show = |target: &Eviction| in_force(target).into_iter().map(|(signal, value)| (signal, json!(value))).collect();
-    let (names, form) = (("evictionHard", "eviction-hard", help), Form::list("SIGNAL<VALUE", ','));
-    Setting::with(Group::Collection, names, form, Box::new(apply), Box::new(show)).kubelet()
+    let carry = |from: &Eviction, to: &mut Eviction| to.hard.clone_from(&from.hard);
+    let schema = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let (names, form) = (("evictionHard", "eviction-hard", help), Form::list("SIGNAL<VALUE", ',', schema));
+    Setting::with(Group::Collection, names, form, (Box::new(apply), Box::new(show), Box::new(carry)))
+        .kubelet()
+        .reloads()
 }
 
 /// Returns the signals that were set and do not concern us.

@@ -26,8 +26,13 @@ impl SettingFlags {
 }
 
 /// Commands with an argument of their own under the flag of a setting, which it takes the place of.
-const OF_COMMANDS: [(&str, &str); 4] =
-    [("import", "platform"), ("export", "platform"), ("save", "platform"), ("load", "platform")];
+const OF_COMMANDS: [(&str, &str); 5] = [
+    ("import", "platform"),
+    ("export", "platform"),
+    ("save", "platform"),
+    ("load", "platform"),
+    ("registry", "listen"),
+];
 
 impl FromArgMatches for SettingFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
@@ -40,7 +45,10 @@ impl FromArgMatches for SettingFlags {
         let command = matches.subcommand_name().unwrap_or_default();
         for (index, setting) in SETTINGS.iter().enumerate() {
             if OF_COMMANDS.contains(&(command, setting.flag))
-                && matches.value_source(setting.flag) == Some(ValueSource::CommandLine)
+                && matches!(
+                    matches.value_source(setting.flag),
+                    Some(ValueSource::CommandLine | ValueSource::DefaultValue)
+                )
             {
                 continue;
             }
@@ -99,6 +107,13 @@ impl Args for WithoutI {
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
     }
+}
+
+/// Returns the flag of a setting for a command whose help shows it.
+pub(crate) fn shown(flag: &str) -> Arg {
+    let defaults = Config::defaults(&Environment::default());
+    let setting = SETTINGS.iter().find(|setting| setting.flag == flag).expect("a setting has this flag");
+    long(setting, &defaults).hide(false).help_heading(None)
 }
 
 /// Settings that help texts of commands show; the topic `settings` has all.

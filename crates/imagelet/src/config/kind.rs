@@ -23,17 +23,19 @@ pub(crate) struct Form {
     pub(crate) list: Option<char>,
     /// Values must not be shown.
     pub(crate) secret: bool,
+    /// JSON schema of a value in the file.
+    pub(crate) schema: Value,
 }
 
 impl Form {
     /// The form of a single value.
-    pub(super) fn of(value_name: &str) -> Self {
-        Self { value_name: value_name.to_owned(), list: None, secret: false }
+    pub(super) fn of(value_name: &str, schema: Value) -> Self {
+        Self { value_name: value_name.to_owned(), list: None, secret: false, schema }
     }
 
-    /// The form of a list.
-    pub(super) fn list(value_name: &str, separator: char) -> Self {
-        Self { list: Some(separator), ..Self::of(value_name) }
+    /// The form of a list of texts, or of another value whose parts have a separator in flags.
+    pub(super) fn list(value_name: &str, separator: char, schema: Value) -> Self {
+        Self { list: Some(separator), ..Self::of(value_name, schema) }
     }
 }
 
@@ -58,82 +60,123 @@ impl<V> Kind<V> {
     ) -> Self {
         Self { form, read: Box::new(read), show: Box::new(show) }
     }
+
+    /// The same kind with another JSON schema, for values that are validated after everything is read.
+    pub(super) fn schema(self, schema: Value) -> Self {
+        Self { form: Form { schema, ..self.form }, ..self }
+    }
 }
+
+/// The schema of a text.
+fn any_text() -> Value {
+    json!({"type": "string"})
+}
+
+/// The schema of a text that is not empty.
+fn some_text() -> Value {
+    json!({"type": "string", "minLength": 1})
+}
+
+/// The schema of a list of texts.
+pub(super) fn texts() -> Value {
+    json!({"type": "array", "items": any_text()})
+}
+
+/// The schema of a number within a range, or of a text of that form.
+fn number_or_text(range: &RangeInclusive<u64>, pattern: &str) -> Value {
+    let number = json!({"type": "integer", "minimum": range.start(), "maximum": range.end()});
+    json!({"anyOf": [number, {"type": "string", "pattern": pattern}]})
+}
+
+const BYTES: &str = "^[0-9]+([KMGTPE]i)?$";
+const QUANTITY: &str = "^[+-]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$";
+const DURATION: &str = "^(0|(([0-9]+\\.?[0-9]*|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
+const SIGNED_DURATION: &str = "^-?(0|(([0-9]+\\.?[0-9]*|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
 /// `true` or `false`.
 pub(super) fn boolean() -> Kind<bool> {
-    Kind::new(Form::of("BOOL"), |raw| raw.boolean(), |value| json!(value))
+    Kind::new(Form::of("BOOL", json!({"type": "boolean"})), |raw| raw.boolean(), |value| json!(value))
 }
 
-/// A whole number of either sign; [`super::check`] says which are allowed.
-pub(super) fn integer() -> Kind<i64> {
-    Kind::new(Form::of("N"), |raw| raw.integer(), |value| json!(value))
+/// A whole number of either sign. [`super::check`] refuses those out of `range`, in the kubelet's words; the schema has it, too.
+pub(super) fn integer(range: RangeInclusive<i64>) -> Kind<i64> {
+    let mut schema = json!({"type": "integer", "maximum": range.end()});
+    if *range.start() != i64::MIN {
+        schema["minimum"] = json!(range.start());
+    }
+    Kind::new(Form::of("N", schema), |raw| raw.integer(), |value| json!(value))
 }
 
 /// A whole number within a range.
 pub(super) fn count<N: TryFrom<usize> + Serialize>(range: RangeInclusive<usize>) -> Kind<N> {
+    let schema = json!({"type": "integer", "minimum": range.start(), "maximum": range.end()});
     let read = move |raw: Raw<'_>| {
         let count = raw.count(range.clone())?;
         N::try_from(count).map_err(|_| Wrong("a smaller number".to_owned()))
     };
-    Kind::new(Form::of("N"), read, |value| json!(value))
+    Kind::new(Form::of("N", schema), read, |value| json!(value))
 }
 
 /// A number of bytes within a range, such as `64Gi`.
 pub(super) fn bytes<N: TryFrom<u64> + TryInto<u64> + Copy>(range: RangeInclusive<u64>) -> Kind<N> {
+    let schema = number_or_text(&range, BYTES);
     let read = move |raw: Raw<'_>| {
         let bytes = raw.bytes(range.clone())?;
         N::try_from(bytes).map_err(|_| Wrong("a smaller number of bytes".to_owned()))
     };
-    Kind::new(Form::of("BYTES"), read, |value| json!(show_bytes((*value).try_into().unwrap_or(u64::MAX))))
+    Kind::new(Form::of("BYTES", schema), read, |value| json!(show_bytes((*value).try_into().unwrap_or(u64::MAX))))
 }
 
 /// A number of bytes within a range, as a Kubernetes quantity.
 pub(super) fn quantity(range: RangeInclusive<u64>) -> Kind<u64> {
-    Kind::new(Form::of("BYTES"), move |raw| raw.quantity(range.clone()), |value| json!(show_bytes(*value)))
+    let form = Form::of("BYTES", number_or_text(&range, QUANTITY));
+    Kind::new(form, move |raw| raw.quantity(range.clone()), |value| json!(show_bytes(*value)))
 }
 
 /// A duration within a range.
 pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {
-    Kind::new(Form::of("DURATION"), move |raw| raw.duration(range.clone()), |value| json!(show_duration(*value)))
+    let form = Form::of("DURATION", json!({"type": "string", "pattern": DURATION}));
+    Kind::new(form, move |raw| raw.duration(range.clone()), |value| json!(show_duration(*value)))
 }
 
 /// A duration of either sign, up to a limit; [`super::check`] says which are allowed.
 pub(super) fn signed_duration(limit: Duration) -> Kind<SignedDuration> {
-    Kind::new(Form::of("DURATION"), move |raw| raw.signed(limit), |value| json!(show_signed(*value)))
+    let form = Form::of("DURATION", json!({"type": "string", "pattern": SIGNED_DURATION}));
+    Kind::new(form, move |raw| raw.signed(limit), |value| json!(show_signed(*value)))
 }
 
 /// Text, shown unless it is empty; `allowed` says what is allowed.
 pub(super) fn text(value_name: &str, allowed: &'static str) -> Kind<String> {
     let show = |value: &String| if value.is_empty() { Value::Null } else { json!(value) };
-    Kind::new(Form::of(value_name), move |raw| raw.text(allowed), show)
+    Kind::new(Form::of(value_name, any_text()), move |raw| raw.text(allowed), show)
 }
 
 /// A path, made absolute.
 pub(super) fn path(value_name: &str) -> Kind<PathBuf> {
-    Kind::new(Form::of(value_name), |raw| raw.path(), |value| json!(value))
+    Kind::new(Form::of(value_name, some_text()), |raw| raw.path(), |value| json!(value))
 }
 
 /// A path, or an empty text for none.
 pub(super) fn path_or_empty(value_name: &str) -> Kind<Option<PathBuf>> {
     let show = |value: &Option<PathBuf>| json!(value.as_deref().unwrap_or(Path::new("")));
-    Kind::new(Form::of(value_name), |raw| raw.optional_path(), show)
+    Kind::new(Form::of(value_name, any_text()), |raw| raw.optional_path(), show)
 }
 
 /// A path that an empty text takes away again. In contrast to [`path_or_empty`] none is not shown.
 pub(super) fn path_if_any(value_name: &str) -> Kind<Option<PathBuf>> {
-    Kind::new(Form::of(value_name), |raw| raw.optional_path(), |value| json!(value))
+    Kind::new(Form::of(value_name, any_text()), |raw| raw.optional_path(), |value| json!(value))
 }
 
 /// Directories, separated by colons.
 pub(super) fn directories() -> Kind<Vec<PathBuf>> {
-    Kind::new(Form::list("DIR", ':'), |raw| raw.paths(), |value| json!(value))
+    let schema = json!({"type": "array", "items": some_text(), "minItems": 1});
+    Kind::new(Form::list("DIR", ':', schema), |raw| raw.paths(), |value| json!(value))
 }
 
 /// Texts, separated by commas, that pass a check. None is not shown.
 pub(super) fn words(value_name: &str, check: fn(Vec<String>) -> Result<Vec<String>, Wrong>) -> Kind<Vec<String>> {
     let show = |value: &Vec<String>| if value.is_empty() { Value::Null } else { json!(value) };
-    Kind::new(Form::list(value_name, ','), move |raw| raw.words().and_then(check), show)
+    Kind::new(Form::list(value_name, ',', texts()), move |raw| raw.words().and_then(check), show)
 }
 
 /// Parsed texts, separated by commas; none is not shown. `allowed` says what is allowed.
@@ -146,12 +189,13 @@ pub(super) fn list<T: FromStr + fmt::Display>(value_name: &str, allowed: &'stati
         [] => Value::Null,
         items => items.iter().map(|item| Value::from(item.to_string())).collect(),
     };
-    Kind::new(Form::list(value_name, ','), read, show)
+    Kind::new(Form::list(value_name, ',', texts()), read, show)
 }
 
 /// A choice of a few words.
 pub(super) fn choice<T: Copy + PartialEq + Send + Sync>(words: &'static [(&'static str, T)]) -> Kind<T> {
-    let form = Form::of(&words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join("|"));
+    let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    let form = Form::of(&names.join("|"), json!({"enum": names}));
     let show = move |value: &T| words.iter().find(|(_, v)| v == value).map_or(Value::Null, |(word, _)| json!(word));
     Kind::new(form, move |raw| raw.choice(words), show)
 }
@@ -174,7 +218,7 @@ pub(super) fn parsed<V: 'static>(
     parse: fn(&str) -> Result<V, String>,
     show: fn(&V) -> Value,
 ) -> Kind<V> {
-    Kind::new(Form::of(value_name), move |raw| raw.parsed(allowed, parse), show)
+    Kind::new(Form::of(value_name, any_text()), move |raw| raw.parsed(allowed, parse), show)
 }
 
 /// Headers of a request. Only their names are shown, since values may be passwords; so they cannot be read again.
@@ -183,5 +227,7 @@ pub(super) fn headers() -> Kind<Vec<(String, Secret)>> {
         let names: Vec<&str> = value.iter().map(|(name, _)| name.as_str()).collect();
         if names.is_empty() { Value::Null } else { json!(format!("{} (values are not shown)", names.join(", "))) }
     };
-    Kind::new(Form { secret: true, ..Form::list("NAME:VALUE", ',') }, |raw| raw.headers(), show)
+    let values = json!({"anyOf": [any_text(), texts()]});
+    let schema = json!({"type": "object", "additionalProperties": values});
+    Kind::new(Form { secret: true, ..Form::list("NAME:VALUE", ',', schema) }, |raw| raw.headers(), show)
 }

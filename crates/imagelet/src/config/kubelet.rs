@@ -4,6 +4,7 @@
 //! [`super::Config::load`].
 
 mod fields;
+mod migration;
 
 use std::path::Path;
 
@@ -16,6 +17,7 @@ use super::model::Config;
 use super::table::{Setting, of_field};
 use super::value::Raw;
 use fields::{FIELDS, Shape};
+pub(crate) use migration::migrate;
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
@@ -26,39 +28,16 @@ const POLICY: &str = "imagePullCredentialsVerificationPolicy";
 /// The feature gate without which the kubelet verifies nothing.
 const GATE: &str = "KubeletEnsureSecretPulledImages";
 
-/// Takes the fields that settings declare from the file into `config`, in which nothing else is set yet.
-pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
-    let document = Document::read(path, API_VERSION, KIND)?;
-    let base = document.base();
-    let (mut passed_over, mut gate) = (Vec::<String>::new(), None);
-    for (key, node) in document.fields() {
-        known(&document, "", key, node, FIELDS)?;
-        if node.value == Value::Null {
-            continue;
+/// Takes the fields that settings declare from the file into `config`, in which nothing else is set yet, and adds what is wrong
+/// to `errors`.
+pub(super) fn apply(config: &mut Config, path: &Path, errors: &mut Vec<ConfigError>) -> Unused {
+    let unused = match Document::read(path, API_VERSION, KIND) {
+        Ok(document) => take(config, &document, errors),
+        Err(error) => {
+            errors.push(error);
+            Unused::default()
         }
-        match taken(key) {
-            Some((setting, zero)) if zero == Zero::Counts || !is_zero(&node.value) => {
-                config.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
-                if key == "evictionHard" {
-                    let signals = super::eviction::passed_over(&config.eviction).into_iter();
-                    passed_over.extend(signals.map(|signal| format!("evictionHard.{signal}")));
-                }
-            }
-            Some(_) => {}
-            None if key == "crashLoopBackOff" => {
-                if let Some(node) = node.get("maxContainerRestartPeriod").filter(|node| !is_zero(&node.value))
-                    && let Some((setting, _)) = taken(RESTARTS)
-                {
-                    config.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })?;
-                }
-            }
-            None if key == "featureGates" && node.get(GATE).is_some() => gate = node.get(GATE),
-            None => passed_over.push(key.to_owned()),
-        }
-    }
-    if let Some(node) = gate {
-        self::gate(config, &document, node)?;
-    }
+    };
     // The kubelet's images are where its containers are, unless it has an endpoint for images alone.
     if config.image_service_endpoint.is_none()
         && let Some(origin) = config.origins.get("containerRuntimeEndpoint").cloned()
@@ -66,13 +45,67 @@ pub(super) fn apply(config: &mut Config, path: &Path) -> Result<(), ConfigError>
         config.image_service_endpoint.clone_from(&config.container_runtime_endpoint);
         config.origins.insert("imageServiceEndpoint", origin);
     }
-    if !passed_over.is_empty() {
-        let (path, names) = (path.display(), passed_over.join(", "));
-        config
-            .notes
-            .push(format!("kubelet configuration {path}: passed over, as it does not concern imagelet: {names}"));
+    unused
+}
+
+/// The fields of a kubelet's file that set nothing.
+#[derive(Debug, Default)]
+pub(super) struct Unused {
+    /// Those that do not concern us.
+    pub(super) passed_over: Vec<String>,
+    /// Those whose zero stands for the default.
+    pub(super) zero: Vec<String>,
+}
+
+impl Unused {
+    /// Returns a line for the log that names what is passed over, if anything is.
+    pub(super) fn note(&self, path: &Path) -> Option<String> {
+        let (path, names) = (path.display(), self.passed_over.join(", "));
+        let note = format!("kubelet configuration {path}: passed over, as it does not concern imagelet: {names}");
+        (!self.passed_over.is_empty()).then_some(note)
     }
-    Ok(())
+}
+
+/// Takes the fields, and returns those that set nothing.
+fn take(config: &mut Config, document: &Document, errors: &mut Vec<ConfigError>) -> Unused {
+    let base = document.base();
+    let (mut unused, mut gate) = (Unused::default(), None);
+    for (key, node) in document.fields() {
+        if let Err(error) = known(document, "", key, node, FIELDS) {
+            errors.push(error);
+            continue;
+        }
+        if node.value == Value::Null {
+            continue;
+        }
+        let mut apply = |setting: &'static Setting, node: &Node| {
+            let raw = Raw::Node { value: &node.value, base: &base };
+            errors.extend(config.apply(setting, document.origin(node), raw).err());
+        };
+        match taken(key) {
+            Some((setting, zero)) if zero == Zero::Counts || !is_zero(&node.value) => {
+                apply(setting, node);
+                if key == "evictionHard" {
+                    let signals = super::eviction::passed_over(&config.eviction).into_iter();
+                    unused.passed_over.extend(signals.map(|signal| format!("evictionHard.{signal}")));
+                }
+            }
+            Some(_) => unused.zero.push(key.to_owned()),
+            None if key == "crashLoopBackOff" => {
+                if let Some(node) = node.get("maxContainerRestartPeriod").filter(|node| !is_zero(&node.value))
+                    && let Some((setting, _)) = taken(RESTARTS)
+                {
+                    apply(setting, node);
+                }
+            }
+            None if key == "featureGates" && node.get(GATE).is_some() => gate = node.get(GATE),
+            None => unused.passed_over.push(key.to_owned()),
+        }
+    }
+    if let Some(node) = gate {
+        errors.extend(self::gate(config, document, node).err());
+    }
+    unused
 }
 
 /// Returns the setting that a field of the kubelet's is taken for.

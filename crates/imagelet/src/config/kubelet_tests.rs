@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::config::NamedFiles;
 use crate::config::table::{Given, SETTINGS};
 use crate::environment::Environment;
 
@@ -16,7 +17,7 @@ fn load_with(kubelet: &str, own: &str, given: Given) -> Result<Config, String> {
     std::fs::write(&theirs, kubelet).expect("written");
     let head = "apiVersion: imagelet.dev/v1alpha1\nkind: ImageletConfiguration\nkubeletConfig: kubelet.yaml\n";
     std::fs::write(&ours, format!("{head}{own}")).expect("written");
-    Config::load(&Environment::default(), Some(&ours), given)
+    Config::load(&Environment::default(), &NamedFiles::of(&ours), given)
         .map_err(|error| error.to_string().replace(&format!("{}/", directory.path().display()), ""))
 }
 

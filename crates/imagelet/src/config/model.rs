@@ -10,6 +10,7 @@ use registry::AllowedTarget;
 use serde_json::json;
 use tracing_subscriber::filter::LevelFilter;
 
+use super::check::MOST;
 use super::declare::{Setting, settings};
 use super::error::{ConfigError, Origin};
 use super::eviction::Eviction;
@@ -87,11 +88,16 @@ settings! {
             kubelet_config: Option<PathBuf> = None =>
                 "kubeletConfig", "kubelet-config", unset(path("FILE")),
                 "A kubelet's configuration file (KubeletConfiguration, YAML or JSON): the fields that concern \
-                 images and pods are taken from it; imagelet's own file, variables and flags override it";
+                 images and pods are taken from it; imagelet's own file, variables and flags override it", reloads();
             /// The caches of pull records are sized by it.
             max_pods: i64 = DEFAULT_MAX_PODS =>
-                "maxPods", "max-pods", integer(),
+                "maxPods", "max-pods", integer(0..=MOST),
                 "Largest number of pods on the node; the caches of pull records are sized by it", kubelet();
+            /// `None`: nobody, unless systemd passes a socket.
+            listen: Option<String> = None =>
+                "listen", "listen", endpoint(),
+                "CRI endpoint on which `serve`, and `run` beside its pods, serve images, for example \
+                 unix:///run/imagelet/imagelet.sock [default: the socket that systemd passes]";
             admin_socket: Option<PathBuf> = None =>
                 "adminSocket", "admin-socket", unset(path("PATH")),
                 "Unix socket on which an agent reports its state: health, metrics, back-off [default: \

@@ -11,7 +11,7 @@ const HEAD: &str = "\
 <!-- Written by `imagelet config --reference`; a test compares. Change crates/imagelet/src/config/settings/ instead. -->
 
 Defaults, then a kubelet's configuration file (`--kubelet-config`), then `/etc/imagelet/config.yaml` (or `--config FILE`), then
-variables, then flags: the later word counts. `imagelet config -o table` shows what is in force and where each value came
+its drop-ins, then variables, then flags: the later word counts. `imagelet config print` shows what is in force and where each value came
 from. Durations are Go's (`90s`, `2m30s`), sizes are numbers of bytes or have a suffix (`64Gi`). In the file, relative paths
 count from the file's directory, and a dot in a field's name goes into a map:
 
@@ -22,9 +22,31 @@ imagePullBackOff:
   max: 2m
 ```
 
+Drop-ins are the files `*.yaml`, `*.yml` and `*.conf` of the directory that has the configuration file's name and `.d`
+(`/etc/imagelet/config.yaml.d`), or of `--config-dir DIR`, as a kubelet has them: whole files with `apiVersion` and `kind`, in the order of their
+names. A later file counts more; lists and `evictionHard` take the place of earlier ones, other maps are merged by field.
+
+| command | what it does |
+|---|---|
+| `imagelet config` | writes the values in force as a configuration file |
+| `imagelet config print` | lists them with their places; `-o wide`, `json`, `yaml`. Secrets are never shown |
+| `imagelet config check [FILE]` | reads a file and its drop-ins, and reports every error at once; exit code 64 |
+| `imagelet config schema` | writes the JSON schema of the file; [configuration.schema.json](configuration.schema.json) is a copy |
+| `imagelet config migrate --from-kubelet FILE` | writes a configuration from a kubelet's, and lists what it leaves out, and why |
+
+An editor with a YAML language server checks a file that begins with `# yaml-language-server: $schema=configuration.schema.json`.
+
 An unknown field, a bad value or a contradiction is an error (exit code 64) that names the place, and nothing is done. So is an
 `IMAGELET_…` variable that looks like one of ours and is none; one that looks like nothing is a warning.
 
+## Reload
+On SIGHUP (`systemctl reload imagelet`) a running `run` or `serve` reads its configuration again. Settings with *yes* in the column *reload* take their
+new value at once, also for pulls that wait and go on; the log has a line `configuration: FIELD: OLD → NEW` for each. Any other setting that has changed is named in a
+warning and needs a restart. Where the new configuration is wrong, every error is logged, and the old one stays in force.
+Files that settings name need no reload, but for docker's credentials, which are otherwise read again after five minutes: hosts.toml, the signature policy,
+manifests, documents and secrets are read when they change. The configuration of credential providers is read at the start.
+
+## What the defaults depend on
 *Agent* below means a process that stays: `imagelet run`, and `imagelet serve`, which pulls when it is asked to. *One-shot* is a
 command such as `imagelet ensure`. `run` has the kubelet's limit on the rate of pulls, and five of them side by side; a one-shot
 command pulls everything at the same time and without a limit, because a person waits for it.
@@ -53,7 +75,7 @@ pub(crate) fn page() -> String {
         if group != Some(setting.group) {
             group = Some(setting.group);
             let title = setting.group.title();
-            let head = "| field | flag | default | meaning |\n|---|---|---|---|";
+            let head = "| field | flag | default | reload | meaning |\n|---|---|---|---|---|";
             let _ = write!(page, "\n## {title}\n{head}\n");
         }
         let (help, default) = setting.help_and_default(&defaults);
@@ -63,7 +85,8 @@ pub(crate) fn page() -> String {
         };
         let cell = |text: &str| text.replace('|', "\\|");
         let default = default.map(|text| cell(&text)).unwrap_or_default();
-        let _ = writeln!(page, "| `{}` | {flag} | {default} | {} |", setting.field, cell(help));
+        let reload = if setting.reloads { "yes" } else { "" };
+        let _ = writeln!(page, "| `{}` | {flag} | {default} | {reload} | {} |", setting.field, cell(help));
     }
     page.push_str(
         "\nWith `--log-format json` each line is an object with `timestamp`, `level` and `message`; values are fields beside them, under the same \

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use image_service::{EngineOptions, Reach};
+use registry::Bandwidth;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
@@ -21,6 +22,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) access: &'a Access,
     /// Somebody tries failed pulls again later.
     pub(crate) backs_off: bool,
+    /// The limit of bytes that all pulls of the process share.
+    pub(crate) bandwidth: &'a Bandwidth,
     /// The embedded store is for this process alone, which will serve its images there.
     pub(crate) socket: Option<PathBuf>,
     /// Cancelled when the process is asked to end.
@@ -41,13 +44,14 @@ pub(super) fn engine_options(
     config: &Config,
     proxies: &Proxies,
     backs_off: bool,
+    bandwidth: &Bandwidth,
     agent_socket: Option<PathBuf>,
 ) -> EngineOptions {
     let mut options = EngineOptions {
         root: config.root.clone(),
         hosts_roots: config.registry_config_paths.clone(),
         allowed_targets: config.allowed_registry_targets.clone(),
-        bandwidth: Some(config.pulls.bandwidth).filter(|rate| *rate > 0),
+        bandwidth: bandwidth.clone(),
         user_agent: USER_AGENT.to_owned(),
         ..config.engine.clone()
     };

@@ -77,7 +77,7 @@ fn fills(
 ) -> Outcome<Arc<RuntimeImages>> {
     let finder = containerd::Finder::new(endpoint.path())
         .map_err(|error| Failure::caused(Code::Config, format!("endpoint {endpoint}"), &error))?;
-    let mut options = engine_options(config, opening.proxies, opening.backs_off, None);
+    let mut options = engine_options(config, opening.proxies, opening.backs_off, opening.bandwidth, None);
     options.store.command = Some(opening.access.command.clone());
     Ok(Arc::new(RuntimeImages::new(service, Arc::new(finder), options, rule)))
 }

@@ -26,9 +26,6 @@ use crate::config::{Config, eviction};
 use crate::endpoint::{self, connect_pod_runtime, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome};
 
-/// Where runtimes listen that nobody had to configure.
-const USUAL_SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock"];
-
 /// The sources that the configuration and the command line name.
 pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
     let pods = &config.pods;
@@ -41,25 +38,6 @@ pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
     let url = pods.url.iter().map(|url| Source::Url(UrlSource { url: url.clone(), headers: headers() }));
     let documents = pods.documents.iter().cloned().map(Source::Documents);
     paths.into_iter().map(Source::Path).chain(url).chain(documents).collect()
-}
-
-/// Where the runtime of this machine listens: containerd or CRI-O, whichever is there.
-pub(crate) fn usual_endpoint() -> String {
-    let there = USUAL_SOCKETS.iter().find(|path| std::path::Path::new(path).exists());
-    format!("unix://{}", there.unwrap_or(&USUAL_SOCKETS[0]))
-}
-
-/// The endpoints of `run`, where the configuration is silent: the runtime that is here, and its images.
-pub(crate) fn choose_endpoints(config: &mut Config) {
-    if config.container_runtime_endpoint.is_none() {
-        let endpoint = usual_endpoint();
-        config.notes.push(format!("containerRuntimeEndpoint is not set: pods run on {endpoint}"));
-        config.container_runtime_endpoint = Some(endpoint);
-    }
-    // As for the kubelet, images are where containers are.
-    if config.image_service_endpoint.is_none() {
-        config.image_service_endpoint.clone_from(&config.container_runtime_endpoint);
-    }
 }
 
 /// How logs of containers are rotated.
@@ -222,21 +200,5 @@ mod tests {
         config.pods.headers = vec![("X".to_owned(), oci::Secret::new("s3cret"))];
         config.pods.documents = Some("/d".into());
         assert_eq!(shown(sources(&config, &[])), ["url http://config/pods [(\"X\", \"s3cret\")]", "documents /d"]);
-    }
-
-    #[test]
-    fn images_are_where_containers_are_unless_it_is_said_otherwise() {
-        let mut config = Config::defaults(&Environment::default());
-        config.container_runtime_endpoint = Some("unix:///run/y.sock".to_owned());
-        choose_endpoints(&mut config);
-        assert_eq!(config.image_service_endpoint.as_deref(), Some("unix:///run/y.sock"));
-        assert!(config.notes.is_empty());
-        config.image_service_endpoint = Some("unix:///run/x.sock".to_owned());
-        choose_endpoints(&mut config);
-        assert_eq!(config.image_service_endpoint.as_deref(), Some("unix:///run/x.sock"));
-        let mut silent = Config::defaults(&Environment::default());
-        choose_endpoints(&mut silent);
-        assert_eq!(silent.container_runtime_endpoint, silent.image_service_endpoint);
-        assert!(silent.notes[0].starts_with("containerRuntimeEndpoint is not set: pods run on unix:///run/"));
     }
 }

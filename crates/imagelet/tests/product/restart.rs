@@ -2,7 +2,7 @@
 //! client notices, the word to systemd, the log, and what is said right after a kill.
 
 use std::os::fd::AsRawFd as _;
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::support::gate::Gate;
 use crate::support::node::{FOREVER, Node, is};
 use crate::support::process::{Daemon, signal};
+use crate::support::systemd::Systemd;
 use crate::support::{Imagelet, Scratch};
 
 fn unix(path: &Path) -> String {
@@ -27,33 +28,6 @@ fn unix(path: &Path) -> String {
 async fn client(socket: &Path) -> RemoteImageService {
     let endpoint = Endpoint::parse(&unix(socket)).expect("an endpoint");
     connect_image_service(&endpoint, ClientOptions::default()).await.expect("connect")
-}
-
-/// The service manager, with the socket of `$NOTIFY_SOCKET`.
-struct Systemd {
-    socket: UnixDatagram,
-    path: PathBuf,
-}
-
-impl Systemd {
-    fn new(scratch: &Scratch) -> Self {
-        let path = scratch.join("notify");
-        let socket = UnixDatagram::bind(&path).expect("a socket");
-        socket.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
-        Self { socket, path }
-    }
-
-    /// The next word.
-    #[track_caller]
-    fn hears(&self) -> String {
-        let mut bytes = [0; 1024];
-        let length = self.socket.recv(&mut bytes).expect("a word");
-        String::from_utf8_lossy(&bytes[..length]).into_owned()
-    }
-
-    fn tells(&self, imagelet: &Imagelet) -> Imagelet {
-        imagelet.clone().through(&["/usr/bin/env", &format!("NOTIFY_SOCKET={}", self.path.display())])
-    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use cri_api::{Container, ContainerState, Kind, RuntimeService};
 use image_manager::gc::ReclaimContainers;
 use image_manager::{EventRecorder, EventRef, EventType, ObjectRef, WallClock};
+use parking_lot::RwLock;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -62,6 +63,8 @@ pub struct ContainerGc {
     runtime: Arc<dyn RuntimeService>,
     events: Arc<dyn EventRecorder>,
     pub(super) options: ContainerGcOptions,
+    /// Guards the policy, which may change.
+    policy: RwLock<ContainerGcPolicy>,
     /// Held for a whole round: rounds do not overlap. How many failed in a row.
     failures: Mutex<u32>,
     pub(super) nudge: Notify,
@@ -71,7 +74,17 @@ impl ContainerGc {
     /// A collector of what is in this runtime.
     #[must_use]
     pub fn new(runtime: Arc<dyn RuntimeService>, events: Arc<dyn EventRecorder>, options: ContainerGcOptions) -> Self {
-        Self { runtime, events, options, failures: Mutex::new(0), nudge: Notify::new() }
+        let policy = RwLock::new(options.policy);
+        Self { runtime, events, options, policy, failures: Mutex::new(0), nudge: Notify::new() }
+    }
+
+    /// Goes by another policy from the next round on.
+    pub fn set_policy(&self, policy: ContainerGcPolicy) {
+        *self.policy.write() = policy;
+    }
+
+    fn policy(&self) -> ContainerGcPolicy {
+        *self.policy.read()
     }
 
     /// Asks for a round soon, as when a pod has ended.
@@ -87,7 +100,7 @@ impl ContainerGc {
         let mut inventory = self.list().await?;
         inventory.logs = self.scan().await?;
         let now = (self.options.wall_clock)();
-        Ok(select(&inventory, &self.options.policy, &*self.options.pods, GcScope::Policy, now))
+        Ok(select(&inventory, &self.policy(), &*self.options.pods, GcScope::Policy, now))
     }
 
     /// Runs a round. Failures are in the report.
@@ -140,7 +153,7 @@ impl ContainerGc {
     async fn collect_containers(&self, scope: GcScope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
         let inventory = self.list().await?;
         let now = (self.options.wall_clock)();
-        let rows = select_containers(&inventory, &self.options.policy, &*self.options.pods, scope, now);
+        let rows = select_containers(&inventory, &self.policy(), &*self.options.pods, scope, now);
         for row in rows.into_iter().filter(|row| row.verdict.removes()) {
             let container = &inventory.containers[row.index];
             tracing::debug!(id = row.id, pod = row.pod, container = row.name, reason = %row.verdict, "removing container");

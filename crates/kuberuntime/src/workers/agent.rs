@@ -70,6 +70,7 @@ impl Agent {
         let mut housekeeping = Instant::now() + shared.options.housekeeping;
         self.apply();
         loop {
+            shared.turn();
             tokio::select! {
                 biased;
                 () = self.background.stop.cancelled() => break,

@@ -22,6 +22,7 @@ mod worker;
 
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
@@ -103,6 +104,12 @@ impl PodAgent {
     /// What is wrong, for people.
     pub fn healthy(&self) -> Result<(), String> {
         self.shared.health.check(Instant::now())
+    }
+
+    /// How long ago the sync loop began its last turn: seconds, unless it hangs.
+    #[must_use]
+    pub fn since_turn(&self) -> Duration {
+        self.shared.since_turn()
     }
 
     /// States of pods for container collection.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
@@ -45,6 +46,8 @@ pub(super) struct AgentState {
     pub(super) closing: watch::Sender<Option<EndOrder>>,
     /// A worker is gone.
     pub(super) left: Notify,
+    /// Guards when the sync loop last began a turn.
+    turned: Mutex<Instant>,
     /// Guards which pods have a worker.
     table: Mutex<WorkerTable>,
 }
@@ -139,8 +142,19 @@ impl AgentState {
             runtime_name: OnceLock::new(),
             closing: watch::Sender::new(None),
             left: Notify::new(),
+            turned: Mutex::new(Instant::now()),
             table: Mutex::default(),
         })
+    }
+
+    /// Records that the sync loop begins a turn.
+    pub(super) fn turn(&self) {
+        *self.turned.lock() = Instant::now();
+    }
+
+    /// How long the sync loop has been at its last turn.
+    pub(super) fn since_turn(&self) -> Duration {
+        self.turned.lock().elapsed()
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, WorkerTable> {

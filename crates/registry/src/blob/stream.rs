@@ -209,7 +209,7 @@ impl BlobStream {
 
     /// Polls every part. Returns true if there are events to handle.
     fn poll_parts(&mut self, cx: &mut Context<'_>) -> bool {
-        let (size, idle, share) = (self.size, self.session.idle_timeout(), self.session.share.as_ref());
+        let (size, idle, share) = (self.size, self.session.idle_timeout(), self.session.share.limited());
         for (n, part) in self.parts.iter_mut().enumerate() {
             if let Poll::Ready(came) = part.poll(cx, size, idle, share) {
                 self.events.push_back((n, came));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use oci::Descriptor;
 use registry::testing::{ImageBuilder, TestRegistry};
-use registry::{Client, Options, RangePolicy};
+use registry::{Bandwidth, Client, Options, RangePolicy};
 use tokio::time::Instant;
 
 use crate::support::{fetch, noise, quick, session};
@@ -13,7 +13,7 @@ const RATE: u64 = 1 << 20;
 const SIZE: usize = 2 << 20;
 
 fn client(ranges: RangePolicy) -> Client {
-    Client::new(Options { bandwidth: Some(RATE), retry: quick(), ranges, ..Options::default() })
+    Client::new(Options { bandwidth: Bandwidth::new(RATE), retry: quick(), ranges, ..Options::default() })
 }
 
 async fn with_blobs(count: usize) -> (TestRegistry, Vec<Descriptor>) {
@@ -60,7 +60,7 @@ async fn a_limit_is_no_slow_line() {
 async fn documents_count() {
     let registry = TestRegistry::open().await;
     registry.push("app", "1", &ImageBuilder::tiny("a"));
-    let client = Client::new(Options { bandwidth: Some(100), retry: quick(), ..Options::default() });
+    let client = Client::new(Options { bandwidth: Bandwidth::new(100), retry: quick(), ..Options::default() });
     let session = session(&client, &registry, "app:1", None);
     let start = Instant::now();
     let length = session.resolve().await.expect("resolves").bytes.len() as u64;

@@ -132,3 +132,46 @@ async fn further_attempts_wait_for_tokens_as_well() {
     assert_eq!(outcome.expect("the third fits").used, Some(2));
     assert_eq!(begun.elapsed(), Duration::from_secs(2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_take_new_limits() {
+    let mut rig = Rig::new(serial());
+    let gate = rig.fake.faults().hold(CallKind::PullImage);
+    for image in ["reg.example/a:1", "reg.example/b:1", "reg.example/c:1", "other.example/a:1"] {
+        rig.ask(image).await;
+    }
+    settle().await;
+    assert_eq!(gate.arrived(), 1);
+    // A limit that comes later counts for registries of pulls that wait already.
+    rig.puller.set_options(PullerOptions { max_parallel: Some(3), per_registry: Some(2), ..free() });
+    gate.until_waiting(3).await;
+    settle().await;
+    assert_eq!(gate.arrived(), 3, "the third one of its registry waits");
+    // A lower one ends nothing, and lets nobody in until it is kept.
+    rig.puller.set_options(serial());
+    gate.let_through(2);
+    settle().await;
+    assert_eq!(gate.arrived(), 3);
+    gate.open();
+    assert_eq!(rig.outcomes().await.iter().filter(|outcome| outcome.is_ok()).count(), 4);
+    assert_eq!(rig.pulled().last().map(String::as_str), Some("reg.example/c:1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_rate_forgets_nothing() {
+    let mut rig = Rig::new(PullerOptions { qps: 1.0, burst: 2, pull_wait: Duration::ZERO, ..free() });
+    for image in ["a:1", "b:1", "c:1"] {
+        rig.ask(image).await;
+    }
+    let refused = |outcomes: &[Outcome]| outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    assert_eq!(refused(&rig.outcomes().await), 1, "two at once");
+    // The same rate again gives nothing back.
+    rig.puller.set_options(PullerOptions { qps: 1.0, burst: 2, pull_wait: Duration::ZERO, ..free() });
+    rig.ask("d:1").await;
+    assert_eq!(refused(&rig.outcomes().await), 1);
+    rig.puller.set_options(free());
+    for image in ["c:1", "d:1", "e:1"] {
+        rig.ask(image).await;
+    }
+    assert_eq!(refused(&rig.outcomes().await), 0, "nothing is limited any more");
+}

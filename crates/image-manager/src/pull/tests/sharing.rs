@@ -245,3 +245,39 @@ async fn many_requests_for_few_images() {
     pulled.sort();
     assert_eq!(pulled, ["a:1", "b:1", "c:1", "d:1", "e:1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_lets_running_pulls_end_and_begins_none() {
+    let mut rig = Rig::new(serial());
+    let gate = rig.fake.faults().hold(CallKind::PullImage);
+    let running = rig.ask("a:1").await;
+    rig.ask("b:1").await;
+    gate.until_waiting(1).await;
+    let puller = Arc::clone(&rig.puller);
+    let ending = async {
+        settle().await;
+        // Whoever wanted it is gone, as workers are at the end of a process.
+        running.abort();
+        tokio::time::sleep(LINGER * 2).await;
+        gate.open();
+    };
+    tokio::join!(puller.drain(Duration::from_secs(60)), ending);
+    let outcomes = rig.outcomes().await;
+    assert!(matches!(outcomes.as_slice(), [Err(PullFailed::ShuttingDown)]), "{outcomes:?}");
+    assert_eq!(rig.fake.abandoned_pulls(), 0, "it came to its end");
+    rig.ask("c:1").await;
+    assert!(matches!(rig.outcomes().await.as_slice(), [Err(PullFailed::ShuttingDown)]));
+    assert_eq!(rig.pulled(), ["a:1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_has_an_end() {
+    let mut rig = Rig::new(serial());
+    let _gate = rig.fake.faults().hold(CallKind::PullImage);
+    rig.ask("a:1").await;
+    settle().await;
+    let begin = Instant::now();
+    rig.puller.drain(Duration::from_secs(3)).await;
+    assert_eq!(begin.elapsed(), Duration::from_secs(3));
+    assert!(matches!(rig.outcomes().await.as_slice(), [Err(PullFailed::ShuttingDown)]));
+}

@@ -548,3 +548,19 @@ pub(super) fn text(metrics: &Metrics) -> String {
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     text
 }
+
+#[tokio::test]
+async fn another_policy_counts_from_then_on() {
+    let node = Node::new();
+    let records = node.open_with(VerificationPolicy::NeverVerify).await;
+    let ask = async |image: &str| records.access(image, "some-ref", async || Ok::<_, ()>([].into())).await;
+    assert_eq!(ask(LATEST).await, Ok(Access::Granted(Grant::PolicyNeverVerifies)));
+    records.set_policy(VerificationPolicy::AlwaysVerify);
+    assert_eq!(ask(LATEST).await, Ok(Access::MustVerify(Doubt::NoRecord)));
+    records.set_policy(VerificationPolicy::NeverVerifyPreloadedImages);
+    assert_eq!(ask(LATEST).await, Ok(Access::Granted(Grant::Preloaded)));
+    // An intent counts although the policy of the start did not look at any.
+    let intent = records.intend("r.example/pulled:1").await.unwrap();
+    assert_eq!(ask("r.example/pulled:1").await, Ok(Access::MustVerify(Doubt::NoRecord)));
+    drop(intent);
+}

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use credentials::PathMatch;
+use serde_json::json;
 
+use crate::config::check::POLICIES;
 use crate::config::declare::settings;
 use crate::config::kind::{boolean, choice, directories, duration, path, text, unset, words};
 
@@ -19,14 +21,14 @@ settings! {
     struct Verification() {
         Credentials {
             policy: String = DEFAULT_POLICY.to_owned() =>
-                "imagePullCredentialsVerificationPolicy", "image-pull-credentials-verification-policy", text("POLICY", "the name of a policy"),
+                "imagePullCredentialsVerificationPolicy", "image-pull-credentials-verification-policy", text("POLICY", "the name of a policy").schema(json!({"enum": POLICIES})),
                 "When a pod must present credentials for an image that is on the node already: NeverVerify, \
                  NeverVerifyPreloadedImages (if imagelet pulled it), NeverVerifyAllowlistedImages (unless it \
-                 is on preloadedImagesVerificationAllowlist) or AlwaysVerify", kubelet();
+                 is on preloadedImagesVerificationAllowlist) or AlwaysVerify", kubelet(), reloads();
             allowlist: Vec<String> = Vec::new() =>
                 "preloadedImagesVerificationAllowlist", "preloaded-images-verification-allowlist", words("IMAGE", Ok),
                 "Images without tag and digest, or prefixes that end in /*, which every pod may have; only \
-                 with the policy NeverVerifyAllowlistedImages; may be given again", kubelet();
+                 with the policy NeverVerifyAllowlistedImages; may be given again", kubelet(), reloads();
         }
     }
 }
@@ -49,16 +51,16 @@ settings! {
                  the kubelet";
             anonymous_fallback: bool = false =>
                 "credentials.anonymousFallback", "credential-anonymous-fallback", boolean(),
-                "Try without a credential after all were refused";
+                "Try without a credential after all were refused", reloads();
             /// `None`: the kubelet's search paths.
             docker_config_paths: Option<Vec<PathBuf>> = None =>
                 "credentials.dockerConfigPaths", "docker-config-path", unset(directories()),
                 "Files with docker's or podman's credentials, or directories that are searched for config.json, and then for \
                  .dockercfg; may be given again [default: the root, the working directory of an agent, ~/.docker, \
-                 /.docker; for a command of a person $REGISTRY_AUTH_FILE, or podman's auth.json and $DOCKER_CONFIG, too]";
+                 /.docker; for a command of a person $REGISTRY_AUTH_FILE, or podman's auth.json and $DOCKER_CONFIG, too]", reloads();
             helper_timeout: Duration = Duration::from_secs(30) =>
                 "credentials.helperTimeout", "credential-helper-timeout", duration(Duration::from_millis(100)..=Duration::from_secs(600)),
-                "Timeout of a docker credential helper";
+                "Timeout of a docker credential helper", reloads();
             provider_timeout: Duration = Duration::from_secs(60) =>
                 "credentials.providerTimeout", "credential-provider-timeout", duration(Duration::from_millis(100)..=Duration::from_secs(600)),
                 "Timeout of an exec credential provider";

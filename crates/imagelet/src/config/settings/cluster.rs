@@ -6,7 +6,7 @@ use cluster::node::{DEFAULT_TAINT, Label, Taint};
 use serde_json::{Value, json};
 
 use crate::config::declare::settings;
-use crate::config::kind::{Form, Kind, count, list, path, text, unset};
+use crate::config::kind::{Form, Kind, count, list, path, text, texts, unset};
 use crate::config::value::{Raw, Wrong};
 
 settings! {
@@ -52,5 +52,5 @@ fn taints() -> Kind<Vec<Taint>> {
         parsed.map_err(|error| Wrong(format!("a list of taints such as dedicated=team:NoSchedule ({error})")))
     };
     let show = |taints: &Vec<Taint>| taints.iter().map(|taint| json!(taint.to_string())).collect::<Value>();
-    Kind::new(Form::list("KEY=VALUE:EFFECT", ','), read, show)
+    Kind::new(Form::list("KEY=VALUE:EFFECT", ',', texts()), read, show)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use image_manager::gc::{GcPolicy, Order};
 use jiff::SignedDuration;
 
+use crate::config::check::MOST;
 use crate::config::declare::settings;
 use crate::config::keep;
 use crate::config::kind::{boolean, choice, count, duration, integer, named, signed_duration, text, unset, words};
@@ -20,19 +21,19 @@ settings! {
     struct Gc() {
         Collection {
             high: i64 = GcPolicy::default().high_threshold_percent.into() =>
-                "imageGCHighThresholdPercent", "image-gc-high-threshold", integer(),
+                "imageGCHighThresholdPercent", "image-gc-high-threshold", integer(0..=100),
                 "Percent of the image file system in use, in bytes or in inodes, from which images are \
-                 collected. 100: never", kubelet_with_zero();
+                 collected. 100: never", kubelet_with_zero(), reloads();
             low: i64 = GcPolicy::default().low_threshold_percent.into() =>
-                "imageGCLowThresholdPercent", "image-gc-low-threshold", integer(),
-                "Percent in use at which a collection ends, also under disk pressure", kubelet_with_zero();
+                "imageGCLowThresholdPercent", "image-gc-low-threshold", integer(0..=100),
+                "Percent in use at which a collection ends, also under disk pressure", kubelet_with_zero(), reloads();
             min_age: SignedDuration = age(GcPolicy::default().min_age) =>
                 "imageMinimumGCAge", "minimum-image-ttl-duration", signed_duration(YEAR),
-                "An image that has been on the node for less than this is not collected", kubelet();
+                "An image that has been on the node for less than this is not collected", kubelet(), reloads();
             max_age: SignedDuration = age(GcPolicy::default().max_age) =>
                 "imageMaximumGCAge", "image-maximum-gc-age", signed_duration(YEAR),
                 "An image that was unused for longer than this is removed, however much space is free. 0: \
-                 never", kubelet_with_zero();
+                 never", kubelet_with_zero(), reloads();
             /// `None`: where imagelet itself knows the containers.
             enabled: Option<bool> = None =>
                 "imageGC.enabled", "image-gc", unset(boolean()),
@@ -42,31 +43,31 @@ settings! {
             order: Order = Order::LeastHarm =>
                 "imageGC.order", "image-gc-order", named("ORDER", choice(ORDERS)),
                 "Which images are removed first. leastHarm: those that free much, were unused for long and \
-                 are cheap to pull again. leastRecentlyUsed: as in the kubelet";
+                 are cheap to pull again. leastRecentlyUsed: as in the kubelet", reloads();
             minimum_copies: usize = 0 =>
                 "imageGC.minimumCopies", "image-gc-minimum-copies", count(0..=1_000_000),
-                "Number of images of each repository that stay, the last used ones";
+                "Number of images of each repository that stay, the last used ones", reloads();
             /// Texts that were checked, see [`crate::config::keep`].
             keep: Vec<String> = Vec::new() =>
                 "imageGC.keep", "image-gc-keep", words("RULE", keep::checked),
                 "Which images stay, by name: registry.example/team/* one level, registry.example/** \
                  everything below; without a tag every tag. By a label: label.KEY=VALUE. By the namespace of \
                  the pod that used it last: namespace=NAME. With the suffix ;weight=N, those images cost N \
-                 times as much instead. May be given again";
+                 times as much instead. May be given again", reloads();
             protect: Duration = Duration::from_secs(3600) =>
                 "imageGC.protectPrePulled", "image-gc-protect-pre-pulled", duration(Duration::ZERO..=YEAR),
                 "For how long an image that `ensure` or `pull` pulled is collected after all others; where \
-                 the containers are known, also any other that none of them has used so far";
+                 the containers are known, also any other that none of them has used so far", reloads();
             /// Empty: the runtime pins it.
             sandbox_image: String = String::new() =>
                 "imageGC.sandboxImage", "pod-infra-container-image", text("IMAGE", "an image by name or id"),
-                "The image of pod sandboxes, which always counts as used [default: none: the runtime pins it]";
+                "The image of pod sandboxes, which always counts as used [default: none: the runtime pins it]", reloads();
             on_full_disk: bool = true =>
                 "imageGC.onFullDisk", "image-gc-on-full-disk", boolean(),
                 "When a pull of the embedded engine runs out of space, collect images and retry it once";
             status_max_images: i64 = 50 =>
-                "nodeStatusMaxImages", "node-status-max-images", integer(),
-                "Number of images in the node's status, the largest first. -1: all", kubelet_with_zero();
+                "nodeStatusMaxImages", "node-status-max-images", integer(-1..=MOST),
+                "Number of images in the node's status, the largest first. -1: all", kubelet_with_zero(), reloads();
         }
     }
 }
@@ -78,16 +79,16 @@ settings! {
         Collection {
             min_age: SignedDuration = SignedDuration::ZERO =>
                 "containerGC.minimumAge", "minimum-container-ttl-duration", signed_duration(YEAR),
-                "Least age of an ended container that is collected";
+                "Least age of an ended container that is collected", reloads();
             /// Below zero: any number.
             per_container: i64 = 1 =>
-                "containerGC.maximumPerContainer", "maximum-dead-containers-per-container", integer(),
+                "containerGC.maximumPerContainer", "maximum-dead-containers-per-container", integer(i64::MIN..=MOST),
                 "Number of ended instances of each container of a pod that stay, for their logs. Below 0: any \
-                 number";
+                 number", reloads();
             /// Below zero: any number.
             maximum: i64 = -1 =>
-                "containerGC.maximum", "maximum-dead-containers", integer(),
-                "Number of ended containers that stay on the node. Below 0: any number";
+                "containerGC.maximum", "maximum-dead-containers", integer(i64::MIN..=MOST),
+                "Number of ended containers that stay on the node. Below 0: any number", reloads();
         }
     }
 }

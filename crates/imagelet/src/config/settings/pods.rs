@@ -35,7 +35,7 @@ settings! {
                  --manifests DIR` does the same and may be given again", kubelet();
             /// `None`: no address.
             url: Option<String> = None =>
-                "staticPodURL", "manifest-url", parsed("URL", "an address such as https://config.example/pods", url, |url| json!(url)),
+                "staticPodURL", "manifest-url", parsed("URL", "an address such as https://config.example/pods", url, |url| json!(url.as_deref().map(without_password))),
                 "Address from which `run` takes pods, as one manifest or a PodList [default: none]", kubelet();
             headers: Vec<(String, Secret)> = Vec::new() =>
                 "staticPodURLHeader", "manifest-url-header", headers(),
@@ -148,6 +148,17 @@ fn url(text: &str) -> Result<Option<String>, String> {
     match url.scheme() {
         "http" | "https" => Ok(Some(text.to_owned())),
         other => Err(format!("{other} is no scheme for it")),
+    }
+}
+
+/// The address with `xxxxx` for a password, as Go shows it.
+fn without_password(text: &str) -> String {
+    match url::Url::parse(text) {
+        Ok(mut url) if url.password().is_some() => match url.set_password(Some("xxxxx")) {
+            Ok(()) => url.into(),
+            Err(()) => String::new(),
+        },
+        _ => text.to_owned(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::config::check::MOST;
 use crate::config::declare::settings;
 use crate::config::kind::{boolean, bytes, count, duration, integer, unset};
 
@@ -19,55 +20,55 @@ settings! {
             serialize: Option<bool> = None =>
                 "serializeImagePulls", "serialize-image-pulls", unset(boolean()),
                 "Pull one image after the other. The kubelet's default is true; here the images of a pod are \
-                 pulled at the same time unless this is set [default: false]", kubelet_with_zero();
+                 pulled at the same time unless this is set [default: false]", kubelet_with_zero(), reloads();
             max_parallel: Option<i64> = None =>
-                "maxParallelImagePulls", "max-parallel-image-pulls", unset(integer()),
+                "maxParallelImagePulls", "max-parallel-image-pulls", unset(integer(1..=MOST)),
                 "Largest number of images that are pulled at the same time [default: for run 5; for ensure no \
-                 limit]", kubelet_with_zero();
+                 limit]", kubelet_with_zero(), reloads();
             per_registry: Option<usize> = None =>
                 "maxParallelImagePullsPerRegistry", "max-parallel-image-pulls-per-registry", unset(count(1..=MANY)),
                 "Largest number of images that are pulled from one registry at the same time [default: no \
-                 limit]";
+                 limit]", reloads();
             qps: Option<i64> = None =>
-                "registryPullQPS", "registry-qps", unset(integer()),
+                "registryPullQPS", "registry-qps", unset(integer(0..=MOST)),
                 "Pulls that may start per second, in the long run; 0 is no limit [default: for an agent 5, \
-                 for ensure 0]", kubelet_with_zero();
+                 for ensure 0]", kubelet_with_zero(), reloads();
             burst: Option<i64> = None =>
-                "registryBurst", "registry-burst", unset(integer()),
+                "registryBurst", "registry-burst", unset(integer(0..=MOST)),
                 "Pulls that may start at once, while registryPullQPS limits the rate in the long run; 0 is \
-                 the default [default: 10]", kubelet();
+                 the default [default: 10]", kubelet(), reloads();
             wait: Duration = Duration::from_secs(30) =>
                 "registryPullWait", "registry-pull-wait", duration(Duration::ZERO..=DAY),
                 "How long a pull that registryPullQPS delays waits for its turn. 0: it fails at once and \
-                 backs off, as in the kubelet";
+                 backs off, as in the kubelet", reloads();
             coalesce: bool = true =>
                 "coalesceImagePulls", "coalesce-image-pulls", boolean(),
-                "Pods that want the same image at the same time, with the same credentials, share one pull";
+                "Pods that want the same image at the same time, with the same credentials, share one pull", reloads();
             linger: Duration = Duration::from_millis(500) =>
                 "pullLinger", "pull-linger", duration(Duration::ZERO..=DAY),
-                "How long a pull continues after the last pod that wanted it is gone";
+                "How long a pull continues after the last pod that wanted it is gone", reloads();
             ageing: Duration = Duration::from_secs(60) =>
                 "pullAgeing", "pull-ageing", duration(Duration::ZERO..=DAY),
                 "Pulls wait in the order of their pods' priorities; a pull that has waited this long goes \
-                 first, so that none starves. 0: in the order of arrival";
+                 first, so that none starves. 0: in the order of arrival", reloads();
             /// Zero: none.
             progress_deadline: Duration = Duration::from_secs(300) =>
                 "imagePullProgressDeadline", "image-pull-progress-deadline", duration(Duration::ZERO..=DAY),
-                "A pull of the embedded engine that makes no progress for this long is given up. 0: never";
+                "A pull of the embedded engine that makes no progress for this long is given up. 0: never", reloads();
             /// Bytes per second. Zero: none.
             minimum_rate: u64 = 0 =>
                 "imagePullMinimumRate", "image-pull-minimum-rate", bytes(0..=1 << 40),
                 "A pull of the embedded engine that receives fewer bytes per second than this for half a \
-                 minute is given up. 0: never";
+                 minute is given up. 0: never", reloads();
             /// Zero: none.
             deadline: Duration = Duration::ZERO =>
                 "imagePullDeadline", "image-pull-deadline", duration(Duration::ZERO..=DAY),
-                "A pull that takes longer than this is given up. 0: never";
+                "A pull that takes longer than this is given up. 0: never", reloads();
             /// Bytes per second of all pulls together. Zero: no limit.
             bandwidth: u64 = 0 =>
                 "maxPullBandwidth", "max-pull-bandwidth", bytes(0..=1 << 40),
                 "Bytes per second that all pulls of the embedded engine may receive together; running pulls \
-                 share them equally. 0: no limit";
+                 share them equally. 0: no limit", reloads();
         }
     }
 }
@@ -79,17 +80,17 @@ settings! {
         Pulls {
             initial: Duration = Duration::from_secs(10) =>
                 "imagePullBackOff.initial", "image-pull-back-off-initial", duration(Duration::from_millis(1)..=DAY),
-                "How long a pod waits after the first failed pull of an image; doubled after each further one";
+                "How long a pod waits after the first failed pull of an image; doubled after each further one", reloads();
             max: Duration = Duration::from_secs(300) =>
                 "imagePullBackOff.max", "image-pull-back-off-max", duration(Duration::from_millis(1)..=DAY),
-                "Longest time that a pod waits";
+                "Longest time that a pod waits", reloads();
             by_cause: bool = true =>
                 "imagePullBackOff.byCause", "image-pull-back-off-by-cause", boolean(),
                 "Back off by cause: as long as the registry's Retry-After says, and from the start when \
-                 credentials or the registry's configuration change. false: by time alone, as in the kubelet";
+                 credentials or the registry's configuration change. false: by time alone, as in the kubelet", reloads();
             event_per_check: bool = false =>
                 "imagePullBackOff.eventPerCheck", "image-pull-back-off-event-per-check", boolean(),
-                "Record a BackOff event at every check, as in the kubelet, and not once for each wait";
+                "Record a BackOff event at every check, as in the kubelet, and not once for each wait", reloads();
         }
     }
 }

@@ -33,6 +33,7 @@ pub(crate) mod scratch;
 pub(crate) mod secrets;
 pub(crate) mod stage;
 pub(crate) mod start_log;
+pub(crate) mod systemd;
 pub(crate) mod tree;
 
 pub(crate) use cli::Imagelet;

@@ -185,6 +185,24 @@ impl Node {
         self.kill();
     }
 
+    /// Changes settings of the configuration's file. The agent takes them when it reloads.
+    #[track_caller]
+    pub(crate) fn configure(&self, settings: &Value) {
+        let path = self.scene.scratch.join("config.yaml");
+        let text = fs::read_to_string(&path).expect("read the configuration");
+        let mut config: Value = serde_json::from_str(&text).expect("JSON");
+        for (field, value) in settings.as_object().expect("settings are an object") {
+            config[field] = value.clone();
+        }
+        put(&path, config.to_string().as_bytes());
+    }
+
+    /// Has the agent reload its configuration.
+    #[track_caller]
+    pub(crate) fn reload(&self) {
+        signal(self.agent.as_ref().expect("an agent runs").pid(), Signal::HUP);
+    }
+
     /// The lines that the agents have written so far.
     pub(crate) fn log(&self) -> Vec<String> {
         let now = self.agent.as_ref().map(Daemon::lines).unwrap_or_default();

@@ -1,0 +1,61 @@
+//! The arguments of `imagelet config`. See [`super`].
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+/// Show, check and write configurations
+///
+/// Alone, writes the configuration in force as YAML that can be used as a configuration file; with -o table, also where each value
+/// comes from.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet config                                 a file with every value in force
+  imagelet config print                           each value, and where it comes from
+  imagelet config check /etc/imagelet/config.yaml every error at once
+  imagelet config schema                          the JSON schema of the file
+  imagelet config migrate --from-kubelet /var/lib/kubelet/config.yaml > /etc/imagelet/config.yaml")]
+pub(crate) struct ShowConfig {
+    /// Write the reference page of all settings instead
+    #[arg(long, hide = true)]
+    pub(crate) reference: bool,
+    #[command(subcommand)]
+    pub(crate) action: Option<ConfigAction>,
+}
+
+/// Subcommands of `imagelet config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigAction {
+    /// List the values in force, and where each comes from: default, file and line, variable, flag, or a kubelet's file
+    ///
+    /// As a table, or with -o json and yaml as a list with `field`, `value`, `source`, `from` and `reloads`: true for what a
+    /// running agent takes over on SIGHUP. Secrets are not shown.
+    Print,
+    Check(CheckConfig),
+    /// Write the JSON schema (draft 2020-12) of the configuration file
+    Schema,
+    Migrate(MigrateConfig),
+}
+
+/// Check a configuration file and its drop-ins: every error at once
+///
+/// Drop-ins are the files of --config-dir, by default of the directory that has the file's name and `.d`. Variables and flags are
+/// ignored. Without a file, checks the configuration in force, with variables and flags. Exit code 64 if there is an error.
+#[derive(Debug, Args)]
+pub(crate) struct CheckConfig {
+    /// Configuration file
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// Write an imagelet configuration from a kubelet's
+///
+/// Writes the fields that imagelet has in common with the kubelet, with the values of the file, and lists on stderr what it leaves
+/// out, and why.
+#[derive(Debug, Args)]
+pub(crate) struct MigrateConfig {
+    /// A kubelet's configuration file (KubeletConfiguration)
+    #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    pub(crate) from_kubelet: PathBuf,
+}

@@ -1,0 +1,77 @@
+//! The difference that a reload of the configuration makes: settings that a running agent takes over, and those that need a
+//! restart and stay as they are. Pure. Called by [`crate::wiring::reload`].
+
+use super::model::Config;
+use super::table::SETTINGS;
+
+/// A setting with another value than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SettingChange {
+    /// The field of the file.
+    pub(crate) field: &'static str,
+    /// The value in force, in one line.
+    pub(crate) old: String,
+    /// The value of the file.
+    pub(crate) new: String,
+}
+
+/// A configuration that takes the place of another one.
+#[derive(Debug)]
+pub(crate) struct Reload {
+    /// The configuration to put in force: settings that need a restart have their old values.
+    pub(crate) config: Config,
+    /// Settings that change.
+    pub(crate) changed: Vec<SettingChange>,
+    /// Settings that would change after a restart.
+    pub(crate) pending: Vec<SettingChange>,
+}
+
+/// Returns what becomes of `old` when `new` was read.
+pub(crate) fn reload(old: &Config, mut new: Config) -> Reload {
+    let (mut changed, mut pending) = (Vec::new(), Vec::new());
+    for setting in SETTINGS.iter() {
+        let change = SettingChange { field: setting.field, old: setting.shown(old), new: setting.shown(&new) };
+        let differs = setting.show(old) != setting.show(&new);
+        if setting.reloads {
+            changed.extend(differs.then_some(change));
+            continue;
+        }
+        pending.extend(differs.then_some(change));
+        setting.carry(old, &mut new);
+        match old.origins.get(setting.field) {
+            Some(origin) => new.origins.insert(setting.field, origin.clone()),
+            None => new.origins.remove(setting.field),
+        };
+    }
+    Reload { config: new, changed, pending }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Origin;
+    use crate::environment::Environment;
+
+    #[test]
+    fn some_settings_change_and_others_stay() {
+        let old = Config::defaults(&Environment::default());
+        let mut new = old.clone();
+        new.gc.high = 70;
+        new.eviction.hard = Some(vec![("imagefs.available".to_owned(), "1%".to_owned())]);
+        new.root = "/elsewhere".into();
+        new.origins.insert("root", Origin::Flag("root"));
+        let reload = reload(&old, new);
+        let change = |field, old: &str, new: &str| SettingChange { field, old: old.to_owned(), new: new.to_owned() };
+        let evictions = "imagefs.available<15%,imagefs.inodesFree<5%,nodefs.available<10%,nodefs.inodesFree<5%";
+        assert_eq!(
+            reload.changed,
+            [
+                change("imageGCHighThresholdPercent", "85", "70"),
+                change("evictionHard", evictions, "imagefs.available<1%")
+            ]
+        );
+        assert_eq!(reload.pending, [change("root", "/var/lib/imagelet", "/elsewhere")]);
+        assert_eq!((reload.config.gc.high, reload.config.root), (70, old.root));
+        assert!(!reload.config.origins.contains_key("root"));
+    }
+}

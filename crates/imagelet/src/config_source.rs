@@ -1,0 +1,60 @@
+//! [`ConfigSource`]: how this process makes its configuration, at its start and again when it reloads: the files, the values of the
+//! command line and the environment, and what a command adds. Called by `main` and by [`crate::wiring::reload`].
+
+use std::path::PathBuf;
+
+use image_service::Reach;
+
+use crate::args::{Cli, Command};
+use crate::config::table::Given;
+use crate::config::{Config, ConfigError, NamedFiles, Origin};
+use crate::endpoint;
+use crate::environment::Environment;
+
+/// See the file's head.
+#[derive(Clone)]
+pub(crate) struct ConfigSource {
+    files: NamedFiles,
+    given: Given,
+    /// Pods run, on a runtime that is chosen where none is configured.
+    runs: bool,
+    /// Directory that takes the place of the configured one.
+    manifests: Option<PathBuf>,
+    reach: Reach,
+}
+
+impl ConfigSource {
+    /// The source of a command line.
+    pub(crate) fn of(cli: &Cli) -> Self {
+        let (runs, manifests) = match &cli.command {
+            Command::Run(args) => {
+                let first = args.manifests.first();
+                (!args.dry_run, first.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())))
+            }
+            _ => (false, None),
+        };
+        let (files, given) = (cli.global.config(), cli.settings.given());
+        Self { files, given, runs, manifests, reach: cli.command.reach() }
+    }
+
+    /// Reads the configuration.
+    pub(crate) fn load(&self, environment: &Environment) -> Result<Config, ConfigError> {
+        let mut config = Config::load(environment, &self.files, self.given.clone())?;
+        if self.runs {
+            endpoint::choose_endpoints(&mut config);
+        }
+        if let Some(path) = &self.manifests {
+            config.pods.manifests = Some(path.clone());
+            config.origins.insert("staticPodPath", Origin::Flag("manifests"));
+        }
+        config.engine.reach = self.reach;
+        Ok(config)
+    }
+}
+
+impl std::fmt::Debug for ConfigSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Values of flags may be secrets.
+        f.debug_struct("ConfigSource").field("files", &self.files).finish_non_exhaustive()
+    }
+}

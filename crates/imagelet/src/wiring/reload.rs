@@ -1,0 +1,93 @@
+//! The reload of the configuration on SIGHUP: reads it anew, gives what can change at run time to those who work by it, and says
+//! in the log what became another. A configuration that is wrong changes nothing. Decides nothing about images. Called by `run`
+//! and `serve`.
+
+use agent::collection::Collection;
+use agent::node::notify::Notify;
+use image_manager::PullRecords;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::{Managed, collection, policy};
+use crate::app::App;
+use crate::config::Config;
+use crate::config::reload::reload;
+use crate::exit::{Code, Failure, Outcome};
+
+/// The signal that asks for a reload. It ends nothing from the moment that somebody listens.
+pub(crate) struct ReloadSignal(Signal);
+
+impl ReloadSignal {
+    /// Listens from now on.
+    pub(crate) fn listen() -> Outcome<Self> {
+        signal(SignalKind::hangup()).map(Self).map_err(|error| Failure::caused(Code::Failed, "signals", &error))
+    }
+
+    /// Reloads at each signal until `stop`. `status` is the word to systemd after it.
+    pub(crate) async fn keep(
+        mut self,
+        (app, stop): (&App, &CancellationToken),
+        users: Users<'_>,
+        notify: &Notify,
+        status: &str,
+    ) {
+        while stop.run_until_cancelled(self.0.recv()).await.flatten().is_some() {
+            notify.reloading();
+            if let Err(failure) = users.reload(app).await {
+                for error in failure.lines() {
+                    tracing::error!(error, "configuration is not reloaded, the one before stays in force");
+                }
+            }
+            notify.ready(status);
+        }
+    }
+}
+
+/// The parts of the process that work by the configuration.
+pub(crate) struct Users<'a> {
+    /// The image manager, where there is one.
+    pub(crate) managed: Option<&'a Managed>,
+    pub(crate) records: Option<PullRecords>,
+    pub(crate) collection: &'a Collection,
+}
+
+impl Users<'_> {
+    async fn reload(&self, app: &App) -> Outcome {
+        let (Some(source), environment) = (app.source(), app.environment.clone()) else { return Ok(()) };
+        let read = tokio::task::spawn_blocking(move || source.load(&environment)).await;
+        let read = read.map_err(|_| Failure::failed("read the configuration: the reader panicked"))??;
+        let reload = reload(&app.in_force(), read);
+        self.adopt(app, &reload.config)?;
+        for change in &reload.changed {
+            let (old, new) = (or_none(&change.old), or_none(&change.new));
+            tracing::info!("configuration: {}: {old} → {new}", change.field);
+        }
+        for change in &reload.pending {
+            let (old, new) = (or_none(&change.old), or_none(&change.new));
+            tracing::warn!("configuration: {}: {old} → {new} needs a restart", change.field);
+        }
+        let (changed, pending) = (reload.changed.len(), reload.pending.len());
+        app.put_in_force(reload.config);
+        tracing::info!(changed, pending, "configuration reloaded");
+        Ok(())
+    }
+
+    /// Gives the configuration to everybody, or to nobody.
+    fn adopt(&self, app: &App, config: &Config) -> Outcome {
+        let policy = policy(config)?;
+        if let Some(records) = &self.records {
+            records.set_policy(policy);
+        }
+        if let Some(managed) = self.managed {
+            managed.adopt(config, &app.environment);
+        }
+        let containers = collection::of_containers(config).policy;
+        self.collection.adopt_rules(collection::of_images(config, self.collection.images()), containers);
+        app.bandwidth.set_rate(config.pulls.bandwidth);
+        Ok(())
+    }
+}
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "none" } else { text }
+}

@@ -1,0 +1,130 @@
+//! Images on a CRI socket, as a part of a process that stays: the endpoint, the service that answers there, and the server until its
+//! end. Decides nothing about images. Called by `serve`, and by `run` with `--listen`.
+
+use std::sync::Arc;
+
+use agent::admin::{AdminAddress, ListenError};
+use agent::collection::{Collection, Logged};
+use cri_api::ImageService;
+use cri_grpc::Endpoint;
+use cri_grpc::client::RuntimePassthrough;
+use cri_grpc::server::{self, Listener, ServerOptions, SocketRemains};
+use image_manager::{Clock, Instrumented, Metrics};
+
+use super::waiting::until_there;
+use crate::app::App;
+use crate::endpoint::{connect_passthrough, parse_endpoint};
+use crate::exit::{Code, Failure, Outcome};
+use crate::images::Images;
+
+/// The endpoint to serve images on, and the socket of it that systemd passed, if it did.
+pub(crate) struct Listening {
+    pub(crate) endpoint: Endpoint,
+    passed: Option<Listener>,
+}
+
+impl Listening {
+    /// The endpoint that is configured, or the socket that systemd passes; `None`: nobody is served.
+    pub(crate) fn of(app: &App) -> Outcome<Option<Self>> {
+        let wanted = app.config.listen.as_deref().map(parse_endpoint).transpose()?;
+        let passed = server::inherited(wanted.as_ref(), app.passed_sockets())
+            .map_err(|error| Failure::caused(Code::Config, "socket of systemd", &error))?;
+        let Some(endpoint) = wanted.or_else(|| passed.as_ref().map(|passed| passed.endpoint().clone())) else {
+            return Ok(None);
+        };
+        if let Some(warning) = endpoint.warning() {
+            tracing::warn!("{warning}");
+        }
+        Ok(Some(Self { endpoint, passed }))
+    }
+
+    /// Connects to the runtime to which calls for pods pass.
+    pub(crate) async fn runtime(&self, app: &App, waits: &AdminAddress) -> Outcome<Option<RuntimePassthrough>> {
+        let Some(text) = &app.config.container_runtime_endpoint else { return Ok(None) };
+        let behind = parse_endpoint(text)?;
+        self.refuse(&behind, "the containers are behind")?;
+        let connect = async || connect_passthrough(&app.config, &behind).await;
+        until_there(app, Some(waits), connect).await.map(Some)
+    }
+
+    /// Opens the images to serve: first the root, then the socket, since whoever has the root may replace the socket of one who died.
+    pub(crate) async fn images<'a>(&self, app: &'a App, waits: &AdminAddress) -> Outcome<&'a Images> {
+        let open = async || app.images_to_serve(self.endpoint.path().to_owned()).await;
+        let images = until_there(app, Some(waits), open).await?;
+        if let Some(behind) = images.endpoint() {
+            self.refuse(behind, "the images come from")?;
+        }
+        Ok(images)
+    }
+
+    fn refuse(&self, behind: &Endpoint, what: &str) -> Outcome {
+        if behind.path() == self.endpoint.path() {
+            return Err(Failure::usage(format!("--listen: {} is the endpoint that {what}", self.endpoint)));
+        }
+        Ok(())
+    }
+
+    /// Listens. Calls wait until [`CriServer::run`] answers them.
+    pub(crate) fn open(
+        self,
+        service: Arc<dyn ImageService>,
+        runtime: Option<RuntimePassthrough>,
+    ) -> Outcome<CriServer> {
+        let listener = match self.passed {
+            Some(listener) => listener,
+            None => server::bind(&self.endpoint).map_err(|error| ListenError::new(&self.endpoint, error))?,
+        };
+        let options = ServerOptions { runtime, ..ServerOptions::new(service, env!("CARGO_PKG_VERSION")) };
+        Ok(CriServer { endpoint: self.endpoint, remains: listener.remains(), listener, options })
+    }
+}
+
+/// The images for others, who decide for themselves what they pull: what there is to count is the service. Commands that find the
+/// root held are served alike.
+pub(crate) fn service(
+    images: &Images,
+    collection: &Collection,
+    metrics: &Arc<Metrics>,
+    collects: bool,
+) -> Arc<dyn ImageService> {
+    let clock: Clock = Arc::new(tokio::time::Instant::now);
+    let counted = Instrumented::new(images.service(), Arc::clone(metrics), Arc::clone(&clock)).with_pulls();
+    let served = collection.served(Arc::new(counted), collects);
+    let service: Arc<dyn ImageService> = Arc::new(Logged::new(Arc::new(served), clock));
+    images.answer_with(Arc::clone(&service));
+    service
+}
+
+/// A socket on which images are served.
+pub(crate) struct CriServer {
+    endpoint: Endpoint,
+    listener: Listener,
+    remains: SocketRemains,
+    options: ServerOptions,
+}
+
+impl CriServer {
+    /// The endpoint, for people.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Serves until the process is asked to end and long calls have ended, or their time is over.
+    pub(crate) async fn run(self, app: &App) -> Outcome {
+        let Self { endpoint: _, listener, remains, options } = self;
+        let ending = async {
+            app.stop.cancelled().await;
+            // A service manager ends a service so, and starts the next one.
+            if app.signals.code() == Code::Terminated {
+                remains.leave();
+            }
+            std::future::pending().await
+        };
+        let served = tokio::select! {
+            biased;
+            served = ending => served,
+            served = server::serve_on(listener, options, app.stop.clone()) => served,
+        };
+        served.map_err(|error| Failure::caused(Code::Failed, "serve", &error))
+    }
+}
