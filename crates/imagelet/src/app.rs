@@ -12,9 +12,10 @@ use agent::collection::{Collection, CollectionParts};
 use agent::node::events::DebugRecorder;
 use cri_api::{Image, ImageService, RuntimeService};
 use engine_api::ImageEngine;
-use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullRecords};
+use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullBoard, PullRecords, WantedBy, WatchedPulls};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
@@ -44,6 +45,8 @@ pub(crate) struct App {
     pub(crate) backs_off: bool,
     /// The sockets that systemd passed, until somebody serves on them.
     sockets: Mutex<Vec<UnixListener>>,
+    /// The pulls of this process, for those who watch.
+    pub(crate) board: PullBoard,
     /// How the command uses the root.
     access: Access,
     images: OnceCell<Images>,
@@ -73,6 +76,7 @@ impl App {
             signals,
             backs_off,
             sockets: Mutex::default(),
+            board: PullBoard::new(Arc::new(Instant::now), Arc::new(jiff::Timestamp::now)),
             access,
             images: OnceCell::new(),
             managed: OnceCell::new(),
@@ -126,6 +130,13 @@ impl App {
         Ok(self.images().await?.service())
     }
 
+    /// From now on, pulls that other processes ask of the store of this one are shown on the board.
+    pub(crate) async fn show_pulls_of_others(&self) -> Outcome {
+        let images = self.images().await?;
+        images.answer_with(Arc::new(WatchedPulls::new(images.service(), self.board.clone(), WantedBy::Command)));
+        Ok(())
+    }
+
     /// The image service, with what is pinned marked as such.
     pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
         Ok(self.marked(self.images().await?).await)
@@ -171,7 +182,7 @@ impl App {
             Mode::Explain => (wiring::peek(&self.config).await?, None),
             Mode::OneShot | Mode::Agent => (self.records().await?.clone(), self.room().await),
         };
-        let parts = ManagerParts { service, events, records, room, mode };
+        let parts = ManagerParts { service, events, records, room, board: self.board.clone(), mode };
         Managed::new(&self.config, &self.environment, parts).await
     }
 

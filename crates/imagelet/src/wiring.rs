@@ -22,7 +22,7 @@ use credentials::{Keyring, KeyringOptions, NodeFiles};
 use cri_api::{ImageService, RuntimeService};
 use image_manager::{
     Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, MakeRoom, Metrics,
-    Options, PullRecords, PullerOptions, RecordsOptions, VerificationPolicy, WallClock,
+    Options, PullBoard, PullRecords, PullerOptions, RecordsOptions, VerificationPolicy, WallClock,
 };
 use manifest::yaml;
 use prometheus_client::registry::Registry;
@@ -68,6 +68,8 @@ pub(crate) struct ManagerParts {
     pub(crate) records: (Arc<Metrics>, PullRecords),
     /// Frees space for pulls; `None`: nothing is removed for them.
     pub(crate) room: Option<Arc<dyn MakeRoom>>,
+    /// Where pulls are shown.
+    pub(crate) board: PullBoard,
     /// Decides the limits that are not configured.
     pub(crate) mode: Mode,
 }
@@ -90,7 +92,7 @@ impl std::fmt::Debug for Managed {
 impl Managed {
     /// A manager of these parts.
     pub(crate) async fn new(config: &Config, environment: &Environment, parts: ManagerParts) -> Outcome<Self> {
-        let ManagerParts { service, events, records: (metrics, records), room, mode } = parts;
+        let ManagerParts { service, events, records: (metrics, records), room, board, mode } = parts;
         let clock: Clock = Arc::new(Instant::now);
         let service: Arc<dyn ImageService> =
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
@@ -112,6 +114,7 @@ impl Managed {
             },
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
             make_room: room,
+            board,
         };
         Ok(Self { manager: Arc::new(ImageManager::new(service, events, options)), metrics, providers, records })
     }

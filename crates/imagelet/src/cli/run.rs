@@ -49,6 +49,8 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     };
     let mut admin = Admin::new(registered, app.service().await?);
     admin.engine = app.images().await?.own_engine();
+    app.show_pulls_of_others().await?;
+    admin.pulls = Some(app.board.clone());
     admin.collection = Some(node.collection.clone());
     admin.pods = Some(node.board());
     admin.manager = managed.map(|managed| managed.manager.clone());

@@ -7,7 +7,7 @@ use agent::collection::Logged;
 use agent::node::notify::Notify;
 use cri_grpc::Endpoint;
 use cri_grpc::server::{self, Listener, ServerOptions};
-use image_manager::{Clock, Instrumented, LogRecorder, Metrics};
+use image_manager::{Clock, Instrumented, LogRecorder, Metrics, WantedBy, WatchedPulls};
 use prometheus_client::registry::Registry;
 use tokio_util::task::TaskTracker;
 
@@ -60,6 +60,7 @@ async fn serve(app: &App, args: &Serve) -> Outcome {
     }
     // Whoever asks here decides for himself: what there is to count is the service.
     let service = collection.served(Arc::new(counted(&metrics).with_pulls()), collects);
+    let service = WatchedPulls::new(Arc::new(service), app.board.clone(), WantedBy::Client);
     let service = Arc::new(Logged::new(Arc::new(service), Arc::clone(&clock)));
     // Commands that find the root held are served alike.
     images.answer_with(Arc::clone(&service) as _);
@@ -75,6 +76,7 @@ async fn serve(app: &App, args: &Serve) -> Outcome {
     let mut admin = Admin::new(registered, images.service());
     admin.beside_a_kubelet = images.endpoint().is_some();
     admin.engine = images.own_engine();
+    admin.pulls = Some(app.board.clone());
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
