@@ -95,8 +95,8 @@ impl Admin {
         registry.register("imagelet_build", "The version that runs", Info::new(version));
         registry.register_collector(Box::new(process::Process));
         let stop = CancellationToken::new();
-        let (manager, collection, pods, engine) = (None, None, None, None);
-        Self { registry, readiness, manager, collection, pods, engine, beside_a_kubelet: false, stop }
+        let (manager, collection, pods, pulls, engine) = (None, None, None, None, None);
+        Self { registry, readiness, manager, collection, pods, pulls, engine, beside_a_kubelet: false, stop }
     }
 
     /// Listens at these places, and answers until `stop` or its own end. A socket on which another process answers is left

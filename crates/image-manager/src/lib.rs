@@ -49,7 +49,10 @@ pub use metrics::{Metrics, MustPullResult, Operation, RecordKind};
 pub use object_ref::{ObjectRef, PodRef};
 pub use options::{Options, RegistryFingerprint};
 pub use policy::{PullPolicy, UnknownPullPolicy};
-pub use pull::PullerOptions;
+pub use pull::{
+    ENDED_PULLS, EndedPull, LayerInFlight, PullBoard, PullInFlight, PullOutcome, PullStep, PullerOptions, WantedBy,
+    WatchedPulls,
+};
 pub use records::{
     Allowlist, AllowlistError, PullIntent, PullRecords, RecordsError, RecordsOptions, VerificationPolicy,
 };

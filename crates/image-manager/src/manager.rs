@@ -72,7 +72,8 @@ impl ImageManager {
     /// A manager of the images behind `service`.
     #[must_use]
     pub fn new(service: Arc<dyn ImageService>, events: Arc<dyn EventRecorder>, options: Options) -> Self {
-        let Options { puller, clock, keyring, records, metrics, backoff, registry_fingerprint, make_room } = options;
+        let Options { puller, clock, keyring, records, metrics, backoff, registry_fingerprint, make_room, board } =
+            options;
         Self {
             puller: Puller::new(
                 Arc::clone(&service),
@@ -80,6 +81,7 @@ impl ImageManager {
                 puller,
                 Arc::clone(&clock),
                 Arc::clone(&metrics),
+                board,
             ),
             service,
             events,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use credentials::Keyring;
 use tokio::time::Instant;
 
-use crate::{BackoffOptions, Clock, MakeRoom, Metrics, PullRecords, PullerOptions};
+use crate::{BackoffOptions, Clock, MakeRoom, Metrics, PullBoard, PullRecords, PullerOptions};
 
 /// Answers a number that changes whenever the configuration of a registry's host does (`docker.io`,
 /// `127.0.0.1:5000`): what failed before may work now.
@@ -30,6 +30,8 @@ pub struct Options {
     pub registry_fingerprint: Option<RegistryFingerprint>,
     /// Frees space for a pull that found the disk full, which is then tried once more; `None`: nobody does.
     pub make_room: Option<Arc<dyn MakeRoom>>,
+    /// Where pulls are shown.
+    pub board: PullBoard,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
             backoff: BackoffOptions::default(),
             registry_fingerprint: None,
             make_room: None,
+            board: PullBoard::new(Arc::new(Instant::now), Arc::new(|| jiff::Timestamp::UNIX_EPOCH)),
         }
     }
 }

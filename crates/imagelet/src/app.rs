@@ -13,10 +13,11 @@ use agent::node::events::DebugRecorder;
 use cluster::tokens::TokenManager;
 use cri_api::{Image, ImageService, RuntimeService};
 use engine_api::ImageEngine;
-use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullRecords};
+use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullBoard, PullRecords, WantedBy, WatchedPulls};
 use parking_lot::{Mutex, RwLock};
 use registry::Bandwidth;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
@@ -53,6 +54,8 @@ pub(crate) struct App {
     in_force: RwLock<Arc<Config>>,
     /// The limit of bytes that all pulls of this process share.
     pub(crate) bandwidth: Bandwidth,
+    /// The pulls of this process, for those who watch.
+    pub(crate) board: PullBoard,
     /// How the command uses the root.
     access: Access,
     images: OnceCell<Images>,
@@ -89,6 +92,7 @@ impl App {
             source: Mutex::default(),
             in_force,
             bandwidth,
+            board: PullBoard::new(Arc::new(Instant::now), Arc::new(jiff::Timestamp::now)),
             access,
             images: OnceCell::new(),
             managed: OnceCell::new(),
@@ -164,6 +168,13 @@ impl App {
         Ok(self.images().await?.service())
     }
 
+    /// From now on, pulls that other processes ask of the store of this one are shown on the board.
+    pub(crate) async fn show_pulls_of_others(&self) -> Outcome {
+        let images = self.images().await?;
+        images.answer_with(Arc::new(WatchedPulls::new(images.service(), self.board.clone(), WantedBy::Command)));
+        Ok(())
+    }
+
     /// The image service, with what is pinned marked as such.
     pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
         Ok(self.marked(self.images().await?).await)
@@ -210,7 +221,8 @@ impl App {
             Mode::OneShot | Mode::Agent => (self.records().await?.clone(), self.room().await),
         };
         let tokens = self.tokens.get().cloned();
-        let parts = ManagerParts { service, events, records, room, tokens, mode };
+        let board = self.board.clone();
+        let parts = ManagerParts { service, events, records, room, tokens, board, mode };
         Managed::new(&self.config, &self.environment, parts).await
     }
 

@@ -26,7 +26,7 @@ use credentials::{Keyring, KeyringOptions, NodeFiles};
 use cri_api::{ImageService, RuntimeService};
 use image_manager::{
     Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, MakeRoom, Metrics,
-    Options, PullRecords, PullerOptions, RecordsOptions, VerificationPolicy, WallClock,
+    Options, PullBoard, PullRecords, PullerOptions, RecordsOptions, VerificationPolicy, WallClock,
 };
 use manifest::yaml;
 use prometheus_client::registry::Registry;
@@ -74,6 +74,8 @@ pub(crate) struct ManagerParts {
     pub(crate) room: Option<Arc<dyn MakeRoom>>,
     /// Tokens of an API server's service accounts, on a node of a cluster.
     pub(crate) tokens: Option<Arc<TokenManager>>,
+    /// Where pulls are shown.
+    pub(crate) board: PullBoard,
     /// Decides the limits that are not configured.
     pub(crate) mode: Mode,
 }
@@ -97,7 +99,7 @@ impl std::fmt::Debug for Managed {
 impl Managed {
     /// A manager of these parts.
     pub(crate) async fn new(config: &Config, environment: &Environment, parts: ManagerParts) -> Outcome<Self> {
-        let ManagerParts { service, events, records: (metrics, records), room, tokens, mode } = parts;
+        let ManagerParts { service, events, records: (metrics, records), room, tokens, board, mode } = parts;
         let clock: Clock = Arc::new(Instant::now);
         let service: Arc<dyn ImageService> =
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
@@ -113,6 +115,7 @@ impl Managed {
             backoff: backoff_options(config),
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
             make_room: room,
+            board,
         };
         let manager = Arc::new(ImageManager::new(service, events, options));
         Ok(Self { manager, metrics, providers, records, mode })

@@ -9,7 +9,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use cri_api::ImageService;
 use engine_api::ImageEngine;
-use image_manager::ImageManager;
+use image_manager::{ImageManager, PullBoard};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,8 @@ pub struct Admin {
     pub collection: Option<Arc<Collection>>,
     /// The pods that this process runs.
     pub pods: Option<PodBoard>,
+    /// The pulls of this process.
+    pub pulls: Option<PullBoard>,
     /// The store of this process.
     pub engine: Option<Arc<dyn ImageEngine>>,
     /// A kubelet on this node has metrics of its own: those that have its names get ours.

@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::pull::{Mark, PullFailed, Recheck, Wanted};
 use crate::{
     Access, Attempt, Cause, EnsureImageError, EnsureImageRequest, EnsuredImage, ObjectRef, Presence, PullFailure,
-    PullPolicy, PullTiming, Room,
+    PullPolicy, PullTiming, Room, WantedBy,
 };
 
 impl ImageManager {
@@ -46,6 +46,7 @@ impl ImageManager {
             sandbox: request.sandbox.clone(),
             candidates: Arc::clone(&found.candidates),
             priority: request.priority,
+            by: WantedBy::pod_or_command(&request.pod),
             progress: request.progress.clone(),
             mark,
             before: before.clone(),

@@ -9,6 +9,7 @@ use credentials::Source;
 use single_flight::{Flight, Group, Shared, WaiterId};
 
 use super::attempts::Try;
+use super::board::RunningPull;
 use super::hub::Hub;
 use super::key::PullKey;
 use super::order::SlotId;
@@ -25,6 +26,8 @@ pub(super) struct SharedPull {
     pub(super) hub: Hub,
     /// Slot in the queue.
     pub(super) place: SlotId,
+    /// The pull as the board shows it.
+    pub(super) running: Arc<RunningPull>,
     /// Set when the turn came.
     begun: AtomicBool,
 }
@@ -32,8 +35,8 @@ pub(super) struct SharedPull {
 impl Shared for SharedPull {}
 
 impl SharedPull {
-    pub(super) fn new(hub: Hub, place: SlotId) -> Self {
-        Self { hub, place, begun: AtomicBool::new(false) }
+    pub(super) fn new(hub: Hub, place: SlotId, running: Arc<RunningPull>) -> Self {
+        Self { hub, place, running, begun: AtomicBool::new(false) }
     }
 
     /// Records that the turn came: from now on the pull lingers when it is left.

@@ -31,6 +31,11 @@ impl Hub {
         Self { hub: single_flight::Hub::default(), time, metrics }
     }
 
+    /// The state of the pull, for those who look at it now and then.
+    pub(super) fn state(&self) -> single_flight::Hub<Progress> {
+        self.hub.clone()
+    }
+
     /// Subscribes a sink, which gets the present state at once.
     pub(super) fn subscribe(&self, sink: ProgressSink) -> Subscription<Progress> {
         self.hub.subscribe(move |event| sink.report(event))

@@ -9,17 +9,21 @@ use tracing::Instrument as _;
 
 use super::aftermath::{Aftermath, presence};
 use super::attempts::{Attempts, Try};
+use super::board::OnBoard;
 use super::context::PullContext;
 use super::flight::{Ending, PullFlight, next_recheck};
 use super::hub::Hub;
 use super::turns::QueueSlot;
-use super::{Mark, PullerOptions};
+use super::PullerOptions;
+use super::wanted::{Mark, PullFailed};
 use crate::{Attempt, Cause, Metrics, Presence, PullFailure, PullIntent};
 
 /// A pull.
 pub(super) struct Work {
     pub(super) context: Arc<PullContext>,
     pub(super) place: QueueSlot,
+    /// The pull on the board, until it ends.
+    pub(super) on_board: OnBoard,
     /// The name by which it was first asked for.
     pub(super) image: String,
     pub(super) spec: ImageSpec,
@@ -58,10 +62,14 @@ impl Work {
             }
         };
         match brought {
-            Ok(brought) => flight.land(self.keep(brought).await),
+            Ok(brought) => {
+                self.on_board.pulled(&brought.image_ref);
+                flight.land(self.keep(brought).await);
+            }
             Err(ending) => {
-                if let Some(cause) = ending.as_ref().and_then(cause) {
+                if let Some((cause, message)) = ending.as_ref().and_then(cause) {
                     context.metrics.failed(cause);
+                    self.on_board.failed(cause, &message);
                 }
                 let hub = flight.shared().hub.clone();
                 match ending {
@@ -75,8 +83,8 @@ impl Work {
 
     /// The pull was given up, or failed. Nobody waits for it any more, and the next one has its turn.
     async fn end(self, hub: &Hub) {
-        let Self { context, place, spec, before, intent, given_up, .. } = self;
-        drop(place);
+        let Self { context, place, on_board, spec, before, intent, given_up, .. } = self;
+        drop((on_board, place));
         let Some(intent) = intent else { return };
         if context.frees_what_is_unknown() {
             Aftermath { context: &context, spec, before }.watch(intent, given_up, hub).await;
@@ -97,6 +105,7 @@ impl Work {
             return Err(None);
         }
         flight.shared().begin();
+        self.on_board.begin();
         self.look_again(flight, waited).await?;
 
         let context = &*self.context;
@@ -157,6 +166,7 @@ impl Work {
         while let Some((waiter, recheck)) = next_recheck(flight, outdated) {
             // What is not here for one is pulled for all of them.
             let Some(image_ref) = recheck().await else { return Ok(()) };
+            flight.shared().running.set_present();
             flight.answer_one(waiter, Ending::Found(image_ref));
             if flight.retire() {
                 return Err(None);
@@ -180,23 +190,24 @@ impl Work {
                 }
             },
         };
-        let Self { context, place, spec, .. } = self;
-        drop(place);
+        let Self { context, place, on_board, spec, .. } = self;
+        drop((on_board, place));
         let size = context.size(ImageSpec { image: image_ref.clone(), ..spec }).await;
         Ending::Pulled { image_ref, used, size, pulling, recorded }
     }
 }
 
-/// Cause of a failed pull.
-fn cause(ending: &Ending) -> Option<Cause> {
+/// Cause of a failed pull, and a line about it.
+fn cause(ending: &Ending) -> Option<(Cause, String)> {
     match ending {
         Ending::Pulled { .. } | Ending::Found(_) | Ending::ShuttingDown => None,
         Ending::Failed(tries) => {
             let attempt = |of: &Try| Attempt { source: None, error: of.error.clone() };
-            Some(PullFailure::new(tries.iter().map(attempt).collect()).cause())
+            let message = tries.last().map(|last| last.error.message().to_owned()).unwrap_or_default();
+            Some((PullFailure::new(tries.iter().map(attempt).collect()).cause(), message))
         }
-        Ending::Throttled => Some(Cause::Throttled),
-        Ending::Unrecorded(_) => Some(Cause::Other),
+        Ending::Throttled => Some((Cause::Throttled, PullFailed::Throttled.to_string())),
+        Ending::Unrecorded(error) => Some((Cause::Other, error.to_string())),
     }
 }
 

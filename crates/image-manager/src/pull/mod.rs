@@ -4,14 +4,16 @@
 //! A pull is a task of its own. Requests for the same image with the same credentials share one ([`flight`]); each may go
 //! away at any time, and the pull ends when the last one has. The steps of a pull are in [`job`], which requests share one
 //! in [`key`], limits and order in [`order`], the rate at which pulls begin in [`bucket`], the limits of slowness in
-//! [`progress`], and the end of a pull that was given up in [`aftermath`].
+//! [`progress`], and the end of a pull that was given up in [`aftermath`]. People watch pulls on the [`board`].
 
 mod aftermath;
 mod attempts;
+mod board;
 mod bucket;
 mod context;
 mod flight;
 mod hub;
+mod in_flight;
 mod job;
 mod key;
 mod options;
@@ -21,6 +23,7 @@ mod throttle;
 mod time;
 mod turns;
 mod wanted;
+mod watched;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,10 +32,14 @@ use std::time::Duration;
 use cri_api::{Error, ImageService, Kind};
 use tracing::Instrument as _;
 
+pub use board::{ENDED_PULLS, PullBoard};
+pub use in_flight::{EndedPull, LayerInFlight, PullInFlight, PullOutcome, PullStep, WantedBy};
 pub use options::PullerOptions;
 pub(crate) use wanted::{Mark, PullFailed, Pulled, Recheck, Wanted};
+pub use watched::WatchedPulls;
 
 use self::attempts::Try;
+use self::board::OnBoard;
 use self::context::PullContext;
 use self::flight::{Ending, Flights, PullFlight, SharedPull, Waiting};
 use self::hub::Hub;
@@ -48,6 +55,7 @@ pub(crate) struct Puller {
     context: Arc<PullContext>,
     flights: Flights,
     turns: Arc<Turns>,
+    board: PullBoard,
     /// Number of the next request that shares nothing.
     alone: AtomicU64,
 }
@@ -60,11 +68,13 @@ impl Puller {
         options: PullerOptions,
         clock: Clock,
         metrics: Arc<Metrics>,
+        board: PullBoard,
     ) -> Arc<Self> {
         let time = Timeline::new(clock);
         let turns = Turns::new(PullLimits::of(&options), time.clone(), Arc::clone(&metrics));
+        board.set_turns(Arc::clone(&turns));
         let context = Arc::new(PullContext::new(service, records, options, time, metrics));
-        Arc::new(Self { context, flights: Flights::default(), turns, alone: AtomicU64::new(0) })
+        Arc::new(Self { context, flights: Flights::default(), turns, board, alone: AtomicU64::new(0) })
     }
 
     /// Changes with every pull that brings an image. Taken before the caller looks whether an image is here.
@@ -81,15 +91,19 @@ impl Puller {
         let alone = (!self.context.options().coalesce).then(|| self.alone.fetch_add(1, Ordering::Relaxed));
         let key = PullKey::of(&wanted, alone);
         let waiting = Waiting { recheck: wanted.recheck.take(), mark: wanted.mark };
-        let mut place = None;
+        let mut places = None;
         let (mut ticket, flight) = self.flights.join(&key, waiting, || {
-            let place = place.insert(self.turns.join(&registry(&wanted), wanted.priority));
+            let place = self.turns.join(&registry(&wanted), wanted.priority);
             let hub = Hub::new(self.context.time.clone(), Arc::clone(&self.context.metrics));
-            SharedPull::new(hub, place.id())
+            let on_board = self.board.enter(&wanted.image, hub.state(), Some(place.id()));
+            let shared = SharedPull::new(hub, place.id(), Arc::clone(on_board.pull()));
+            places = Some((place, on_board));
+            shared
         });
-        let joined = match flight.zip(place) {
-            Some((flight, place)) => {
-                self.start(&wanted, flight, place);
+        let waiter = ticket.shared().running.join(wanted.by.clone());
+        let joined = match flight.zip(places) {
+            Some((flight, (place, on_board))) => {
+                self.start(&wanted, flight, place, on_board);
                 false
             }
             None => {
@@ -101,7 +115,7 @@ impl Puller {
         };
         let subscription = ticket.shared().hub.subscribe(wanted.progress.clone());
         let ending = ticket.wait().await;
-        drop(subscription);
+        drop((subscription, waiter));
         self.answer(&wanted, ending, joined).await
     }
 
@@ -130,12 +144,13 @@ impl Puller {
     }
 
     /// Runs a pull as a task.
-    fn start(&self, wanted: &Wanted, flight: PullFlight, place: QueueSlot) {
+    fn start(&self, wanted: &Wanted, flight: PullFlight, place: QueueSlot, on_board: OnBoard) {
         let registry = registry(wanted);
         let span = tracing::debug_span!("image_pull", image = wanted.image, registry, priority = wanted.priority);
         let work = Work {
             context: Arc::clone(&self.context),
             place,
+            on_board,
             image: wanted.image.clone(),
             spec: wanted.spec.clone(),
             sandbox: wanted.sandbox.clone(),

@@ -127,6 +127,18 @@ impl Line {
         }
     }
 
+    /// The places of those that wait, in the order in which they would be admitted if no registry had a limit: 1 is the next.
+    pub(super) fn positions(&self, now: Duration) -> HashMap<SlotId, usize> {
+        let rank = |entry: &Entry| {
+            let aged = now.saturating_sub(entry.since) > self.limits.ageing;
+            (!aged, Reverse(if aged { i32::MAX } else { entry.priority }), entry.since)
+        };
+        let waiting = self.entries.iter().filter(|(_, entry)| !entry.running);
+        let mut waiting: Vec<_> = waiting.map(|(id, entry)| (rank(entry), *id)).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().enumerate().map(|(index, (_, id))| (id, index + 1)).collect()
+    }
+
     /// The pull that may run now, which counts as running from here on. Asked again until it answers `None`.
     pub(super) fn admit(&mut self, now: Duration) -> Option<SlotId> {
         if self.limits.total.is_some_and(|limit| self.running >= limit) {

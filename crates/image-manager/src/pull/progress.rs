@@ -4,7 +4,7 @@
 //! A service that tells nothing is judged by nothing; nor is a pull while neither its name is being resolved nor one of its
 //! layers fetched, because it commits, unpacks, or waits for what another pull brings.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
@@ -13,10 +13,16 @@ use oci::Digest;
 
 use base::GoDuration;
 
+use super::in_flight::{LayerInFlight, PullStep};
+
 /// Over how long the rate is measured.
 pub(super) const WINDOW: Duration = Duration::from_secs(30);
 /// How far apart the measurements are.
 const STEP: Duration = Duration::from_secs(1);
+/// Over how long the rate is measured that people see.
+const SHOWN_WINDOW: Duration = Duration::from_secs(3);
+/// Less time than this says nothing of a rate.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(200);
 
 /// Limits of a pull's speed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +52,21 @@ pub(super) struct Seen {
     done: u64,
     /// Bytes of layers that were to come.
     of: u64,
+}
+
+/// The state of a pull as people see it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Picture {
+    pub(super) step: PullStep,
+    /// Compressed bytes that have to come, once that is known.
+    pub(super) total: Option<u64>,
+    /// Of these, the ones that came.
+    pub(super) done: u64,
+    pub(super) unpacked: u64,
+    /// Bytes per second, while layers are fetched.
+    pub(super) rate: Option<u64>,
+    /// The layers, lowest first, once they are known.
+    pub(super) layers: Option<Vec<LayerInFlight>>,
 }
 
 /// Where a pull stands.
@@ -193,6 +214,59 @@ impl Progress {
         let done = self.layers.values().map(|layer| layer.done).sum();
         let told = self.resolved.is_some() || !self.layers.is_empty();
         Seen { resolving: self.is_resolving(), told, done, of }
+    }
+
+    /// Compressed bytes that came in all.
+    pub(super) fn received(&self) -> u64 {
+        self.sum.done
+    }
+
+    /// The state for people.
+    pub(super) fn picture(&self, now: Duration) -> Picture {
+        let step = match () {
+            () if self.committing => PullStep::Committing,
+            () if self.resolved.is_some() || !self.layers.is_empty() => PullStep::Fetching,
+            () if self.resolving => PullStep::Resolving,
+            () => PullStep::Pulling,
+        };
+        let layers = match &self.resolved {
+            Some(PullEvent::Resolved { layers, .. }) => Some(self.layers_of(layers)),
+            _ => None,
+        };
+        let comes = |layer: &&LayerInFlight| !matches!(layer.state, LayerState::Present | LayerState::WaitingForOther);
+        let total = layers.as_ref().map(|layers| layers.iter().filter(comes).map(|layer| layer.size_bytes).sum());
+        let (done, unpacked) = self.layers.values().fold((0, 0), |(d, u), layer| (d + layer.done, u + layer.unpacked));
+        Picture { step, total, done, unpacked, rate: self.rate(now), layers }
+    }
+
+    /// Each layer once: an image may have the same one several times.
+    fn layers_of(&self, resolved: &[(Digest, u64)]) -> Vec<LayerInFlight> {
+        let mut shown = HashSet::new();
+        let once = resolved.iter().filter(|(digest, _)| shown.insert(digest));
+        let shown = once.map(|(digest, size)| {
+            let layer = self.layers.get(digest);
+            LayerInFlight {
+                digest: digest.to_string(),
+                size_bytes: *size,
+                received_bytes: layer.map_or(0, |layer| layer.done),
+                unpacked_bytes: layer.map_or(0, |layer| layer.unpacked),
+                state: layer.and_then(|layer| layer.state).unwrap_or(LayerState::Waiting),
+            }
+        });
+        shown.collect()
+    }
+
+    /// Bytes per second since the youngest measurement that is old enough.
+    fn rate(&self, now: Duration) -> Option<u64> {
+        if !self.fetching() {
+            return None;
+        }
+        let is_old = |(at, _): &&(Duration, Sum)| now.saturating_sub(*at) >= SHOWN_WINDOW;
+        let (at, then) = self.measured.iter().rev().find(is_old).or_else(|| self.measured.front())?;
+        let passed = now.saturating_sub(*at);
+        let millis = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
+        let bytes = self.sum.done.saturating_sub(then.done);
+        (passed >= SHORTEST_WINDOW).then(|| bytes.saturating_mul(1000) / millis)
     }
 
     /// Returns true if the service reports progress and has not begun to commit.

@@ -63,6 +63,11 @@ impl Turns {
         self.lock().line.raise(id, priority);
     }
 
+    /// The places of those that wait: 1 is the next.
+    pub(super) fn positions(&self) -> HashMap<SlotId, usize> {
+        self.lock().line.positions(self.time.now())
+    }
+
     /// How many wait.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use credentials::Candidate;
 use cri_api::{ImageSpec, PodSandboxConfig, ProgressSink};
 
+use super::in_flight::WantedBy;
 use crate::{Presence, PullFailure, RecordsError};
 
 /// Asked when a pull that waited gets its turn: the image ref, where the image is here by now and the pod may have it.
@@ -28,6 +29,8 @@ pub(crate) struct Wanted {
     /// Credentials to try, in this order; none means one anonymous attempt.
     pub(crate) candidates: Arc<[Candidate]>,
     pub(crate) priority: i32,
+    /// The origin of the request.
+    pub(crate) by: WantedBy,
     /// Where progress is told.
     pub(crate) progress: ProgressSink,
     /// `None`: it is to be pulled whatever is here.
@@ -50,6 +53,7 @@ impl Wanted {
             sandbox: None,
             candidates: Arc::new([]),
             priority: 0,
+            by: WantedBy::Command,
             progress: ProgressSink::default(),
             recheck: None,
             mark: Mark::default(),

@@ -68,7 +68,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let cri = match (listening, managed) {
         (Some(listening), Some(managed)) => {
             let collects = app.config.gc.enabled.unwrap_or(true);
-            let service = serving::service(images, &node.collection, managed.metrics(), collects);
+            let service = serving::service(images, &node.collection, managed.metrics(), &app.board, collects);
             Some(listening.open(service, runtime)?)
         }
         _ => None,
@@ -81,6 +81,10 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     };
     let mut admin = Admin::new(registered, app.service().await?);
     admin.engine = images.own_engine();
+    if cri.is_none() {
+        app.show_pulls_of_others().await?;
+    }
+    admin.pulls = Some(app.board.clone());
     admin.collection = Some(node.collection.clone());
     admin.pods = Some(node.board());
     admin.manager = managed.map(|managed| managed.manager.clone());

@@ -31,6 +31,8 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let stop = CancellationToken::new();
     let mut admin = Admin::new(|registry| node.register(registry), app.service().await?);
     admin.engine = app.images().await?.own_engine();
+    app.show_pulls_of_others().await?;
+    admin.pulls = Some(app.board.clone());
     admin.pods = Some(node.board());
     let admin = admin.start(&admin_address(&app.config), &stop).await?;
     let mut told = Told::default();

@@ -48,7 +48,8 @@ async fn serve(app: &App) -> Outcome {
     if collects {
         collection.sees()?;
     }
-    let server = listening.open(serving::service(images, &collection, &metrics, collects), runtime)?;
+    let service = serving::service(images, &collection, &metrics, &app.board, collects);
+    let server = listening.open(service, runtime)?;
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
         collection.register(registry);
@@ -56,6 +57,7 @@ async fn serve(app: &App) -> Outcome {
     let mut admin = Admin::new(registered, images.service());
     admin.beside_a_kubelet = images.endpoint().is_some();
     admin.engine = images.own_engine();
+    admin.pulls = Some(app.board.clone());
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());

@@ -43,6 +43,8 @@ pub(super) async fn all(
     };
     let mut admin = Admin::new(register, app.service().await?);
     admin.engine = app.images().await?.own_engine();
+    app.show_pulls_of_others().await?;
+    admin.pulls = Some(app.board.clone());
     admin.manager = Some(Arc::clone(&managed.manager));
     admin.collection.clone_from(&collection);
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;

@@ -9,7 +9,7 @@ use cri_api::ImageService;
 use cri_grpc::Endpoint;
 use cri_grpc::client::RuntimePassthrough;
 use cri_grpc::server::{self, Listener, ServerOptions, SocketRemains};
-use image_manager::{Clock, Instrumented, Metrics};
+use image_manager::{Clock, Instrumented, Metrics, PullBoard, WantedBy, WatchedPulls};
 
 use super::waiting::until_there;
 use crate::app::App;
@@ -85,12 +85,14 @@ pub(crate) fn service(
     images: &Images,
     collection: &Collection,
     metrics: &Arc<Metrics>,
+    board: &PullBoard,
     collects: bool,
 ) -> Arc<dyn ImageService> {
     let clock: Clock = Arc::new(tokio::time::Instant::now);
     let counted = Instrumented::new(images.service(), Arc::clone(metrics), Arc::clone(&clock)).with_pulls();
     let served = collection.served(Arc::new(counted), collects);
-    let service: Arc<dyn ImageService> = Arc::new(Logged::new(Arc::new(served), clock));
+    let watched = WatchedPulls::new(Arc::new(served), board.clone(), WantedBy::Client);
+    let service: Arc<dyn ImageService> = Arc::new(Logged::new(Arc::new(watched), clock));
     images.answer_with(Arc::clone(&service));
     service
 }

@@ -18,12 +18,17 @@ mod limits;
 mod recording;
 mod sharing;
 mod slow;
+mod watching;
 
 const LINGER: Duration = Duration::from_secs(5);
 
 /// All at once, no rate, a linger of five seconds.
 fn free() -> PullerOptions {
     PullerOptions { serialize: false, qps: 0.0, linger: LINGER, ..PullerOptions::default() }
+}
+
+fn board() -> PullBoard {
+    PullBoard::new(Arc::new(Instant::now), Arc::new(|| jiff::Timestamp::UNIX_EPOCH))
 }
 
 fn serial() -> PullerOptions {
@@ -51,7 +56,7 @@ impl Rig {
     }
 
     fn on(fake: FakeImageService, service: Arc<dyn ImageService>, options: PullerOptions) -> Self {
-        let puller = Puller::new(service, None, options, Arc::new(Instant::now), Metrics::new());
+        let puller = Puller::new(service, None, options, Arc::new(Instant::now), Metrics::new(), board());
         Self { fake, puller, tasks: JoinSet::new() }
     }
 

@@ -37,7 +37,8 @@ impl Kept {
         let directory = tempfile::tempdir().unwrap();
         let records = Self::open(directory.path()).await;
         let fake = FakeImageService::new();
-        let puller = Puller::new(service, Some(records.clone()), options, Arc::new(Instant::now), Metrics::new());
+        let puller =
+            Puller::new(service, Some(records.clone()), options, Arc::new(Instant::now), Metrics::new(), board());
         let rig = Rig { fake, puller, tasks: JoinSet::new() };
         Self { rig, records, directory }
     }
