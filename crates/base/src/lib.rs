@@ -1,6 +1,6 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
 //! table of [mounts](mount), [loop devices](LoopDevice), [locks of files](FileLock), the error of a [full
-//! disk](is_disk_full), reads that [`fill`] a buffer, and the names [`nearest`] to a wrong one.
+//! disk](is_disk_full), reads that [`fill`] a buffer, the names [`nearest`] to a wrong one, and trace context in headers.
 //!
 //! Nothing here knows images, pods or settings.
 
@@ -14,6 +14,8 @@ mod loop_device;
 pub mod mount;
 mod nearest;
 mod overlay;
+#[cfg(feature = "trace")]
+pub mod trace_context;
 
 #[cfg(feature = "tokio")]
 pub use blocking::{blocking, joined};

@@ -26,6 +26,7 @@ use crate::images::{Images, Opening};
 use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
+use crate::traces::Traces;
 use crate::wiring::{self, Managed, ManagerParts, Mode};
 
 /// A running command's surroundings.
@@ -44,6 +45,8 @@ pub(crate) struct App {
     pub(crate) backs_off: bool,
     /// The sockets that systemd passed, until somebody serves on them.
     sockets: Mutex<Vec<UnixListener>>,
+    /// The export of spans, where there is one.
+    pub(crate) traces: Option<Traces>,
     /// How the command uses the root.
     access: Access,
     images: OnceCell<Images>,
@@ -73,6 +76,7 @@ impl App {
             signals,
             backs_off,
             sockets: Mutex::default(),
+            traces: None,
             access,
             images: OnceCell::new(),
             managed: OnceCell::new(),

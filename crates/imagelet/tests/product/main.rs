@@ -15,6 +15,7 @@ mod conformance;
 mod convert;
 mod crowd;
 mod cut_off;
+mod dashboards;
 mod deadlines;
 mod destinations;
 mod documents;
@@ -63,6 +64,7 @@ mod streaming;
 mod support;
 mod tenants;
 mod terminal;
+mod traces;
 mod tree;
 mod warm;
 

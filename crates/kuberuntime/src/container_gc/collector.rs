@@ -13,6 +13,7 @@ use image_manager::{EventRecorder, EventRef, EventType, ObjectRef, WallClock};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::logs::{LogDirectories, LogInventory, link_name};
 use super::plan::ContainerPlan;
@@ -122,6 +123,10 @@ impl ContainerGc {
     }
 
     async fn round(&self, scope: GcScope) -> ContainerGcReport {
+        self.run_round(scope).instrument(tracing::trace_span!("Containers/GarbageCollect")).await
+    }
+
+    async fn run_round(&self, scope: GcScope) -> ContainerGcReport {
         // Rounds take turns.
         let _turn = self.failures.lock().await;
         let mut report = ContainerGcReport::default();
