@@ -8,6 +8,7 @@ use cri_api::{Error, Kind, Result};
 use single_flight::{Group, Shared};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::progress::Hub;
 
@@ -71,7 +72,7 @@ where
         let led = flight.is_some();
         if let Some(flight) = flight {
             let work = start(flight.shared().clone());
-            self.tracker.spawn(async move { flight.land(work.await) });
+            self.tracker.spawn(async move { flight.land(work.await) }.in_current_span());
         }
         Ticket { ticket, led }
     }

@@ -30,6 +30,7 @@ use crate::images::{Images, Opening};
 use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
+use crate::traces::Traces;
 use crate::wiring::{self, Managed, ManagerParts, Mode};
 
 /// A running command's surroundings.
@@ -56,6 +57,8 @@ pub(crate) struct App {
     pub(crate) bandwidth: Bandwidth,
     /// The pulls of this process, for those who watch.
     pub(crate) board: PullBoard,
+    /// The export of spans, where there is one.
+    pub(crate) traces: Option<Traces>,
     /// How the command uses the root.
     access: Access,
     images: OnceCell<Images>,
@@ -93,6 +96,7 @@ impl App {
             in_force,
             bandwidth,
             board: PullBoard::new(Arc::new(Instant::now), Arc::new(jiff::Timestamp::now)),
+            traces: None,
             access,
             images: OnceCell::new(),
             managed: OnceCell::new(),

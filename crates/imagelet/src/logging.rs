@@ -6,14 +6,15 @@ use std::io::{self, IsTerminal as _, Write};
 
 use tracing::field::Field;
 use tracing_subscriber::field::MakeExt as _;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::format::{self, FmtSpan, Writer};
 use tracing_subscriber::fmt::{FormatFields, MakeWriter};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::{Config, LogFormat};
 use crate::progress::Painter;
+use crate::traces::Traces;
 
 /// Everything that writes to stderr goes through here, so that bars step aside.
 #[derive(Clone, Debug, Default)]
@@ -58,11 +59,22 @@ impl MakeWriter<'_> for Stderr {
     }
 }
 
-/// Starts the log. Services stamp their lines with the time; commands that a person waits for do only in detail.
-pub(crate) fn start(config: &Config, level: LevelFilter, stderr: Stderr, stamped: bool, no_color: bool) {
-    // The names of all our crates begin with this.
-    let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("imagelet", level);
-    let registry = tracing_subscriber::registry().with(targets);
+/// The names of all our crates begin with this.
+const OUR_CRATES: &str = "imagelet";
+
+/// Starts the log, and the export of spans where there is one. Services stamp their lines with the time; commands that a person waits
+/// for do only in detail.
+pub(crate) fn start(
+    config: &Config,
+    level: LevelFilter,
+    stderr: Stderr,
+    stamped: bool,
+    no_color: bool,
+    traces: Option<&Traces>,
+) {
+    let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target(OUR_CRATES, level);
+    let our_spans = filter_fn(|metadata| metadata.is_span() && metadata.target().starts_with(OUR_CRATES));
+    let registry = tracing_subscriber::registry().with(traces.map(|traces| traces.layer().with_filter(our_spans)));
     let ansi = !no_color && io::stderr().is_terminal();
     // How long requests and waits took is told when they end, to those who want details. Lines without time have none.
     let details = level >= LevelFilter::DEBUG;
@@ -70,9 +82,14 @@ pub(crate) fn start(config: &Config, level: LevelFilter, stderr: Stderr, stamped
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(ansi).with_target(false);
     let layer = layer.with_span_events(spans);
     match (config.log_format, stamped || details) {
-        (LogFormat::Json, _) => registry.with(layer.json().flatten_event(true).with_current_span(false)).init(),
-        (LogFormat::Text, true) => registry.with(layer.fmt_fields(fields())).init(),
-        (LogFormat::Text, false) => registry.with(layer.fmt_fields(fields()).without_time()).init(),
+        (LogFormat::Json, _) => {
+            let layer = layer.json().flatten_event(true).with_current_span(false);
+            registry.with(layer.with_filter(targets)).init();
+        }
+        (LogFormat::Text, true) => registry.with(layer.fmt_fields(fields()).with_filter(targets)).init(),
+        (LogFormat::Text, false) => {
+            registry.with(layer.fmt_fields(fields()).without_time().with_filter(targets)).init();
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod progress;
 mod runtime;
 mod signals;
 mod streaming;
+mod traces;
 mod wiring;
 
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ use exit::{Code, Failure, Outcome};
 use logging::Stderr;
 use progress::Progress;
 use signals::Signals;
+use traces::Traces;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -108,7 +110,26 @@ fn main() -> ExitCode {
     };
     let is_quiet = cli.global.quiet && !service && !config.origins.contains_key("logging.level");
     let level = if is_quiet { config.log_level.min(LevelFilter::WARN) } else { config.log_level };
-    logging::start(&config, level, stderr.clone(), service, environment.no_color);
+    let (shown, bars) = (stderr.clone(), progress.clone());
+    let refused = move |failure: Failure| {
+        bars.finish();
+        logging::failure(failure.lines(), format, &shown);
+        std::process::exit(i32::from(failure.code() as u8));
+    };
+    let runtime = runtime::start(refused);
+    let traces = match &runtime {
+        Ok(runtime) => {
+            let _within = runtime.enter();
+            Traces::start(&config.traces)
+        }
+        Err(_) => Ok(None),
+    };
+    let exported = traces.as_ref().ok().and_then(Option::as_ref);
+    logging::start(&config, level, stderr.clone(), service, environment.no_color, exported);
+    let (runtime, traces) = match (runtime, traces) {
+        (Ok(runtime), Ok(traces)) => (runtime, traces),
+        (Err(failure), _) | (_, Err(failure)) => return end(Err(failure), format, &stderr),
+    };
 
     for variable in unknown.strange() {
         tracing::warn!(%variable, "unknown variable");
@@ -117,20 +138,11 @@ fn main() -> ExitCode {
         tracing::info!("{note}");
     }
 
-    let (told, bars) = (stderr.clone(), progress.clone());
-    let refused = move |failure: Failure| {
-        bars.finish();
-        logging::failure(failure.lines(), format, &told);
-        std::process::exit(i32::from(failure.code() as u8));
-    };
-    let runtime = match runtime::start(refused) {
-        Ok(runtime) => runtime,
-        Err(failure) => return end(Err(failure), format, &stderr),
-    };
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
         let (access, backs_off) = (Access::of(&cli.command), service || waits);
-        let app = App::new(environment, config, printer, progress.clone(), signals.clone(), backs_off, access);
+        let mut app = App::new(environment, config, printer, progress.clone(), signals.clone(), backs_off, access);
+        app.traces.clone_from(&traces);
         app.pass_sockets(sockets);
         app.reloads_from(source);
         let outcome = tokio::select! {
@@ -141,6 +153,9 @@ fn main() -> ExitCode {
         app.close().await;
         outcome
     });
+    if let Some(traces) = traces {
+        traces.close();
+    }
     // A thread that still reads standard input is not waited for.
     runtime.shutdown_background();
     progress.finish();

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::trace_context;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use rustls::RootCertStore;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
+use tracing::{Instrument as _, field};
 use url::Url;
 
 use crate::address::same_origin;
@@ -195,13 +197,32 @@ impl Transport {
                 }
                 None => http_client::whole(ask.form.clone().unwrap_or_default().into()),
             };
-            let sent = client.send(ask.method.clone(), &url, headers, body);
+            let span = tracing::trace_span!(
+                "registry_request",
+                otel.name = ask.method.as_str(),
+                otel.kind = "client",
+                otel.status_code = field::Empty,
+                http.request.method = ask.method.as_str(),
+                http.response.status_code = field::Empty,
+                server.address = redact::host(&url),
+                // Where a redirect leads, the path may be a signature.
+                url.path = if secrets.of_host { url.path() } else { "…" },
+            );
+            // The id of a trace is for the registry, and not for those to whom it redirects.
+            if secrets.of_host {
+                trace_context::inject(&span, &mut headers);
+            }
+            let sent = client.send(ask.method.clone(), &url, headers, body).instrument(span.clone());
             let response = match upload_body::watched(sent, ask.upload, wait).await {
                 Some(sent) => sent.map_err(|cause| self.failed(cause, &url, ask.is_token))?,
                 None => return Err(Cause::Idle { after: wait, what: NO_ANSWER }),
             };
             if secrets.of_host {
                 self.network.answered(response.peer());
+            }
+            span.record("http.response.status_code", response.status().as_u16());
+            if response.status().is_client_error() || response.status().is_server_error() {
+                span.record("otel.status_code", "ERROR");
             }
             // Where a redirect leads, the path may be a signature.
             let path = if url == first && !chain.left_origin() { url.path() } else { "…" };

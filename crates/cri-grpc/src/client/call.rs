@@ -12,6 +12,7 @@ use tonic::{Code, Response, Status, Streaming};
 
 use super::ClientOptions;
 use super::connector::{ConnectFailure, Connector};
+use super::traced::TracedChannel;
 use crate::Endpoint;
 use crate::status::from_status;
 
@@ -26,7 +27,7 @@ type CallResult<T> = std::result::Result<T, Status>;
 
 /// A channel with its rules.
 pub(super) struct Caller {
-    pub(super) channel: Channel,
+    pub(super) channel: TracedChannel,
     pub(super) connector: Arc<Connector>,
 }
 
@@ -44,7 +45,7 @@ impl Caller {
         }
         let shared = Arc::clone(&connector);
         let service = tower::service_fn(move |_: Uri| Arc::clone(&shared).connect());
-        Self { channel: builder.connect_with_connector_lazy(service), connector }
+        Self { channel: TracedChannel(builder.connect_with_connector_lazy(service)), connector }
     }
 
     /// A call with the request timeout.

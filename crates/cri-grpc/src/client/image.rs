@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use cri_api::{
     Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
 };
-use tonic::transport::Channel;
 
 use super::call::{Caller, ListMode};
+use super::traced::TracedChannel;
 use crate::convert::all;
 use crate::pb::image_service_client::ImageServiceClient;
 use crate::{Endpoint, pb};
@@ -34,7 +34,7 @@ impl RemoteImageService {
         &self.caller.connector.endpoint
     }
 
-    fn client(&self) -> ImageServiceClient<Channel> {
+    fn client(&self) -> ImageServiceClient<TracedChannel> {
         ImageServiceClient::new(self.caller.channel.clone())
             .max_decoding_message_size(self.caller.connector.options.max_message_bytes)
     }

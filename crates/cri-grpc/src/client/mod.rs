@@ -10,6 +10,7 @@ mod image;
 mod options;
 mod passthrough;
 mod runtime;
+mod traced;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,10 +14,10 @@ use cri_api::{
     RuntimeStatus, VersionInfo,
 };
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use tonic::transport::Channel;
 
 use super::call::{Caller, ListMode};
 use super::passthrough::RuntimePassthrough;
+use super::traced::TracedChannel;
 use crate::convert::all;
 use crate::pb::runtime_service_client::RuntimeServiceClient;
 use crate::{Endpoint, KUBE_RUNTIME_API_VERSION, pb};
@@ -54,7 +54,7 @@ impl RemoteRuntimeService {
         RuntimePassthrough::new(Arc::clone(&self.caller))
     }
 
-    fn client(&self) -> RuntimeServiceClient<Channel> {
+    fn client(&self) -> RuntimeServiceClient<TracedChannel> {
         RuntimeServiceClient::new(self.caller.channel.clone())
             .max_decoding_message_size(self.caller.connector.options.max_message_bytes)
     }

@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use base::trace_context;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tower::Service as _;
+use tracing::Instrument as _;
 
 use super::ending::{CallNature, Ending, Sent};
 use super::image::ImageCalls;
@@ -59,7 +61,9 @@ impl CallRouter {
         let name = path.trim_start_matches('/').to_owned();
         let nature = CallNature::of(&name);
         let ending = self.ending.clone();
-        ending.until(nature, &name, self.answer(&name, nature, request)).await
+        let span = tracing::trace_span!("cri_served", otel.name = name, otel.kind = "server", rpc.system = "grpc");
+        trace_context::follow(&span, request.headers());
+        ending.until(nature, &name, self.answer(&name, nature, request)).instrument(span).await
     }
 
     async fn answer(mut self, name: &str, nature: CallNature, request: Request<Body>) -> Response<Body> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use super::context::GcContext;
 use super::disk::{DiskSpace, Shortage};
@@ -54,6 +55,11 @@ pub(super) fn all_done((report, error): Done) -> Result<GcReport, GcError> {
     error.map_or(Ok(report), Err)
 }
 
+/// The span of a round, with the kubelet's name.
+fn round_span() -> Span {
+    tracing::trace_span!("Images/GarbageCollect")
+}
+
 impl Collector {
     pub(super) fn new(context: Arc<GcContext>, store: Arc<StateStore>, holds: Arc<Holds>) -> Self {
         Self { context, store, holds, failures: AtomicU32::new(0) }
@@ -93,7 +99,7 @@ impl Collector {
             Some(goal @ (Goal::AllUnused | Goal::OlderThan(_))) => goal,
         };
         let mut round = self.begin(Trigger::Command, min_age).await?;
-        let failures = self.remove_all(&mut round, goal).await;
+        let failures = self.remove_all(&mut round, goal).instrument(round_span()).await;
         if !failures.is_empty() {
             let (wanted, freed) = (round.report.wanted_bytes, round.report.freed_bytes);
             round.errors.push(GcError::Removal { wanted, freed, failures: failures.join(", ") });
@@ -131,6 +137,10 @@ impl Collector {
 
     /// A round that removes by age, then by space.
     pub(super) async fn full_round(&self, trigger: Trigger, min_age: Option<Duration>) -> Result<Done, GcError> {
+        self.run_full_round(trigger, min_age).instrument(round_span()).await
+    }
+
+    async fn run_full_round(&self, trigger: Trigger, min_age: Option<Duration>) -> Result<Done, GcError> {
         let mut round = self.begin(trigger, min_age).await?;
         let limit = self.context.options().policy.max_age;
         if !limit.is_zero() {
@@ -150,9 +160,12 @@ impl Collector {
         min_age: Option<Duration>,
         shortage: impl Fn(DiskSpace) -> Shortage + Send,
     ) -> Result<Done, GcError> {
-        let mut round = self.begin(trigger, min_age).await?;
-        self.free_shortage(&mut round, shortage).await;
-        Ok(self.finish(round).await)
+        let free = async {
+            let mut round = self.begin(trigger, min_age).await?;
+            self.free_shortage(&mut round, shortage).await;
+            Ok(self.finish(round).await)
+        };
+        free.instrument(round_span()).await
     }
 
     async fn begin(&self, trigger: Trigger, min_age: Option<Duration>) -> Result<Round<'_>, GcError> {

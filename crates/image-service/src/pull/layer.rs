@@ -11,6 +11,7 @@ use cri_api::{Kind, LayerState, PullEvent, Result};
 use oci::{Algorithm, Descriptor, Digest};
 use store::{Lease, UnpackedLayer};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::holding::Holding;
 use super::key::LayerKey;
@@ -57,7 +58,10 @@ impl LayerJob {
         let result = match shared.ready.find(&key) {
             Some(layer) => Ok(layer),
             None if self.is_committed().await => return Ok(None),
-            None => self.work(&context).await,
+            None => {
+                let span = tracing::trace_span!("layer", digest = %digest, size = self.descriptor.size);
+                self.work(&context).instrument(span).await
+            }
         };
         if let Ok(layer) = &result {
             shared.ready.keep(key, layer);

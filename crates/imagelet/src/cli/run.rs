@@ -78,6 +78,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         if let Some(managed) = managed {
             managed.register(registry);
         }
+        app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(registered, app.service().await?);
     admin.engine = images.own_engine();

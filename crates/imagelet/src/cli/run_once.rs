@@ -11,6 +11,7 @@ use kuberuntime::Phase;
 use kuberuntime::sources::{Once, Source};
 use kuberuntime::workers::PodView;
 use manifest::ManifestError;
+use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use super::manifest_files::{ManifestFile, expand};
@@ -29,7 +30,11 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let node = wiring::node::open(app, reading, sources, None).await?;
     // It goes on while pods end, whatever signal came.
     let stop = CancellationToken::new();
-    let mut admin = Admin::new(|registry| node.register(registry), app.service().await?);
+    let register = |registry: &mut Registry| {
+        node.register(registry);
+        app.traces.iter().for_each(|traces| traces.register(registry));
+    };
+    let mut admin = Admin::new(register, app.service().await?);
     admin.engine = app.images().await?.own_engine();
     app.show_pulls_of_others().await?;
     admin.pulls = Some(app.board.clone());

@@ -53,6 +53,7 @@ async fn serve(app: &App) -> Outcome {
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
         collection.register(registry);
+        app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(registered, images.service());
     admin.beside_a_kubelet = images.endpoint().is_some();

@@ -40,6 +40,7 @@ pub(super) async fn all(
     let register = |registry: &mut Registry| {
         managed.register(registry);
         collection.iter().for_each(|collection| collection.register(registry));
+        app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(register, app.service().await?);
     admin.engine = app.images().await?.own_engine();

@@ -20,6 +20,7 @@ use super::settings::cluster::Cluster;
 use super::settings::collection::{ContainerGc, Gc};
 use super::settings::pods::Pods;
 use super::settings::pulls::{BackOff, Pulls};
+use super::settings::traces::TraceSettings;
 use super::value::{Raw, Wrong};
 use crate::environment::Environment;
 
@@ -136,6 +137,7 @@ settings! {
             container_gc: ContainerGc = ContainerGc::initial();
             /// Options that are settings; the rest has the engine's defaults.
             engine: EngineOptions = EngineOptions::default();
+            traces: TraceSettings = TraceSettings::initial();
             /// Where values came from, by field; an absent one is a default.
             origins: BTreeMap<&'static str, Origin> = BTreeMap::new();
             /// Notes for the log, once it is open.

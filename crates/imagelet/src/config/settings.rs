@@ -6,3 +6,4 @@ pub(crate) mod collection;
 mod engine;
 pub(crate) mod pods;
 pub(crate) mod pulls;
+pub(crate) mod traces;

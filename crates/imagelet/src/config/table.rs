@@ -29,6 +29,7 @@ pub(crate) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
     settings.extend(part(|c| &c.container_gc, |c| &mut c.container_gc));
     settings.extend(part(|c| &c.engine, |c| &mut c.engine));
     settings.extend(Config::settings());
+    settings.extend(part(|c| &c.traces, |c| &mut c.traces));
     // Stable: within a group the order above counts.
     settings.sort_by_key(|setting| setting.group);
     settings

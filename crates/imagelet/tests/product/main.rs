@@ -16,6 +16,7 @@ mod conformance;
 mod convert;
 mod crowd;
 mod cut_off;
+mod dashboards;
 mod deadlines;
 mod destinations;
 mod documents;
@@ -65,6 +66,7 @@ mod streaming;
 mod support;
 mod tenants;
 mod terminal;
+mod traces;
 mod tree;
 mod warm;
 

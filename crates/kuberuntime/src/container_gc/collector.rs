@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::logs::{LogDirectories, LogInventory, link_name};
 use super::plan::ContainerPlan;
@@ -135,6 +136,10 @@ impl ContainerGc {
     }
 
     async fn round(&self, scope: GcScope) -> ContainerGcReport {
+        self.run_round(scope).instrument(tracing::trace_span!("Containers/GarbageCollect")).await
+    }
+
+    async fn run_round(&self, scope: GcScope) -> ContainerGcReport {
         // Rounds take turns.
         let _turn = self.failures.lock().await;
         let mut report = ContainerGcReport::default();

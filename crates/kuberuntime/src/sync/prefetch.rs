@@ -10,6 +10,7 @@ use std::sync::Arc;
 use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager, PullPolicy};
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tracing::Instrument as _;
 
 /// Result of a request.
 pub(super) type EnsureResult = Result<EnsuredImage, EnsureImageError>;
@@ -79,11 +80,12 @@ impl Prefetch {
     fn begin(&self, request: EnsureImageRequest) -> PrefetchedImage {
         let (sender, answer) = watch::channel(None);
         let images = Arc::clone(&self.images);
-        let task = self.tasks.spawn(async move {
+        let ensure = async move {
             let ensured = images.ensure_image_exists(request).await;
             // Whoever asked may be gone.
             let _ = sender.send(Some(ensured));
-        });
+        };
+        let task = self.tasks.spawn(ensure.in_current_span());
         PrefetchedImage { answer, _task: AbortOnDropHandle::new(task) }
     }
 

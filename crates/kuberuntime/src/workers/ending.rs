@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cri_api::ContainerState;
 use tokio::time::{Instant, sleep_until};
+use tracing::Instrument as _;
 
 use super::WorkerState;
 use super::metrics::WorkerOperation;
@@ -69,8 +70,10 @@ impl Worker {
                 }
             }
         };
+        let span = pod_span!("syncTerminatingPod", slot.owner, update_type = WorkerOperation::Kill.as_str());
+        let end = shared.runtime.end_pod(orders.pod.as_deref(), &observed, order.grace).instrument(span);
         tokio::select! {
-            ended = shared.runtime.end_pod(orders.pod.as_deref(), &observed, order.grace) => ended?,
+            ended = end => ended?,
             () = shorter => return Ok(false),
             never = self.observer.keep_observing() => match never {},
         }
@@ -128,7 +131,9 @@ impl Worker {
                 }
                 Ok(observed) => {
                     self.mark_deletion(self.observer.slot.pod().as_ref(), &observed);
-                    shared.runtime.remove_pod(&observed).await
+                    let owner = &self.observer.slot.owner;
+                    let span = pod_span!("syncTerminatedPod", owner, update_type = WorkerOperation::Kill.as_str());
+                    shared.runtime.remove_pod(&observed).instrument(span).await
                 }
                 Err(error) => Err(error),
             };

@@ -37,7 +37,7 @@ pub(super) enum WorkerOperation {
 }
 
 impl WorkerOperation {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Update => "update",

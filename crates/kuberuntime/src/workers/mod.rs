@@ -4,6 +4,19 @@
 //!
 //! `agent` is the loop, `worker` the task of one pod, `relist` the kubelet's PLEG; what they share is in `shared` and `slot`.
 
+/// The span of a worker's step, with the kubelet's names and attributes.
+macro_rules! pod_span {
+    ($name:literal, $owner:expr, update_type = $update_type:expr) => {
+        tracing::trace_span!(
+            $name,
+            k8s.pod.uid = %$owner.uid,
+            k8s.pod.name = %$owner.name,
+            k8s.namespace.name = %$owner.namespace,
+            k8s.pod.update_type = $update_type,
+        )
+    };
+}
+
 mod agent;
 mod board;
 mod ending;

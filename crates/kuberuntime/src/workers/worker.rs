@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::WorkerState;
 use super::metrics::WorkerOperation;
@@ -239,8 +240,10 @@ impl Worker {
             stop.cancelled().await;
             tokio::time::sleep(shared.options.patience).await;
         };
+        let span = pod_span!("syncPod", slot.owner, update_type = self.work.as_str());
+        let sync = shared.runtime.sync_pod(pod, observed, &probes, &told, &stop).instrument(span);
         tokio::select! {
-            report = shared.runtime.sync_pod(pod, observed, &probes, &told, &stop) => report,
+            report = sync => report,
             never = self.observer.keep_observing() => match never {},
             () = given_up => {
                 tracing::warn!(pod = pod.title(), "cancelled sync hangs in the runtime, abandoning it");

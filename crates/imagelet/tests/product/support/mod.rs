@@ -5,6 +5,7 @@ pub(crate) mod cgroup;
 pub(crate) mod cli;
 pub(crate) mod clock;
 pub(crate) mod cluster;
+pub(crate) mod collector;
 pub(crate) mod containerd;
 pub(crate) mod containerd_config;
 pub(crate) mod control_plane;

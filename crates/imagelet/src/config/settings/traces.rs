@@ -1,0 +1,68 @@
+//! Settings of traces, with the kubelet's names.
+
+use serde_json::json;
+
+use crate::config::declare::settings;
+use crate::config::kind::{count, parsed, unset};
+
+/// The largest sampling rate: every trace.
+const ALL: usize = 1_000_000;
+
+settings! {
+    /// Export of traces.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct TraceSettings() {
+        Logging {
+            /// `HOST:PORT`. `None`: nothing is recorded.
+            endpoint: Option<String> = None =>
+                "tracing.endpoint", "tracing-endpoint", unset(parsed(
+                    "HOST:PORT",
+                    "the host and port of a collector such as localhost:4317, which is spoken to without TLS",
+                    collector,
+                    |endpoint| json!(endpoint),
+                )),
+                "OpenTelemetry collector to which spans are sent, in OTLP over gRPC without TLS [default: none]";
+            sampling_rate: u32 = 0 =>
+                "tracing.samplingRatePerMillion", "tracing-sampling-rate-per-million", count(0..=ALL),
+                "Of a million traces that begin here, so many are recorded. Those of a client that records them are \
+                 recorded whatever the rate is";
+        }
+    }
+}
+
+/// Reads the address of a collector, also with `http://` before it.
+fn collector(text: &str) -> Result<String, String> {
+    let address = text.strip_prefix("http://").unwrap_or(text);
+    let url = url::Url::parse(&format!("http://{address}")).map_err(|error| error.to_string())?;
+    let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    match address.rsplit_once(':') {
+        Some((host, port)) if is_bare && !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0) => {
+            Ok(address.to_owned())
+        }
+        _ => Err("no host and port".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::collector;
+
+    #[test]
+    fn a_collector_is_a_host_and_a_port() {
+        for (text, want) in [
+            ("localhost:4317", Some("localhost:4317")),
+            ("http://127.0.0.1:80", Some("127.0.0.1:80")),
+            ("[::1]:4317", Some("[::1]:4317")),
+            ("https://localhost:4317", None),
+            ("localhost", None),
+            ("localhost:0", None),
+            (":4317", None),
+            ("a:4317/v1/traces", None),
+            ("user@a:4317", None),
+            ("unix:///run/otel.sock", None),
+            ("", None),
+        ] {
+            assert_eq!(collector(text).ok().as_deref(), want, "{text}");
+        }
+    }
+}
