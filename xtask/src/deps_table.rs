@@ -221,6 +221,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-cri-grpc",
             "imagelet-engine-api",
             "imagelet-image-manager",
+            "imagelet-kubelet-api",
             "imagelet-kuberuntime",
             "imagelet-manifest",
         ],
@@ -235,7 +236,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-image-service",
         ],
         reason: "the agent is a long-running process and what others ask of it: no command line, no configuration, no output, \
-                 and the store only by its trait",
+                 and the store only by its trait; its status page is served on a port like the kubelet's",
         ..ALONE
     },
     Border {
@@ -342,6 +343,11 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         packages: &["axum"],
         owners: &["imagelet-agent", "imagelet"],
         reason: "HTTP is served by the admin endpoint, and by `imagelet registry`",
+    },
+    Wrapper {
+        packages: &["maud"],
+        owners: &["imagelet-agent"],
+        reason: "HTML is written by the status page alone",
     },
     Wrapper {
         packages: &["fuser"],

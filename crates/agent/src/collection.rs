@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::{ImageService, Kind, RuntimeService};
+use engine_api::ImageLayers;
 use image_manager::gc::{
     DiskProbe, DiskSpace, EvictPods, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern,
     ReclaimContainers, Volumes,
@@ -76,6 +77,8 @@ pub enum CollectionError {
     Containers(#[from] ContainerGcError),
     #[error("list images")]
     ListImages(#[source] cri_api::Error),
+    #[error("list layers")]
+    ListLayers(#[source] cri_api::Error),
     #[error("the image file system cannot be measured")]
     NotMeasured,
     #[error("nobody runs containers here: --runtime-endpoint says where they are")]
@@ -99,7 +102,8 @@ impl CollectionError {
         match self {
             Self::Images(GcError::Runtime { source, .. })
             | Self::Containers(ContainerGcError::List { source, .. })
-            | Self::ListImages(source) => source.kind(),
+            | Self::ListImages(source)
+            | Self::ListLayers(source) => source.kind(),
             Self::Agent(error) => error.kind(),
             _ => Kind::Unknown,
         }
@@ -219,12 +223,7 @@ impl Collection {
     pub async fn collect(&self, request: &CollectRequest) -> Result<CollectReport, CollectionError> {
         self.sees()?;
         let before = self.disk().await;
-        let options = self.manager.options();
-        let exact = match (&options.engine, &options.facts) {
-            (Some(engine), _) => engine.image_layers().await.is_ok(),
-            (None, Some(facts)) => facts.image_layers().await.is_ok_and(|layers| layers.is_some()),
-            (None, None) => false,
-        };
+        let exact = self.layers().await.is_ok_and(|layers| layers.is_some());
         let goal = goal(request, before.as_ref());
         let (report, error) = self.manager.collect_by(goal, request.min_age()).await?;
         let after = self.disk().await;
@@ -299,6 +298,30 @@ impl Collection {
         Ok(images.into_iter().map(|image| (image.id.clone(), names(image))).collect())
     }
 
+    /// The images, each with whether it is pinned.
+    pub async fn list(&self) -> Result<Vec<cri_api::Image>, CollectionError> {
+        let mut images = self.service.list_images(None).await.map_err(CollectionError::ListImages)?;
+        served::mark_all(&self.pins.read(), &mut images);
+        Ok(images)
+    }
+
+    /// The layers of all images; `None` where a runtime keeps them and does not list them.
+    pub async fn layers(&self) -> Result<Option<ImageLayers>, CollectionError> {
+        let options = self.manager.options();
+        let listed = match (&options.engine, &options.facts) {
+            (Some(engine), _) => engine.image_layers().await.map(Some),
+            (None, Some(facts)) => facts.image_layers().await,
+            (None, None) => Ok(None),
+        };
+        listed.map_err(CollectionError::ListLayers)
+    }
+
+    /// Percent of the image file system in use at which a round starts, and at which it ends.
+    pub fn thresholds(&self) -> (i32, i32) {
+        let policy = &self.manager.options().policy;
+        (policy.high_threshold_percent, policy.low_threshold_percent)
+    }
+
     /// The pins, with what each holds.
     pub async fn pins(&self) -> Result<Vec<Pin>, CollectionError> {
         let pins = self.manager.pins().await?;
@@ -365,7 +388,7 @@ impl Collection {
     }
 
     /// The image file system, where it can be measured.
-    async fn disk(&self) -> Option<DiskUsage> {
+    pub async fn disk(&self) -> Option<DiskUsage> {
         let info = self.service.image_fs_info().await.ok()?;
         let path = info.image_filesystems.into_iter().next()?.mountpoint;
         let (probe, at) = (Arc::clone(&self.probe), PathBuf::from(&path));

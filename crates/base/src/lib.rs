@@ -1,7 +1,7 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
 //! table of [mounts](mount), [loop devices](LoopDevice), [locks of files](FileLock), files that [no other user reads](write_private), the error of a [full
-//! disk](is_disk_full), reads that [`fill`] a buffer, the encodings of certificates ([`der`], [`pem`]), the names [`nearest`] to a
-//! wrong one, and trace context in headers.
+//! disk](is_disk_full), reads that [`fill`] a buffer, the encodings of certificates ([`der`], [`pem`]), [sizes and durations](units) for people, the
+//! names [`nearest`] to a wrong one, and trace context in headers.
 //!
 //! Nothing here knows images, pods or settings.
 
@@ -20,6 +20,7 @@ pub mod pem;
 mod private_file;
 #[cfg(feature = "trace")]
 pub mod trace_context;
+pub mod units;
 
 #[cfg(feature = "tokio")]
 pub use blocking::{blocking, joined};

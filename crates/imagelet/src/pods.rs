@@ -1,6 +1,4 @@
-//! Pods as people are shown them, read from Kubernetes' JSON: the columns of `kubectl get pods` and the words in them. Pure: the
-//! time is handed in. Called by `imagelet pods`, `describe` and by `run` in the foreground.
+//! Pods as people are shown them: those of the agent, under the names that commands use. Called by the commands about pods.
 
-pub(crate) mod age;
-pub(crate) mod columns;
-pub(crate) mod shape;
+pub(crate) use agent::age;
+pub(crate) use agent::pods::{columns, shape};

@@ -12,6 +12,8 @@ use crate::tls::TlsFiles;
 #[derive(Clone)]
 pub struct Parts {
     pub tls: TlsFiles,
+    /// Name of the node.
+    pub node: String,
     pub authority: Arc<dyn Authority>,
     pub runtime: Arc<dyn RuntimeService>,
     /// The pods of this node as a PodList, with their status.

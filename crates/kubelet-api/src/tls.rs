@@ -1,5 +1,5 @@
-//! TLS of the port: the node's certificate, and whose client certificates are believed. A client without a certificate connects all the same, since
-//! it may have a token; one with a certificate of another authority does not.
+//! TLS of a port: its certificate, and whose client certificates are believed. A client without a certificate connects all the same, since
+//! it may have a token; one with a certificate of another authority does not. Called by [`crate::port`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_pki_types::pem::PemObject as _;
 use tokio::time::Instant;
 
@@ -18,19 +18,28 @@ use crate::certificate::{ServerKey, ServerNames};
 /// How often the files are read again.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-/// The files and names of the port's TLS.
+/// The certificate that a port shows.
+#[derive(Clone, Debug)]
+pub enum ServingCertificate {
+    /// A self-signed one of these names, which is kept in a directory.
+    Own { directory: PathBuf, names: ServerNames },
+    /// The chain of one file, and the key of another one.
+    Files { certificate: PathBuf, key: PathBuf },
+}
+
+/// The files of a port's TLS.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// Directory of the serving certificate.
-    pub directory: PathBuf,
-    /// Names of the node.
-    pub names: ServerNames,
+    /// The certificate of the port.
+    pub serving: ServingCertificate,
     /// Authorities whose client certificates are believed; `None`: nobody's are.
     pub client_ca_file: Option<PathBuf>,
 }
 
 /// TLS of the port with certificates as they are on disk.
 pub(crate) struct Tls {
+    /// Name of the port, for the log.
+    port: &'static str,
     files: TlsFiles,
     /// Guards the configuration of now, and when it was read.
     now: Mutex<(Arc<ServerConfig>, Instant)>,
@@ -41,9 +50,9 @@ impl Tls {
     ///
     /// # Errors
     /// A file cannot be read, or has no certificate in it.
-    pub(crate) fn read(files: TlsFiles) -> io::Result<Self> {
+    pub(crate) fn read(port: &'static str, files: TlsFiles) -> io::Result<Self> {
         let config = configuration(&files)?;
-        Ok(Self { files, now: Mutex::new((config, Instant::now())) })
+        Ok(Self { port, files, now: Mutex::new((config, Instant::now())) })
     }
 
     /// The configuration of now, where it was read lately.
@@ -59,14 +68,14 @@ impl Tls {
         now.1 = Instant::now();
         match read {
             Ok(config) => now.0 = config,
-            Err(error) => tracing::warn!(%error, "the certificates of the kubelet's port stay as they were"),
+            Err(error) => tracing::warn!(%error, "the certificates of {} stay as they were", self.port),
         }
         Arc::clone(&now.0)
     }
 }
 
 fn configuration(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
-    let own = ServerKey::open(&files.directory, &files.names, jiff::Timestamp::now())?;
+    let (chain, key) = serving(&files.serving)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -80,20 +89,47 @@ fn configuration(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
             builder.with_client_cert_verifier(verifier.allow_unauthenticated().build().map_err(io::Error::other)?)
         }
     };
-    let mut config = builder.with_single_cert(vec![own.certificate], own.key).map_err(io::Error::other)?;
+    let mut config = builder.with_single_cert(chain, key).map_err(io::Error::other)?;
     // Streams are upgraded connections, which HTTP/2 has not.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-fn authorities(file: &Path) -> io::Result<RootCertStore> {
-    let text = std::fs::read(file)?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        roots.add(certificate.map_err(io::Error::other)?).map_err(io::Error::other)?;
+/// The chain of the port, and its key.
+fn serving(serving: &ServingCertificate) -> io::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    match serving {
+        ServingCertificate::Own { directory, names } => {
+            let own = ServerKey::open(directory, names, jiff::Timestamp::now())?;
+            Ok((vec![own.certificate], own.key))
+        }
+        ServingCertificate::Files { certificate, key } => {
+            let named = |path: &Path, error: io::Error| {
+                io::Error::new(error.kind(), format!("serving certificate: {}: {error}", path.display()))
+            };
+            let chain = certificates(certificate).map_err(|error| named(certificate, error))?;
+            let text = std::fs::read(key).map_err(|error| named(key, error))?;
+            let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, format!("{error}"));
+            let private = PrivateKeyDer::from_pem_slice(&text).map_err(|error| named(key, invalid(error)))?;
+            Ok((chain, private))
+        }
     }
-    if roots.is_empty() {
+}
+
+/// The certificates of a file, at least one.
+fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    let text = std::fs::read(file)?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let read = read.map_err(io::Error::other)?;
+    if read.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no certificate in it"));
+    }
+    Ok(read)
+}
+
+fn authorities(file: &Path) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(io::Error::other)?;
     }
     Ok(roots)
 }

@@ -37,6 +37,11 @@ impl Served {
     }
 }
 
+/// Marks the pinned ones of a list.
+pub(super) fn mark_all(pins: &Pins, images: &mut [Image]) {
+    images.iter_mut().for_each(|image| mark(pins, image));
+}
+
 fn mark(pins: &Pins, image: &mut Image) {
     image.pinned = image.pinned || pins.iter().any(|pattern| pattern.matches(image));
 }
@@ -45,8 +50,7 @@ fn mark(pins: &Pins, image: &mut Image) {
 impl ImageService for Served {
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
         let mut images = self.service.list_images(filter).await?;
-        let pins = self.pins();
-        images.iter_mut().for_each(|image| mark(&pins, image));
+        mark_all(&self.pins(), &mut images);
         Ok(images)
     }
 

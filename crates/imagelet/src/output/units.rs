@@ -1,28 +1,6 @@
 //! Bytes, durations and digests in the spelling that people read. Called by tables and by progress.
 
-use std::time::Duration;
-
-/// Bytes with three digits and a decimal unit, as crictl and docker write them: `4.27MB`.
-pub(crate) fn bytes(count: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
-    let mut value = count as f64;
-    let mut unit = 0;
-    // What would be shown as 1000 is one of the next unit.
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let decimals = match value {
-        _ if unit == 0 => 0,
-        v if v < 9.995 => 2,
-        v if v < 99.95 => 1,
-        _ => 0,
-    };
-    let number = format!("{value:.decimals$}");
-    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
-    format!("{number}{}", UNITS[unit])
-}
-
+pub(crate) use base::units::{bytes, seconds};
 /// Bytes as people write them: `20GiB`, `20Gi`, `500MB`, `1.5G`, `4096`. Without `i`, units are powers of 1000.
 pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -52,15 +30,6 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     u64::try_from(whole + part / digits).ok()
 }
 
-/// A duration for people: `850ms`, `1.23s`, `2m3s`.
-pub(crate) fn seconds(duration: Duration) -> String {
-    match duration.as_secs() {
-        0 => format!("{}ms", duration.as_millis()),
-        1..60 => format!("{:.2}s", duration.as_secs_f64()),
-        s => format!("{}m{}s", s / 60, s % 60),
-    }
-}
-
 /// A time of day to the second; empty where it is not known.
 pub(crate) fn time(time: Option<jiff::Timestamp>) -> String {
     time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).unwrap_or_default()
@@ -83,25 +52,6 @@ pub(crate) fn id(id: &str, whole: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_have_three_digits() {
-        let cases = [
-            (0, "0B"),
-            (999, "999B"),
-            (1000, "1kB"),
-            (4_270_000, "4.27MB"),
-            (4_300_000, "4.3MB"),
-            (42_700_000, "42.7MB"),
-            (427_000_000, "427MB"),
-            (999_600, "1MB"),
-            (12_345_678_901, "12.3GB"),
-            (u64::MAX, "18.4EB"),
-        ];
-        for (count, want) in cases {
-            assert_eq!(bytes(count), want, "{count}");
-        }
-    }
 
     #[test]
     fn sizes_that_people_write() {
@@ -128,14 +78,6 @@ mod tests {
         ];
         for (text, want) in cases {
             assert_eq!(parse_bytes(text), want, "{text}");
-        }
-    }
-
-    #[test]
-    fn durations() {
-        let cases = [(850, "850ms"), (1234, "1.23s"), (123_400, "2m3s")];
-        for (millis, want) in cases {
-            assert_eq!(seconds(Duration::from_millis(millis)), want);
         }
     }
 

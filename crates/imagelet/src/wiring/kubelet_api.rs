@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::node::{Node, machine};
 use cluster::ClusterClient;
 use cluster::reviews::Reviews;
-use kubelet_api::{KubeletApi, Parts, ServerNames, TlsFiles};
+use kubelet_api::{KubeletApi, Parts, ServerNames, ServingCertificate, TlsFiles};
 
 use super::cluster::DIRECTORY;
 use crate::app::App;
@@ -30,10 +30,13 @@ pub(crate) async fn open(
     let (board, health) = (node.board(), node.board());
     let parts = Parts {
         tls: TlsFiles {
-            directory: config.root.join(DIRECTORY),
-            names: ServerNames { node: name.clone(), addresses },
+            serving: ServingCertificate::Own {
+                directory: config.root.join(DIRECTORY),
+                names: ServerNames { node: name.clone(), addresses },
+            },
             client_ca_file: config.cluster.client_ca_file.clone(),
         },
+        node: name.clone(),
         authority: Arc::new(Reviews::new(client.clone(), name)),
         runtime: Arc::clone(&node.runtime),
         pods: Arc::new(move || board.list()),

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 /// How long ago something was; `<unknown>` where nobody knows.
-pub(crate) fn since(time: Option<Timestamp>, now: Timestamp) -> String {
+pub fn since(time: Option<Timestamp>, now: Timestamp) -> String {
     time.map_or_else(|| "<unknown>".to_owned(), |time| human(now.as_second() - time.as_second()))
 }
 
 /// So many seconds. A clock may have been set back meanwhile.
-pub(crate) fn human(seconds: i64) -> String {
+pub fn human(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;

@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::age;
+use crate::age;
 use super::shape::{Container, Pod, Terminated};
 
 /// The columns of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Columns {
+pub struct Columns {
     /// Containers that can serve, and all that should.
-    pub(crate) ready: (usize, usize),
+    pub ready: (usize, usize),
     /// The status in one word.
-    pub(crate) status: String,
+    pub status: String,
     /// How often containers were started again, and when the last one of those that this is about ended.
-    pub(crate) restarts: u32,
-    pub(crate) last_restart: Option<Timestamp>,
+    pub restarts: u32,
+    pub last_restart: Option<Timestamp>,
 }
 
 impl Columns {
     /// `1/2`.
-    pub(crate) fn ready(&self) -> String {
+    pub fn ready(&self) -> String {
         format!("{}/{}", self.ready.0, self.ready.1)
     }
 
     /// `3 (2m ago)`.
-    pub(crate) fn restarts(&self, now: Timestamp) -> String {
+    pub fn restarts(&self, now: Timestamp) -> String {
         match (self.restarts, self.last_restart) {
             (0, _) | (_, None) => self.restarts.to_string(),
             (count, last) => format!("{count} ({} ago)", age::since(last, now)),
@@ -49,7 +49,7 @@ impl Restarts {
 }
 
 /// The columns of a pod.
-pub(crate) fn columns(pod: &Pod) -> Columns {
+pub fn columns(pod: &Pod) -> Columns {
     let status = &pod.status;
     let init: BTreeMap<&str, &Container> = pod.spec.init_containers.iter().map(|c| (c.name.as_str(), c)).collect();
     let is_sidecar = |name: &str| init.get(name).is_some_and(|container| container.restart_policy == "Always");

@@ -1,0 +1,187 @@
+//! [`Inventory`]: the disk, the images, and what the next collection would remove, as they were at one time. Asking for it takes longer than the
+//! rest of the page, so that readers share one for as long as it is fresh. Decides nothing about images. Kept by
+//! [`super::report::Reporter`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine_api::{ImageLayers, ImageUsage};
+use image_manager::gc::PlannedImage;
+use jiff::Timestamp;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::sharing::{self, Sharing};
+use crate::admin::gc::{CollectRequest, DiskUsage};
+use crate::collection::{Collection, CollectionError};
+
+/// How long an inventory is fresh at least.
+const FRESH: Duration = Duration::from_secs(2);
+/// How many times longer than it took to make: a reader costs a twentieth of a processor at most.
+const SHARE: u32 = 20;
+
+/// The disk and the images at one time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inventory {
+    /// The image file system, where it can be measured.
+    pub(super) disk: Option<DiskUsage>,
+    /// Percent in use at which a collection starts, and at which it ends.
+    pub(super) thresholds: (i32, i32),
+    /// What is removed next.
+    pub(super) removals: Removals,
+    pub(super) images: Vec<ImageRow>,
+    /// The layers that images share; `None` where a runtime does not list them.
+    pub(super) sharing: Option<Sharing>,
+    /// Why something is missing.
+    pub(super) problems: Vec<String>,
+}
+
+/// The images that a collection would remove, in their order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Removals {
+    /// True for a round that would remove them now; otherwise that is once the disk is as full as a threshold says.
+    pub(super) now: bool,
+    pub(super) images: Vec<PlannedImage>,
+    /// Bytes that a round frees.
+    pub(super) frees_bytes: u64,
+}
+
+/// An image with what is known about it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ImageRow {
+    /// Names, uses, and why it stays. The decision is empty where nobody could decide.
+    pub(super) image: PlannedImage,
+    /// Bytes that it has alone, and shares.
+    pub(super) usage: Option<ImageUsage>,
+    pub(super) pinned: bool,
+}
+
+/// The last inventory, for all readers.
+#[derive(Default)]
+pub(super) struct InventoryCache {
+    /// Guards the last one, and until when it is fresh: held while the next one is made, so that it is made once.
+    last: Mutex<Option<(Arc<Inventory>, u64, Instant)>>,
+}
+
+impl InventoryCache {
+    /// An inventory that is fresh, and was made after `pulls` pulls had ended.
+    pub(super) async fn get(&self, collection: &Collection, pulls: u64) -> Arc<Inventory> {
+        let mut last = self.last.lock().await;
+        if let Some((inventory, after, fresh_until)) = &*last
+            && *after == pulls
+            && Instant::now() < *fresh_until
+        {
+            return Arc::clone(inventory);
+        }
+        let begun = Instant::now();
+        let inventory = Arc::new(Inventory::take(collection).await);
+        let fresh = FRESH.max(begun.elapsed().saturating_mul(SHARE));
+        *last = Some((Arc::clone(&inventory), pulls, Instant::now() + fresh));
+        inventory
+    }
+}
+
+impl Inventory {
+    async fn take(collection: &Collection) -> Self {
+        let thresholds = collection.thresholds();
+        let mut problems = Vec::new();
+        let mut note = |error: CollectionError| {
+            let line = cri_api::Error::from_source(error.kind(), &error).message().to_owned();
+            if !problems.contains(&line) {
+                problems.push(line);
+            }
+        };
+        let layers = collection.layers().await.unwrap_or_else(|error| {
+            note(error);
+            None
+        });
+        let listed = collection.list().await.unwrap_or_else(|error| {
+            note(error);
+            Vec::new()
+        });
+        let disk = collection.disk().await;
+        let (planned, removals) = match plans(collection, disk.as_ref(), thresholds).await {
+            Ok(plans) => plans,
+            Err(error) => {
+                note(error);
+                (Vec::new(), Removals::default())
+            }
+        };
+        let images = rows(planned, &listed, layers.as_ref());
+        let sharing = layers.as_ref().map(Sharing::of);
+        Self { disk, thresholds, removals, images, sharing, problems }
+    }
+}
+
+/// What a round decides about each image now, and the images that go next: in this round, or in the one that starts at the threshold.
+async fn plans(
+    collection: &Collection,
+    disk: Option<&DiskUsage>,
+    (high, low): (i32, i32),
+) -> Result<(Vec<PlannedImage>, Removals), CollectionError> {
+    let round = collection.plan(&CollectRequest::default()).await?;
+    let next = |images: &[PlannedImage]| images.iter().filter(|image| image.goes()).cloned().collect::<Vec<_>>();
+    let now = next(&round.images);
+    if !now.is_empty() {
+        let removals = Removals { now: true, images: now, frees_bytes: round.frees_bytes };
+        return Ok((round.images, removals));
+    }
+    let Some(disk) = disk.filter(|_| high < 100) else { return Ok((round.images, Removals::default())) };
+    let share = u64::try_from(high.saturating_sub(low)).unwrap_or_default();
+    let wanted = disk.capacity_bytes / 100 * share;
+    let until_free = Some(disk.available_bytes.saturating_add(wanted));
+    let forecast = collection.plan(&CollectRequest { until_free, ..CollectRequest::default() }).await?;
+    let removals = Removals { now: false, images: next(&forecast.images), frees_bytes: forecast.frees_bytes };
+    Ok((round.images, removals))
+}
+
+/// The images of a plan; those that the service lists, where there is no plan.
+fn rows(planned: Vec<PlannedImage>, listed: &[cri_api::Image], layers: Option<&ImageLayers>) -> Vec<ImageRow> {
+    let usage = layers.map(sharing::usage).unwrap_or_default();
+    let planned = if planned.is_empty() { listed.iter().map(unplanned).collect() } else { planned };
+    let pinned: std::collections::HashSet<&str> =
+        listed.iter().filter(|image| image.pinned).map(|image| image.id.as_str()).collect();
+    let row = |image: PlannedImage| {
+        let (usage, pinned) = (usage.get(image.id.as_str()).copied(), pinned.contains(image.id.as_str()));
+        ImageRow { image, usage, pinned }
+    };
+    planned.into_iter().map(row).collect()
+}
+
+fn unplanned(image: &cri_api::Image) -> PlannedImage {
+    let first_detected = image.pulled_at.and_then(|time| Timestamp::from_nanosecond(i128::from(time)).ok());
+    PlannedImage {
+        id: image.id.clone(),
+        names: image.repo_tags.iter().chain(&image.repo_digests).cloned().collect(),
+        size_bytes: image.size,
+        first_detected,
+        ..PlannedImage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_shown_without_a_plan_as_well() {
+        let image = cri_api::Image {
+            id: "sha256:aa".to_owned(),
+            repo_tags: vec!["r.example/a:1".to_owned()],
+            size: 7,
+            pinned: true,
+            pulled_at: Some(1_000_000_000),
+            ..cri_api::Image::default()
+        };
+        let rows = rows(Vec::new(), std::slice::from_ref(&image), None);
+        let row = &rows[0];
+        assert_eq!((row.image.title(), row.image.size_bytes, row.pinned), ("r.example/a:1", 7, true));
+        assert_eq!((row.image.decision.as_str(), row.usage), ("", None));
+        assert_eq!(row.image.first_detected.map(Timestamp::as_second), Some(1));
+        let planned = PlannedImage { id: image.id.clone(), decision: "in-use".to_owned(), ..PlannedImage::default() };
+        let mut layers = ImageLayers { layers: vec![5], ..ImageLayers::default() };
+        layers.images.insert(image.id.clone(), engine_api::LayersOf { layers: vec![0], ..Default::default() });
+        let rows = super::rows(vec![planned], &[image], Some(&layers));
+        assert_eq!((rows.len(), rows[0].pinned, rows[0].usage.map(|u| u.unique_bytes)), (1, true, Some(5)));
+    }
+}

@@ -1,0 +1,104 @@
+//! The live page: `GET /live` sends the parts of the page that changed, as server-sent events, twice a second while pulls run and every two seconds
+//! otherwise. A reader that does not read is waited for, and nothing is kept for it meanwhile. Called by axum; read by `page.js`.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures::stream::{self, Stream};
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::assets;
+use super::query::ImageQuery;
+use super::routes::{Routes, refusal};
+use super::view;
+
+/// How many readers are told of changes at the same time. Others have the page without them.
+const READERS: usize = 32;
+/// Time between two looks while a pull runs.
+const BUSY: Duration = Duration::from_millis(500);
+/// Time between two looks otherwise.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Places of readers.
+pub(super) struct Readers(Arc<Semaphore>);
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(READERS)))
+    }
+}
+
+/// A reader of the live page.
+struct Reader {
+    routes: Arc<Routes>,
+    query: ImageQuery,
+    /// Hashes of the parts that the reader has, by id.
+    sent: HashMap<&'static str, u64>,
+    waits: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+pub(super) async fn stream(State(routes): State<Arc<Routes>>, RawQuery(query): RawQuery) -> Response {
+    let query = match ImageQuery::parse(query.as_deref().unwrap_or_default()) {
+        Ok(query) => query,
+        Err(line) => return refusal(StatusCode::BAD_REQUEST, &line),
+    };
+    let Ok(place) = Arc::clone(&routes.readers.0).try_acquire_owned() else {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many readers of the live page");
+    };
+    let reader = Reader { routes, query, sent: HashMap::new(), waits: false, _place: place };
+    Sse::new(events(reader)).into_response()
+}
+
+/// The events of a reader: one message for each look, also an empty one, by which both sides see that the other is there.
+fn events(reader: Reader) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(reader, |mut reader| async move {
+        if std::mem::replace(&mut reader.waits, true) {
+            reader.wait().await?;
+        }
+        let changed = reader.changed().await;
+        let message = json!({"version": format!("{:016x}", assets::VERSION), "parts": changed}).to_string();
+        Some((Ok(Event::default().retry(QUIET).data(message)), reader))
+    })
+}
+
+impl Reader {
+    /// Waits for the next look; `None` when the process ends.
+    async fn wait(&self) -> Option<()> {
+        let reporter = &self.routes.reporter;
+        let pause = if reporter.is_busy() { BUSY } else { QUIET };
+        let mut changes = reporter.changes();
+        let look = async {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                // Pulls that come and go quickly are seen together.
+                _ = changes.changed() => tokio::time::sleep(BUSY / 5).await,
+            }
+        };
+        self.routes.stop.run_until_cancelled(look).await
+    }
+
+    /// The parts that are not as the reader has them.
+    async fn changed(&mut self) -> Vec<serde_json::Value> {
+        let report = self.routes.reporter.report().await;
+        let mut changed = Vec::new();
+        for (id, part) in view::parts(&report, &self.query) {
+            let html = part.into_string();
+            let mut hasher = DefaultHasher::new();
+            html.hash(&mut hasher);
+            let hash = hasher.finish();
+            if self.sent.insert(id, hash) != Some(hash) {
+                changed.push(json!({"id": id, "html": html}));
+            }
+        }
+        changed
+    }
+}

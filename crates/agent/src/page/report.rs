@@ -1,0 +1,135 @@
+//! [`Reporter`]: gathers what the page shows, as plain data, and keeps what nobody else does: the throughput of the last hour. Decides nothing.
+//! Called by [`super::routes`] and [`super::live`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use image_manager::{EndedPull, PullInFlight};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::PageParts;
+use super::history::History;
+use super::inventory::{Inventory, InventoryCache};
+use crate::admin::backoff::WaitingImage;
+use crate::admin::pods::{PodBoard, PodList, RefusedPod};
+use crate::node::events::RecordedEvent;
+use crate::pods::shape::Pod;
+
+/// How often the bytes of pulls are counted.
+const COUNTED: Duration = Duration::from_secs(5);
+/// How many events are shown.
+const EVENTS: usize = 100;
+
+/// Everything that the page shows.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    pub(super) node_name: String,
+    /// When the process started.
+    pub(super) started: Timestamp,
+    pub(super) now: Timestamp,
+    pub(super) inventory: Arc<Inventory>,
+    pub(super) pulls: Vec<PullInFlight>,
+    /// Pulls that ended, oldest first.
+    pub(super) ended: Vec<EndedPull>,
+    /// Bytes that came in each interval of the last hour, oldest first.
+    pub(super) throughput: Vec<u64>,
+    /// `None` where this process keeps no back-off.
+    pub(super) backoff: Option<Vec<WaitingImage>>,
+    /// `None` where this process runs no pods.
+    pub(super) pods: Option<PodReport>,
+}
+
+/// The pods of the node and their events.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PodReport {
+    pub(super) pods: Vec<Pod>,
+    /// Manifests that were refused.
+    pub(super) refused: Vec<RefusedPod>,
+    /// The last events, newest first.
+    pub(super) events: Vec<RecordedEvent>,
+}
+
+/// Gathers reports.
+pub(super) struct Reporter {
+    parts: PageParts,
+    started: Timestamp,
+    inventory: InventoryCache,
+    /// Guards the throughput of the last hour.
+    history: Mutex<History>,
+}
+
+impl Reporter {
+    pub(super) fn new(parts: PageParts) -> Self {
+        let started = Timestamp::now();
+        let history = Mutex::new(History::new(started.as_second()));
+        Self { parts, started, inventory: InventoryCache::default(), history }
+    }
+
+    /// Everything, as it is now.
+    pub(super) async fn report(&self) -> Report {
+        let inventory = self.inventory.get(&self.parts.collection, self.ended()).await;
+        let now = Timestamp::now();
+        let (pulls, ended, throughput) = self.count(now);
+        let backoff = self.parts.manager.as_ref().map(|manager| manager.backoff().into_iter().map(Into::into).collect());
+        Report {
+            node_name: self.parts.node_name.clone(),
+            started: self.started,
+            now,
+            inventory,
+            pulls,
+            ended,
+            throughput,
+            backoff,
+            pods: self.parts.pods.as_ref().map(pods),
+        }
+    }
+
+    /// Returns true while a pull runs.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.parts.pulls.pulls().is_empty()
+    }
+
+    /// Changes with every pull that starts or ends.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.parts.pulls.changes()
+    }
+
+    /// Counts bytes until `stop`, whether somebody reads the page or not.
+    pub(super) async fn remember(&self, stop: &CancellationToken) {
+        let mut turns = tokio::time::interval(COUNTED);
+        turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(turns.tick()).await.is_some() {
+            self.count(Timestamp::now());
+        }
+    }
+
+    fn count(&self, now: Timestamp) -> (Vec<PullInFlight>, Vec<EndedPull>, Vec<u64>) {
+        let (pulls, ended) = (self.parts.pulls.pulls(), self.parts.pulls.ended());
+        let mut history = self.history.lock();
+        history.count(now.as_second(), &pulls, &ended);
+        let throughput = history.intervals();
+        drop(history);
+        (pulls, ended, throughput)
+    }
+
+    /// The number of pulls that ended so far.
+    fn ended(&self) -> u64 {
+        self.parts.pulls.ended().last().map_or(0, |pull| pull.number)
+    }
+}
+
+fn pods(board: &PodBoard) -> PodReport {
+    let PodList { items, refused } = serde_json::from_value(board.list()).unwrap_or_default();
+    let mut pods: Vec<Pod> = items.iter().filter_map(|pod| Pod::of(pod).ok()).collect();
+    pods.sort_by(|a, b| {
+        let key = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+        key(a).cmp(&key(b))
+    });
+    let first = board.events.last().saturating_sub(EVENTS as u64);
+    let mut events = board.events.since(first);
+    events.reverse();
+    PodReport { pods, refused, events }
+}
