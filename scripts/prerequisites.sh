@@ -10,6 +10,7 @@ pods=(containerd runc containernetworking-plugins iptables iproute2 mount util-l
 tests=(
   docker-registry apache2-utils openssl curl podman
   skopeo umoci mmdebstrap python3 python3-jsonschema zstd xz-utils attr libcap2-bin e2fsprogs xfsprogs btrfs-progs erofs-utils procps time faketime
+  chromium
 )
 # What `cargo xtask bench-pull` measures, measures with, and makes its images of. igzip (isal) and libdeflate are for the floor of the machine.
 bench=(

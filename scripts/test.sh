@@ -90,6 +90,7 @@ step "documentation" docs
 step "licences, bans, sources" deny
 step "Debian root file system" scripts/debian-rootfs.sh
 step "Kubernetes control plane (the first time it is built, for about 4 minutes)" scripts/control-plane.sh
+step "axe-core" scripts/axe-core.sh
 step "tests" tests
 
 printf '\ntest.sh: everything passed in %d s\n' "$SECONDS"

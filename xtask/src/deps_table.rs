@@ -344,11 +344,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         owners: &["imagelet-agent", "imagelet"],
         reason: "HTTP is served by the admin endpoint, and by `imagelet registry`",
     },
-    Wrapper {
-        packages: &["maud"],
-        owners: &["imagelet-agent"],
-        reason: "HTML is written by the status page alone",
-    },
+    Wrapper { packages: &["maud"], owners: &["imagelet-agent"], reason: "HTML is written by the status page alone" },
     Wrapper {
         packages: &["fuser"],
         owners: &["imagelet-testdisk"],

@@ -15,7 +15,6 @@ mod view;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -28,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::pods::PodBoard;
 use crate::collection::Collection;
 use access::{Access, Certified};
-use report::Reporter;
 pub use access::{TokenError, read_token};
+use report::Reporter;
 
 /// The address of the page, and who may read it.
 #[derive(Clone, Debug)]
@@ -96,9 +95,4 @@ impl StatusPage {
         };
         tokio::join!(port.run(stop, service), reporter.remember(stop));
     }
-}
-
-/// The files that a page needs of a root.
-pub fn tls_directory(root: &Path) -> std::path::PathBuf {
-    root.join("status-page")
 }

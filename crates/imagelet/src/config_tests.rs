@@ -173,6 +173,8 @@ fn every_field_is_taken() {
          containerLogMaxFiles: 3\ncontainerLogMaxWorkers: 2\ncontainerLogMonitorInterval: 5s\n\
          registryConfigPaths: [/a, /b]\n\
          allowedRegistryTargets: [10.0.0.0/8, 'http://storage.example:9000']\nmaxPods: 30\nlisten: unix:///l.sock\nadminSocket: /run/a.sock\nmetricsAddress: 127.0.0.1:9\n\
+         statusAddress: '[::]:10260'\nstatusTokenFile: /token\nstatusClientCAFile: /readers\nstatusTLSCertFile: /cert\nstatusTLSPrivateKeyFile: /key\n\
+         tracing: {{endpoint: 'localhost:4317', samplingRatePerMillion: 5}}\n\
          serializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelImagePullsPerRegistry: 2\nregistryPullQPS: 7\n\
          registryBurst: 8\nregistryPullWait: 9s\ncoalesceImagePulls: false\npullLinger: 1s\npullAgeing: 2s\n\
          imagePullProgressDeadline: 3s\nimagePullMinimumRate: 4Ki\nimagePullDeadline: 5s\nmaxPullBandwidth: 10Mi\n\

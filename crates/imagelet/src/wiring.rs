@@ -10,6 +10,7 @@ pub(crate) mod kubelet_api;
 pub(crate) mod node;
 pub(crate) mod reload;
 pub(crate) mod serving;
+pub(crate) mod status_page;
 mod tokens;
 pub(crate) mod waiting;
 pub(crate) mod watchdog;

@@ -65,8 +65,11 @@ impl Port {
     }
 
     /// Answers until `stop` with the service that `service` makes for each connection, by the client's certificate. Connections end with it.
-    pub async fn run<S, B>(self, stop: &CancellationToken, service: impl Fn(Option<ClientCertificate>) -> S + Send + Sync + 'static)
-    where
+    pub async fn run<S, B>(
+        self,
+        stop: &CancellationToken,
+        service: impl Fn(Option<ClientCertificate>) -> S + Send + Sync + 'static,
+    ) where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send,
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,

@@ -9,8 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::Instant;
 
 use crate::certificate::{ServerKey, ServerNames};

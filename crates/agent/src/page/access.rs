@@ -89,7 +89,8 @@ impl Access {
                 None => host,
             },
         };
-        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        let is_name =
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
         name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || self.tls && is_name
     }
 }

@@ -15,7 +15,8 @@ pub(super) const STYLE: Asset =
     Asset { name: "page.css", content_type: "text/css; charset=utf-8", text: include_str!("page.css") };
 pub(super) const SCRIPT: Asset =
     Asset { name: "page.js", content_type: "text/javascript; charset=utf-8", text: include_str!("page.js") };
-pub(super) const ICON: Asset = Asset { name: "icon.svg", content_type: "image/svg+xml", text: include_str!("icon.svg") };
+pub(super) const ICON: Asset =
+    Asset { name: "icon.svg", content_type: "image/svg+xml", text: include_str!("icon.svg") };
 
 /// A number of the content of all files: a page that was loaded from an older program sees that it is.
 pub(super) const VERSION: u64 = fnv(fnv(fnv(0xcbf2_9ce4_8422_2325, STYLE.text), SCRIPT.text), ICON.text);

@@ -73,7 +73,8 @@ impl Reporter {
         let inventory = self.inventory.get(&self.parts.collection, self.ended()).await;
         let now = Timestamp::now();
         let (pulls, ended, throughput) = self.count(now);
-        let backoff = self.parts.manager.as_ref().map(|manager| manager.backoff().into_iter().map(Into::into).collect());
+        let backoff =
+            self.parts.manager.as_ref().map(|manager| manager.backoff().into_iter().map(Into::into).collect());
         Report {
             node_name: self.parts.node_name.clone(),
             started: self.started,

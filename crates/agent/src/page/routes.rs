@@ -45,7 +45,9 @@ pub(super) fn all(reporter: Arc<Reporter>, access: Arc<Access>, stop: Cancellati
         .route("/live", get(live::stream))
         .route("/assets/{version}/{name}", get(asset))
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "there is no such page") })
-        .method_not_allowed_fallback(|| async { refusal(StatusCode::METHOD_NOT_ALLOWED, "GET is answered, and nothing else") })
+        .method_not_allowed_fallback(|| async {
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "GET is answered, and nothing else")
+        })
         .with_state(state);
     routes.layer(middleware::from_fn_with_state(access, guard))
 }

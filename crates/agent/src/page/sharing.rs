@@ -107,7 +107,8 @@ impl Sharing {
             alike.into_iter().map(|(layers, images)| ImageGroup { images, layers: layers.to_vec() }).collect();
         images.sort_by(|a, b| a.layers.cmp(&b.layers));
         let named = |users: &[usize]| users.iter().map(|image| ids[*image].clone()).collect();
-        let group = |(users, (layers, bytes)): (&[usize], (usize, u64))| LayerGroup { layers, bytes, images: named(users) };
+        let group =
+            |(users, (layers, bytes)): (&[usize], (usize, u64))| LayerGroup { layers, bytes, images: named(users) };
         Self { layers: groups.into_iter().map(group).collect(), images, left_out, alone, saved_bytes }
     }
 }

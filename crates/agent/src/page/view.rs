@@ -21,7 +21,8 @@ use words::{bytes, count, time};
 /// The whole page.
 pub(super) fn page(report: &Report, query: &ImageQuery) -> Markup {
     let parts: Vec<(&'static str, Markup)> = parts(report, query);
-    let (top, main): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(id, _)| ["overview", "announcement"].contains(id));
+    let (top, main): (Vec<_>, Vec<_>) =
+        parts.into_iter().partition(|(id, _)| ["overview", "announcement"].contains(id));
     html! {
         (DOCTYPE)
         html lang="en" {

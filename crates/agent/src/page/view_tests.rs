@@ -100,7 +100,8 @@ fn samples_for_eyes() {
     for (name, text) in [("page.css", include_str!("page.css")), ("page.js", include_str!("page.js"))] {
         std::fs::write(assets.join(name), text).expect("written");
     }
-    let reports = [("lively", lively(31, "")), ("empty", empty()), ("many", lively(200, "")), ("hostile", lively(12, HOSTILE))];
+    let reports =
+        [("lively", lively(31, "")), ("empty", empty()), ("many", lively(200, "")), ("hostile", lively(12, HOSTILE))];
     for (name, report) in reports {
         std::fs::write(directory.join(format!("{name}.html")), html(&report)).expect("written");
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::age;
 use super::shape::{Container, Pod, Terminated};
+use crate::age;
 
 /// The columns of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

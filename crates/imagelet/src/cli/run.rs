@@ -14,7 +14,7 @@ use crate::exit::{Failure, Outcome};
 use crate::wiring::cluster_pods::ClusterPods;
 use crate::wiring::reload::{ReloadSignal, Users};
 use crate::wiring::serving::{self, Listening};
-use crate::wiring::{cluster, kubelet_api, node, watchdog};
+use crate::wiring::{cluster, kubelet_api, node, status_page, watchdog};
 
 /// How long pulls that go on may take at the end of the process. The next one goes on with what was fetched.
 const LAST_PULLS: Duration = Duration::from_secs(3);
@@ -94,6 +94,8 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         Some(client) => kubelet_api::open(app, client, &node, admin.metrics()).await?,
         None => None,
     };
+    let page =
+        status_page::open(app, &node.collection, managed.map(|managed| managed.manager.clone()), Some(&node)).await?;
     let notify = Notify::new(app.environment.notify_socket.as_deref());
     let status = match &cri {
         Some(cri) => format!("running pods, and serving images on {}", cri.endpoint()),
@@ -147,7 +149,8 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
             watchdog::keep(app.environment.watchdog, &app.stop, &notify, Some(&since_turn))
         )
     };
-    let background = async { tokio::join!(ending, tending, of_server, answering, of_manager) };
+    let showing = status_page::run(page, &app.stop);
+    let background = async { tokio::join!(ending, tending, of_server, answering, of_manager, showing) };
     let ((), _, ended, served) = tokio::join!(node.keep(&app.stop), background, clustered, serving);
     admin.stop().await;
     ended.and(served)

@@ -16,7 +16,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::images::Images;
 use crate::wiring::reload::{ReloadSignal, Users};
 use crate::wiring::serving::{self, Listening};
-use crate::wiring::watchdog;
+use crate::wiring::{status_page, watchdog};
 
 pub(super) async fn run(app: &App) -> Outcome {
     match serve(app).await {
@@ -61,7 +61,10 @@ async fn serve(app: &App) -> Outcome {
     admin.pulls = Some(app.board.clone());
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
+    let page = status_page::open(app, &collection, None, None).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
+    let shown_until = stop.clone();
+    tasks.spawn(async move { status_page::run(page, &shown_until).await });
     let (stopped, knows, collector) = (stop.clone(), collection.knows_containers(), Arc::clone(&collection));
     tasks.spawn(async move {
         match (collects, knows) {

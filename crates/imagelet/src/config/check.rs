@@ -57,6 +57,7 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         _ => {}
     }
     verification(config, &mut found);
+    status_page(config, &mut found);
     collection(config, &mut found);
     if config.back_off.initial > config.back_off.max {
         let (initial, max) = (super::value::show_duration(config.back_off.initial), config.back_off.max);
@@ -73,6 +74,28 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         _ => {}
     }
     findings
+}
+
+/// Who may read the status page.
+fn status_page(config: &Config, found: &mut impl FnMut(&str, String)) {
+    let page = &config.status_page;
+    if let Some(address) = page.address.filter(|address| !address.ip().is_loopback())
+        && page.token_file.is_none()
+        && page.client_ca_file.is_none()
+    {
+        found(
+            "statusAddress",
+            format!(
+                "statusAddress {address} is no loopback address: statusTokenFile or statusClientCAFile must say who may read the page"
+            ),
+        );
+    }
+    let (one, other) = ("statusTLSCertFile", "statusTLSPrivateKeyFile");
+    match (&page.cert_file, &page.key_file) {
+        (Some(_), None) => found(one, format!("{one} is set and {other} is not: it has the certificate's key")),
+        (None, Some(_)) => found(other, format!("{other} is set and {one} is not: it has the key's certificate")),
+        _ => {}
+    }
 }
 
 /// Thresholds, ages and numbers of garbage collection.

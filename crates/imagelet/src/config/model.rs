@@ -20,6 +20,7 @@ use super::settings::cluster::Cluster;
 use super::settings::collection::{ContainerGc, Gc};
 use super::settings::pods::Pods;
 use super::settings::pulls::{BackOff, Pulls};
+use super::settings::status_page::StatusPage;
 use super::settings::traces::TraceSettings;
 use super::value::{Raw, Wrong};
 use crate::environment::Environment;
@@ -126,6 +127,7 @@ settings! {
                 "Log level: error, warn, info, debug or trace";
         }
         + other {
+            status_page: StatusPage = StatusPage::initial();
             pods: Pods = Pods::initial();
             cluster: Cluster = Cluster::initial();
             pulls: Pulls = Pulls::initial();

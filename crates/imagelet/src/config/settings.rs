@@ -6,4 +6,5 @@ pub(crate) mod collection;
 mod engine;
 pub(crate) mod pods;
 pub(crate) mod pulls;
+pub(crate) mod status_page;
 pub(crate) mod traces;

@@ -30,6 +30,7 @@ pub(crate) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
     settings.extend(part(|c| &c.engine, |c| &mut c.engine));
     settings.extend(Config::settings());
     settings.extend(part(|c| &c.traces, |c| &mut c.traces));
+    settings.extend(part(|c| &c.status_page, |c| &mut c.status_page));
     // Stable: within a group the order above counts.
     settings.sort_by_key(|setting| setting.group);
     settings

@@ -62,6 +62,7 @@ mod secrets;
 mod serve;
 mod shared_content;
 mod signatures;
+mod status_page;
 mod streaming;
 mod support;
 mod tenants;

@@ -33,7 +33,8 @@ fn throughput(intervals: &[u64]) -> Markup {
     let top = nice(highest as f64);
     let came = intervals.iter().copied().fold(0, u64::saturating_add);
     let width = percent(0.8, rates.len() as f64);
-    let label = format!("Throughput by half minutes: {} came in the last hour, at most {}/s.", bytes(came), bytes(highest));
+    let label =
+        format!("Throughput by half minutes: {} came in the last hour, at most {}/s.", bytes(came), bytes(highest));
     html! {
         figure.chart {
             figcaption { "Throughput " span.note { (bytes(came)) " came, at most " (bytes(highest)) "/s" } }
@@ -55,7 +56,11 @@ fn pull_times(pulls: &[&EndedPull], from: i64) -> Markup {
     let longest = pulls.iter().map(|pull| pull.duration_milliseconds).max().unwrap_or_default();
     let failed = pulls.iter().filter(|pull| pull.outcome == PullOutcome::Failed).count();
     let top = nice_duration(longest);
-    let label = format!("Time of each pull: {}, {failed} of them failed, the longest took {}.", plural(pulls.len(), "pull"), duration(longest));
+    let label = format!(
+        "Time of each pull: {}, {failed} of them failed, the longest took {}.",
+        plural(pulls.len(), "pull"),
+        duration(longest)
+    );
     html! {
         figure.chart {
             figcaption {
@@ -102,14 +107,17 @@ fn nice(value: f64) -> f64 {
 
 /// Milliseconds with which an axis of durations ends.
 fn nice_duration(milliseconds: u64) -> u64 {
-    const ENDS: [u64; 14] = [
-        100, 200, 500, 1000, 2000, 4000, 10_000, 20_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000,
-    ];
+    const ENDS: [u64; 14] =
+        [100, 200, 500, 1000, 2000, 4000, 10_000, 20_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000];
     let end = ENDS.into_iter().find(|end| *end >= milliseconds);
     end.unwrap_or_else(|| milliseconds.div_ceil(3_600_000).saturating_mul(3_600_000))
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an axis ends at a positive number that was a u64")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an axis ends at a positive number that was a u64"
+)]
 fn whole(value: f64) -> String {
     bytes(value as u64)
 }

@@ -29,10 +29,7 @@ fn gauge(disk: &DiskUsage, (high, low): (i32, i32)) -> Markup {
     let used = disk.capacity_bytes.saturating_sub(disk.available_bytes);
     let full = i64::try_from(disk.used_percent).unwrap_or(i64::MAX) >= i64::from(high);
     let mark = |threshold: i32| percent(f64::from(threshold), 100.0);
-    let label = format!(
-        "{}% of the disk is used. Collection starts at {high}% and ends at {low}%.",
-        disk.used_percent
-    );
+    let label = format!("{}% of the disk is used. Collection starts at {high}% and ends at {low}%.", disk.used_percent);
     html! {
         p.figure {
             strong { (bytes(used)) } " of " (bytes(disk.capacity_bytes)) " used, "

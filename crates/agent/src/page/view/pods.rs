@@ -5,9 +5,9 @@ use image_manager::EventType;
 use maud::{Markup, html};
 
 use super::words::{duration, image_name, plural, time};
+use crate::page::report::{PodReport, Report};
 use crate::pods::columns::columns;
 use crate::pods::shape::Pod;
-use crate::page::report::{PodReport, Report};
 
 /// How many events are listed.
 const EVENTS: usize = 40;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cri_api::LayerState;
 use engine_api::{ImageLayers, LayersOf};
 use image_manager::gc::PlannedImage;
-use image_manager::{EndedPull, Event, EventType, LayerInFlight, ObjectRef, PullInFlight, PullOutcome, PullStep, WantedBy};
+use image_manager::{
+    EndedPull, Event, EventType, LayerInFlight, ObjectRef, PullInFlight, PullOutcome, PullStep, WantedBy,
+};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -78,7 +80,11 @@ pub(in crate::page) fn empty() -> Report {
         node_name: "edge-1".to_owned(),
         started: ago(5),
         now: now(),
-        inventory: Arc::new(Inventory { thresholds: (85, 80), sharing: Some(Sharing::default()), ..Inventory::default() }),
+        inventory: Arc::new(Inventory {
+            thresholds: (85, 80),
+            sharing: Some(Sharing::default()),
+            ..Inventory::default()
+        }),
         pulls: Vec::new(),
         ended: Vec::new(),
         throughput: vec![0; INTERVALS],
@@ -89,7 +95,15 @@ pub(in crate::page) fn empty() -> Report {
 
 /// A lively node with `images` images of which `text` is in every name, message and reason.
 pub(in crate::page) fn lively(images: usize, text: &str) -> Report {
-    let repositories = ["library/postgres", "library/nginx", "example/web", "example/worker", "grafana/grafana", "prom/prometheus", "team-a/api-gateway"];
+    let repositories = [
+        "library/postgres",
+        "library/nginx",
+        "example/web",
+        "example/worker",
+        "grafana/grafana",
+        "prom/prometheus",
+        "team-a/api-gateway",
+    ];
     let mut layers = ImageLayers::default();
     let mut rows = Vec::new();
     for index in 0..images {
@@ -142,7 +156,11 @@ pub(in crate::page) fn lively(images: usize, text: &str) -> Report {
     let inventory = Inventory {
         disk: Some(disk),
         thresholds: (85, 80),
-        removals: Removals { now: false, frees_bytes: next.iter().filter_map(|image| image.frees_bytes).sum(), images: next },
+        removals: Removals {
+            now: false,
+            frees_bytes: next.iter().filter_map(|image| image.frees_bytes).sum(),
+            images: next,
+        },
         images: rows,
         sharing: Some(Sharing::of(&layers)),
         problems: Vec::new(),
@@ -173,7 +191,8 @@ fn pulls(report: &mut Report, text: &str) {
     ]);
     let mut second = running(2, 0);
     second.image = "registry.example:5000/team-a/api-gateway:2026.11.3-rc.1".to_owned();
-    (second.step, second.queue_position, second.total_bytes, second.bytes_per_second) = (PullStep::Queued, Some(1), None, None);
+    (second.step, second.queue_position, second.total_bytes, second.bytes_per_second) =
+        (PullStep::Queued, Some(1), None, None);
     report.pulls = vec![first, second];
     for number in 1..=24_u64 {
         let mut pull = ended(number, 100 + number, number * 9_100_000 % 160_000_000);
@@ -209,7 +228,12 @@ fn pods(report: &mut Report, text: &str) {
         number,
         id: number,
         event: Event {
-            object: ObjectRef { namespace: "shop".to_owned(), name: "web-1".to_owned(), field_path: "spec.containers{main}".to_owned(), ..ObjectRef::default() },
+            object: ObjectRef {
+                namespace: "shop".to_owned(),
+                name: "web-1".to_owned(),
+                field_path: "spec.containers{main}".to_owned(),
+                ..ObjectRef::default()
+            },
             kind,
             reason,
             message: format!("{message}{text}"),
@@ -225,7 +249,11 @@ fn pods(report: &mut Report, text: &str) {
             pod("web-2", "Running", None, 2),
             pod("worker-7", "Running", Some("ImagePullBackOff"), 11),
         ],
-        refused: vec![RefusedPod { origin: "/etc/imagelet/manifests/odd.yaml".to_owned(), pod: Some(format!("shop/odd{text}")), reason: format!("spec.containers: Required value{text}") }],
+        refused: vec![RefusedPod {
+            origin: "/etc/imagelet/manifests/odd.yaml".to_owned(),
+            pod: Some(format!("shop/odd{text}")),
+            reason: format!("spec.containers: Required value{text}"),
+        }],
         events: vec![
             event(1, EventType::Normal, "Pulling", "Pulling image \"docker.io/library/postgres:17\"", 1),
             event(2, EventType::Warning, "Failed", "Failed to pull image \"ghcr.io/example/worker:7\": not found", 3),

@@ -1,6 +1,7 @@
 //! Shared parts of the product tests: real daemons, real images, the built program, and trees to compare.
 
 pub(crate) mod api_proxy;
+pub(crate) mod browser;
 pub(crate) mod cgroup;
 pub(crate) mod cli;
 pub(crate) mod clock;
