@@ -7,10 +7,12 @@ mod assets;
 mod history;
 mod inventory;
 mod live;
+mod parts;
 mod query;
 mod report;
 mod routes;
 mod sharing;
+mod state;
 mod view;
 
 use std::io;
@@ -19,15 +21,13 @@ use std::sync::Arc;
 
 use axum::Extension;
 use hyper_util::service::TowerToHyperService;
-use image_manager::{ImageManager, PullBoard};
 use kubelet_api::{Port, TlsFiles};
 use oci::Secret;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::pods::PodBoard;
-use crate::collection::Collection;
 use access::{Access, Certified};
 pub use access::{TokenError, read_token};
+pub use parts::PageParts;
 use report::Reporter;
 
 /// The address of the page, and who may read it.
@@ -39,20 +39,6 @@ pub struct PageAddress {
     pub tls: Option<TlsFiles>,
     /// The password of a reader who has no client certificate.
     pub token: Option<Secret>,
-}
-
-/// The parts that the page answers from. Those that are `None` are not in this process.
-pub struct PageParts {
-    /// The name of the node.
-    pub node_name: String,
-    /// The images.
-    pub collection: Arc<Collection>,
-    /// Pulls that run and that ended.
-    pub pulls: PullBoard,
-    /// The manager that keeps back-off.
-    pub manager: Option<Arc<ImageManager>>,
-    /// The pods that this process runs.
-    pub pods: Option<PodBoard>,
 }
 
 /// The page, which listens.
@@ -78,7 +64,7 @@ impl StatusPage {
         Ok(Self { port, access, reporter: Arc::new(Reporter::new(parts)), scheme })
     }
 
-    /// Its URL.
+    /// The URL of the page.
     ///
     /// # Errors
     /// The kernel does not say where it listens.

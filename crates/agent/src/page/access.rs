@@ -18,7 +18,7 @@ const SHORTEST_TOKEN: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Certified(pub(super) bool);
 
-/// Who may read the page.
+/// The rules of a page.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) token: Option<Secret>,

@@ -27,7 +27,7 @@ pub(super) struct Inventory {
     pub(super) disk: Option<DiskUsage>,
     /// Percent in use at which a collection starts, and at which it ends.
     pub(super) thresholds: (i32, i32),
-    /// What is removed next.
+    /// The images that are removed next.
     pub(super) removals: Removals,
     pub(super) images: Vec<ImageRow>,
     /// The layers that images share; `None` where a runtime does not list them.
@@ -113,7 +113,7 @@ impl Inventory {
     }
 }
 
-/// What a round decides about each image now, and the images that go next: in this round, or in the one that starts at the threshold.
+/// The decisions of a round about each image now, and the images that go next: in this round, or in the one that starts at the threshold.
 async fn plans(
     collection: &Collection,
     disk: Option<&DiskUsage>,

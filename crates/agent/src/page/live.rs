@@ -13,48 +13,37 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::stream::{self, Stream};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::assets;
 use super::query::ImageQuery;
-use super::routes::{Routes, refusal};
+use super::state::{PageState, refusal};
 use super::view;
 
-/// How many readers are told of changes at the same time. Others have the page without them.
-const READERS: usize = 32;
 /// Time between two looks while a pull runs.
 const BUSY: Duration = Duration::from_millis(500);
 /// Time between two looks otherwise.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Places of readers.
-pub(super) struct Readers(Arc<Semaphore>);
-
-impl Default for Readers {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(READERS)))
-    }
-}
-
 /// A reader of the live page.
 struct Reader {
-    routes: Arc<Routes>,
+    state: Arc<PageState>,
     query: ImageQuery,
     /// Hashes of the parts that the reader has, by id.
     sent: HashMap<&'static str, u64>,
     waits: bool,
-    _place: OwnedSemaphorePermit,
+    _seat: OwnedSemaphorePermit,
 }
 
-pub(super) async fn stream(State(routes): State<Arc<Routes>>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn stream(State(state): State<Arc<PageState>>, RawQuery(query): RawQuery) -> Response {
     let query = match ImageQuery::parse(query.as_deref().unwrap_or_default()) {
         Ok(query) => query,
         Err(line) => return refusal(StatusCode::BAD_REQUEST, &line),
     };
-    let Ok(place) = Arc::clone(&routes.readers.0).try_acquire_owned() else {
+    let Some(seat) = state.seat() else {
         return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many readers of the live page");
     };
-    let reader = Reader { routes, query, sent: HashMap::new(), waits: false, _place: place };
+    let reader = Reader { state, query, sent: HashMap::new(), waits: false, _seat: seat };
     Sse::new(events(reader)).into_response()
 }
 
@@ -73,7 +62,7 @@ fn events(reader: Reader) -> impl Stream<Item = Result<Event, Infallible>> {
 impl Reader {
     /// Waits for the next look; `None` when the process ends.
     async fn wait(&self) -> Option<()> {
-        let reporter = &self.routes.reporter;
+        let reporter = &self.state.reporter;
         let pause = if reporter.is_busy() { BUSY } else { QUIET };
         let mut changes = reporter.changes();
         let look = async {
@@ -83,12 +72,12 @@ impl Reader {
                 _ = changes.changed() => tokio::time::sleep(BUSY / 5).await,
             }
         };
-        self.routes.stop.run_until_cancelled(look).await
+        self.state.stop.run_until_cancelled(look).await
     }
 
     /// The parts that are not as the reader has them.
     async fn changed(&mut self) -> Vec<serde_json::Value> {
-        let report = self.routes.reporter.report().await;
+        let report = self.state.reporter.report().await;
         let mut changed = Vec::new();
         for (id, part) in view::parts(&report, &self.query) {
             let html = part.into_string();

@@ -120,7 +120,7 @@ impl ImageQuery {
     }
 }
 
-/// One page of images.
+/// A page of images.
 pub(super) struct Selected<'a> {
     pub(super) rows: Vec<&'a ImageRow>,
     /// Images on all pages.

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::PageParts;
 use super::history::History;
 use super::inventory::{Inventory, InventoryCache};
+use super::parts::PageParts;
 use crate::admin::backoff::WaitingImage;
 use crate::admin::pods::{PodBoard, PodList, RefusedPod};
 use crate::node::events::RecordedEvent;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::access::{Access, Certified};
 use super::query::ImageQuery;
 use super::report::Reporter;
+use super::state::{PageState, refusal};
 use super::{assets, live, view};
 
 /// Everything comes from here: no script, style or image of somebody else, nothing inline, no frame around it, no form to elsewhere.
@@ -30,16 +31,9 @@ const HEADERS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// The state of the routes.
-pub(super) struct Routes {
-    pub(super) reporter: Arc<Reporter>,
-    pub(super) stop: CancellationToken,
-    pub(super) readers: live::Readers,
-}
-
 /// All routes.
 pub(super) fn all(reporter: Arc<Reporter>, access: Arc<Access>, stop: CancellationToken) -> Router {
-    let state = Arc::new(Routes { reporter, stop, readers: live::Readers::default() });
+    let state = Arc::new(PageState::new(reporter, stop));
     let routes = Router::new()
         .route("/", get(page))
         .route("/live", get(live::stream))
@@ -79,17 +73,12 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     values.next().is_none().then_some(first)
 }
 
-/// A refusal in one line.
-pub(super) fn refusal(status: StatusCode, line: &str) -> Response {
-    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{line}\n")).into_response()
-}
-
-async fn page(State(routes): State<Arc<Routes>>, RawQuery(query): RawQuery) -> Response {
+async fn page(State(state): State<Arc<PageState>>, RawQuery(query): RawQuery) -> Response {
     let query = match ImageQuery::parse(query.as_deref().unwrap_or_default()) {
         Ok(query) => query,
         Err(line) => return refusal(StatusCode::BAD_REQUEST, &line),
     };
-    let report = routes.reporter.report().await;
+    let report = state.reporter.report().await;
     let html = view::page(&report, &query).into_string();
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
 }

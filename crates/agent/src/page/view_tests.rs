@@ -91,10 +91,11 @@ fn a_page_of_a_thousand_images_is_bounded() {
 
 /// Writes pages for people who change how they look: `PAGE_SAMPLES=DIR cargo test -p imagelet-agent samples_for_eyes -- --ignored`.
 #[test]
-#[ignore = "writes files for a browser: PAGE_SAMPLES=DIR, --ignored samples_for_eyes"]
+#[ignore = "writes files for a browser where PAGE_SAMPLES=DIR says so: scripts/test.sh"]
 #[expect(clippy::disallowed_methods, reason = "a directory for the person who runs it")]
 fn samples_for_eyes() {
-    let directory = std::path::PathBuf::from(std::env::var_os("PAGE_SAMPLES").expect("PAGE_SAMPLES=DIR"));
+    let target = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/page-samples");
+    let directory = std::path::PathBuf::from(std::env::var_os("PAGE_SAMPLES").unwrap_or_else(|| target.into()));
     let assets = directory.join("assets").join(format!("{:016x}", assets::VERSION));
     std::fs::create_dir_all(&assets).expect("a directory");
     for (name, text) in [("page.css", include_str!("page.css")), ("page.js", include_str!("page.js"))] {

@@ -76,7 +76,7 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
     findings
 }
 
-/// Who may read the status page.
+/// Readers and certificate of the status page.
 fn status_page(config: &Config, found: &mut impl FnMut(&str, String)) {
     let page = &config.status_page;
     if let Some(address) = page.address.filter(|address| !address.ip().is_loopback())

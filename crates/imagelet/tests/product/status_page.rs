@@ -76,7 +76,7 @@ fn a_page_lives() {
     client.fails(1, &["pull", &s.registry.name("page/missing:1")]);
 
     let mut browser = Browser::start();
-    browser.look(1280, 900, "light");
+    browser.emulate(1280, 900, "light");
     browser.open(&at);
     browser.wait_for("it is live", LIVE);
     let text = browser.js("document.body.innerText");
@@ -95,13 +95,13 @@ fn a_page_lives() {
     browser.wait_for("the bar moves", &format!("document.querySelector('#pulls progress').value > {before}"));
     assert_eq!(browser.js("document.activeElement.id + document.activeElement.value"), json!("image-filtertyped"));
     for (width, scheme) in [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")] {
-        browser.look(width, 900, scheme);
+        browser.emulate(width, 900, scheme);
         browser.assert_accessible(&format!("{width} {scheme}"));
         browser.picture(&format!("pulling-{width}-{scheme}"));
         let wide = browser.js("document.documentElement.scrollWidth");
         assert!(wide.as_u64() <= Some(u64::from(width)), "{wide} at {width}");
     }
-    browser.look(1280, 900, "light");
+    browser.emulate(1280, 900, "light");
 
     gate.open();
     assert!(pull.wait().expect("it ends").success());
@@ -156,7 +156,7 @@ fn a_page_works_without_scripts() {
     }
     let mut browser = Browser::start();
     browser.call("Emulation.setScriptExecutionDisabled", json!({"value": true}));
-    browser.look(360, 800, "light");
+    browser.emulate(360, 800, "light");
     browser.open(&at);
     let rows = "[...document.querySelectorAll('#images tbody th')].map(row => row.innerText.trim().split(' ')[0].split('/').pop()).join()";
     assert_eq!(browser.js("document.getElementById('pause').hidden"), json!(true));

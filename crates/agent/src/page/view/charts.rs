@@ -4,7 +4,7 @@
 use image_manager::{EndedPull, PullOutcome};
 use maud::{Markup, html};
 
-use super::words::{bytes, duration, percent, plural};
+use super::words::{bytes, duration, percent, plural, whole_duration};
 use crate::page::history::{INTERVAL, INTERVALS};
 use crate::page::report::Report;
 
@@ -67,7 +67,7 @@ fn pull_times(pulls: &[&EndedPull], from: i64) -> Markup {
                 "Time of each pull "
                 span.note { (plural(pulls.len(), "pull")) ", " (failed) " failed " span.bad aria-hidden="true" { "×" } }
             }
-            (axis(&[&duration(top), &duration(top / 2), "0"]))
+            (axis(&[&whole_duration(top), &whole_duration(top / 2), "0"]))
             svg role="img" aria-label=(label) width="100%" height="96" {
                 (grid())
                 @for pull in pulls {

@@ -36,14 +36,15 @@ fn gauge(disk: &DiskUsage, (high, low): (i32, i32)) -> Markup {
             strong { (bytes(disk.available_bytes)) } " free"
             @if disk.inodes > 0 { ", " (disk.inodes_used_percent) "% of inodes" }
         }
-        svg.gauge role="img" aria-label=(label) width="100%" height="44" {
-            rect.track x="0" y="6" width="100%" height="14" rx="3" {}
-            rect.zone x=(mark(low)) y="6" width=(percent(f64::from(high.saturating_sub(low)), 100.0)) height="14" {}
-            rect.fill.full[full] x="0" y="6" width=(percent(used as f64, disk.capacity_bytes as f64)) height="14" rx="3" {}
-            @for (threshold, anchor, word) in [(low, "end", "ends"), (high, "start", "starts")] {
-                line.mark x1=(mark(threshold)) x2=(mark(threshold)) y1="2" y2="24" {}
-                text x=(mark(threshold)) y="38" text-anchor=(anchor) { (word) " " (threshold) "%" }
-            }
+        svg.gauge role="img" aria-label=(label) width="100%" height="24" {
+            rect.track x="0" y="5" width="100%" height="14" rx="3" {}
+            rect.zone x=(mark(low)) y="5" width=(percent(f64::from(high.saturating_sub(low)), 100.0)) height="14" {}
+            rect.fill.full[full] x="0" y="5" width=(percent(used as f64, disk.capacity_bytes as f64)) height="14" rx="3" {}
+            @for threshold in [low, high] { line.mark x1=(mark(threshold)) x2=(mark(threshold)) y1="0" y2="24" {} }
+        }
+        p.note {
+            @if high >= 100 { "Collection by space is switched off." }
+            @else { "Collection starts at " (high) "% and ends at " (low) "%." }
         }
     }
 }
@@ -66,7 +67,7 @@ fn removals(report: &Report, inventory: &Inventory) -> Markup {
                     thead { tr {
                         th scope="col" { "Image" }
                         th.number scope="col" { "Frees" }
-                        th scope="col" { "Last used" }
+                        th.number scope="col" { "Last used" }
                         th scope="col" { "Why" }
                     } }
                     tbody {
@@ -74,7 +75,7 @@ fn removals(report: &Report, inventory: &Inventory) -> Markup {
                             tr data-key=(image.id) {
                                 th scope="row" data-label="Image" { (image_name(image.title())) }
                                 td.number data-label="Frees" { (bytes(image.frees_bytes.unwrap_or_default())) }
-                                td data-label="Last used" { (time(image.last_used, report.now)) }
+                                td.number data-label="Last used" { (time(image.last_used, report.now)) }
                                 td data-label="Why" { bdi { (image.why) } }
                             }
                         }

@@ -4,7 +4,7 @@
 use image_manager::EventType;
 use maud::{Markup, html};
 
-use super::words::{duration, image_name, plural, time};
+use super::words::{image_name, plural, time, whole_duration};
 use crate::page::report::{PodReport, Report};
 use crate::pods::columns::columns;
 use crate::pods::shape::Pod;
@@ -93,7 +93,7 @@ pub(super) fn backoff(report: &Report) -> Markup {
                                 }
                                 td.number data-label="Next try" {
                                     @if image.remaining_milliseconds == 0 { "now" }
-                                    @else { "in " (duration(image.remaining_milliseconds.div_ceil(1000) * 1000)) }
+                                    @else { "in " (whole_duration(image.remaining_milliseconds.div_ceil(1000).saturating_mul(1000))) }
                                 }
                             }
                         }

@@ -47,6 +47,11 @@ pub(super) fn duration(milliseconds: u64) -> String {
     units::seconds(std::time::Duration::from_millis(milliseconds))
 }
 
+/// A duration of whole seconds, where it has any.
+pub(super) fn whole_duration(milliseconds: u64) -> String {
+    duration(milliseconds).replace(".00s", "s")
+}
+
 /// The name of an image: what tells it apart stands out, the registry and the path do not.
 pub(super) fn image_name(name: &str) -> Markup {
     let at = name.rfind('/').map_or(0, |slash| slash + 1);

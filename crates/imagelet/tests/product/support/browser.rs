@@ -143,7 +143,7 @@ impl Browser {
     }
 
     /// The size of the window, and light or dark.
-    pub(crate) fn look(&mut self, width: u32, height: u32, scheme: &str) {
+    pub(crate) fn emulate(&mut self, width: u32, height: u32, scheme: &str) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         self.call("Emulation.setDeviceMetricsOverride", size);
         let features = json!([

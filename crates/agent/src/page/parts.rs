@@ -1,0 +1,22 @@
+//! [`PageParts`]: the parts of a process that its page answers from, handed in by whoever starts it. Plain data.
+
+use std::sync::Arc;
+
+use image_manager::{ImageManager, PullBoard};
+
+use crate::admin::pods::PodBoard;
+use crate::collection::Collection;
+
+/// The parts that the page answers from. Those that are `None` are not in this process.
+pub struct PageParts {
+    /// The name of the node.
+    pub node_name: String,
+    /// The images.
+    pub collection: Arc<Collection>,
+    /// Pulls that run and that ended.
+    pub pulls: PullBoard,
+    /// The manager that keeps back-off.
+    pub manager: Option<Arc<ImageManager>>,
+    /// The pods that this process runs.
+    pub pods: Option<PodBoard>,
+}
