@@ -5,116 +5,20 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/bench-lib.sh
+. scripts/bench-node-lib.sh
 
 rounds=${1:-5}
 idle=${2:-300}
 many=${BENCH_PODS:-30}
-[ "$(id -u)" -eq 0 ] || { echo "bench-pods: needs root: it mounts a disk, starts containerd and runs pods" >&2; exit 77; }
 scripts/prerequisites.sh
-imagelet=${BENCH_IMAGELET:-$PWD/target/release/imagelet}
-if [ -z "${BENCH_IMAGELET:-}" ]; then
-  echo "bench-pods: building imagelet (release)"
-  cargo build -q --release --locked -p imagelet
-fi
-
-# Sockets have short paths, and nothing of a pod lies in the tree of the sources.
-work=$(mktemp -d /tmp/bench-pods.XXXXXX)
-disk=$work/disk
-bridge=ibench$$
-bridge=${bridge:0:15}
-pids=()
-agent=
-finish() {
-  local result=$?
-  if [ -n "$agent" ]; then kill "$agent" 2>/dev/null || true; wait "$agent" 2>/dev/null || true; fi
-  # What still runs is taken away by the runtime that runs it.
-  if [ -S "$work/c.sock" ]; then
-    for task in $(ctr tasks ls -q 2>/dev/null || true); do ctr tasks kill -s KILL "$task" 2>/dev/null || true; done
-    for task in $(ctr tasks ls -q 2>/dev/null || true); do ctr tasks rm -f "$task" >/dev/null 2>&1 || true; done
-  fi
-  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
-  for shim in $(shims); do kill -KILL "$shim" 2>/dev/null || true; done
-  while read -r mounted; do umount -l "$mounted" || true; done < <(awk -v d="$work" '$2 ~ "^" d { print $2 }' /proc/mounts | sort -r)
-  for names in /run/netns/cni-*; do
-    if [ -e "$names" ] && [ "$names" -nt "$work/config.yaml" ]; then umount -l "$names" 2>/dev/null || true; rm -f "$names"; fi
-  done
-  ip link delete "$bridge" 2>/dev/null || true
-  find /sys/fs/cgroup -depth -type d -path "*/imagelet-bench-$$*" -exec rmdir {} + 2>/dev/null || true
-  rm -rf "$work"
-  exit "$result"
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
-
-# The shims of this containerd alone.
-shims() { pgrep -f -- "-address $work/c.sock" || true; }
-ctr() { command ctr --address "$work/c.sock" --namespace k8s.io "$@"; }
-
-# A disk with a journal: without one, ext4 does not reuse fresh inodes, and every round is slower than the last.
-truncate -s 8G "$work/disk.img"
-mkfs.ext4 -q -m 0 "$work/disk.img"
-mkdir "$disk"
-mount -o loop "$work/disk.img" "$disk"
-mkdir -p "$disk"/{out,manifests,logs} "$work"/{next,cni}
+build_imagelet bench-pods
+need_node bench-pods
+mkdir -p "$disk"/{out,manifests,logs} "$work/next"
 
 start_registry
-
 echo "bench-pods: making the images"
-mkdir -p "$work"/tiny/{bin,dev,proc,sys,tmp,out} "$work/pause"
-cp "$(command -v busybox)" "$work/tiny/bin/busybox"
-for applet in sh sleep cat true; do ln -s busybox "$work/tiny/bin/$applet"; done
-echo 'int pause(void); int main(void) { for (;;) pause(); }' >"$work/pause.c"
-gcc -Os -static -s -o "$work/pause/pause" "$work/pause.c"
-image() { # image NAME COMMAND…   of the directory of that name
-  local name=$1
-  shift
-  tar -C "$work/$name" --sort=name --numeric-owner --owner=0 --group=0 -cf "$work/$name.tar" .
-  umoci init --layout "$work/layout-$name"
-  umoci new --image "$work/layout-$name:1"
-  umoci raw add-layer --image "$work/layout-$name:1" "$work/$name.tar"
-  umoci config --image "$work/layout-$name:1" --config.env PATH=/bin --config.cmd "$1"
-  skopeo copy -q --dest-tls-verify=false "oci:$work/layout-$name:1" "docker://$registry/bench/$name:1"
-}
-image tiny /bin/sh
-image pause /pause
-
-mkdir -p "$work/certs.d/$registry"
-echo "server = \"http://$registry\"" >"$work/certs.d/$registry/hosts.toml"
-cat >"$work/cni/10-bench.conflist" <<JSON
-{"cniVersion":"0.4.0","name":"imagelet-bench","plugins":[
- {"type":"bridge","bridge":"$bridge","isGateway":true,"ipMasq":false,
-  "ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.77.0/24"}]],"dataDir":"$work/ipam"}}]}
-JSON
-cat >"$work/containerd.toml" <<TOML
-version = 2
-root = "$disk/containerd"
-state = "$work/state"
-disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.internal.v1.opt"]
-[grpc]
-  address = "$work/c.sock"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "$registry/bench/pause:1"
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "$work/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      BinaryName = "/usr/sbin/runc"
-      SystemdCgroup = false
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "$work/certs.d"
-TOML
-containerd -c "$work/containerd.toml" >"$work/containerd.log" 2>&1 </dev/null &
-containerd=$!
-pids+=("$containerd")
-line_of "$work/containerd.log" 'Start streaming server' "$containerd" >/dev/null
+make_images
+start_containerd
 
 cat >"$work/config.yaml" <<YAML
 apiVersion: imagelet.dev/v1alpha1
@@ -122,7 +26,7 @@ kind: ImageletConfiguration
 containerRuntimeEndpoint: unix://$work/c.sock
 staticPodPath: $disk/manifests
 podLogsDir: $disk/logs
-podCgroup: /imagelet-bench-$$
+podCgroup: $cgroup
 nodeName: bench
 YAML
 root=$disk/imagelet
@@ -153,26 +57,10 @@ spec:
 YAML
 }
 
-ticks() { # ticks PID…   CPU seconds, those of children that have ended apart
-  local sum=0 pid fields
-  for pid in "$@"; do
-    fields=$(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null) || continue
-    sum=$((sum + $(awk '{ print $12 + $13 }' <<<"$fields")))
-  done
-  awk -v t="$sum" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'
-}
-machine() { awk -v hz="$(getconf CLK_TCK)" '/^cpu / { printf "%.2f", ($2 + $3 + $4 + $7 + $8) / hz }' /proc/stat; }
-memory() { # memory FIELD PID…   sum in MB
-  local field=$1
-  shift
-  for pid in "$@"; do cat "/proc/$pid/smaps_rollup" 2>/dev/null || true; done | awk -v f="$field:" '$1 == f { s += $2 } END { printf "%.1f", s / 1024 }'
-}
 calls() { # calls   seconds that the runtime was waited for to make and start what a pod has, so far
   asked metrics | awk '/^kubelet_runtime_operations_duration_seconds_sum\{operation_type="(run_podsandbox|create_container|start_container)"\}/ { s += $2 } END { printf "%.6f", s }'
 }
 operations() { asked metrics | awk '/^kubelet_runtime_operations_total\{/ { s += $2 } END { print s + 0 }'; }
-difference() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.4f", b - a }'; }
-median() { sort -n "$1" | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 gone() { # gone   takes all pods away, and waits until nothing of them is left
   rm -f "$disk"/manifests/*
   until [ -z "$(ctr containers ls -q)" ] && [ -z "$(ls -A "$root/pods" 2>/dev/null)" ]; do sleep 0.1; done

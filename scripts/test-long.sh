@@ -15,7 +15,7 @@ suite() { # suite PACKAGE BINARY FILTER   runs tests and keeps the lines of thei
   else
     cargo test --locked -p "$1" --test "$2" "$3" -- --nocapture --include-ignored "${processes[@]}" 2>&1 | tee "$log" || result=1
   fi
-  grep -E ' cuts tried| kills| faults;| left out| seen, ' "$log" | sed 's/^ *//' >>"$figures" || true
+  grep -E ' cuts tried| kills| faults;| left out| seen, | replicas: ' "$log" | sed 's/^ *//' >>"$figures" || true
   return "$result"
 }
 
@@ -63,7 +63,11 @@ part_containerds() { # every suite that needs containerd, with those of other De
   return "$result"
 }
 
-parts=(power kills dropin cluster faults fuzz containerds)
+part_workloads() { # a Deployment of REPLICAS rolled out and back on a node of a cluster, and the other workloads; KUBEBUILDER_ASSETS is another control plane
+  REPLICAS=${REPLICAS:-30} suite imagelet product cluster::workloads::
+}
+
+parts=(power kills dropin cluster workloads faults fuzz containerds)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
   declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }

@@ -1,9 +1,13 @@
 //! Finds a pod and its containers in what this node says of its pods (`/pods`, Kubernetes' JSON). Pure. The refusals have the kubelet's words.
 
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::access::Refusal;
+
+/// Lists of statuses of containers.
+const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
 
 /// The pod that a request names.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +80,30 @@ pub(crate) fn running(pod: &Value, container: &str) -> Result<String, Refusal> {
     id.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, format!("container not found ({container:?})")))
 }
 
+/// A container that runs, and when it was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Started {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) container: String,
+    pub(crate) at: Timestamp,
+}
+
+/// The containers that run, pod by pod.
+pub(crate) fn started(list: &Value) -> Vec<Started> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut all = Vec::new();
+    for pod in list["items"].as_array().into_iter().flatten() {
+        for status in STATUSES.iter().filter_map(|kind| pod["status"][kind].as_array()).flatten() {
+            if let Some(at) = status["state"]["running"]["startedAt"].as_str().and_then(|at| at.parse().ok()) {
+                let (namespace, pod) = (text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));
+                all.push(Started { namespace, pod, container: text(&status["name"]), at });
+            }
+        }
+    }
+    all
+}
+
 fn is_in_spec(pod: &Value, container: &str) -> bool {
     let kinds = ["containers", "initContainers", "ephemeralContainers"];
     let all = kinds.iter().filter_map(|kind| pod["spec"][kind].as_array()).flatten();
@@ -83,8 +111,11 @@ fn is_in_spec(pod: &Value, container: &str) -> bool {
 }
 
 fn status<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
-    let kinds = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-    kinds.iter().filter_map(|kind| pod["status"][kind].as_array()).flatten().find(|status| status["name"] == container)
+    STATUSES
+        .iter()
+        .filter_map(|kind| pod["status"][kind].as_array())
+        .flatten()
+        .find(|status| status["name"] == container)
 }
 
 /// The id without the name of its runtime: `containerd://ID`.
@@ -175,6 +206,21 @@ mod tests {
         }
         let none = logged(&pod("u", false, json!({})), "other", false).expect_err("there is none");
         assert_eq!(none, Refusal(StatusCode::NOT_FOUND, "container \"other\" not found in pod \"web\"".to_owned()));
+    }
+
+    #[test]
+    fn containers_that_run_were_started() {
+        let at = "2026-11-24T00:00:05Z";
+        let mut both = pod("u", false, json!({"name": "main", "state": {"running": {"startedAt": at}}}));
+        both["status"]["initContainerStatuses"] = json!([{"name": "side", "state": {"terminated": {"startedAt": at}}}, {"name": "odd", "state": {"running": {}}}]);
+        let want = Started {
+            namespace: "shop".to_owned(),
+            pod: "web".to_owned(),
+            container: "main".to_owned(),
+            at: at.parse().expect("a time"),
+        };
+        assert_eq!(started(&json!({"items": [both]})), [want]);
+        assert_eq!(started(&json!({})), []);
     }
 
     #[test]

@@ -122,10 +122,11 @@ impl Routes {
     }
 
     async fn summary(&self) -> Result<Summary, Refusal> {
-        let pods = pod_stats(&*self.parts.runtime).await.map_err(failed)?;
+        let by_pod = pod_stats(&*self.parts.runtime).await.map_err(failed)?;
         let machine = base::blocking(|| MachineUsage::read(Timestamp::now())).await.unwrap_or_default();
         let node = self.parts.node.clone();
-        Ok(Summary { node, started: self.started, machine, pods })
+        let running = pods::started(&(self.parts.pods)());
+        Ok(Summary { node, started: self.started, machine, pods: by_pod, running })
     }
 }
 

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::machine::MachineUsage;
+use crate::pods::Started;
 
 /// Figures of the node and its pods.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +17,8 @@ pub(crate) struct Summary {
     pub(crate) started: Timestamp,
     pub(crate) machine: MachineUsage,
     pub(crate) pods: Vec<PodSandboxStats>,
+    /// Containers that run, with the times at which they were started.
+    pub(crate) running: Vec<Started>,
 }
 
 /// A time as Kubernetes writes it.
@@ -173,6 +176,20 @@ impl Summary {
             "gauge",
             "Current working set of the pod in bytes",
             self.pods.iter().filter_map(memory).collect(),
+        );
+        // A start is no sample of now: it has no time of its own.
+        text.push_str(
+            "# HELP container_start_time_seconds [STABLE] Start time of the container since unix epoch in seconds\n\
+             # TYPE container_start_time_seconds gauge\n",
+        );
+        for Started { namespace, pod, container, at } in &self.running {
+            let labels = format!("{{container=\"{container}\",namespace=\"{namespace}\",pod=\"{pod}\"}}");
+            let _ = writeln!(text, "container_start_time_seconds{labels} {}", at.as_second());
+        }
+        // A scrape that fails is answered with the failure.
+        text.push_str(
+            "# HELP resource_scrape_error [STABLE] 1 if there was an error while getting container metrics, 0 otherwise\n\
+             # TYPE resource_scrape_error gauge\nresource_scrape_error 0\n",
         );
         text
     }

@@ -30,7 +30,9 @@ fn summary() -> Summary {
         ..PodSandboxStats::default()
     };
     let machine = MachineUsage { cpu: Some(cpu(100)), memory: Some(memory(1 << 30)) };
-    Summary { node: "edge".into(), started: "2026-11-24T00:00:00Z".parse().expect("a time"), machine, pods: vec![pod] }
+    let midnight = "2026-11-24T00:00:00Z".parse().expect("a time");
+    let running = vec![Started { namespace: "shop".into(), pod: "web".into(), container: "main".into(), at: midnight }];
+    Summary { node: "edge".into(), started: midnight, machine, pods: vec![pod], running }
 }
 
 #[test]
@@ -55,6 +57,8 @@ fn metrics_of_resources_have_the_kubelets_names() {
         "node_memory_working_set_bytes 1073741824 1795478400000",
         "container_cpu_usage_seconds_total{container=\"main\",namespace=\"shop\",pod=\"web\"} 2 1795478400000",
         "container_memory_working_set_bytes{container=\"main\",namespace=\"shop\",pod=\"web\"} 1048576 1795478400000",
+        "container_start_time_seconds{container=\"main\",namespace=\"shop\",pod=\"web\"} 1795478400",
+        "resource_scrape_error 0",
         "pod_cpu_usage_seconds_total{namespace=\"shop\",pod=\"web\"} 3 1795478400000",
     ] {
         assert!(text.lines().any(|found| found == line), "no {line} in:\n{text}");

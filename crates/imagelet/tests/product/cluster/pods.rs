@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::newer;
 use crate::support::cluster::{Cluster, Namespace, play, pod};
 use crate::support::network::NODE_IP;
 use crate::support::node::{FOREVER, NODE, container_status, is};
@@ -21,6 +22,9 @@ fn pods_run_and_end() {
             ("restarts", restarts),
             ("downward", downward),
             ("succeeds", succeeds),
+            ("sidecars", newer::sidecars),
+            ("generations", newer::generations),
+            ("streaming-lists", newer::streaming_lists),
         ],
     );
 }
@@ -37,6 +41,7 @@ fn pods_that_cannot_run_here_fail_with_a_reason() {
             ("unsupported", unsupported),
             ("no-image", no_image),
             ("mirror", mirror),
+            ("admission-policy", newer::admission_policy),
         ],
     );
 }

@@ -5,13 +5,13 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use super::top::top;
 use crate::support::cluster::{Cluster, Namespace, play};
 use crate::support::control_plane::free_ports;
 use crate::support::network::{NODE_IP, get};
 use crate::support::node::{FOREVER, NODE, container_status};
 use crate::support::process::{Daemon, tool};
 use crate::support::pty::Pty;
-use crate::support::secrets;
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
@@ -23,9 +23,11 @@ fn kubectl_reaches_into_pods() {
             ("logs", logs),
             ("exec", exec),
             ("terminal", terminal),
+            ("attach", attach),
             ("copy", copy),
             ("forward", forward),
             ("figures", figures),
+            ("top", top),
             ("let-in", let_in),
         ],
     );
@@ -109,6 +111,51 @@ fn terminal(scene: &Namespace<'_>) {
     assert!(shown.contains("33 91") && shown.contains("/dev/pts/") && shown.contains("over"), "{shown}");
 }
 
+/// A container with an input: it answers each line, and ends with the line `end`. On a terminal it answers with its size.
+fn listener(scene: &Namespace<'_>, name: &str, is_terminal: bool) {
+    let answer = if is_terminal { "stty size" } else { "echo got $line" };
+    let script = format!("while read line; do test \"$line\" = end && exit 0; {answer}; done");
+    let mut main = scene.cluster.container("main", &script);
+    (main["stdin"], main["tty"]) = (json!(true), json!(is_terminal));
+    scene.pod(name, json!({"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [main]}));
+    scene.ready(name);
+}
+
+fn attach(scene: &Namespace<'_>) {
+    listener(scene, "plain", false);
+    let mut command = scene.cluster.plane.command(&["attach", "-i", "plain", "-n", &scene.name]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    let mut input = child.stdin.take().expect("piped");
+    // Everything of an input is read, and what the container says while somebody is attached comes.
+    let numbers: String = (0..500).map(|n| format!("{n}\n")).collect();
+    input.write_all(numbers.as_bytes()).expect("kubectl reads its input");
+    input.write_all(b"end\n").expect("kubectl reads its input");
+    let output = child.wait_with_output().expect("it is our child");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("got 499"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    scene.phase("plain", "Succeeded");
+    assert!(scene.kubectl(&["logs", "plain"]).ends_with("got 498\ngot 499\n"));
+    let over = scene.try_kubectl(&["attach", "-i", "plain"]);
+    assert!(over.code != Some(0) && over.stderr.contains("completed"), "{}", over.stderr);
+
+    // A terminal, whose size follows.
+    listener(scene, "typed", true);
+    let command = scene.cluster.plane.command(&["attach", "-it", "typed", "-n", &scene.name]);
+    let mut terminal = Pty::start(command, (91, 33));
+    scene.cluster.plane.until("the size is the terminal's", || {
+        terminal.type_in("size\n");
+        terminal.text().contains("33 91")
+    });
+    terminal.resize((77, 22));
+    scene.cluster.plane.until("the size follows", || {
+        terminal.type_in("size\n");
+        terminal.text().contains("22 77")
+    });
+    terminal.type_in("end\n");
+    assert_eq!(terminal.end(), Some(0), "{}", terminal.text());
+    scene.phase("typed", "Succeeded");
+}
+
 fn copy(scene: &Namespace<'_>) {
     scene.running("store");
     let scratch = &scene.cluster.node.scene.scratch;
@@ -177,15 +224,8 @@ fn let_in(scene: &Namespace<'_>) {
     assert_eq!(ask("", &[]), "Unauthorized\n401");
     assert_eq!(ask("pods", &["-H", "Authorization: Bearer none"]), "Unauthorized\n401");
 
-    // A token of an account without rights, and the same with them. TokenRequest has been there since 1.12, `create token` not.
-    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let file = plane.file("token-request.json");
-    std::fs::write(&file, body.to_string()).expect("write a request");
-    let account = format!("/api/v1/namespaces/{}/serviceaccounts/default/token", scene.name);
-    let answer = plane.kubectl(&["create", "--raw", &account, "-f", &file.display().to_string()]);
-    let answer: Value = serde_json::from_str(&answer).expect("JSON");
-    let token = answer["status"]["token"].as_str().expect("a token").to_owned();
-    secrets::note_bare(&token);
+    // A token of an account without rights, and the same with them.
+    let token = plane.token(&scene.name, "default");
     let bearer = format!("Authorization: Bearer {token}");
     let name = format!("system:serviceaccount:{}:default", scene.name);
     assert_eq!(

@@ -1,6 +1,8 @@
 //! Workloads of a cluster: Deployments that are rolled out and back, Jobs that fail, DaemonSets, StatefulSets, and a node that is
 //! drained. The controllers and the scheduler are the real ones. `REPLICAS` for another size of the Deployment.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use crate::support::cluster::{Cluster, Namespace, play};
@@ -15,6 +17,7 @@ fn controllers_run_their_pods_here() {
         &[
             ("deployment", deployment),
             ("job", job),
+            ("cron-job", cron_job),
             ("daemon-set", daemon_set),
             ("stateful-set", stateful_set),
             ("drain", drain),
@@ -32,11 +35,14 @@ fn workload(scene: &Namespace<'_>, kind: &str, name: &str, more: &Value) -> Valu
     json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
+#[expect(clippy::print_stderr, reason = "the long suite shows the figures")]
 fn deployment(scene: &Namespace<'_>) {
     let replicas: usize = std::env::var("REPLICAS").map_or(4, |number| number.parse().expect("a number"));
     scene.apply(workload(scene, "Deployment", "web", &json!({"replicas": replicas})));
-    let done = |what: &str| scene.kubectl(&["rollout", "status", "deployment/web", &format!("--timeout={what}")]);
-    done("300s");
+    let begin = Instant::now();
+    let done = || scene.kubectl(&["rollout", "status", "deployment/web", "--timeout=300s"]);
+    done();
+    let out = begin.elapsed();
     let uids = |pods: &[Value]| -> Vec<String> { pods.iter().map(|pod| pod["metadata"]["uid"].to_string()).collect() };
     let ready = || -> Vec<Value> {
         scene
@@ -48,16 +54,34 @@ fn deployment(scene: &Namespace<'_>) {
     let first = ready();
     assert_eq!(first.len(), replicas);
     scene.kubectl(&["set", "env", "deployment/web", "VERSION=two"]);
-    done("300s");
+    done();
+    let over = begin.elapsed() - out;
     let second = ready();
     assert_eq!(second.len(), replicas);
     assert!(second.iter().all(|pod| pod["spec"].to_string().contains("VERSION")), "all are new");
     assert!(uids(&second).iter().all(|uid| !uids(&first).contains(uid)));
     scene.kubectl(&["rollout", "undo", "deployment/web"]);
-    done("300s");
+    done();
+    let back = begin.elapsed() - out - over;
     assert!(ready().iter().all(|pod| !pod["spec"].to_string().contains("VERSION")), "all are as the first ones");
     scene.kubectl(&["scale", "deployment/web", "--replicas=0"]);
     scene.cluster.plane.until("none is left", || scene.pods("app=web").is_empty());
+    eprintln!("{replicas} replicas: out in {out:.1?}, another version in {over:.1?}, back in {back:.1?}");
+}
+
+/// A CronJob, in the version that the server has, which runs at the next full minute.
+fn cron_job(scene: &Namespace<'_>) {
+    let version = if scene.cluster.plane.serves("batch/v1", "cronjobs") { "batch/v1" } else { "batch/v1beta1" };
+    let pod = json!({"restartPolicy": "Never", "containers": [scene.cluster.container("main", "echo tick")]});
+    scene.apply(json!({"apiVersion": version, "kind": "CronJob", "metadata": {"name": "clock"},
+                       "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}}}));
+    // Old controllers look every ten seconds.
+    scene.kubectl(&["wait", "cronjob/clock", "--for=jsonpath={.status.lastScheduleTime}", "--timeout=120s"]);
+    scene.cluster.plane.until("a pod of it succeeded", || {
+        let pods = scene.get(&["pods"])["items"].as_array().cloned().unwrap_or_default();
+        pods.iter()
+            .any(|pod| pod["status"]["phase"] == "Succeeded" && pod["metadata"]["name"].to_string().contains("clock-"))
+    });
 }
 
 fn job(scene: &Namespace<'_>) {

@@ -191,6 +191,13 @@ impl Namespace<'_> {
     }
 }
 
+/// Says that the server does not have what a scene is about. `.config/nextest.toml` shows it.
+#[expect(clippy::print_stderr, reason = "what is left out is said, though the test passes")]
+pub(crate) fn left_out(scene: &Namespace<'_>, why: &str) {
+    let (major, minor) = scene.cluster.plane.version();
+    eprintln!("{} is left out with Kubernetes {major}.{minor}: {why}", scene.name);
+}
+
 /// A pod of this name.
 pub(crate) fn pod(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": spec})

@@ -92,6 +92,9 @@ impl ControlPlane {
     pub(crate) fn start_server(&mut self) {
         assert!(self.server.is_none(), "an API server runs already");
         let file = |name: &str| self.scratch.join(name).display().to_string();
+        let policy = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+                            "rules": [{"level": "Metadata", "userGroups": ["system:nodes"]}, {"level": "None"}]});
+        fs::write(self.file("audit-policy.json"), policy.to_string()).expect("write a policy");
         let args = [
             format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
             // So that a test can read what etcd has.
@@ -115,6 +118,8 @@ impl ControlPlane {
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
             format!("--kubelet-client-certificate={}", file("kubelet-client.crt")),
             format!("--kubelet-client-key={}", file("kubelet-client.key")),
+            format!("--audit-policy-file={}", file("audit-policy.json")),
+            format!("--audit-log-path={}", file("audit.log")),
         ];
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let server = Daemon::start(&program("kube-apiserver"), &args);
@@ -243,6 +248,20 @@ impl ControlPlane {
         path
     }
 
+    /// A token of a service account. TokenRequest has been there since 1.12, `kubectl create token` asks servers from 1.24 on.
+    #[track_caller]
+    pub(crate) fn token(&self, namespace: &str, account: &str) -> String {
+        let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let file = self.file("token-request.json");
+        fs::write(&file, body.to_string()).expect("write a request");
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let answer = self.kubectl(&["create", "--raw", &path, "-f", &file.display().to_string()]);
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        let token = answer["status"]["token"].as_str().expect("a token").to_owned();
+        super::secrets::note_bare(&token);
+        token
+    }
+
     /// `kubectl` as the administrator.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.command_as(&self.admin(), args)
@@ -325,6 +344,22 @@ impl ControlPlane {
     pub(crate) fn wait(&self, args: &[&str]) {
         let timeout = format!("--timeout={}s", PATIENCE.as_secs());
         self.kubectl(&[&["wait", &timeout], args].concat());
+    }
+
+    /// The requests of nodes so far, as the API server's audit log has them.
+    #[track_caller]
+    pub(crate) fn requests_of_nodes(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.file("audit.log")).expect("read the audit log");
+        // The last line may be being written.
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Returns true if the server has this resource in this version of its group: `batch/v1`, `cronjobs`.
+    #[track_caller]
+    pub(crate) fn serves(&self, version: &str, resource: &str) -> bool {
+        let found = self.try_kubectl(&["get", "--raw", &format!("/apis/{version}")]);
+        let list: Value = serde_json::from_str(&found.stdout).unwrap_or_default();
+        list["resources"].as_array().into_iter().flatten().any(|found| found["name"] == resource)
     }
 
     /// Major and minor version of the API server, for what an older one drops without a word.

@@ -73,6 +73,12 @@ impl Pty {
         signal(self.child.id(), Signal::CONT);
     }
 
+    /// Types a text.
+    pub(crate) fn type_in(&self, text: &str) {
+        let written = rustix::io::write(&self.master, text.as_bytes()).expect("the terminal is there");
+        assert_eq!(written, text.len(), "a line fits");
+    }
+
     /// Everything of the program that was ever shown and not taken away, with wrapped lines made whole, and without blanks at the
     /// ends. What was there before the program has to be there still.
     #[track_caller]
