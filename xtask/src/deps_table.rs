@@ -49,7 +49,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-cri-api",
         uses: &["imagelet-oci"],
-        third_party: Some(&["async-trait", "futures-core", "serde", "serde_json", "thiserror"]),
+        third_party: Some(&["async-trait", "futures-core", "schemars", "serde", "serde_json", "thiserror"]),
         never_reaches: IO,
         reason: "cri-api is the waist: traits and plain types, no I/O",
         ..ALONE
@@ -57,7 +57,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-engine-api",
         uses: &["imagelet-oci", "imagelet-cri-api"],
-        third_party: Some(&["async-trait", "serde", "serde_json"]),
+        third_party: Some(&["async-trait", "schemars", "serde", "serde_json"]),
         never_reaches: IO,
         reason: "engine-api is the waist's other half: what only a store of ours can do, as a trait and plain types",
         ..ALONE
@@ -94,7 +94,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-base",
-        third_party: Some(&["base64", "rustix", "strsim"]),
+        third_party: Some(&["base64", "libc", "rustix", "strsim"]),
         never_reaches: &["hyper", "reqwest", "tonic", "axum", "redb"],
         reason: "base is small mechanisms of the node: it knows nothing of images, pods and settings",
         ..ALONE

@@ -1,13 +1,12 @@
-//! The admin endpoint: health, metrics and back-off of a process that goes on, over HTTP on a unix socket of its owner,
-//! and, where that is wished, metrics and health alone over TCP. It asks the managers and decides nothing.
-//! Commands that go on start it; `imagelet metrics` and `imagelet backoff` ask it.
+//! The admin endpoint: the API of a process that goes on, over HTTP on a unix socket, and, where that is wished, metrics and health alone
+//! over TCP. It asks the managers and decides nothing. Commands that go on start it; other commands ask it by [`client`].
 //!
-//! `GET /healthz`, `/livez`: the process answers. `GET /readyz`: the image service behind it does, too. `GET /metrics`.
-//! `GET /backoff`, `POST /backoff/reset`: see `backoff`. `GET /gc`, `GET /gc/plan`, `POST /gc/collect`, `GET` and `POST /gc/containers`,
-//! `POST /gc/room`, `POST /check`, `GET /names`,
-//! `GET /status`, `GET /pins`, `POST /pins`, `POST /pins/remove`: see `gc`. `GET /pods`, `GET /pods/{namespace}/{name}`,
-//! `GET /events`, `GET /node`: see `pod_routes`. The socket of the store is another one: see `engine`.
+//! A route is declared once ([`table`]), by the file of its topic: [`pull_routes`], [`image_routes`], [`archive_routes`],
+//! [`pod_routes`], [`collecting`], [`routes`]. [`access`] says who may change things. The socket of the store is another one: see
+//! [`engine`].
 
+mod access;
+mod archive_routes;
 pub mod backoff;
 pub mod client;
 mod collecting;
@@ -15,32 +14,45 @@ pub mod engine;
 mod engine_wire;
 mod exposition;
 pub mod gc;
+mod image_routes;
+pub mod images;
+mod openapi;
 mod pod_routes;
 pub mod pods;
 mod process;
+mod pull_routes;
+mod pull_stream;
+pub mod pulls;
 pub mod remote_store;
 mod routes;
 mod socket_path;
 mod state;
+mod stream;
+mod table;
+pub mod wire;
 
+use std::future::IntoFuture as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use cri_api::ImageService;
 use cri_grpc::server::{self, BindError, Listener};
 use cri_grpc::{Endpoint, EndpointError};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use access::group_id;
+use access::{Caller, Callers};
 use exposition::Form;
 use state::Readiness;
 pub use state::{Admin, NoEngine};
+use stream::AdminListener;
 
 /// How long answers that are under way may take once everything ends.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
@@ -52,6 +64,10 @@ pub struct AdminAddress {
     pub socket: PathBuf,
     /// Listening on the socket must succeed.
     pub required: bool,
+    /// A group, by name or number, whose members may change things.
+    pub group: Option<String>,
+    /// Everyone who reaches the socket may read what holds no secret.
+    pub others_read: bool,
     /// Address of metrics and health for everybody.
     pub metrics: Option<SocketAddr>,
 }
@@ -69,6 +85,11 @@ impl ListenError {
     pub fn new(address: impl ToString, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { address: address.to_string(), source: source.into() }
     }
+}
+
+/// The OpenAPI document of the API.
+pub fn openapi() -> serde_json::Value {
+    openapi::document(routes::table())
 }
 
 /// The endpoint of a unix socket.
@@ -95,8 +116,20 @@ impl Admin {
         registry.register("imagelet_build", "The version that runs", Info::new(version));
         registry.register_collector(Box::new(process::Process));
         let stop = CancellationToken::new();
-        let (manager, collection, pods, pulls, engine) = (None, None, None, None, None);
-        Self { registry, readiness, manager, collection, pods, pulls, engine, beside_a_kubelet: false, stop }
+        Self {
+            registry,
+            readiness,
+            manager: None,
+            collection: None,
+            pods: None,
+            pulls: None,
+            images: None,
+            secrets_directory: None,
+            engine: None,
+            beside_a_kubelet: false,
+            streams: Arc::new(Semaphore::new(pull_routes::MAX_STREAMS)),
+            stop,
+        }
     }
 
     /// Listens at these places, and answers until `stop` or its own end. A socket on which another process answers is left
@@ -106,13 +139,13 @@ impl Admin {
         let state = Arc::new(Self { stop: stop.clone(), ..self });
         let tasks = TaskTracker::new();
         let path = &at.socket;
-        let socket = match bind(path).await {
-            Ok(socket) => Some(socket),
+        let (socket, group) = match bind(at).await {
+            Ok((socket, group)) => (Some(socket), group),
             Err(error) if at.required => return Err(error),
             Err(error) => {
                 let error = cri_api::Error::from_source(cri_api::Kind::Unavailable, &error);
                 tracing::warn!(path = %path.display(), error = error.message(), "no admin endpoint");
-                None
+                (None, None)
             }
         };
         let tcp = match at.metrics {
@@ -122,12 +155,22 @@ impl Admin {
         if let Some(socket) = &socket {
             let listener = socket.try_clone().and_then(tokio::net::UnixListener::from_std);
             let listener = listener.map_err(|error| ListenError::new(path.display(), error))?;
-            tasks.spawn(answer(listener, routes::all(Arc::clone(&state)), stop.clone()));
+            let callers = Callers { owner: rustix::process::geteuid().as_raw(), group };
+            let routes = routes::all(Arc::clone(&state)).into_make_service_with_connect_info::<Caller>();
+            let serve = axum::serve(AdminListener { listener, callers }, routes);
+            tasks.spawn(answer(
+                serve.with_graceful_shutdown(stop.clone().cancelled_owned()).into_future(),
+                stop.clone(),
+            ));
             tracing::debug!(path = %path.display(), "admin endpoint");
         }
         let address = tcp.as_ref().map(|(_, address)| *address);
         if let Some((listener, address)) = tcp {
-            tasks.spawn(answer(listener, routes::public(Arc::clone(&state)), stop.clone()));
+            let serve = axum::serve(listener, routes::public(Arc::clone(&state)));
+            tasks.spawn(answer(
+                serve.with_graceful_shutdown(stop.clone().cancelled_owned()).into_future(),
+                stop.clone(),
+            ));
             tracing::info!(endpoint = %format_args!("http://{address}/metrics"), "metrics");
         }
         tasks.close();
@@ -168,22 +211,51 @@ impl Drop for AdminServer {
     }
 }
 
-/// Makes the socket, and its directory where that is missing; both are for their owner alone.
-async fn bind(path: &Path) -> Result<Listener, ListenError> {
+/// Makes the socket, and its directory where that is missing. Both are for their owner alone, unless others are to reach the socket.
+async fn bind(at: &AdminAddress) -> Result<(Listener, Option<u32>), ListenError> {
+    let path = at.socket.as_path();
     let endpoint = socket_endpoint(path).map_err(|error| ListenError::new(path.display(), error))?;
     let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
+    let (group, mode) = (at.group.clone(), socket_mode(at.group.is_some(), at.others_read));
     let bound = tokio::task::spawn_blocking(move || {
+        let group = group.map(|name| group_id(&name)).transpose().map_err(|error| format!("adminGroup: {error}"))?;
         // What is there keeps its mode: it may be a directory for sockets of many.
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|source| BindError::Io {
-            operation: "create directory",
-            path: directory,
-            source,
-        })?;
-        server::bind_private(&endpoint)
+        let directory_mode = if mode == OWN { 0o700 } else { 0o755 };
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(directory_mode)
+            .create(&directory)
+            .map_err(|source| BindError::Io { operation: "create directory", path: directory, source })?;
+        let listener = server::bind_private(&endpoint)?;
+        // Nobody else can connect before the group is right.
+        let failed = |operation: &'static str| {
+            let path = endpoint.path().to_owned();
+            move |source| BindError::Io { operation, path, source }
+        };
+        if group.is_some() {
+            std::os::unix::fs::lchown(endpoint.path(), None, group).map_err(failed("give a group to"))?;
+        }
+        if mode != OWN {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(endpoint.path(), mode).map_err(failed("set the mode of"))?;
+        }
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>((listener, group))
     });
     match bound.await {
         Ok(bound) => bound.map_err(|error| ListenError::new(path.display(), error)),
         Err(_) => Err(ListenError::new(path.display(), "the task panicked")),
+    }
+}
+
+/// The mode of a socket for its owner alone.
+const OWN: u32 = 0o600;
+
+/// The mode of the socket.
+fn socket_mode(has_group: bool, others_read: bool) -> u32 {
+    match (has_group, others_read) {
+        (_, true) => 0o666,
+        (true, false) => 0o660,
+        (false, false) => OWN,
     }
 }
 
@@ -194,16 +266,11 @@ async fn bind_tcp(address: SocketAddr) -> Result<(tokio::net::TcpListener, Socke
 }
 
 /// Answers until it is stopped, and then no longer than [`CLOSE_TIME`].
-async fn answer<L>(listener: L, routes: Router, stop: CancellationToken)
-where
-    L: axum::serve::Listener,
-    L::Addr: std::fmt::Debug,
-{
+async fn answer(serve: impl Future<Output = std::io::Result<()>>, stop: CancellationToken) {
     let end = async {
         stop.cancelled().await;
         tokio::time::sleep(CLOSE_TIME).await;
     };
-    let serve = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
     tokio::select! {
         served = serve => if let Err(error) = served {
             tracing::warn!(%error, "the admin endpoint ended");
@@ -212,6 +279,10 @@ where
     }
 }
 
+#[cfg(test)]
+mod api_tests;
+#[cfg(test)]
+mod schema_check;
 #[cfg(test)]
 #[path = "admin_tests.rs"]
 mod tests;

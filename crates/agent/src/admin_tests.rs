@@ -28,7 +28,13 @@ struct Rig {
 
 /// The default places of a root in `directory`.
 fn places(directory: &Path) -> AdminAddress {
-    AdminAddress { socket: directory.join("root/admin.sock"), required: false, metrics: None }
+    AdminAddress {
+        socket: directory.join("root/admin.sock"),
+        required: false,
+        group: None,
+        others_read: false,
+        metrics: None,
+    }
 }
 
 fn admin() -> Admin {
@@ -85,8 +91,13 @@ async fn health() {
     let want = "503 Service Unavailable: not ready: the image service: connection refused";
     assert_eq!(rig.ask(Method::GET, "/readyz").await, refusal("/readyz", want));
     assert_eq!(rig.ask(Method::GET, "/healthz").await, Ok("ok\n".to_owned()), "this process is well");
-    assert_eq!(rig.ask(Method::GET, "/").await, refusal("/", "404 Not Found"));
-    assert_eq!(rig.ask(Method::POST, "/healthz").await, refusal("/healthz", "405 Method Not Allowed"));
+    let error =
+        |code: &str, message: &str| format!(r#"{{"code":"{code}","message":"{message}: GET /v1/openapi.json says "#);
+    let want = "404 Not Found: ".to_owned() + &error("NotFound", "there is no /") + r#"what there is"}"#;
+    assert_eq!(rig.ask(Method::GET, "/").await, refusal("/", &want));
+    let want =
+        "405 Method Not Allowed: ".to_owned() + &error("InvalidArgument", "/healthz has other methods") + r#"which"}"#;
+    assert_eq!(rig.ask(Method::POST, "/healthz").await, refusal("/healthz", &want));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,15 +164,19 @@ async fn the_page_names_every_metric() {
 #[tokio::test]
 async fn without_a_manager_nothing_waits() {
     let rig = Rig::start(|_| {}).await;
-    let list: BackoffList = client::ask_json(rig.socket(), Method::GET, "/backoff").await.expect("a list");
+    let list: BackoffList = client::ask_json(rig.socket(), Method::GET, "/v1/backoff").await.expect("a list");
     assert_eq!(list, BackoffList { entries: Vec::new(), note: Some(NOBODY_DECIDES.to_owned()) });
-    let done: ResetCount = client::ask_json(rig.socket(), Method::POST, "/backoff/reset?all=true").await.expect("done");
+    let done: ResetCount =
+        client::ask_json(rig.socket(), Method::POST, "/v1/backoff/reset?all=true").await.expect("done");
     assert_eq!(done, ResetCount { reset: 0, note: Some(NOBODY_DECIDES.to_owned()) });
-    let target = "/backoff/reset?image=a&pod=b";
-    let want = "400 Bad Request: more than one of all, image, pod, uid and registry";
-    assert_eq!(rig.ask(Method::POST, target).await, refusal(target, want));
-    let target = "/backoff/reset?all=true";
-    assert_eq!(rig.ask(Method::GET, target).await, refusal(target, "405 Method Not Allowed"));
+    let refused = client::ask_json::<ResetCount>(rig.socket(), Method::POST, "/v1/backoff/reset?image=a&pod=b").await;
+    let error = refused.expect_err("one of them");
+    assert_eq!(
+        (error.kind(), error.to_string()),
+        (Kind::InvalidArgument, "more than one of all, image, pod, uid and registry".to_owned())
+    );
+    let refused = client::ask_json::<ResetCount>(rig.socket(), Method::GET, "/v1/backoff/reset?all=true").await;
+    assert!(refused.expect_err("it changes something").to_string().contains("/v1/backoff/reset has other methods"));
 }
 
 #[tokio::test]
@@ -180,10 +195,10 @@ async fn back_off_is_listed_and_forgotten() {
     let admin = Admin { manager: Some(manager), ..Admin::new(|registry| metrics.register(registry), Arc::new(fake)) };
     let _running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
 
-    let list = async || -> BackoffList { client::ask_json(socket, Method::GET, "/backoff").await.expect("a list") };
+    let list = async || -> BackoffList { client::ask_json(socket, Method::GET, "/v1/backoff").await.expect("a list") };
     let reset = async |query: &str| -> usize {
         let done: ResetCount =
-            client::ask_json(socket, Method::POST, &format!("/backoff/reset?{query}")).await.expect("done");
+            client::ask_json(socket, Method::POST, &format!("/v1/backoff/reset?{query}")).await.expect("done");
         assert_eq!(done.note, None);
         done.reset
     };
@@ -214,6 +229,71 @@ async fn the_socket_is_its_owners_and_goes_with_it() {
     let (kind, line) = rig.ask(Method::GET, "/metrics").await.expect_err("nobody is there");
     assert_eq!(kind, Kind::Unavailable);
     assert!(line.starts_with("nothing answers on SOCKET: `imagelet run`, `imagelet serve` and "), "{line}");
+}
+
+#[tokio::test]
+async fn a_socket_is_opened_to_a_group_or_to_everyone_by_configuration() {
+    let own = rustix::process::getegid().as_raw().to_string();
+    for (group, others_read, mode) in [(Some(own.clone()), false, 0o660), (Some(own), true, 0o666), (None, true, 0o666)]
+    {
+        let rig = Rig::start(|places| (places.group, places.others_read) = (group, others_read)).await;
+        let found = std::fs::symlink_metadata(rig.socket()).expect("it is there").permissions().mode() & 0o7777;
+        assert_eq!(found, mode);
+        assert_eq!(rig.ask(Method::GET, "/livez").await, Ok("ok\n".to_owned()));
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let unknown = AdminAddress { required: true, group: Some("no-such-group".to_owned()), ..places(directory.path()) };
+    let error = admin().start(&unknown, &CancellationToken::new()).await.err().expect("there is none");
+    let line = Error::from_source(Kind::Unknown, &error).message().to_owned();
+    assert!(line.ends_with("adminGroup: /etc/group has no group \"no-such-group\""), "{line}");
+    assert!(!unknown.socket.exists());
+}
+
+#[tokio::test]
+async fn versions_are_told_and_asked_for() {
+    let rig = Rig::start(|_| {}).await;
+    let ask = async |version: &str, target: &str| {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = tokio::net::UnixStream::connect(rig.socket()).await.expect("connect");
+        let version = if version.is_empty() { String::new() } else { format!("Imagelet-Api-Version: {version}\r\n") };
+        let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\n{version}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("an answer");
+        assert!(text.contains("imagelet-api-version: 1.0\r\n"), "{target}: {text}");
+        text
+    };
+    for version in ["", "1", "1.0"] {
+        let answer = ask(version, "/v1/version").await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(r#""mayChange":true"#), "{answer}");
+    }
+    for (version, target, part) in [
+        ("1.1", "/v1/version", r#"this agent speaks version 1.0 of the API, and version \"1.1\" is needed"#),
+        ("2.0", "/v1/version", "version 1.0 of the API"),
+        ("", "/v2/pulls", "/v2/pulls is of version 2"),
+    ] {
+        let answer = ask(version, target).await;
+        assert!(answer.starts_with("HTTP/1.1 501 ") && answer.contains(part), "{target}: {answer}");
+    }
+    let answer = ask("", "/version").await;
+    assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains(r#"{"code":"NotFound","#), "{answer}");
+}
+
+#[tokio::test]
+async fn an_agent_without_the_api_is_an_older_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("admin.sock");
+    let listener = tokio::net::UnixListener::bind(&socket).expect("a socket");
+    let old = axum::Router::new().route("/gc", axum::routing::get(async || "{}"));
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let serve = axum::serve(listener, old).with_graceful_shutdown(stop.clone().cancelled_owned());
+    tasks.spawn(async move { serve.await.expect("it serves") });
+    let error = client::ask_json::<serde_json::Value>(&socket, Method::GET, "/v1/gc").await.expect_err("it is old");
+    assert_eq!(error.kind(), Kind::Unimplemented);
+    let line = error.to_string();
+    assert!(line.contains("is older than this command, which needs version 1.0 of its API: restart it"), "{line}");
+    stop.cancel();
 }
 
 #[tokio::test]
@@ -258,5 +338,5 @@ async fn tcp_shows_health_and_metrics_and_nothing_else() {
         "{metrics}"
     );
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
-    assert!(get("/backoff").await.starts_with("HTTP/1.0 404"));
+    assert!(get("/v1/backoff").await.starts_with("HTTP/1.0 404"));
 }

@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod age;
 pub mod collection;
+pub mod ensure;
 pub mod node;
 pub mod page;
 pub mod pods;

@@ -1,7 +1,7 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
-//! table of [mounts](mount), [loop devices](LoopDevice), [locks of files](FileLock), files that [no other user reads](write_private), the error of a [full
-//! disk](is_disk_full), reads that [`fill`] a buffer, the encodings of certificates ([`der`], [`pem`]), [sizes and durations](units) for people, the
-//! names [`nearest`] to a wrong one, and trace context in headers.
+//! table of [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks of files](FileLock), files that [no other user
+//! reads](write_private), the error of a [full disk](is_disk_full), reads that [`fill`] a buffer, the encodings of certificates ([`der`], [`pem`]),
+//! [sizes and durations](units) for people, the names [`nearest`] to a wrong one, and trace context in headers.
 //!
 //! Nothing here knows images, pods or settings.
 
@@ -16,6 +16,7 @@ mod loop_device;
 pub mod mount;
 mod nearest;
 mod overlay;
+pub mod peer_groups;
 pub mod pem;
 mod private_file;
 #[cfg(feature = "trace")]

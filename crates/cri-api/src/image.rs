@@ -7,12 +7,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use oci::RegistryAuth;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{ImageSpec, PodSandboxConfig, ProgressSink, Result};
 
 /// An image that is present.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Image {
     /// Image id: `sha256:` and the digest of the config.

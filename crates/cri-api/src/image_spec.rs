@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name or id of an image. Lookups take a full or short image id with or without `sha256:`, a name with tag, digest or
 /// neither, in any spelling that normalises to a recorded name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageSpec {
     /// Id or name.

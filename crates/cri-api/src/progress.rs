@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use oci::Digest;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// State of a layer within a pull.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LayerState {
     /// Waits for its turn.
@@ -25,7 +26,7 @@ pub enum LayerState {
 }
 
 /// Something that happened in a pull.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PullEvent {
     /// The registry is asked what the reference stands for. Until [`PullEvent::Resolved`] nothing more is told.
@@ -34,13 +35,16 @@ pub enum PullEvent {
     /// first).
     Resolved {
         /// Digest that the reference stands for (of the index, if it is one).
+        #[schemars(with = "String")]
         digest: Digest,
         /// Layers by digest and compressed size in bytes.
+        #[schemars(with = "Vec<(String, u64)>")]
         layers: Vec<(Digest, u64)>,
     },
     /// A layer changed its state.
     Layer {
         /// Digest of the compressed blob.
+        #[schemars(with = "String")]
         digest: Digest,
         /// The new state.
         state: LayerState,
@@ -48,6 +52,7 @@ pub enum PullEvent {
     /// More compressed bytes of a layer came.
     Bytes {
         /// Digest of the compressed blob.
+        #[schemars(with = "String")]
         digest: Digest,
         /// Bytes so far. Starts again when a layer has to be fetched anew.
         done: u64,
@@ -56,6 +61,7 @@ pub enum PullEvent {
     /// a great many files.
     Unpacked {
         /// Digest of the compressed blob.
+        #[schemars(with = "String")]
         digest: Digest,
         /// Bytes of the layer's tar stream so far. Starts again when a layer has to be fetched anew.
         done: u64,

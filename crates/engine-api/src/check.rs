@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::convert::LayerShape;
@@ -21,7 +22,7 @@ pub struct CheckRequest {
 }
 
 /// Result of a check.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CheckReport {
     /// Layers that were read.
@@ -43,7 +44,7 @@ pub struct CheckReport {
 }
 
 /// The forms of the layers on the disk, and of new ones.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LayerShapes {
     /// Layers that are directory trees.
@@ -65,7 +66,7 @@ impl CheckReport {
 }
 
 /// A problem in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// Kind of the problem.
@@ -83,7 +84,7 @@ pub struct Problem {
 }
 
 /// Kinds of problems. The first ones make images unusable; the others waste space or tell wrong numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ProblemKind {
     /// A layer is not there.

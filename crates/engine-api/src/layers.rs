@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use cri_api::ImageSpec;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bytes that an image takes on disk.
@@ -19,7 +20,7 @@ pub struct ImageUsage {
 }
 
 /// Left-overs of interrupted pulls, kept for later ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnfinishedPulls {
     /// Layers that came whole.

@@ -2,6 +2,7 @@
 
 use cri_api::ProgressSink;
 use oci::{Platform, Reference};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Platforms of the images to bring in or to write.
@@ -32,7 +33,7 @@ pub struct ImportOptions {
 }
 
 /// Result of an import.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImportReport {
     /// The images, in the order of the archive.
@@ -42,7 +43,7 @@ pub struct ImportReport {
 }
 
 /// An image that was imported.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportedImage {
     /// Image id.
     pub id: String,
@@ -54,7 +55,7 @@ pub struct ImportedImage {
 }
 
 /// An entry of an archive that an import passed by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PassedBy {
     /// The name that the archive gives, otherwise the digest.
     pub entry: String,

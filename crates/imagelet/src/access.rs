@@ -61,6 +61,7 @@ impl Access {
             | Command::Tag(_)
             | Command::Untag(_)
             | Command::Prune(_)
+            | Command::Top
             | Command::Push(_) => (false, false),
             Command::Pin(_) | Command::PodmanStore(_) => (true, false),
             _ => (true, true),

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent::admin::NoEngine;
+use agent::admin::{Admin, NoEngine};
 use agent::collection::owner::Owner;
 use agent::collection::{Collection, CollectionParts};
 use agent::node::events::DebugRecorder;
@@ -172,10 +172,17 @@ impl App {
         Ok(self.images().await?.service())
     }
 
-    /// From now on, pulls that other processes ask of the store of this one are shown on the board.
-    pub(crate) async fn show_pulls_of_others(&self) -> Outcome {
+    /// Gives the admin API its pulls and its images. From now on, pulls that other processes ask of the store of this one are
+    /// shown as well.
+    pub(crate) async fn open_to_requests(&self, admin: &mut Admin) -> Outcome {
         let images = self.images().await?;
-        images.answer_with(Arc::new(WatchedPulls::new(images.service(), self.board.clone(), WantedBy::Command)));
+        let service: Arc<dyn ImageService> =
+            Arc::new(WatchedPulls::new(images.service(), self.board.clone(), WantedBy::Command));
+        images.answer_with(Arc::clone(&service));
+        admin.engine = images.own_engine();
+        admin.pulls = Some(self.board.clone());
+        admin.images = Some(service);
+        admin.secrets_directory.clone_from(&self.config.credentials.secrets_directory);
         Ok(())
     }
 

@@ -215,6 +215,11 @@ pub(crate) enum Command {
     Save(Save),
     Load(Load),
     Backoff(Backoff),
+    /// Show what an agent does: pulls, disk and pods
+    ///
+    /// One picture that changes as they do; `q` or Ctrl-C ends it. Where standard output is no terminal, once and as plain text. Asks
+    /// the process that serves images, runs pods or waits for images over its admin socket.
+    Top,
     /// Show the metrics of the process that serves images or waits for them
     ///
     /// In the text format of Prometheus, from the admin socket of that process; see --metrics-address for a scraper.

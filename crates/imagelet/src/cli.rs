@@ -51,6 +51,7 @@ mod save;
 mod serve;
 mod status;
 pub(crate) mod target;
+mod top;
 mod tree;
 pub(crate) mod version;
 mod wait;
@@ -105,6 +106,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Save(args) => save::run(app, args).await,
         Command::Load(args) => load::run(app, args).await,
         Command::Backoff(args) => backoff::run(app, args).await,
+        Command::Top => top::run(app).await,
         Command::Metrics => metrics::run(app).await,
         Command::Completion(args) => completion::run(app.printer, args),
         Command::Version => version::run(app.printer),

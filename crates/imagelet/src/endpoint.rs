@@ -28,6 +28,8 @@ pub(crate) fn admin_address(config: &Config) -> AdminAddress {
     AdminAddress {
         socket: admin_socket(config),
         required: config.admin_socket.is_some(),
+        group: config.admin_group.clone(),
+        others_read: config.admin_others_read,
         metrics: config.metrics_address,
     }
 }

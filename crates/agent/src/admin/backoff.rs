@@ -2,6 +2,7 @@
 //! by the routes and by `imagelet backoff`.
 
 use image_manager::{BackoffEntry, BackoffSelector};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Said where no manager is: a kubelet that is served decides itself when it asks again.
@@ -9,7 +10,7 @@ pub(super) const NOBODY_DECIDES: &str =
     "no back-off is kept here: whoever asks for images on this socket decides when to ask again";
 
 /// The answer to `GET /backoff`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackoffList {
     /// Images of pods that wait.
@@ -20,7 +21,7 @@ pub struct BackoffList {
 }
 
 /// An image that is not pulled for a pod for some time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingImage {
     pub namespace: String,
@@ -59,7 +60,7 @@ impl From<BackoffEntry> for WaitingImage {
 }
 
 /// The answer to `POST /backoff/reset`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResetCount {
     /// How many entries were forgotten.
     pub reset: usize,

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::http::header::HOST;
-use axum::http::{Request, StatusCode};
+use axum::http::header::{ACCEPT, HOST};
+use axum::http::{HeaderValue, Request, StatusCode};
 use cri_api::Kind;
 use futures::StreamExt as _;
 use hyper_util::rt::TokioIo;
@@ -17,6 +17,7 @@ use tokio::net::UnixStream;
 use tokio_util::task::TaskTracker;
 
 use super::socket_path::reachable;
+use super::wire::{API_VERSION, ApiError, VERSION_HEADER};
 
 pub use axum::http::Method;
 
@@ -46,6 +47,12 @@ pub enum AskError {
     /// The agent refuses, with this line.
     #[error("{line}")]
     Refused { kind: Kind, line: String },
+    /// The agent does not know the API, or lacks a part of it.
+    #[error(
+        "the agent on {} is older than this command, which needs version {API_VERSION} of its API: restart it with this version",
+        .0.display()
+    )]
+    OlderAgent(PathBuf),
     #[error("understand the answer of {}", socket.display())]
     NotUnderstood { socket: PathBuf, source: Box<dyn Error + Send + Sync> },
 }
@@ -57,6 +64,7 @@ impl AskError {
             Self::Connect { source, .. } if source.kind() == ErrorKind::PermissionDenied => Kind::PermissionDenied,
             Self::NotListening(_) | Self::Connect { .. } | Self::Late(_) | Self::Broken { .. } => Kind::Unavailable,
             Self::Refused { kind, .. } => *kind,
+            Self::OlderAgent(_) => Kind::Unimplemented,
             Self::NotUnderstood { .. } => Kind::Internal,
         }
     }
@@ -70,49 +78,127 @@ impl AskError {
     }
 }
 
-/// Asks, and answers with the text of the answer.
+/// Asks for health or metrics, which have no version; answers with the text of the answer.
 pub async fn ask(socket: &Path, method: Method, target: &str) -> Result<String, AskError> {
-    let answer = tokio::time::timeout(PATIENCE, exchange(socket, method, target)).await;
-    let (status, text) = answer.unwrap_or_else(|_| Err(AskError::Late(socket.to_owned())))?;
-    if status == StatusCode::OK {
-        return Ok(text);
+    let answer = in_time(socket, exchange(socket, method, target, Body::empty())).await?;
+    if answer.status == StatusCode::OK {
+        return Ok(answer.text);
     }
-    let text = text.trim_end();
+    let text = answer.text.trim_end();
     let because = if text.is_empty() { String::new() } else { format!(": {text}") };
-    let line = format!("{} refuses {target}: {status}{because}", socket.display());
+    let line = format!("{} refuses {target}: {}{because}", socket.display(), answer.status);
     Err(AskError::Refused { kind: Kind::Unknown, line })
 }
 
-/// Asks, and reads the answer as JSON.
+/// Asks the API, whose paths begin with `/v1`, and reads the answer as JSON.
 pub async fn ask_json<T: DeserializeOwned>(socket: &Path, method: Method, target: &str) -> Result<T, AskError> {
-    let text = ask(socket, method, target).await?;
-    understood(socket, &text)
+    in_time(socket, ask_at_length(socket, method, target)).await
 }
 
-/// Asks for something that takes as long as it takes. A refusal has the agent's own words.
+/// Asks the API for something that takes as long as it takes. A refusal has the agent's own words.
 pub async fn ask_at_length<T: DeserializeOwned>(socket: &Path, method: Method, target: &str) -> Result<T, AskError> {
-    let (status, text) = exchange(socket, method, target).await?;
-    if status == StatusCode::OK {
-        return understood(socket, text.trim_end());
-    }
-    let kind = match status {
-        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => Kind::Unavailable,
-        StatusCode::FORBIDDEN => Kind::PermissionDenied,
-        _ => Kind::Unknown,
-    };
-    Err(refusal(socket, target, status, kind, &text))
+    send(socket, method, target, Body::empty()).await
 }
 
-fn refusal(socket: &Path, target: &str, status: StatusCode, kind: Kind, text: &str) -> AskError {
-    let line = match text.trim_end() {
-        "" => format!("{} refuses {target}: {status}", socket.display()),
-        text => text.to_owned(),
-    };
-    AskError::Refused { kind, line }
+/// The same with a body.
+pub async fn send<T: DeserializeOwned>(
+    socket: &Path,
+    method: Method,
+    target: &str,
+    body: impl Into<Body>,
+) -> Result<T, AskError> {
+    let answer = exchange(socket, method, target, body.into()).await?;
+    if answer.status == StatusCode::OK {
+        return understood(socket, answer.text.trim_end());
+    }
+    Err(answer.refusal(socket, target))
+}
+
+/// Asks the API for bytes, such as an archive.
+pub async fn bytes(socket: &Path, method: Method, target: &str) -> Result<Vec<u8>, AskError> {
+    let mut lines = lines(socket, method, target, Body::empty()).await?;
+    let mut bytes = Vec::new();
+    while let Some(data) = lines.body.next().await {
+        bytes.extend_from_slice(&data.map_err(|error| AskError::broken(socket, error))?);
+    }
+    Ok(bytes)
+}
+
+async fn in_time<T>(socket: &Path, answer: impl Future<Output = Result<T, AskError>>) -> Result<T, AskError> {
+    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(AskError::Late(socket.to_owned())))
+}
+
+/// A whole answer.
+struct WholeAnswer {
+    status: StatusCode,
+    /// True if it comes from an agent that knows the API.
+    has_version: bool,
+    text: String,
+}
+
+impl WholeAnswer {
+    async fn read(socket: &Path, response: hyper::Response<impl Into<Body>>) -> Result<Self, AskError> {
+        let (status, has_version) = (response.status(), response.headers().contains_key(VERSION_HEADER));
+        let body = to_bytes(response.into_body().into(), MAX_ANSWER).await;
+        let body = body.map_err(|error| AskError::broken(socket, error))?;
+        Ok(Self { status, has_version, text: String::from_utf8_lossy(&body).into_owned() })
+    }
+
+    /// The answer as an error.
+    fn refusal(&self, socket: &Path, target: &str) -> AskError {
+        if target.starts_with("/v1/") && !self.has_version {
+            return AskError::OlderAgent(socket.to_owned());
+        }
+        match serde_json::from_str::<ApiError>(&self.text) {
+            Ok(ApiError { code, message, .. }) => {
+                AskError::Refused { kind: Kind::of_name(&code).unwrap_or(Kind::Unknown), line: message }
+            }
+            Err(_) => {
+                let line = format!("{} refuses {target}: {}", socket.display(), self.status);
+                AskError::Refused { kind: Kind::Unknown, line }
+            }
+        }
+    }
 }
 
 fn understood<T: DeserializeOwned>(socket: &Path, text: &str) -> Result<T, AskError> {
     serde_json::from_str(text).map_err(|error| AskError::not_understood(socket, error))
+}
+
+/// The server-sent events of an answer.
+pub struct Events {
+    lines: Lines,
+}
+
+impl Events {
+    /// The name and the data of the next event; `None` where the agent ended the stream.
+    pub async fn next(&mut self) -> Result<Option<(String, String)>, AskError> {
+        let (mut name, mut data) = (String::new(), String::new());
+        loop {
+            let Some(line) = self.lines.next_or_end().await? else { return Ok(None) };
+            match line.trim_end_matches('\r').split_once(": ") {
+                Some(("event", word)) => name = word.to_owned(),
+                Some(("data", text)) => data.push_str(text),
+                None if line.is_empty() && !name.is_empty() => return Ok(Some((name, data))),
+                _ => {}
+            }
+        }
+    }
+
+    /// The data of the next event of this name.
+    pub async fn next_of<T: DeserializeOwned>(&mut self, wanted: &str) -> Result<Option<T>, AskError> {
+        while let Some((name, data)) = self.next().await? {
+            if name == wanted {
+                return understood(&self.lines.socket, &data).map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Asks the API for a stream of events.
+pub async fn events(socket: &Path, method: Method, target: &str, body: impl Into<Body>) -> Result<Events, AskError> {
+    Ok(Events { lines: lines(socket, method, target, body.into()).await? })
 }
 
 /// The lines of an answer, which goes on until this is dropped or the answer is read to its end.
@@ -127,10 +213,16 @@ pub(super) struct Lines {
 impl Lines {
     /// The next line, without its end.
     pub(super) async fn next(&mut self) -> Result<String, AskError> {
+        let line = self.next_or_end().await?;
+        line.ok_or_else(|| AskError::broken(&self.socket, "the answer ended too early"))
+    }
+
+    /// The next line; `None` at the end of the answer.
+    async fn next_or_end(&mut self) -> Result<Option<String>, AskError> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 let line = self.read.drain(..=end).collect::<Vec<_>>();
-                return Ok(String::from_utf8_lossy(&line[..end]).into_owned());
+                return Ok(Some(String::from_utf8_lossy(&line[..end]).into_owned()));
             }
             if self.read.len() > MAX_ANSWER {
                 return Err(AskError::not_understood(&self.socket, "a line of the answer is too long"));
@@ -138,29 +230,31 @@ impl Lines {
             match self.body.next().await {
                 Some(Ok(data)) => self.read.extend_from_slice(&data),
                 Some(Err(error)) => return Err(AskError::broken(&self.socket, error)),
-                None => return Err(AskError::broken(&self.socket, "the answer ended too early")),
+                None => return Ok(None),
             }
         }
     }
 }
 
 /// Asks for something that is answered in lines. A refusal has the agent's own words.
-pub(super) async fn lines(socket: &Path, method: Method, target: &str, body: Vec<u8>) -> Result<Lines, AskError> {
+pub(super) async fn lines(
+    socket: &Path,
+    method: Method,
+    target: &str,
+    body: impl Into<Body>,
+) -> Result<Lines, AskError> {
     let (mut sender, connection) = connect(socket).await?;
     let connection = tokio_util::task::AbortOnDropHandle::new(TaskTracker::new().spawn(async move {
         // The answer reports its fault.
         let _ = connection.await;
     }));
     let response = sender.send_request(request(socket, method, target, body.into())?).await;
-    let response = response.map_err(|error| AskError::broken(socket, error))?;
-    let status = response.status();
-    let body = Body::new(response.into_body());
-    if status != StatusCode::OK {
-        let text = to_bytes(body, MAX_ANSWER).await.unwrap_or_default();
-        let kind = if status == StatusCode::SERVICE_UNAVAILABLE { Kind::Unavailable } else { Kind::Unknown };
-        return Err(refusal(socket, target, status, kind, &String::from_utf8_lossy(&text)));
+    let response = response.map_err(|error| AskError::broken(socket, error))?.map(Body::new);
+    if response.status() != StatusCode::OK {
+        return Err(WholeAnswer::read(socket, response).await?.refusal(socket, target));
     }
-    Ok(Lines { socket: socket.to_owned(), body: body.into_data_stream(), read: Vec::new(), _connection: connection })
+    let body = response.into_body().into_data_stream();
+    Ok(Lines { socket: socket.to_owned(), body, read: Vec::new(), _connection: connection })
 }
 
 type Connection = hyper::client::conn::http1::Connection<TokioIo<UnixStream>, Body>;
@@ -184,19 +278,18 @@ async fn connect(socket: &Path) -> Result<(hyper::client::conn::http1::SendReque
 }
 
 fn request(socket: &Path, method: Method, target: &str, body: Body) -> Result<Request<Body>, AskError> {
-    let request = Request::builder().method(method).uri(target).header(HOST, "imagelet").body(body);
-    request.map_err(|error| AskError::broken(socket, error))
+    let request = Request::builder().method(method).uri(target).header(HOST, "imagelet");
+    let request = request.header(VERSION_HEADER, API_VERSION).header(ACCEPT, "application/json, text/event-stream");
+    request.body(body).map_err(|error| AskError::broken(socket, error))
 }
 
-async fn exchange(socket: &Path, method: Method, target: &str) -> Result<(StatusCode, String), AskError> {
-    let request = request(socket, method, target, Body::empty())?;
+async fn exchange(socket: &Path, method: Method, target: &str, body: Body) -> Result<WholeAnswer, AskError> {
+    let mut request = request(socket, method, target, body)?;
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static("*/*"));
     let (mut sender, connection) = connect(socket).await?;
     let answer = async {
         let response = sender.send_request(request).await.map_err(|error| AskError::broken(socket, error))?;
-        let status = response.status();
-        let body = to_bytes(Body::new(response.into_body()), MAX_ANSWER).await;
-        let body = body.map_err(|error| AskError::broken(socket, error))?;
-        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+        WholeAnswer::read(socket, response.map(Body::new)).await
     };
     tokio::select! {
         biased;

@@ -1,37 +1,116 @@
 //! The routes of garbage collection: what is asked goes to the [`Collection`], what it answers back. No rule of its own.
 //! Called by axum.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::RawQuery;
-use axum::http::StatusCode;
-use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
 use cri_api::{Error, Kind};
-use engine_api::{CheckRequest, CheckSink, ConvertRequest, ImageEngine, LayerShape};
+use engine_api::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ImageEngine, LayerShape};
+use image_manager::Room;
+use image_manager::gc::NodeStatus;
 use serde::Serialize;
 
 use super::gc::{self, CollectRequest, Pins};
 use super::state::{Admin, Answer, NoEngine, Refusal, SharedState, bad_request, json};
+use super::table::{Content, Parameter, Route};
+use super::wire::Done;
 use crate::collection::{Collection, CollectionError};
 
-/// Adds them.
-pub(super) fn add(router: Router<Arc<Admin>>) -> Router<Arc<Admin>> {
-    router
-        .route("/gc", get(target))
-        .route("/gc/plan", get(plan))
-        .route("/gc/collect", post(collect))
-        .route("/gc/containers", get(containers).post(collect_containers))
-        .route("/gc/protect", post(protect))
-        .route("/gc/room", post(room))
-        .route("/status", get(status))
-        .route("/names", get(names))
-        .route("/check", post(check))
-        .route("/convert", post(convert))
-        .route("/pins", get(pins).post(pin))
-        .route("/pins/remove", post(unpin))
-}
+const MIN_AGE: Parameter = Parameter::query("minAgeSeconds", "instead of the configured minimum age").integer();
+const GOALS: &[Parameter] = &[
+    Parameter::query("untilFree", "so many bytes are to be free on the image file system").integer(),
+    Parameter::query("olderThanSeconds", "images that nobody has used for so long").integer(),
+    Parameter::query("allUnused", "`true`: every image that nothing uses"),
+    MIN_AGE,
+];
+const PATTERNS: &[Parameter] = &[Parameter::query("pattern", "a pattern of image names").repeated()];
+
+/// The routes.
+pub(super) const ROUTES: &[Route] = &[
+    Route::get("/gc", "The images that are collected", Content::Json(|g| g.subschema_for::<gc::CollectedTarget>()), || {
+        get(target)
+    }),
+    Route::get(
+        "/gc/plan",
+        "The plan of a collection, with why each image stays or goes; at most one of untilFree, olderThanSeconds and allUnused",
+        Content::Json(|g| g.subschema_for::<gc::CollectPlan>()),
+        || get(plan),
+    )
+    .with(GOALS),
+    Route::change(
+        "/gc/collect",
+        "Collects; the same parameters as the plan",
+        Content::Json(|g| g.subschema_for::<gc::CollectReport>()),
+        || post(collect),
+    )
+    .with(GOALS),
+    Route::get(
+        "/gc/containers",
+        "Left-overs of containers, with those that would be removed",
+        Content::Json(|g| g.subschema_for::<gc::CollectedContainers>()),
+        || get(containers),
+    ),
+    Route::change(
+        "/gc/containers",
+        "Collects left-overs of containers",
+        Content::Json(|g| g.subschema_for::<gc::CollectedContainers>()),
+        || post(collect_containers),
+    ),
+    Route::change(
+        "/gc/protect",
+        "Has an image go after all others for the time of imageGC.protectPrePulled",
+        Content::Json(|g| g.subschema_for::<Done>()),
+        || post(protect),
+    )
+    .with(&[Parameter::query("image", "the image id").required()]),
+    Route::change(
+        "/gc/room",
+        "Frees space for a pull that found none",
+        Content::Json(|g| g.subschema_for::<Room>()),
+        || post(room),
+    )
+    .with(&[Parameter::query("needed", "bytes that must be available").integer()]),
+    Route::get(
+        "/status",
+        "What the node reports about its images and their disk",
+        Content::Json(|g| g.subschema_for::<NodeStatus>()),
+        || get(status),
+    ),
+    Route::get(
+        "/names",
+        "The names of all images by id",
+        Content::Json(|g| g.subschema_for::<BTreeMap<String, Vec<String>>>()),
+        || get(names),
+    ),
+    Route::change(
+        "/check",
+        "Checks the store",
+        Content::Json(|g| g.subschema_for::<CheckReport>()),
+        || post(check),
+    )
+    .with(&[
+        Parameter::query("repair", "`true` or `false`: repairs what can be repaired"),
+        Parameter::query("deep", "`true` or `false`: also compares every file with its layer"),
+    ]),
+    Route::change(
+        "/convert",
+        "Converts the layers of images, of all images without `image`",
+        Content::Json(|g| g.subschema_for::<ConvertReport>()),
+        || post(convert),
+    )
+    .with(&[
+        Parameter::query("to", "`erofs` or `dir`").required(),
+        Parameter::query("image", "a name or an id").repeated(),
+    ]),
+    Route::get("/pins", "The pins, with the images that each holds", Content::Json(|g| g.subschema_for::<Pins>()), || {
+        get(pins)
+    }),
+    Route::change("/pins", "Adds pins", Content::Json(|g| g.subschema_for::<Pins>()), || post(pin)).with(PATTERNS),
+    Route::change("/pins/remove", "Removes pins", Content::Json(|g| g.subschema_for::<Pins>()), || post(unpin))
+        .with(PATTERNS),
+];
 
 async fn target(state: SharedState) -> Answer {
     json(&gc::CollectedTarget { images: collection(&state)?.images().to_owned() })
@@ -65,7 +144,7 @@ async fn protect(state: SharedState, RawQuery(query): RawQuery) -> Answer {
     match (pairs.next(), pairs.next()) {
         (Some((key, id)), None) if key == "image" && !id.is_empty() => {
             collection.protect(&id).await.map_err(|error| refusal(error.kind(), &error))?;
-            Ok("ok\n".into_response())
+            json(&Done::default())
         }
         _ => Err(bad_request("image is needed, and nothing else")),
     }
@@ -148,7 +227,7 @@ fn asked(state: &Admin, query: Option<String>) -> Result<(&Arc<Collection>, Coll
 }
 
 fn collection(state: &Admin) -> Result<&Arc<Collection>, Refusal> {
-    let none = || Refusal(StatusCode::NOT_FOUND, "this process collects no images".to_owned());
+    let none = || Refusal::new(Kind::NotFound, "this process collects no images");
     state.collection.as_ref().ok_or_else(none)
 }
 
@@ -171,10 +250,5 @@ fn refusal(kind: Kind, error: &(dyn std::error::Error + 'static)) -> Refusal {
 }
 
 fn refusal_line(kind: Kind, line: String) -> Refusal {
-    let status = match kind {
-        Kind::Unavailable | Kind::DeadlineExceeded => StatusCode::BAD_GATEWAY,
-        Kind::Unauthenticated | Kind::PermissionDenied => StatusCode::FORBIDDEN,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    Refusal(status, line)
+    Refusal::new(kind, line)
 }

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
@@ -106,7 +105,7 @@ impl Drop for StoreServer {
 /// The id of this process, as long as it answers calls.
 async fn holder(extract::State(shared): extract::State<Arc<Shared>>) -> Answer {
     if shared.stop.is_cancelled() {
-        return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, "about to end".to_owned()));
+        return Err(Refusal::new(Kind::Unavailable, "about to end"));
     }
     json(&std::process::id())
 }
@@ -114,7 +113,7 @@ async fn holder(extract::State(shared): extract::State<Arc<Shared>>) -> Answer {
 async fn answer_call(extract::State(shared): extract::State<Arc<Shared>>, body: Bytes) -> Answer {
     let call = serde_json::from_slice(&body).map_err(|error| bad_request(format!("a call cannot be read: {error}")))?;
     if shared.stop.is_cancelled() {
-        return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, "about to end".to_owned()));
+        return Err(Refusal::new(Kind::Unavailable, "about to end"));
     }
     let (tell, told) = mpsc::channel(WAITING_LINES);
     let stop = shared.stop.clone();

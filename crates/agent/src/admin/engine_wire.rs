@@ -10,6 +10,7 @@ use engine_api::{
     CheckProgress, CheckRequest, ConvertRequest, ExportOptions, MountRequest, Platforms, PodmanStoreRequest,
 };
 use oci::{RegistryAuth, Secret};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -44,7 +45,7 @@ pub(super) enum Call {
 
 /// A credential on its way to the process that pulls with it, which is one of the same user. The one form of it that can be
 /// written down: it goes into the body of a request and nowhere else.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireAuth {
     username: String,

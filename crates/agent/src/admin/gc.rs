@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use image_manager::gc::{Pattern, PatternError, PlannedImage, RemovedImage};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A request to collect: one goal, or none for a round by the thresholds.
@@ -68,14 +69,14 @@ impl CollectRequest {
 }
 
 /// The answer to `GET /gc`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CollectedTarget {
     /// The endpoint whose images are collected; empty for the embedded store.
     pub images: String,
 }
 
 /// A file system.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskUsage {
     pub path: String,
@@ -89,14 +90,14 @@ pub struct DiskUsage {
 }
 
 /// A file system before and after.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskChange {
     pub before: DiskUsage,
     pub after: DiskUsage,
 }
 
 /// The answer to `GET /gc/plan`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CollectPlan {
     /// Bytes that are to be freed.
@@ -118,7 +119,7 @@ pub struct CollectPlan {
 }
 
 /// Why a goal is not reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingSpace {
     /// Bytes.
     pub bytes: u64,
@@ -127,7 +128,7 @@ pub struct MissingSpace {
 }
 
 /// Images that stay for the same reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptImages {
     /// The word for it.
@@ -156,7 +157,7 @@ impl MissingSpace {
 }
 
 /// The answer to `POST /gc`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CollectReport {
     /// The removed images, in order.
@@ -183,7 +184,7 @@ pub struct CollectReport {
 }
 
 /// The answer to `GET` and `POST /gc/containers`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CollectedContainers {
     /// Of a plan everything that there is, of a collection what went.
     pub items: Vec<Leftover>,
@@ -193,7 +194,7 @@ pub struct CollectedContainers {
 }
 
 /// A container, a sandbox, or a log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Leftover {
     /// `container`, `sandbox`, `logs` or `link`.
@@ -234,7 +235,7 @@ impl Leftover {
 }
 
 /// A pin, and what it holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pin {
     pub pattern: String,
@@ -245,7 +246,7 @@ pub struct Pin {
 }
 
 /// An image that a pin holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedImage {
     pub id: String,
     pub names: Vec<String>,
@@ -261,7 +262,7 @@ impl Pin {
 }
 
 /// The answer to everything about pins.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pins {
     pub pins: Vec<Pin>,
 }

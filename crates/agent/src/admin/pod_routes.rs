@@ -1,18 +1,19 @@
-//! The routes of pods: `GET /pods`, a PodList; `GET /pods/{namespace}/{name}`, one pod with what its last sync wanted;
-//! `GET /events`, an EventList that a client may wait for; `GET /node`. Decides nothing. Called by axum; the commands `pods`,
+//! The routes of pods: `GET /v1/pods`, a PodList; `GET /v1/pods/{namespace}/{name}`, one pod with what its last sync wanted;
+//! `GET /v1/events`, an EventList that a client may wait for; `GET /v1/node`. Decides nothing. Called by axum; the commands `pods`,
 //! `describe` and `events` ask.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Path, RawQuery};
+use axum::extract::{ConnectInfo, Path, RawQuery};
 use axum::http::StatusCode;
 use axum::routing::get;
+use cri_api::Kind;
 
-use super::pods::PodBoard;
+use super::access::Caller;
+use super::pods::{EventList, NodeInfo, PodBoard, PodDetail, PodList, without_secrets};
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
+use super::table::{Content, Parameter, Route};
 
 /// How long a client may wait for an event in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -23,19 +24,39 @@ const FIRST_LIST: Duration = Duration::from_secs(5);
 /// The refusal of a process that runs no pods.
 pub(super) const NOBODY: &str = "this process runs no pods; `imagelet run` does";
 
-/// Adds the routes.
-pub(super) fn add(router: Router<Arc<Admin>>) -> Router<Arc<Admin>> {
-    router
-        .route("/pods", get(list))
-        .route("/pods/{namespace}/{name}", get(one))
-        .route("/events", get(events))
-        .route("/node", get(node))
-}
+/// The routes.
+pub(super) const ROUTES: &[Route] = &[
+    Route::get(
+        "/pods",
+        "The pods as a PodList of Kubernetes, with `refused` beside `items`: manifests that were refused. For those who may not \
+         change anything, without what may hold secrets: environments, arguments, annotations, probes",
+        Content::Json(|g| g.subschema_for::<PodList>()),
+        || get(list),
+    ),
+    Route::private(
+        "/pods/{namespace}/{name}",
+        "A pod, with what its last sync wanted and why",
+        Content::Json(|g| g.subschema_for::<PodDetail>()),
+        || get(one),
+    )
+    .with(&[Parameter::path("namespace", "the namespace"), Parameter::path("name", "the name of the pod")]),
+    Route::private(
+        "/events",
+        "Events as an EventList of Kubernetes; `metadata.resourceVersion` is the number for the next request",
+        Content::Json(|g| g.subschema_for::<EventList>()),
+        || get(events),
+    )
+    .with(&[
+        Parameter::query("since", "events after that number").integer(),
+        Parameter::query("wait", "seconds to wait until there is one, at most 60").integer(),
+    ]),
+    Route::get("/node", "The node and its agent", Content::Json(|g| g.subschema_for::<NodeInfo>()), || get(node)),
+];
 
 fn board(state: &Admin) -> Result<&PodBoard, Refusal> {
     let none = || match &state.readiness {
-        Readiness::Waiting(why) => Refusal(StatusCode::SERVICE_UNAVAILABLE, why.clone()),
-        Readiness::Service(_) => Refusal(StatusCode::NOT_FOUND, NOBODY.to_owned()),
+        Readiness::Waiting(why) => Refusal::new(Kind::Unavailable, why.clone()),
+        Readiness::Service(_) => Refusal::new(Kind::NotFound, NOBODY),
     };
     state.pods.as_ref().ok_or_else(none)
 }
@@ -47,16 +68,17 @@ async fn known(state: &Admin) -> Result<&PodBoard, Refusal> {
         known = board.known(FIRST_LIST) => known,
         () = state.stop.cancelled() => Err("the process is about to end".to_owned()),
     };
-    known.map(|()| board).map_err(|why| Refusal(StatusCode::TOO_EARLY, why))
+    known.map(|()| board).map_err(|why| Refusal::new(Kind::Unavailable, why).with_status(StatusCode::TOO_EARLY))
 }
 
-async fn list(state: SharedState) -> Answer {
-    json(&known(&state).await?.list())
+async fn list(state: SharedState, ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
+    let list = known(&state).await?.list();
+    json(&if caller.may_change { list } else { without_secrets(&list) })
 }
 
 async fn one(state: SharedState, Path((namespace, name)): Path<(String, String)>) -> Answer {
     let pod = known(&state).await?.one(&namespace, &name);
-    json(&pod.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, format!("pod {namespace}/{name} not found")))?)
+    json(&pod.ok_or_else(|| Refusal::new(Kind::NotFound, format!("pod {namespace}/{name} not found")))?)
 }
 
 async fn node(state: SharedState) -> Answer {

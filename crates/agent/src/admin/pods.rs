@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kuberuntime::Phase;
 use kuberuntime::sources::DesiredPods;
 use kuberuntime::workers::{PodAgent, PodView, WorkerState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -24,7 +25,7 @@ pub struct PodBoard {
 }
 
 /// The node as its agent describes it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeInfo {
     /// The name of the node.
@@ -38,7 +39,7 @@ pub struct NodeInfo {
 }
 
 /// How the sync of a pod goes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SyncState {
     /// Where the pod is on its way.
@@ -50,16 +51,39 @@ pub struct SyncState {
     pub error: Option<String>,
 }
 
-/// The answer to `GET /pods`: pods in Kubernetes' shape, and the manifests that were refused.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+/// The answer to `GET /v1/pods/{namespace}/{name}`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct PodDetail {
+    /// The pod in Kubernetes' shape.
+    pub pod: Value,
+    /// How its sync goes.
+    pub sync: SyncState,
+}
+
+/// The answer to `GET /v1/events`: events in Kubernetes' shape.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EventList {
+    pub api_version: String,
+    pub kind: String,
+    /// `resourceVersion`: the number of the last event.
+    pub metadata: Value,
+    pub items: Vec<Value>,
+}
+
+/// The answer to `GET /v1/pods`: pods in Kubernetes' shape, and the manifests that were refused.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodList {
+    pub api_version: String,
+    pub kind: String,
+    pub metadata: Value,
     pub items: Vec<Value>,
     pub refused: Vec<RefusedPod>,
 }
 
 /// A manifest that was refused.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RefusedPod {
     pub origin: String,
@@ -134,6 +158,72 @@ pub fn pod(view: &PodView, desired: &DesiredPods) -> Value {
     }
     object["status"] = json!(view.status);
     object
+}
+
+/// A PodList with what says which pods there are and how they are, and nothing else: environments, arguments, annotations and
+/// probes may hold secrets, and so may messages of containers.
+pub(super) fn without_secrets(list: &Value) -> Value {
+    let keep = |object: &Value, names: &[&str]| -> Value {
+        let members = names.iter().filter_map(|name| Some(((*name).to_owned(), object.get(name)?.clone())));
+        Value::Object(members.collect())
+    };
+    let all = |object: &Value, name: &str, names: &[&str]| -> Value {
+        object[name].as_array().into_iter().flatten().map(|one| keep(one, names)).collect()
+    };
+    let pod = |pod: &Value| {
+        let (spec, status) = (&pod["spec"], &pod["status"]);
+        let mut shown_spec = keep(spec, &["nodeName", "restartPolicy", "priority", "runtimeClassName", "hostNetwork"]);
+        let mut shown_status = keep(status, &["phase", "reason", "startTime", "podIP", "podIPs", "hostIP", "qosClass"]);
+        shown_status["conditions"] =
+            all(status, "conditions", &["type", "status", "reason", "lastTransitionTime", "lastProbeTime"]);
+        for name in ["containers", "initContainers"] {
+            if spec.get(name).is_some() {
+                shown_spec[name] = all(spec, name, &["name", "image", "imagePullPolicy"]);
+            }
+        }
+        for name in ["containerStatuses", "initContainerStatuses"] {
+            if status.get(name).is_some() {
+                let names = ["name", "image", "imageID", "containerID", "ready", "started", "restartCount"];
+                shown_status[name] = all(status, name, &names);
+                let states =
+                    status[name].as_array().into_iter().flatten().map(|one| state_without_messages(&one["state"]));
+                for (shown, state) in shown_status[name].as_array_mut().into_iter().flatten().zip(states) {
+                    shown["state"] = state;
+                }
+            }
+        }
+        json!({
+            "apiVersion": pod["apiVersion"],
+            "kind": pod["kind"],
+            "metadata": keep(&pod["metadata"], &["name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp"]),
+            "spec": shown_spec,
+            "status": shown_status,
+        })
+    };
+    let items: Vec<Value> = list["items"].as_array().into_iter().flatten().map(pod).collect();
+    // Reasons of refusals name fields and their values.
+    let refused = all(list, "refused", &["origin", "pod"]);
+    let refused: Vec<Value> = refused
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(
+            |one| json!({"origin": one["origin"], "pod": one["pod"], "reason": "shown to those who may change things"}),
+        )
+        .collect();
+    json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items, "refused": refused})
+}
+
+/// The state of a container without its messages.
+fn state_without_messages(state: &Value) -> Value {
+    let of = |(name, state): (&String, &Value)| {
+        let mut state = state.clone();
+        if let Some(members) = state.as_object_mut() {
+            members.remove("message");
+        }
+        (name.clone(), state)
+    };
+    Value::Object(state.as_object().into_iter().flatten().map(of).collect())
 }
 
 /// An event in Kubernetes' shape.

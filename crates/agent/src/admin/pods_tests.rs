@@ -98,7 +98,8 @@ impl Rig {
             probes.metrics().register(registry);
         };
         let socket = directory.path().join("admin.sock");
-        let places = AdminAddress { socket: socket.clone(), required: true, metrics: None };
+        let places =
+            AdminAddress { socket: socket.clone(), required: true, group: None, others_read: false, metrics: None };
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let running =
             Admin { pods: Some(board), ..Admin::new(registered, Arc::new(images)) }.start(&places, &stop).await;
@@ -123,7 +124,7 @@ impl Rig {
     }
 
     async fn list(&self) -> PodList {
-        client::ask_json(&self.socket, Method::GET, "/pods").await.expect("a list")
+        client::ask_json(&self.socket, Method::GET, "/v1/pods").await.expect("a list")
     }
 
     /// Asks until what is listed is this.
@@ -156,9 +157,8 @@ impl Rig {
     }
 
     async fn refusal(&self, target: &str) -> String {
-        let failure = client::ask(&self.socket, Method::GET, target).await.expect_err(target);
-        assert_eq!(failure.kind(), Kind::Unknown);
-        failure.to_string().rsplit("refuses ").next().unwrap_or_default().to_owned()
+        let failure = client::ask_json::<Value>(&self.socket, Method::GET, target).await.expect_err(target);
+        failure.to_string()
     }
 
     async fn end(self) {
@@ -181,10 +181,10 @@ async fn pods_are_told_in_kubernetes_shape() {
     assert_eq!(pod["metadata"].get("deletionTimestamp"), None);
     assert_eq!(pod["spec"]["containers"][0]["imagePullPolicy"], json!("IfNotPresent"), "defaults are filled in");
 
-    let one: Value = client::ask_json(&rig.socket, Method::GET, "/pods/shop/web-edge").await.expect("a pod");
+    let one: Value = client::ask_json(&rig.socket, Method::GET, "/v1/pods/shop/web-edge").await.expect("a pod");
     assert_eq!((&one["pod"]["metadata"]["uid"], &one["sync"]["state"]), (&pod["metadata"]["uid"], &json!("Syncing")));
-    assert_eq!(rig.refusal("/pods/shop/db").await, "/pods/shop/db: 404 Not Found: pod shop/db not found");
-    let about: NodeInfo = client::ask_json(&rig.socket, Method::GET, "/node").await.expect("a node");
+    assert_eq!(rig.refusal("/v1/pods/shop/db").await, "pod shop/db not found");
+    let about: NodeInfo = client::ask_json(&rig.socket, Method::GET, "/v1/node").await.expect("a node");
     assert_eq!((&*about.node_name, &*about.runtime_endpoint), ("edge", "unix:///r"));
     assert_eq!(client::ask(&rig.socket, Method::GET, "/readyz").await.expect("ready"), "ok\n");
 
@@ -198,7 +198,7 @@ async fn events_are_waited_for() {
     let rig = Rig::start().await;
     rig.want(&["web"]);
     rig.until(&["web-edge 1/1 Running"]).await;
-    let list: Value = client::ask_json(&rig.socket, Method::GET, "/events").await.expect("events");
+    let list: Value = client::ask_json(&rig.socket, Method::GET, "/v1/events").await.expect("events");
     let reasons: Vec<&str> =
         list["items"].as_array().into_iter().flatten().filter_map(|e| e["reason"].as_str()).collect();
     assert_eq!(reasons, ["Pulled", "Created", "Started"]);
@@ -207,7 +207,7 @@ async fn events_are_waited_for() {
     assert_eq!((&event["count"], &event["source"]["host"]), (&json!(1), &json!("edge")));
 
     let last = list["metadata"]["resourceVersion"].as_str().expect("a number").to_owned();
-    let target = format!("/events?since={last}&wait=20");
+    let target = format!("/v1/events?since={last}&wait=20");
     let more = client::ask_json::<Value>(&rig.socket, Method::GET, &target);
     let happens = async {
         // Whether the question or the event comes first does not matter.
@@ -220,38 +220,78 @@ async fn events_are_waited_for() {
     let more = more.expect("an answer");
     assert_eq!((&more["items"][0]["reason"], more["items"].as_array().map(Vec::len)), (&json!("Later"), Some(1)));
     // Somebody who asked an earlier process starts anew.
-    let anew: Value = client::ask_json(&rig.socket, Method::GET, "/events?since=100000").await.expect("events");
+    let anew: Value = client::ask_json(&rig.socket, Method::GET, "/v1/events?since=100000").await.expect("events");
     assert_eq!(anew["items"].as_array().map(Vec::len), Some(4));
-    let bad = "/events?since=x";
-    assert_eq!(rig.refusal(bad).await, format!("{bad}: 400 Bad Request: since: a whole number was expected"));
-    let bad = "/events?after=1";
-    assert_eq!(rig.refusal(bad).await, format!("{bad}: 400 Bad Request: \"after\" is not known: since, wait"));
+    assert_eq!(rig.refusal("/v1/events?since=x").await, "since: a whole number was expected");
+    assert_eq!(rig.refusal("/v1/events?after=1").await, "\"after\" is not known: since, wait");
     rig.end().await;
+}
+
+#[test]
+fn others_see_no_environments_arguments_annotations_probes_and_messages() {
+    let list = json!({"items": [{
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u", "annotations": {"last": "s3cret"}, "labels": {"app": "web"}},
+        "spec": {"nodeName": "edge", "containers": [{"name": "main", "image": "app:1", "args": ["--token=s3cret"],
+            "env": [{"name": "TOKEN", "value": "s3cret"}],
+            "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": "s3cret"}]}}}],
+            "volumes": [{"name": "s3cret"}]},
+        "status": {"phase": "Running", "message": "s3cret", "conditions": [{"type": "Ready", "status": "True", "message": "s3cret"}],
+            "containerStatuses": [{"name": "main", "ready": true, "restartCount": 1, "image": "app:1",
+                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "s3cret"}},
+                "lastState": {"terminated": {"message": "s3cret"}}}]},
+    }], "refused": [{"origin": "/m/a.yaml", "pod": "a", "reason": "env[0].value: s3cret"}]});
+    let shown = without_secrets(&list);
+    let text = shown.to_string();
+    assert!(!text.contains("s3cret"), "{text}");
+    let pod = &shown["items"][0];
+    assert_eq!(
+        (&pod["metadata"]["labels"]["app"], &pod["spec"]["containers"][0]["image"]),
+        (&json!("web"), &json!("app:1"))
+    );
+    let container = &pod["status"]["containerStatuses"][0];
+    assert_eq!(
+        (&container["restartCount"], &container["state"]["waiting"]["reason"]),
+        (&json!(1), &json!("CrashLoopBackOff"))
+    );
+    assert_eq!(shown["refused"][0]["origin"], json!("/m/a.yaml"));
 }
 
 #[tokio::test]
 async fn where_no_pods_are_run_that_is_told() {
     let directory = tempfile::tempdir().expect("a directory");
-    let places = AdminAddress { socket: directory.path().join("a.sock"), required: true, metrics: None };
+    let places = AdminAddress {
+        socket: directory.path().join("a.sock"),
+        required: true,
+        group: None,
+        others_read: false,
+        metrics: None,
+    };
     let admin = Admin::new(|registry| Metrics::new().register(registry), Arc::new(FakeImageService::new()));
     let _running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
-    for target in ["/pods", "/pods/a/b", "/events", "/node"] {
-        let failure = client::ask(&places.socket, Method::GET, target).await.expect_err(target);
-        assert!(failure.to_string().ends_with(&format!("{target}: 404 Not Found: {NOBODY}")), "{failure:?}");
+    for target in ["/v1/pods", "/v1/pods/a/b", "/v1/events", "/v1/node"] {
+        let failure = client::ask_json::<Value>(&places.socket, Method::GET, target).await.expect_err(target);
+        assert_eq!((failure.kind(), failure.to_string().as_str()), (Kind::NotFound, NOBODY), "{target}");
     }
 }
 
 #[tokio::test]
 async fn whoever_waits_for_the_runtime_says_so() {
     let directory = tempfile::tempdir().expect("a directory");
-    let places = AdminAddress { socket: directory.path().join("a.sock"), required: true, metrics: None };
+    let places = AdminAddress {
+        socket: directory.path().join("a.sock"),
+        required: true,
+        group: None,
+        others_read: false,
+        metrics: None,
+    };
     let why = "waiting for the container runtime: nobody";
     let running = Admin::waiting(why).start(&places, &CancellationToken::new()).await.expect("it starts");
     assert_eq!(client::ask(&places.socket, Method::GET, "/healthz").await.expect("alive"), "ok\n");
-    for (target, want) in [("/readyz", format!("not ready: {why}")), ("/pods", why.to_owned())] {
-        let failure = client::ask(&places.socket, Method::GET, target).await.expect_err(target);
-        assert!(failure.to_string().ends_with(&format!("503 Service Unavailable: {want}")), "{failure:?}");
-    }
+    let failure = client::ask(&places.socket, Method::GET, "/readyz").await.expect_err("not ready");
+    assert!(failure.to_string().ends_with(&format!("503 Service Unavailable: not ready: {why}")), "{failure:?}");
+    let failure = client::ask_json::<Value>(&places.socket, Method::GET, "/v1/pods").await.expect_err("not there");
+    assert_eq!((failure.kind(), failure.to_string().as_str()), (Kind::Unavailable, why));
     running.stop().await;
 }
 

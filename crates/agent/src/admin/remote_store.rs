@@ -39,7 +39,7 @@ impl RemoteStore {
 
     /// The id of the process that answers on the store's socket, and is not about to end.
     pub async fn holder(&self) -> Option<u32> {
-        client::ask_json(&self.socket, Method::GET, "/holder").await.ok()
+        client::ask(&self.socket, Method::GET, "/holder").await.ok()?.trim().parse().ok()
     }
 
     /// Makes a call; answers with its last line and what follows it.

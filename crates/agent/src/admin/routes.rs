@@ -1,29 +1,84 @@
-//! The routes of health, metrics and back-off, and the routers that all routes make up. No rule of its own. Called by axum;
-//! made by [`crate::admin`].
+//! The routers that all routes make up, and the routes of health, metrics, back-off and the API itself. No rule of its own. Called by
+//! axum; made by [`crate::admin`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::RawQuery;
+use axum::extract::{ConnectInfo, RawQuery, Request};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::IntoResponse as _;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, extract};
+use cri_api::Kind;
 
+use super::access::{Caller, require_change};
 use super::backoff::{self, BackoffList, NOBODY_DECIDES, ResetCount};
 use super::exposition::Form;
 use super::pods::PodBoard;
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
-use super::{collecting, pod_routes};
+use super::table::{Access, Content, Parameter, Route};
+use super::wire::{API_VERSION, AgentVersion, VERSION_HEADER};
+use super::{archive_routes, collecting, image_routes, openapi, pod_routes, pull_routes};
 
 /// How long the image service may take to say that it is there.
 const READY_TIME: Duration = Duration::from_secs(2);
+/// The longest body of a request that is no archive.
+const LONGEST_BODY: usize = 16 << 20;
 
-/// For the owner.
+const ROUTES: &[Route] = &[
+    Route::get(
+        "/version",
+        "The versions of the agent and of its API, and what the caller may do",
+        Content::Json(|g| g.subschema_for::<AgentVersion>()),
+        || get(version),
+    ),
+    Route::get("/openapi.json", "This document", Content::Json(|g| g.subschema_for::<serde_json::Value>()), || {
+        get(document)
+    }),
+    Route::get(
+        "/backoff",
+        "Images of pods that are not pulled for some time, because pulls failed",
+        Content::Json(|g| g.subschema_for::<BackoffList>()),
+        || get(list),
+    ),
+    Route::change(
+        "/backoff/reset",
+        "Forgets back-off; exactly one parameter",
+        Content::Json(|g| g.subschema_for::<ResetCount>()),
+        || post(reset),
+    )
+    .with(&[
+        Parameter::query("all", "`true`: all of it"),
+        Parameter::query("image", "of this image"),
+        Parameter::query("pod", "of this pod, NAMESPACE/NAME"),
+        Parameter::query("uid", "of the pod with this uid"),
+        Parameter::query("registry", "of images of this registry"),
+    ]),
+];
+
+/// Every route of the API.
+pub(super) fn table() -> impl Iterator<Item = &'static Route> {
+    [ROUTES, pull_routes::ROUTES, image_routes::ROUTES, archive_routes::ROUTES, pod_routes::ROUTES, collecting::ROUTES]
+        .into_iter()
+        .flatten()
+}
+
+/// The routes of the admin socket.
 pub(super) fn all(state: Arc<Admin>) -> Router {
-    let own = Router::new().route("/backoff", get(list)).route("/backoff/reset", post(reset));
-    pod_routes::add(collecting::add(own)).with_state(Arc::clone(&state)).merge(public(state))
+    let mut api = Router::new();
+    for route in table() {
+        let handler = (route.handler)();
+        let handler = match route.access {
+            Access::Everyone => handler,
+            Access::Privileged => handler.route_layer(from_fn(require_change)),
+        };
+        api = api.route(&format!("/v1{}", route.path), handler);
+    }
+    let all = api.with_state(Arc::clone(&state)).merge(public(state));
+    let all = all.fallback(unknown).method_not_allowed_fallback(other_method);
+    all.layer(extract::DefaultBodyLimit::max(LONGEST_BODY)).layer(from_fn(versioned))
 }
 
 /// For everybody who reaches the address.
@@ -33,8 +88,57 @@ pub(super) fn public(state: Arc<Admin>) -> Router {
     routes.route("/readyz", get(ready)).route("/metrics", get(metrics)).with_state(state)
 }
 
-pub(super) async fn ready(extract::State(state): SharedState) -> Answer {
-    let unready = |why: String| Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}")));
+/// Refuses a request that needs a newer API, and names the version in each answer.
+async fn versioned(request: Request, next: Next) -> Response {
+    let wanted = request.headers().get(&VERSION_HEADER).map(|value| value.to_str().unwrap_or_default().to_owned());
+    let mut response = match wanted {
+        Some(wanted) if !speaks(&wanted) => {
+            let line = format!("this agent speaks version {API_VERSION} of the API, and version {wanted:?} is needed");
+            Refusal::new(Kind::Unimplemented, line).into_response()
+        }
+        _ => next.run(request).await,
+    };
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(API_VERSION));
+    response
+}
+
+/// Returns true if this agent has everything that this version has.
+fn speaks(wanted: &str) -> bool {
+    let parse = |text: &str| {
+        let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+        Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+    };
+    matches!((parse(wanted), parse(API_VERSION)), (Some((major, minor)), Some((own, newest))) if major == own && minor <= newest)
+}
+
+async fn unknown(uri: Uri) -> Refusal {
+    let path = uri.path();
+    let version = path.strip_prefix("/v").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let is_version = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+    if is_version && version != "1" {
+        let line = format!("this agent speaks version {API_VERSION} of the API, and {path} is of version {version}");
+        return Refusal::new(Kind::Unimplemented, line);
+    }
+    Refusal::new(Kind::NotFound, format!("there is no {path}: GET /v1/openapi.json says what there is"))
+}
+
+async fn other_method(uri: Uri) -> Refusal {
+    let line = format!("{} has other methods: GET /v1/openapi.json says which", uri.path());
+    Refusal::new(Kind::InvalidArgument, line).with_status(StatusCode::METHOD_NOT_ALLOWED)
+}
+
+/// A refusal of health and metrics, in plain text for probes and scrapers.
+#[derive(Debug)]
+pub(super) struct PlainRefusal(pub(super) StatusCode, String);
+
+impl IntoResponse for PlainRefusal {
+    fn into_response(self) -> Response {
+        (self.0, self.1 + "\n").into_response()
+    }
+}
+
+pub(super) async fn ready(extract::State(state): SharedState) -> Result<Response, PlainRefusal> {
+    let unready = |why: String| Err(PlainRefusal(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}")));
     if state.stop.is_cancelled() {
         return unready("about to end".to_owned());
     }
@@ -52,13 +156,26 @@ pub(super) async fn ready(extract::State(state): SharedState) -> Answer {
     }
 }
 
-async fn metrics(extract::State(state): SharedState, headers: HeaderMap) -> Answer {
+async fn metrics(extract::State(state): SharedState, headers: HeaderMap) -> Result<Response, PlainRefusal> {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let form = Form::accepted(&accepts.collect::<Vec<_>>().join(","));
     match form.write(&state.registry, state.beside_a_kubelet) {
         Ok(text) => Ok(([(CONTENT_TYPE, form.content_type()), (CACHE_CONTROL, "no-store")], text).into_response()),
-        Err(_) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written".to_owned())),
+        Err(_) => Err(PlainRefusal(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written".to_owned())),
     }
+}
+
+async fn version(ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
+    json(&AgentVersion {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        api_version: API_VERSION.to_owned(),
+        pid: std::process::id(),
+        may_change: caller.may_change,
+    })
+}
+
+async fn document() -> Answer {
+    json(&openapi::document(table()))
 }
 
 async fn list(extract::State(state): SharedState) -> Answer {
@@ -76,4 +193,18 @@ async fn reset(extract::State(state): SharedState, RawQuery(query): RawQuery) ->
     let entries = manager.reset_backoff(&selector);
     tracing::info!(entries, selector = backoff::query(&selector), "back-off reset on request");
     json(&ResetCount { reset: entries, note: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::speaks;
+
+    #[test]
+    fn a_request_may_need_this_version_or_an_older_one() {
+        for (wanted, spoken) in
+            [("1.0", true), ("1", true), ("1.1", false), ("2.0", false), ("0.9", false), ("", false), ("1.x", false)]
+        {
+            assert_eq!(speaks(wanted), spoken, "{wanted:?}");
+        }
+    }
 }

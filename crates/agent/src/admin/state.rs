@@ -1,20 +1,23 @@
-//! [`Admin`]: the parts of a process that its admin endpoint answers from, and the two forms of an answer. Made by the commands
+//! [`Admin`]: the parts of a process that its admin endpoint answers from, and the forms of an answer. Made by the commands
 //! that keep running; used by every file of routes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use cri_api::ImageService;
+use cri_api::{ImageService, Kind};
 use engine_api::ImageEngine;
 use image_manager::{ImageManager, PullBoard};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::pods::PodBoard;
+use super::wire::ApiError;
 use crate::collection::Collection;
 
 /// The parts that an admin endpoint answers from. Those that are `None` are not in this process.
@@ -29,10 +32,16 @@ pub struct Admin {
     pub pods: Option<PodBoard>,
     /// The pulls of this process.
     pub pulls: Option<PullBoard>,
+    /// The images as requests get them, where this process pulls and removes for others.
+    pub images: Option<Arc<dyn ImageService>>,
+    /// Secrets of pods that requests bring along.
+    pub secrets_directory: Option<PathBuf>,
     /// The store of this process.
     pub engine: Option<Arc<dyn ImageEngine>>,
     /// A kubelet on this node has metrics of its own: those that have its names get ours.
     pub beside_a_kubelet: bool,
+    /// Streams of events that may still be opened.
+    pub(super) streams: Arc<Semaphore>,
     /// Cancelled when the process is about to end.
     pub(super) stop: CancellationToken,
 }
@@ -61,27 +70,72 @@ pub struct NoEngine {
 /// The state as axum hands it to a route.
 pub(super) type SharedState = extract::State<Arc<Admin>>;
 
-/// The answer of a route.
+/// The answer of a route of the API.
 pub(super) type Answer = Result<Response, Refusal>;
 
-/// A refusal: its status and one line.
+/// A refusal of a route.
 #[derive(Debug)]
-pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
+pub(super) struct Refusal {
+    pub(super) kind: Kind,
+    /// Where it is not the usual one of the kind.
+    pub(super) status: Option<StatusCode>,
+    pub(super) message: String,
+    pub(super) reason: Option<String>,
+}
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.0, self.1 + "\n").into_response()
+impl Refusal {
+    pub(super) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, status: None, message: message.into(), reason: None }
+    }
+
+    /// The same with another status.
+    pub(super) fn with_status(self, status: StatusCode) -> Self {
+        Self { status: Some(status), ..self }
+    }
+
+    pub(super) fn into_error(self) -> ApiError {
+        ApiError { code: self.kind.as_str().to_owned(), message: self.message, reason: self.reason }
     }
 }
 
-/// The refusal of a query that cannot be read.
+/// The status of an error.
+fn status_of(kind: Kind) -> StatusCode {
+    match kind {
+        Kind::InvalidArgument => StatusCode::BAD_REQUEST,
+        Kind::Unauthenticated | Kind::PermissionDenied => StatusCode::FORBIDDEN,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::FailedPrecondition | Kind::Cancelled => StatusCode::CONFLICT,
+        Kind::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Kind::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        Kind::DataLoss | Kind::Internal | Kind::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl From<cri_api::Error> for Refusal {
+    fn from(error: cri_api::Error) -> Self {
+        let reason = error.reason().map(|reason| reason.as_str().to_owned());
+        Self { reason, ..Self::new(error.kind(), error.message()) }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = self.status.unwrap_or_else(|| status_of(self.kind));
+        let text = serde_json::to_string(&self.into_error()).unwrap_or_default();
+        (status, [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response()
+    }
+}
+
+/// The refusal of a request that cannot be read.
 pub(super) fn bad_request(line: impl Into<String>) -> Refusal {
-    Refusal(StatusCode::BAD_REQUEST, line.into())
+    Refusal::new(Kind::InvalidArgument, line)
 }
 
 /// The value as JSON.
 pub(super) fn json(value: &impl Serialize) -> Answer {
-    let text = serde_json::to_string(value)
-        .map_err(|_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written".to_owned()))?;
+    let text =
+        serde_json::to_string(value).map_err(|_| Refusal::new(Kind::Internal, "the answer cannot be written"))?;
     Ok(([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response())
 }

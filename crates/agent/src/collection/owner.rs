@@ -14,6 +14,7 @@ use crate::admin::client::{self, AskError, Method};
 use crate::admin::gc::{
     CollectPlan, CollectReport, CollectRequest, CollectedContainers, CollectedTarget, Pin, Pins, patterns_query,
 };
+use crate::admin::wire::Done;
 
 /// The process that collects.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub enum Owner {
 impl Owner {
     /// The agent that has the embedded root and answers on `socket`.
     pub async fn of_root(socket: &Path) -> Result<Self, CollectionError> {
-        let of: CollectedTarget = client::ask_json(socket, Method::GET, "/gc").await?;
+        let of: CollectedTarget = client::ask_json(socket, Method::GET, "/v1/gc").await?;
         if of.images.is_empty() {
             return Ok(Self::Agent(socket.to_owned()));
         }
@@ -36,7 +37,7 @@ impl Owner {
 
     /// The agent on `socket`, if somebody answers there who collects the images behind `endpoint`.
     pub async fn of_endpoint(socket: &Path, endpoint: &str) -> Option<Self> {
-        let of: Result<CollectedTarget, AskError> = client::ask_json(socket, Method::GET, "/gc").await;
+        let of: Result<CollectedTarget, AskError> = client::ask_json(socket, Method::GET, "/v1/gc").await;
         of.is_ok_and(|of| of.images == endpoint).then(|| Self::Agent(socket.to_owned()))
     }
 
@@ -45,7 +46,7 @@ impl Owner {
         match self {
             Self::Here(collection) => collection.plan(request).await,
             Self::Agent(socket) => {
-                Ok(client::ask_at_length(socket, Method::GET, &format!("/gc/plan?{}", request.query())).await?)
+                Ok(client::ask_at_length(socket, Method::GET, &format!("/v1/gc/plan?{}", request.query())).await?)
             }
         }
     }
@@ -55,7 +56,7 @@ impl Owner {
         match self {
             Self::Here(collection) => collection.collect(request).await,
             Self::Agent(socket) => {
-                Ok(client::ask_at_length(socket, Method::POST, &format!("/gc/collect?{}", request.query())).await?)
+                Ok(client::ask_at_length(socket, Method::POST, &format!("/v1/gc/collect?{}", request.query())).await?)
             }
         }
     }
@@ -64,7 +65,7 @@ impl Owner {
     pub async fn status(&self) -> Result<serde_json::Value, CollectionError> {
         match self {
             Self::Here(collection) => serde_json::to_value(collection.status().await?).map_err(CollectionError::Status),
-            Self::Agent(socket) => Ok(client::ask_at_length(socket, Method::GET, "/status").await?),
+            Self::Agent(socket) => Ok(client::ask_at_length(socket, Method::GET, "/v1/status").await?),
         }
     }
 
@@ -74,7 +75,7 @@ impl Owner {
             Self::Here(collection) => collection.containers(dry_run).await,
             Self::Agent(socket) => {
                 let method = if dry_run { Method::GET } else { Method::POST };
-                Ok(client::ask_at_length(socket, method, "/gc/containers").await?)
+                Ok(client::ask_at_length(socket, method, "/v1/gc/containers").await?)
             }
         }
     }
@@ -83,7 +84,7 @@ impl Owner {
     pub async fn names(&self) -> Result<BTreeMap<String, Vec<String>>, CollectionError> {
         match self {
             Self::Here(collection) => collection.names().await,
-            Self::Agent(socket) => Ok(client::ask_at_length(socket, Method::GET, "/names").await?),
+            Self::Agent(socket) => Ok(client::ask_at_length(socket, Method::GET, "/v1/names").await?),
         }
     }
 
@@ -91,7 +92,7 @@ impl Owner {
     pub async fn pins(&self) -> Result<Vec<Pin>, CollectionError> {
         match self {
             Self::Here(collection) => collection.pins().await,
-            Self::Agent(socket) => pins_of(socket, Method::GET, "/pins").await,
+            Self::Agent(socket) => pins_of(socket, Method::GET, "/v1/pins").await,
         }
     }
 
@@ -99,7 +100,9 @@ impl Owner {
     pub async fn pin(&self, patterns: &[Pattern]) -> Result<Vec<Pin>, CollectionError> {
         match self {
             Self::Here(collection) => collection.pin(patterns).await,
-            Self::Agent(socket) => pins_of(socket, Method::POST, &format!("/pins?{}", patterns_query(patterns))).await,
+            Self::Agent(socket) => {
+                pins_of(socket, Method::POST, &format!("/v1/pins?{}", patterns_query(patterns))).await
+            }
         }
     }
 
@@ -108,7 +111,7 @@ impl Owner {
         match self {
             Self::Here(collection) => collection.unpin(patterns).await,
             Self::Agent(socket) => {
-                pins_of(socket, Method::POST, &format!("/pins/remove?{}", patterns_query(patterns))).await
+                pins_of(socket, Method::POST, &format!("/v1/pins/remove?{}", patterns_query(patterns))).await
             }
         }
     }
@@ -120,8 +123,8 @@ impl Owner {
             Self::Agent(socket) => {
                 let mut query = url::form_urlencoded::Serializer::new(String::new());
                 query.append_pair("image", id);
-                let target = format!("/gc/protect?{}", query.finish());
-                client::ask(socket, Method::POST, &target).await?;
+                let target = format!("/v1/gc/protect?{}", query.finish());
+                let Done {} = client::ask_json(socket, Method::POST, &target).await?;
                 Ok(())
             }
         }
@@ -135,7 +138,7 @@ impl MakeRoom for Owner {
             Self::Here(collection) => collection.make_room(needed).await,
             Self::Agent(socket) => {
                 let query = needed.map(|needed| format!("?needed={needed}")).unwrap_or_default();
-                let made = client::ask_at_length(socket, Method::POST, &format!("/gc/room{query}")).await;
+                let made = client::ask_at_length(socket, Method::POST, &format!("/v1/gc/room{query}")).await;
                 made.unwrap_or_else(|error| Room { problem: Some(super::chain(&error)), ..Room::default() })
             }
         }

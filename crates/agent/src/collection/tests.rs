@@ -93,30 +93,39 @@ async fn this_process_and_an_agent_answer_the_same() {
     let collection = open(&root, &fake, "unix:///run/x.sock", Ok(None)).await;
     let mut admin = Admin::new(|_| {}, Arc::new(fake.clone()));
     admin.collection = Some(collection);
-    let places = AdminAddress { socket: root.join("admin.sock"), required: true, metrics: None };
+    let places = AdminAddress {
+        socket: root.join("admin.sock"),
+        required: true,
+        group: None,
+        others_read: false,
+        metrics: None,
+    };
     let running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
     let agent = Owner::of_endpoint(&places.socket, "unix:///run/x.sock").await.expect("it answers");
     assert!(Owner::of_endpoint(&places.socket, "unix:///run/y.sock").await.is_none(), "another runtime's images");
     let failure = Owner::of_root(&places.socket).await.expect_err("not those of the store");
     assert!(chain(&failure).contains("unix:///run/x.sock"), "{failure:?}");
     asked(&agent, &fake, (&unused, &kept)).await;
-    for (method, target, status) in [
-        ("POST", "/gc/collect?allUnused=maybe", "400"),
-        ("POST", "/pins?pattern=", "400"),
-        ("POST", "/pins", "400"),
-        ("POST", "/check?fast=true", "400"),
-        ("POST", "/gc/room?needed=much", "400"),
-        ("GET", "/gc/collect", "405"),
-    ] {
+    let ask = async |method: &str, target: &str| {
         let method = method.parse().expect("a method");
-        let failure = crate::admin::client::ask(&places.socket, method, target).await.expect_err(target);
-        assert!(chain(&failure).contains(&format!(": {status} ")), "{target}: {failure:?}");
+        let asked = crate::admin::client::ask_json::<serde_json::Value>(&places.socket, method, target).await;
+        let error = asked.expect_err(target);
+        (error.kind(), error.to_string())
+    };
+    for (method, target, part) in [
+        ("POST", "/v1/gc/collect?allUnused=maybe", "allUnused: must be true"),
+        ("POST", "/v1/pins?pattern=", "image pattern"),
+        ("POST", "/v1/pins", "pattern is needed"),
+        ("POST", "/v1/check?fast=true", "unknown parameter"),
+        ("POST", "/v1/gc/room?needed=much", "needed is a number of bytes"),
+        ("GET", "/v1/gc/collect", "has other methods"),
+    ] {
+        let (kind, line) = ask(method, target).await;
+        assert!(kind == Kind::InvalidArgument && line.contains(part), "{target}: {kind:?} {line}");
     }
-    for (target, what) in [("/check", "check"), ("/convert?to=dir", "convert")] {
-        let failure = crate::admin::client::ask(&places.socket, crate::admin::client::Method::POST, target).await;
-        let failure = failure.expect_err("it keeps no images");
+    for (target, what) in [("/v1/check", "check"), ("/v1/convert?to=dir", "convert")] {
         let why = format!("{what} works on the embedded store only, and the images are behind unix:///run/x.sock");
-        assert!(chain(&failure).ends_with(&why), "{failure:?}");
+        assert_eq!(ask("POST", target).await, (Kind::Unimplemented, why));
     }
     running.stop().await;
     assert!(Owner::of_endpoint(&places.socket, "unix:///run/x.sock").await.is_none(), "nobody is there");

@@ -8,6 +8,7 @@ use cri_api::{FilesystemUsage, Image};
 use engine_api::UnfinishedPulls;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::disk::DiskSpace;
@@ -19,12 +20,12 @@ use super::pressure_monitor::MeasuredDisks;
 const MAX_NAMES: usize = 5;
 
 /// The images of a Node's status: the largest first, no more than `nodeStatusMaxImages`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct NodeImages(Vec<NodeImage>);
 
 /// An image of a Node's status.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeImage {
     /// Up to five names, those by digest first.
@@ -55,7 +56,7 @@ impl NodeImages {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCondition {
     #[serde(rename = "type")]
@@ -97,7 +98,7 @@ fn second(time: Timestamp) -> Timestamp {
 }
 
 /// A file system, by the names of the kubelet's summary.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FsStatus {
     /// A directory on it.
@@ -139,7 +140,7 @@ impl FsStatus {
 }
 
 /// Images of the node and their disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// Images, the largest first, as a Node's status limits them.

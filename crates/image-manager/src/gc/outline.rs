@@ -2,6 +2,7 @@
 
 use cri_api::Image;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::detect::handler;
@@ -30,7 +31,7 @@ pub struct Outline {
 }
 
 /// An image of the outline.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedImage {
     pub id: String,

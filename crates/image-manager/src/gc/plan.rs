@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use base::GoDuration;
@@ -51,7 +52,7 @@ impl Removal {
 }
 
 /// Why an image goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RemovedBecause {
     /// The space is needed.

@@ -3,12 +3,13 @@
 
 use cri_api::LayerState;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::PodRef;
 
 /// The origin of the wish for an image.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum WantedBy {
     /// A pod of this node.
@@ -40,7 +41,7 @@ impl std::fmt::Display for WantedBy {
 }
 
 /// The step that a pull has reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PullStep {
     /// Waits for its turn.
@@ -56,7 +57,7 @@ pub enum PullStep {
 }
 
 /// A pull that runs or waits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PullInFlight {
     /// Number of the pull, unique in its process.
@@ -93,7 +94,7 @@ pub struct PullInFlight {
 }
 
 /// A layer of a pull that runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LayerInFlight {
     /// Digest of the compressed blob.
@@ -109,7 +110,7 @@ pub struct LayerInFlight {
 }
 
 /// The end of a pull.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PullOutcome {
     /// The image is here.
@@ -123,7 +124,7 @@ pub enum PullOutcome {
 }
 
 /// A pull that ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EndedPull {
     /// Number of the end, unique in its process and rising by one.

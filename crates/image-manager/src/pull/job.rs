@@ -7,6 +7,7 @@ use credentials::Candidate;
 use cri_api::{BeforeVisible, ImageSpec, PodSandboxConfig, PullImageRequest};
 use tracing::Instrument as _;
 
+use super::PullerOptions;
 use super::aftermath::{Aftermath, presence};
 use super::attempts::{Attempts, Try};
 use super::board::OnBoard;
@@ -14,7 +15,6 @@ use super::context::PullContext;
 use super::flight::{Ending, PullFlight, next_recheck};
 use super::hub::Hub;
 use super::turns::QueueSlot;
-use super::PullerOptions;
 use super::wanted::{Mark, PullFailed};
 use crate::{Attempt, Cause, Metrics, Presence, PullFailure, PullIntent};
 

@@ -1,7 +1,7 @@
 //! Examples of commands whose arguments have none beside them. Called by [`super::whole`].
 
 /// Command and its examples.
-pub(super) const EXAMPLES: [(&str, &str); 19] = [
+pub(super) const EXAMPLES: [(&str, &str); 20] = [
     (
         "images",
         "  imagelet images
@@ -35,6 +35,7 @@ pub(super) const EXAMPLES: [(&str, &str); 19] = [
     ("pods", "  imagelet pods\n  imagelet pods -n shop -o wide\n  imagelet pods --watch"),
     ("describe", "  imagelet describe web\n  imagelet describe shop/web -o yaml"),
     ("events", "  imagelet events\n  imagelet events web --watch"),
+    ("top", "  imagelet top\n  imagelet top | head -20                       once, as plain text"),
     ("metrics", "  imagelet metrics | grep imagelet_pull"),
     ("version", "  imagelet version\n  imagelet version -o jsonpath='{.version}'"),
     ("check", "  imagelet check\n  imagelet check --repair"),

@@ -58,14 +58,14 @@ pub(super) async fn run(app: &App, args: &Backoff) -> Outcome {
 }
 
 async fn list(app: &App) -> Outcome {
-    let list: BackoffList = client::ask_json(&admin_socket(&app.config), Method::GET, "/backoff").await?;
+    let list: BackoffList = client::ask_json(&admin_socket(&app.config), Method::GET, "/v1/backoff").await?;
     note(list.note.as_deref());
     app.printer.report(&BackoffReport(list))
 }
 
 async fn reset(app: &App, args: &BackoffReset) -> Outcome {
     let selector = selector(args)?;
-    let target = format!("/backoff/reset?{}", backoff::query(&selector));
+    let target = format!("/v1/backoff/reset?{}", backoff::query(&selector));
     let done: ResetCount = client::ask_json(&admin_socket(&app.config), Method::POST, &target).await?;
     note(done.note.as_deref());
     match app.printer.format {

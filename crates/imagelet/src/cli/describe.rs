@@ -31,7 +31,7 @@ pub(super) async fn run(app: &App, args: &Describe) -> Outcome {
     let now = Timestamp::now();
     for (index, listed) in pods.iter().enumerate() {
         let known = listed.known();
-        let detail: Detail = agent(app, &format!("/pods/{}/{}", known.namespace, known.name)).await?;
+        let detail: Detail = agent(app, &format!("/v1/pods/{}/{}", known.namespace, known.name)).await?;
         match app.printer.format {
             Some(format) if format.is_document() => app.printer.document(Format::Json, &detail.pod)?,
             _ => {

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use agent::ensure::{EnsuredRow, ImageNeed};
 use agent::node::events::DebugRecorder;
 use image_manager::{EnsureImageError, EnsureImageRequest, EventRecorder, LogRecorder};
-use manifest::Role;
 use serde::Serialize;
 
-use super::pods::{self, Need};
+use super::pods;
 use super::wait::{self, End};
 use crate::app::App;
 use crate::args::Ensure;
@@ -16,35 +16,9 @@ use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::output::{Report, Table, units};
 use crate::wiring::Mode;
 
-/// The result of one need.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Row {
-    pod: String,
-    namespace: String,
-    container: String,
-    /// The use of the image in its pod.
-    #[serde(rename = "type")]
-    role: Role,
-    image: String,
-    policy: &'static str,
-    /// `present`, `pulled`, `unfinished`, or the reason of the failure.
-    result: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    image_ref: String,
-    /// Of a pull: how long it took, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pull_milliseconds: Option<u128>,
-    /// Of a failure: what happened.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    message: String,
-    #[serde(skip)]
-    title: String,
-}
-
 #[derive(Serialize)]
 struct Ensured {
-    containers: Vec<Row>,
+    containers: Vec<EnsuredRow>,
 }
 
 impl Report for Ensured {
@@ -55,7 +29,7 @@ impl Report for Ensured {
             let (pod, container) = (row.pod.clone(), row.title.clone());
             let (image, policy, result) = (row.image.clone(), row.policy.to_owned(), row.result.to_owned());
             let id = units::id(&row.image_ref, whole);
-            let time = row.pull_milliseconds.and_then(|ms| u64::try_from(ms).ok());
+            let time = row.pull_milliseconds;
             let time = time.map(|ms| units::seconds(std::time::Duration::from_millis(ms))).unwrap_or_default();
             let role = format!("{:?}", row.role).to_lowercase();
             table.row([row.namespace.clone(), pod, container, role, image, policy, result, id, time]);
@@ -81,7 +55,7 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     let managed = app.managed(events, Mode::OneShot).await?;
     managed.recover(&app.config, &*images.service()).await?;
     let mut shown = BTreeSet::new();
-    let request = |need: &Need| {
+    let request = |need: &ImageNeed| {
         let mut request = need.request();
         // Containers with the same image share one pull, which is shown once.
         if shown.insert(need.image.image.clone()) {
@@ -111,7 +85,7 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
             Some(Err(error)) => failures.push(failure(need, error)),
             None => failures.push(Failure::failed(format!("{}: {}: not finished", need.pod, need.image.title()))),
         }
-        rows.push(row(need, end));
+        rows.push(EnsuredRow::new(need, end));
     }
     app.printer.report(&Ensured { containers: rows })?;
     let Some(failure) = Failure::all(failures) else { return Ok(()) };
@@ -119,7 +93,7 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     Err(if app.stop.is_cancelled() { failure.with_code(app.signals.code()) } else { failure })
 }
 
-fn failure(need: &Need, error: &EnsureImageError) -> Failure {
+fn failure(need: &ImageNeed, error: &EnsureImageError) -> Failure {
     // As of a pull: what may pass when it is tried again, and what is not permitted, have codes of their own, so that scripts
     // can tell; everything else is a failure.
     let code = match error.kind().map(code_of) {
@@ -128,30 +102,4 @@ fn failure(need: &Need, error: &EnsureImageError) -> Failure {
     };
     let (pod, container) = (&need.pod, need.image.title());
     Failure::new(code, format!("{pod}: {container}: {}: {}", error.reason(), error.message()))
-}
-
-fn row(need: &Need, end: End) -> Row {
-    let row = Row {
-        pod: need.pod.clone(),
-        namespace: need.namespace.clone(),
-        container: need.image.name.clone(),
-        role: need.image.role,
-        image: need.image.image.clone(),
-        policy: need.image.policy.as_str(),
-        result: "present",
-        image_ref: String::new(),
-        pull_milliseconds: None,
-        message: String::new(),
-        title: need.image.title(),
-    };
-    match end {
-        Some(Ok(ensured)) => Row {
-            result: if ensured.pulled { "pulled" } else { "present" },
-            image_ref: ensured.image_ref,
-            pull_milliseconds: ensured.timing.map(|timing| timing.with_waiting.as_millis()),
-            ..row
-        },
-        Some(Err(error)) => Row { result: error.reason(), message: error.message(), ..row },
-        None => Row { result: "unfinished", ..row },
-    }
 }

@@ -158,7 +158,7 @@ pub(super) async fn run(app: &App, args: &Events) -> Outcome {
 /// Events after that of this number; waits for one where a time is given.
 pub(super) async fn since(app: &App, number: u64, wait: Option<u64>) -> Outcome<List> {
     let wait = wait.map(|seconds| format!("&wait={seconds}")).unwrap_or_default();
-    agent(app, &format!("/events?since={number}{wait}")).await
+    agent(app, &format!("/v1/events?since={number}{wait}")).await
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
 
 /// Whom an agent lets wait that keeps back-off beside this root. Nobody, where none answers.
 async fn waiting(app: &App) -> Vec<WaitingImage> {
-    match client::ask_json::<BackoffList>(&admin_socket(&app.config), Method::GET, "/backoff").await {
+    match client::ask_json::<BackoffList>(&admin_socket(&app.config), Method::GET, "/v1/backoff").await {
         Ok(list) => list.entries,
         Err(failure) => {
             tracing::debug!(error = %failure, "no back-off is known");

@@ -131,7 +131,7 @@ pub(super) fn choose(pods: Vec<Listed>, names: &[String], namespace: Option<&str
 
 /// All pods that the agent has, and what it refused.
 pub(super) async fn ask(app: &App) -> Outcome<(Vec<Listed>, Vec<RefusedPod>)> {
-    let list: PodList = agent(app, "/pods").await?;
+    let list: PodList = agent(app, "/v1/pods").await?;
     let mut pods = Vec::with_capacity(list.items.len());
     for value in list.items {
         let pod = Pod::of(&value).map_err(|e| Failure::caused(Code::Failed, "understand a pod of the agent", &e))?;

@@ -3,55 +3,20 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use image_manager::{EnsureImageRequest, ObjectRef, PodRef};
+use agent::ensure::{ImageNeed, image_needs};
 use kuberuntime::sources::FetchRequest;
 use manifest::yaml::MAX_BYTES;
-use manifest::{Objects, Pod, PodImage, Resolved, Role, SecretStore, read_directory};
+use manifest::{Objects, SecretStore, read_directory};
 
 use super::manifest_files::{ManifestFile, expand};
 use crate::app::App;
 use crate::exit::{Code, Failure, Outcome};
 use crate::wiring::node;
 
-/// A need for an image, with the pod that it belongs to.
-#[derive(Clone, Debug)]
-pub(super) struct Need {
-    /// `pod/web`.
-    pub(super) pod: String,
-    pub(super) namespace: String,
-    pub(super) image: PodImage,
-    reference: PodRef,
-    priority: i32,
-    /// The secrets and the account that the pod names.
-    access: Arc<Resolved>,
-}
-
-impl Need {
-    /// The request that the manager is given.
-    pub(super) fn request(&self) -> EnsureImageRequest {
-        let object = match self.image.role {
-            // As in the kubelet: events of an image volume are about the pod.
-            Role::Volume => ObjectRef::pod(&self.reference),
-            _ => ObjectRef { field_path: self.image.field_path(), ..ObjectRef::pod(&self.reference) },
-        };
-        EnsureImageRequest {
-            pod: self.reference.clone(),
-            object: Some(object),
-            policy: self.image.policy,
-            secrets: self.access.secrets.clone(),
-            service_account: self.access.account.clone(),
-            missing_secrets: self.access.missing.clone(),
-            priority: self.priority,
-            ..EnsureImageRequest::new(&self.image.image)
-        }
-    }
-}
-
 /// Reads all manifests and answers every need in them, in their order. The pods' secrets come from the same manifests, and from
 /// the secrets directory.
-pub(super) async fn read(app: &App, given: &[PathBuf], recursive: bool) -> Outcome<Vec<Need>> {
+pub(super) async fn read(app: &App, given: &[PathBuf], recursive: bool) -> Outcome<Vec<ImageNeed>> {
     let panicked = |_| Failure::failed("read manifests: the reader panicked");
     let given = given.to_vec();
     let files = tokio::task::spawn_blocking(move || expand(&given, recursive)).await.map_err(panicked)??;
@@ -71,7 +36,7 @@ pub(super) async fn read(app: &App, given: &[PathBuf], recursive: bool) -> Outco
         if let Some(directory) = directory {
             secrets.add(secrets_of(&directory)?);
         }
-        Ok(pods.into_iter().flat_map(|pod| needs(pod, &secrets)).collect())
+        Ok(pods.into_iter().flat_map(|pod| image_needs(pod, &secrets)).collect())
     });
     read.await.map_err(panicked)?
 }
@@ -146,22 +111,6 @@ fn parse_all(texts: &[ManifestText]) -> Outcome<Objects> {
     Ok(objects)
 }
 
-fn needs(pod: Pod, secrets: &SecretStore) -> Vec<Need> {
-    let title = pod.title();
-    let access = Arc::new(secrets.resolve(&pod));
-    let Pod { namespace, name, uid, annotations, images, priority, .. } = pod;
-    let reference = PodRef { namespace: namespace.clone(), name, uid, annotations };
-    let need = |image| Need {
-        pod: title.clone(),
-        namespace: namespace.clone(),
-        image,
-        reference: reference.clone(),
-        priority,
-        access: Arc::clone(&access),
-    };
-    images.into_iter().map(need).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,7 +126,8 @@ mod tests {
         let pods = std::mem::take(&mut objects.pods);
         let mut store = SecretStore::default();
         store.add(objects);
-        let requests: Vec<_> = pods.into_iter().flat_map(|pod| needs(pod, &store)).map(|need| need.request()).collect();
+        let requests: Vec<_> =
+            pods.into_iter().flat_map(|pod| image_needs(pod, &store)).map(|need| need.request()).collect();
         let about: Vec<_> = requests.iter().map(|r| r.object.clone().expect("set").field_path).collect();
         assert_eq!(about, ["", "spec.containers{main}"]);
         let main = &requests[1];

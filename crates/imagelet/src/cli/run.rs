@@ -69,7 +69,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         (Some(listening), Some(managed)) => {
             let collects = app.config.gc.enabled.unwrap_or(true);
             let service = serving::service(images, &node.collection, managed.metrics(), &app.board, collects);
-            Some(listening.open(service, runtime)?)
+            Some(listening.open(service.to_clients, runtime)?)
         }
         _ => None,
     };
@@ -81,11 +81,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(registered, app.service().await?);
-    admin.engine = images.own_engine();
-    if cri.is_none() {
-        app.show_pulls_of_others().await?;
-    }
-    admin.pulls = Some(app.board.clone());
+    app.open_to_requests(&mut admin).await?;
     admin.collection = Some(node.collection.clone());
     admin.pods = Some(node.board());
     admin.manager = managed.map(|managed| managed.manager.clone());

@@ -35,9 +35,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(register, app.service().await?);
-    admin.engine = app.images().await?.own_engine();
-    app.show_pulls_of_others().await?;
-    admin.pulls = Some(app.board.clone());
+    app.open_to_requests(&mut admin).await?;
     admin.pods = Some(node.board());
     let admin = admin.start(&admin_address(&app.config), &stop).await?;
     let mut told = Told::default();

@@ -15,7 +15,7 @@ use crate::endpoint::admin_address;
 use crate::exit::{Code, Failure, Outcome};
 use crate::images::Images;
 use crate::wiring::reload::{ReloadSignal, Users};
-use crate::wiring::serving::{self, Listening};
+use crate::wiring::serving::{self, Listening, ServedImages};
 use crate::wiring::{status_page, watchdog};
 
 pub(super) async fn run(app: &App) -> Outcome {
@@ -48,8 +48,10 @@ async fn serve(app: &App) -> Outcome {
     if collects {
         collection.sees()?;
     }
-    let service = serving::service(images, &collection, &metrics, &app.board, collects);
-    let server = listening.open(service, runtime)?;
+    let ServedImages { to_clients, to_commands } =
+        serving::service(images, &collection, &metrics, &app.board, collects);
+    images.answer_with(Arc::clone(&to_commands));
+    let server = listening.open(to_clients, runtime)?;
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
         collection.register(registry);
@@ -59,6 +61,7 @@ async fn serve(app: &App) -> Outcome {
     admin.beside_a_kubelet = images.endpoint().is_some();
     admin.engine = images.own_engine();
     admin.pulls = Some(app.board.clone());
+    admin.images = Some(to_commands);
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let page = status_page::open(app, &collection, None, None).await?;

@@ -31,7 +31,7 @@ pub(crate) async fn runtime(app: &App) -> Outcome<Arc<dyn RuntimeService>> {
 
 /// Where pods run if nobody says: where the process that keeps them does, otherwise where `imagelet run` would look.
 async fn default_endpoint(app: &App) -> String {
-    let about = client::ask_json::<NodeInfo>(&admin_socket(&app.config), Method::GET, "/node").await;
+    let about = client::ask_json::<NodeInfo>(&admin_socket(&app.config), Method::GET, "/v1/node").await;
     let told = about.ok().map(|about| about.runtime_endpoint).filter(|endpoint| !endpoint.is_empty());
     told.unwrap_or_else(crate::endpoint::usual_endpoint)
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use agent::admin::Admin;
 use agent::collection::owner::Owner;
+use agent::ensure::ImageNeed;
 use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::pods::Need;
 use crate::app::App;
 use crate::endpoint::admin_address;
 use crate::exit::Outcome;
@@ -29,7 +29,7 @@ pub(super) type End = Option<Result<EnsuredImage, EnsureImageError>>;
 pub(super) async fn all(
     app: &App,
     managed: &Managed,
-    needs: &[Need],
+    needs: &[ImageNeed],
     requests: &[EnsureImageRequest],
     timeout: Option<Duration>,
 ) -> Outcome<Vec<End>> {
@@ -43,9 +43,7 @@ pub(super) async fn all(
         app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(register, app.service().await?);
-    admin.engine = app.images().await?.own_engine();
-    app.show_pulls_of_others().await?;
-    admin.pulls = Some(app.board.clone());
+    app.open_to_requests(&mut admin).await?;
     admin.manager = Some(Arc::clone(&managed.manager));
     admin.collection.clone_from(&collection);
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;

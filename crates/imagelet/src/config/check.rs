@@ -67,6 +67,13 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
             format!("imagePullBackOff.initial {initial} must not be longer than imagePullBackOff.max {max}"),
         );
     }
+    if config.admin_socket.is_none() {
+        let opened = [("adminGroup", config.admin_group.is_some()), ("adminOthersRead", config.admin_others_read)];
+        for (name, _) in opened.into_iter().filter(|(_, is_set)| *is_set) {
+            let why = "nobody else may enter the root, where the socket is otherwise";
+            found(name, format!("{name} is set and adminSocket is not: {why}; /run/imagelet/admin.sock is usual"));
+        }
+    }
     let (one, other) = ("imageCredentialProviderConfig", "imageCredentialProviderBinDir");
     match (&config.credentials.provider_config, &config.credentials.provider_bin_dir) {
         (Some(_), None) => found(one, format!("{one} is set and {other} is not: the providers' programs lie there")),

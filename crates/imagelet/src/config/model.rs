@@ -14,7 +14,7 @@ use super::check::MOST;
 use super::declare::{Setting, settings};
 use super::error::{ConfigError, Origin};
 use super::eviction::Eviction;
-use super::kind::{Kind, choice, directories, duration, integer, list, named, parsed, path, unset};
+use super::kind::{Kind, boolean, choice, directories, duration, integer, list, named, parsed, path, text, unset};
 use super::settings::access::{Credentials, Verification};
 use super::settings::cluster::Cluster;
 use super::settings::collection::{ContainerGc, Gc};
@@ -102,8 +102,15 @@ settings! {
                  unix:///run/imagelet/imagelet.sock [default: the socket that systemd passes]";
             admin_socket: Option<PathBuf> = None =>
                 "adminSocket", "admin-socket", unset(path("PATH")),
-                "Unix socket on which an agent reports its state: health, metrics, back-off [default: \
-                 admin.sock in the root]";
+                "Unix socket of an agent's API, with health and metrics [default: admin.sock in the root]";
+            admin_group: Option<String> = None =>
+                "adminGroup", "admin-group", unset(text("GROUP", "the name or the number of a group")),
+                "Group, by name or number, whose members may change things over the admin socket, which becomes \
+                 theirs; needs adminSocket, because nobody else may enter the root [default: none]";
+            admin_others_read: bool = false =>
+                "adminOthersRead", "admin-others-read", boolean(),
+                "Everyone who reaches the admin socket may read what holds no secret: images, pulls, the disk, \
+                 which pods there are; needs adminSocket";
             metrics_address: Option<SocketAddr> = None =>
                 "metricsAddress", "metrics-address", unset(parsed(
                     "ADDR:PORT",

@@ -79,22 +79,31 @@ impl Listening {
     }
 }
 
-/// The images for others, who decide for themselves what they pull: what there is to count is the service. Commands that find the
-/// root held are served alike.
+/// The images for others, who decide for themselves what they pull: what there is to count is the service.
+pub(crate) struct ServedImages {
+    /// For clients of the CRI socket.
+    pub(crate) to_clients: Arc<dyn ImageService>,
+    /// For commands that find the root held.
+    pub(crate) to_commands: Arc<dyn ImageService>,
+}
+
+/// The images for others, counted, logged, and on the board.
 pub(crate) fn service(
     images: &Images,
     collection: &Collection,
     metrics: &Arc<Metrics>,
     board: &PullBoard,
     collects: bool,
-) -> Arc<dyn ImageService> {
+) -> ServedImages {
     let clock: Clock = Arc::new(tokio::time::Instant::now);
     let counted = Instrumented::new(images.service(), Arc::clone(metrics), Arc::clone(&clock)).with_pulls();
     let served = collection.served(Arc::new(counted), collects);
-    let watched = WatchedPulls::new(Arc::new(served), board.clone(), WantedBy::Client);
-    let service: Arc<dyn ImageService> = Arc::new(Logged::new(Arc::new(watched), clock));
-    images.answer_with(Arc::clone(&service));
-    service
+    let served: Arc<dyn ImageService> = Arc::new(served);
+    let watched = |by: WantedBy| -> Arc<dyn ImageService> {
+        let watched = WatchedPulls::new(Arc::clone(&served), board.clone(), by);
+        Arc::new(Logged::new(Arc::new(watched), Arc::clone(&clock)))
+    };
+    ServedImages { to_clients: watched(WantedBy::Client), to_commands: watched(WantedBy::Command) }
 }
 
 /// A socket on which images are served.

@@ -31,6 +31,7 @@ async fn places_waiters_and_ends_are_shown() {
         [("a:1".to_owned(), PullStep::Pulling, None, 2), queued("b:1", 2), queued("d:1", 3), queued("missing:1", 1)];
     assert_eq!(shown, want);
     left.abort();
+    settle().await;
     tokio::time::advance(Duration::from_secs(3)).await;
     gate.open();
     rig.outcomes().await;

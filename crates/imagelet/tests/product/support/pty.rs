@@ -97,6 +97,28 @@ impl Pty {
         format!("{}\n", own.unwrap_or_else(|| panic!("earlier lines are gone:\n{text}")).trim_end())
     }
 
+    /// The lines that are on the terminal now, also where the program has a screen of its own.
+    pub(crate) fn screen(&self) -> String {
+        let terminal = self.terminal.lock();
+        terminal.screen().visible_lines().map(|line| format!("{}\n", line.text().trim_end())).collect()
+    }
+
+    /// Presses keys.
+    #[track_caller]
+    pub(crate) fn press(&self, keys: &str) {
+        rustix::io::write(&self.master, keys.as_bytes()).expect("the terminal takes keys");
+    }
+
+    /// Waits until the screen is as wanted.
+    #[track_caller]
+    pub(crate) fn until_screen(&self, what: &str, is_so: impl Fn(&str) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !is_so(&self.screen()) {
+            assert!(Instant::now() < until, "it never comes to this: {what}:\n{}", self.screen());
+            thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
     /// True if a line is longer than the terminal is wide.
     pub(crate) fn wraps(&self) -> bool {
         self.terminal.lock().screen().visible_lines().any(avt::Line::is_wrapped)

@@ -1,0 +1,212 @@
+//! Every documented route, asked over a real socket, with its answer held against the document: a store with a registry behind it.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use cri_api::{ImageService, Kind};
+use engine_api::ImageEngine;
+use image_manager::{ImageManager, LogRecorder, Options, PullBoard, WantedBy, WatchedPulls};
+use image_service::{Engine, EngineOptions};
+use registry::testing::{ImageBuilder, LayerBuilder, TestRegistry};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::client::{self, Method};
+use super::schema_check::Document;
+use super::{Admin, AdminAddress};
+use crate::collection::{Collection, CollectionParts};
+
+/// An agent with a store.
+struct Rig {
+    socket: std::path::PathBuf,
+    engine: Engine,
+    registry: TestRegistry,
+    document: Document,
+    _running: super::AdminServer,
+    directory: tempfile::TempDir,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let platform = "linux/amd64".parse().expect("a platform");
+        let root = directory.path().join("store");
+        let options = EngineOptions { root: root.clone(), platform, ..EngineOptions::default() };
+        let engine = Engine::open(options).await.expect("it opens");
+        let registry = TestRegistry::open().await;
+        let layer = |name: &str, size: usize| LayerBuilder::new().file(name, vec![b'x'; size]).build();
+        for name in ["one", "two"] {
+            let image = ImageBuilder::new().platform("linux/amd64".parse().expect("a platform"));
+            registry.push(name, "v1", &image.layer(layer("base", 100_000)).layer(layer(name, 30_000)).build());
+        }
+        let board = PullBoard::new(Arc::new(Instant::now), Arc::new(jiff::Timestamp::now));
+        let service = Arc::new(engine.clone()) as Arc<dyn ImageService>;
+        let options = Options { board: board.clone(), ..Options::default() };
+        let manager = Arc::new(ImageManager::new(Arc::clone(&service), Arc::new(LogRecorder), options));
+        let fake = cri_api::testing::FakeImageService::new();
+        let mut parts = CollectionParts::for_tests(&root, &fake, "", Ok(None));
+        parts.service = Arc::clone(&service);
+        let collection = Arc::new(Collection::open(parts).await.expect("it opens"));
+        let watched = WatchedPulls::new(Arc::clone(&service), board.clone(), WantedBy::Command);
+        let admin = Admin {
+            collection: Some(collection),
+            manager: Some(manager),
+            pulls: Some(board),
+            images: Some(Arc::new(watched)),
+            engine: Some(Arc::new(engine.clone()) as Arc<dyn ImageEngine>),
+            ..Admin::new(|_| {}, service)
+        };
+        let socket = root.join("admin.sock");
+        let address =
+            AdminAddress { socket: socket.clone(), required: true, group: None, others_read: false, metrics: None };
+        let running = admin.start(&address, &CancellationToken::new()).await.expect("it starts");
+        Self { socket, engine, registry, document: Document::new(), _running: running, directory }
+    }
+
+    fn name(&self, image: &str) -> String {
+        format!("{}/{image}:v1", self.registry.host())
+    }
+
+    /// Asks, and holds the answer against the document. The path of the document is the one before the query.
+    async fn ask(&mut self, verb: &str, target: &str, body: impl Into<Body>) -> Value {
+        let method: Method = verb.to_uppercase().parse().expect("a method");
+        let asked = client::send::<Value>(&self.socket, method, target, body).await;
+        let answer = asked.unwrap_or_else(|error| panic!("{verb} {target}: {error}"));
+        self.document.check(verb, target.split('?').next().unwrap_or_default(), &answer);
+        answer
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_documented_route_answers_as_documented() {
+    let mut rig = Rig::start().await;
+    let (one, two) = (rig.name("one"), rig.name("two"));
+
+    // A pull whose progress is watched.
+    let body = json!({"image": one}).to_string();
+    let mut events = client::events(&rig.socket, Method::POST, "/v1/images/pull", body).await.expect("a stream");
+    let mut names = Vec::new();
+    let mut pulled = Value::Null;
+    while let Some((name, data)) = events.next().await.expect("an event") {
+        let data: Value = serde_json::from_str(&data).expect("JSON");
+        rig.document.check_event("post", "/v1/images/pull", &name, &data);
+        names.push(name);
+        pulled = data;
+    }
+    assert_eq!(names.last().map(String::as_str), Some("pulled"), "{names:?}");
+    assert!(names.len() > 4 && names.iter().filter(|name| *name != "progress").count() == 1, "{names:?}");
+    assert_eq!((&pulled["image"], &pulled["pulled"]), (&json!(one), &json!(true)));
+
+    // One that is present, one with an error in words, one without an image.
+    let again = rig.ask("post", "/v1/images/pull", json!({"image": one, "policy": "IfNotPresent"}).to_string()).await;
+    assert_eq!((&again["imageRef"], &again["pulled"]), (&pulled["imageRef"], &json!(false)));
+    let absent = rig.name("absent");
+    let send = |body: Value| client::send::<Value>(&rig.socket, Method::POST, "/v1/images/pull", body.to_string());
+    let error = send(json!({"image": absent})).await.expect_err("there is none");
+    assert!(error.kind() == Kind::NotFound && error.to_string().contains("absent"), "{error}");
+    for wrong in [json!({}), json!({"image": ""}), json!({"image": one, "policy": "Sometimes"}), json!({"imgae": one})]
+    {
+        assert_eq!(send(wrong.clone()).await.expect_err("wrong").kind(), Kind::InvalidArgument, "{wrong}");
+    }
+
+    // A pod's images.
+    let manifest = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec: {{containers: [{{name: a, image: '{one}'}}, \
+         {{name: b, image: '{two}'}}, {{name: c, image: '{absent}'}}]}}\n"
+    );
+    let ensured = rig.ask("post", "/v1/ensure", manifest).await;
+    let results: Vec<&str> =
+        ensured["containers"].as_array().into_iter().flatten().filter_map(|row| row["result"].as_str()).collect();
+    assert_eq!(results, ["present", "pulled", "ErrImagePull"]);
+    let refused = client::send::<Value>(&rig.socket, Method::POST, "/v1/ensure", "kind: Nothing").await;
+    assert_eq!(refused.expect_err("no pod").kind(), Kind::InvalidArgument);
+
+    // The pulls so far.
+    let pulls = rig.ask("get", "/v1/pulls", Body::empty()).await;
+    let outcomes: Vec<&str> =
+        pulls["ended"].as_array().into_iter().flatten().filter_map(|pull| pull["outcome"].as_str()).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "pulled").count(), 2, "{pulls:#}");
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "failed").count(), 2, "{pulls:#}");
+    let mut events =
+        client::events(&rig.socket, Method::GET, "/v1/pulls/events?since=0", Body::empty()).await.expect("a stream");
+    let (name, data) = events.next().await.expect("an event").expect("the stream goes on");
+    let data: Value = serde_json::from_str(&data).expect("JSON");
+    rig.document.check_event("get", "/v1/pulls/events", &name, &data);
+    assert_eq!(data["ended"], pulls["ended"]);
+    drop(events);
+
+    // An archive goes and comes back.
+    let images = rig.ask("get", "/v1/images", Body::empty()).await;
+    assert_eq!(images["images"].as_array().map(Vec::len), Some(2));
+    let query = |name: &str| url::form_urlencoded::Serializer::new(String::new()).append_pair("image", name).finish();
+    for format in ["oci-archive", "docker-archive"] {
+        let target = format!("/v1/images/export?{}&format={format}", query(&one));
+        let archive = client::bytes(&rig.socket, Method::POST, &target).await.expect("an archive");
+        assert!(archive.len() > 130_000, "{format}: {}", archive.len());
+        let removed = rig.ask("post", &format!("/v1/images/remove?{}", query(&one)), Body::empty()).await;
+        assert_eq!(removed["results"], json!([{"image": one}]));
+        let imported = rig.ask("post", "/v1/images/import", archive).await;
+        assert_eq!(imported["images"][0]["id"], pulled["imageRef"], "{format}");
+    }
+    rig.document.note("post", "/v1/images/export");
+    let refused = client::bytes(&rig.socket, Method::POST, "/v1/images/export?image=absent").await;
+    assert_eq!(refused.expect_err("it is absent").kind(), Kind::NotFound);
+    let broken = client::send::<Value>(&rig.socket, Method::POST, "/v1/images/import", "no archive").await;
+    broken.expect_err("it is no archive");
+
+    // Everything else.
+    let id = query(pulled["imageRef"].as_str().expect("an id"));
+    for target in [
+        "/v1/version",
+        "/v1/openapi.json",
+        "/v1/backoff",
+        "/v1/gc",
+        "/v1/gc/plan?allUnused=true",
+        "/v1/names",
+        "/v1/pins",
+    ] {
+        rig.ask("get", target, Body::empty()).await;
+    }
+    for target in [
+        "/v1/backoff/reset?all=true",
+        "/v1/check?deep=true",
+        "/v1/convert?to=dir",
+        "/v1/pins?pattern=registry.test/kept",
+        "/v1/pins/remove?pattern=registry.test/kept",
+        "/v1/gc/room?needed=1",
+        &format!("/v1/gc/protect?{id}"),
+        "/v1/gc/collect?allUnused=true&minAgeSeconds=0",
+    ] {
+        rig.ask("post", target, Body::empty()).await;
+    }
+    // They need a disk and a runtime, which this agent has not: the product's tests ask an agent that has both. Pods have a test of
+    // their own.
+    let elsewhere = [
+        "get /healthz",
+        "get /livez",
+        "get /metrics",
+        "get /readyz",
+        "get /v1/events",
+        "get /v1/gc/containers",
+        "get /v1/node",
+        "get /v1/pods",
+        "get /v1/pods/{namespace}/{name}",
+        "get /v1/status",
+        "post /v1/gc/containers",
+    ];
+    let mut left = rig.document.left();
+    left.sort();
+    left.retain(|route| !elsewhere.contains(&route.as_str()));
+    assert_eq!(left, Vec::<String>::new(), "documented and not asked");
+    rig.engine.shutdown().await;
+    drop(rig.directory);
+}
+
+#[test]
+fn the_copy_in_the_documentation_is_the_document() {
+    let text = serde_json::to_string_pretty(&super::openapi()).expect("JSON") + "\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let copy = std::fs::read_to_string(path).expect("docs/openapi.json");
+    assert!(copy == text, "run: cargo run -p imagelet-agent --example openapi > docs/openapi.json");
+}

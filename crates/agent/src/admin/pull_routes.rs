@@ -1,0 +1,190 @@
+//! The routes of pulls: `GET /v1/pulls`, the pulls that run and the last ones that ended; `GET /v1/pulls/events`, the same as it changes, as
+//! server-sent events. Each event has the whole state, so that a slow reader misses steps and nothing else: nothing is buffered for it.
+//! Decides nothing. Called by axum.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::RawQuery;
+use axum::http::HeaderMap;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::IntoResponse as _;
+use axum::routing::get;
+use cri_api::Kind;
+use image_manager::PullBoard;
+use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::pulls::{Pulls, StreamEnd};
+use super::state::{Admin, Answer, Refusal, SharedState, bad_request, json};
+use super::table::{Content, Parameter, Route, SchemaOf};
+
+/// How many streams of events may be open at a time.
+pub(super) const MAX_STREAMS: usize = 64;
+/// How often a reader hears of a state that changes, where it does not say.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The shortest and the longest interval that a reader may ask for, in milliseconds.
+const INTERVALS: std::ops::RangeInclusive<u64> = 100..=60_000;
+/// A reader hears at least this often that the stream lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+const EVENTS: &[(&str, SchemaOf)] =
+    &[("pulls", |g| g.subschema_for::<Pulls>()), ("end", |g| g.subschema_for::<StreamEnd>())];
+
+/// The routes.
+pub(super) const ROUTES: &[Route] = &[
+    Route::get(
+        "/pulls",
+        "The pulls that run or wait, and the last hundred that ended",
+        Content::Json(|g| g.subschema_for::<Pulls>()),
+        || get(pulls),
+    ),
+    Route::get(
+        "/pulls/events",
+        "The state of all pulls at once, and again while it changes. The id of an event is the number of the last pull that ended: a \
+         reader that comes back sends it as Last-Event-ID and hears of the ends that it missed. An event `end` says why a stream ends",
+        Content::Events(EVENTS),
+        || get(events),
+    )
+    .with(&[
+        Parameter::query("interval", "milliseconds between two events, from 100 to 60000; 500 if it is not given").integer(),
+        Parameter::query("since", "the number of the last pull whose end is known, as Last-Event-ID").integer(),
+    ]),
+];
+
+fn board(state: &Admin) -> Result<&PullBoard, Refusal> {
+    state.pulls.as_ref().ok_or_else(|| Refusal::new(Kind::NotFound, "this process pulls no images yet"))
+}
+
+async fn pulls(state: SharedState) -> Answer {
+    let board = board(&state)?;
+    json(&Pulls { pulls: board.pulls(), ended: board.ended(), missed: 0 })
+}
+
+async fn events(state: SharedState, headers: HeaderMap, RawQuery(query): RawQuery) -> Answer {
+    let board = board(&state)?.clone();
+    let (mut interval, mut since) = (INTERVAL, None);
+    if let Some(id) = headers.get("last-event-id") {
+        since = id.to_str().ok().and_then(|id| id.parse().ok());
+    }
+    for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        let number = value.parse::<u64>().map_err(|_| bad_request(format!("{key}: {value:?} is no whole number")))?;
+        match &*key {
+            "interval" if INTERVALS.contains(&number) => interval = Duration::from_millis(number),
+            "interval" => return Err(bad_request("interval: from 100 to 60000 milliseconds")),
+            "since" => since = Some(number),
+            _ => return Err(bad_request(format!("unknown parameter {key:?}; known: interval, since"))),
+        }
+    }
+    let place = place(&state)?;
+    let last = board.ended().last().map_or(0, |ended| ended.number);
+    // Numbers begin anew with the process: a reader that knows later ones asked another one before.
+    let since = since.map_or(last, |since: u64| if since > last { 0 } else { since });
+    Ok(event_stream(Reader::new(board, since, interval, state.stop.clone(), place)))
+}
+
+/// A place among the streams that may be open.
+pub(super) fn place(state: &Admin) -> Result<OwnedSemaphorePermit, Refusal> {
+    let full = |_| {
+        Refusal::new(Kind::ResourceExhausted, format!("{MAX_STREAMS} streams of events are open, which is the limit"))
+    };
+    Arc::clone(&state.streams).try_acquire_owned().map_err(full)
+}
+
+fn event_stream(reader: Reader) -> axum::response::Response {
+    let stream = futures::stream::unfold(reader, async |mut reader| {
+        let text = reader.next().await?;
+        Some((Ok::<_, Infallible>(text), reader))
+    });
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+    (headers, Body::from_stream(stream)).into_response()
+}
+
+/// An event in the form of its stream.
+pub(super) fn event(name: &str, id: Option<u64>, data: &impl Serialize) -> Bytes {
+    let data = serde_json::to_string(data).unwrap_or_else(|_| "{}".to_owned());
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    format!("{id}event: {name}\ndata: {data}\n\n").into()
+}
+
+/// A line that says nothing but that the stream lives.
+pub(super) fn keep_alive() -> Bytes {
+    Bytes::from_static(b": keep-alive\n\n")
+}
+
+/// The state that a reader of the stream has heard.
+struct Reader {
+    board: PullBoard,
+    changes: tokio::sync::watch::Receiver<u64>,
+    /// Number of the last end that was sent.
+    sent: u64,
+    /// When something was sent last; `None` before the first event.
+    at: Option<Instant>,
+    interval: Duration,
+    stop: CancellationToken,
+    over: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Reader {
+    fn new(
+        board: PullBoard,
+        sent: u64,
+        interval: Duration,
+        stop: CancellationToken,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        let changes = board.changes();
+        Self { board, changes, sent, at: None, interval, stop, over: false, _place: place }
+    }
+
+    /// The next piece of the stream. Called when the reader has room for it.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.over {
+            return None;
+        }
+        let Some(at) = self.at else {
+            return Some(self.state());
+        };
+        let runs = !self.board.pulls().is_empty();
+        // While nothing runs, only a change is news.
+        let (next, is_news) = if runs { (at + self.interval, true) } else { (at + KEEP_ALIVE, false) };
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {
+                self.over = true;
+                return Some(event("end", None, &StreamEnd { reason: "the agent ends".to_owned() }));
+            }
+            Ok(()) = self.changes.changed() => {
+                // Not more often than the reader wishes, however many pulls begin and end.
+                tokio::time::sleep_until(at + self.interval).await;
+                Some(self.state())
+            }
+            () = tokio::time::sleep_until(next) => {
+                if is_news {
+                    return Some(self.state());
+                }
+                self.at = Some(Instant::now());
+                Some(keep_alive())
+            }
+        }
+    }
+
+    /// The state as it is now.
+    fn state(&mut self) -> Bytes {
+        self.at = Some(Instant::now());
+        self.changes.mark_unchanged();
+        let ended = self.board.ended_after(self.sent);
+        let missed = ended.first().map_or(0, |first| first.number.saturating_sub(self.sent + 1));
+        self.sent = ended.last().map_or(self.sent, |last| last.number);
+        event("pulls", Some(self.sent), &Pulls { pulls: self.board.pulls(), ended, missed })
+    }
+}
+
+#[cfg(test)]
+#[path = "pull_routes_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+//! `imagelet top`: pulls, disk and pods of an agent in one picture, which changes as they do; once and as plain text where standard
+//! output is no terminal. Asks the admin API and decides nothing.
+
+mod frame;
+mod screen;
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use agent::admin::client::{self, AskError, Events, Method};
+use agent::admin::pods::PodList;
+use agent::admin::pulls::Pulls;
+use agent::admin::wire::AgentVersion;
+use cri_api::Kind;
+use image_manager::EndedPull;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::endpoint::admin_socket;
+use crate::exit::{Code, Failure, Outcome};
+use crate::pods::columns::columns;
+use crate::pods::shape::Pod;
+use frame::{DiskFigures, Picture, PodFigures};
+use screen::Screen;
+
+/// How often pulls are painted while they run.
+const INTERVAL_MILLISECONDS: u64 = 500;
+/// How often the disk and the pods are asked for.
+const PERIOD: Duration = Duration::from_secs(2);
+/// How many ended pulls are remembered: more than a screen has rows.
+const ENDED: usize = 50;
+
+pub(super) async fn run(app: &App) -> Outcome {
+    let socket = admin_socket(&app.config);
+    let mut picture = Picture::default();
+    let agent: AgentVersion = client::ask_json(&socket, Method::GET, "/v1/version").await?;
+    picture.agent = format!("imagelet {}, process {}", agent.version, agent.pid);
+    let pulls: Pulls = client::ask_json(&socket, Method::GET, "/v1/pulls").await?;
+    picture.pulls = pulls.pulls;
+    remember(&mut picture.ended, pulls.ended);
+    refresh(&mut picture, &socket).await?;
+    if !std::io::stdout().is_terminal() {
+        return app.printer.lines(frame::lines(&picture, None));
+    }
+    let since = picture.ended.first().map_or(0, |ended| ended.number);
+    let target = format!("/v1/pulls/events?interval={INTERVAL_MILLISECONDS}&since={since}");
+    let events = client::events(&socket, Method::GET, &target, Vec::new()).await?;
+    watch(app, picture, socket, events).await
+}
+
+/// Paints until somebody presses `q`, a signal comes, or the agent ends.
+async fn watch(app: &App, mut picture: Picture, socket: PathBuf, mut events: Events) -> Outcome {
+    let mut screen = Screen::enter().map_err(|error| Failure::failed(format!("paint on the terminal: {error}")))?;
+    let mut period = tokio::time::interval(PERIOD);
+    loop {
+        screen.paint(&frame::lines(&picture, Some(screen.size())));
+        tokio::select! {
+            () = app.stop.cancelled() => return Ok(()),
+            quits = screen.until_quit_or_resized() => if quits {
+                return Ok(());
+            },
+            _ = period.tick() => {
+                picture.now = jiff::Timestamp::now();
+                picture.problem = refresh(&mut picture, &socket).await.err().map(|error| error.to_string());
+            }
+            event = events.next_of::<Pulls>("pulls") => match event? {
+                Some(event) => {
+                    picture.now = jiff::Timestamp::now();
+                    picture.pulls = event.pulls;
+                    remember(&mut picture.ended, event.ended);
+                }
+                None => return Err(Failure::new(Code::Unreachable, "the agent ended")),
+            },
+        }
+    }
+}
+
+/// Puts the last ends first.
+fn remember(known: &mut Vec<EndedPull>, new: Vec<EndedPull>) {
+    known.splice(0..0, new.into_iter().rev());
+    known.truncate(ENDED);
+}
+
+/// Asks for the disk and the pods.
+async fn refresh(picture: &mut Picture, socket: &Path) -> Result<(), AskError> {
+    picture.now = jiff::Timestamp::now();
+    if let Some(status) = there(client::ask_json::<Value>(socket, Method::GET, "/v1/status").await)? {
+        let number = |of: &Value, name: &str| of[name].as_u64();
+        let disk = &status["imageFs"];
+        picture.images = number(&status, "imageCount");
+        picture.disk = number(disk, "capacityBytes").filter(|capacity| *capacity > 0).map(|capacity| DiskFigures {
+            path: disk["path"].as_str().unwrap_or_default().to_owned(),
+            capacity,
+            available: number(disk, "availableBytes").unwrap_or_default(),
+            images: number(disk, "imagesBytes"),
+        });
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        picture.has_pressure = conditions
+            .into_iter()
+            .any(|condition| condition["type"] == "DiskPressure" && condition["status"] == "True");
+    }
+    let pods = there(client::ask_json::<PodList>(socket, Method::GET, "/v1/pods").await)?;
+    picture.pods = pods.map(|list| list.items.iter().filter_map(figures).collect());
+    Ok(())
+}
+
+/// The answer of an agent that has this part, or `None`.
+fn there<T>(answer: Result<T, AskError>) -> Result<Option<T>, AskError> {
+    match answer {
+        // Right after its start an agent has yet to hear which pods run.
+        Err(AskError::Refused { kind: Kind::NotFound | Kind::Unavailable, .. }) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+fn figures(value: &Value) -> Option<PodFigures> {
+    let pod = Pod::of(value).ok()?;
+    let columns = columns(&pod);
+    Some(PodFigures {
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone(),
+        ready: columns.ready(),
+        is_ready: columns.ready.0 == columns.ready.1,
+        status: columns.status.clone(),
+        restarts: columns.restarts,
+        created: pod.metadata.creation_timestamp,
+    })
+}

@@ -1,0 +1,151 @@
+//! The API of a real agent: by curl, by other users, and as `imagelet top` shows it while a pull is under way.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::gate::Gate;
+use crate::support::process::{eventually, run, tool};
+use crate::support::pty::Pty;
+use crate::support::random::noise_of;
+use crate::support::scene::Scene;
+use crate::support::{Imagelet, Packing};
+
+/// A user and a group that nobody has.
+const USER: u32 = 64_123;
+const GROUP: u32 = 64_124;
+
+/// What the agent answers to a question.
+fn get(socket: &Path, path: &str) -> Value {
+    let socket = socket.display().to_string();
+    let text = run(tool("curl").args(["--silent", "--unix-socket", &socket, &format!("http://imagelet{path}")]));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}: {text}"))
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn the_example_in_shell_does_what_it_says() {
+    let s = Scene::new();
+    let (name, image) = s.push_file("api/one:1", "a", vec![7_u8; 1 << 20]);
+    let _agent = s.imagelet.serve(&s.scratch.join("cri.sock"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/api.sh");
+    let socket = s.scratch.join("store/admin.sock");
+    let text = run(tool("sh").arg(script).arg(&socket).arg(&name));
+    for part in [
+        r#""mayChange":true"#,
+        "event: progress",
+        "event: pulled",
+        r#""outcome":"pulled""#,
+        &image.id,
+        &format!(r#"{{"results":[{{"image":"{name}"}}]}}"#),
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert_eq!(s.imagelet.ids(), Vec::<String>::new(), "it removed the image again");
+    let document = get(&socket, "/v1/openapi.json");
+    assert_eq!(document["openapi"], "3.1.0");
+}
+
+/// An agent with an image of two layers behind a gate, and a pull of it by a command that is under way.
+struct Pulling {
+    _agent: crate::support::process::Daemon,
+    pull: std::process::Child,
+    gate: Gate,
+    name: String,
+    _runtime: tokio::runtime::Runtime,
+    s: Scene,
+}
+
+fn pulling() -> Pulling {
+    let s = Scene::new();
+    let layers: Vec<_> =
+        ["one", "two"].iter().map(|name| s.file_layer(name, noise_of(name, 3_000_000), Packing::Gzip)).collect();
+    s.registry.push(&s.layout, &s.layout.image(&layers), "team/app:1");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let gate = runtime.block_on(Gate::start(s.registry.host().to_owned()));
+    gate.hold_answers_after(500_000);
+    let name = format!("{}/team/app:1", gate.host());
+    let agent = s.imagelet.serve(&s.scratch.join("cri.sock"));
+    let pull = s.imagelet.spawn(&["pull", &name]);
+    Pulling { _agent: agent, pull, gate, name, _runtime: runtime, s }
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_pull_of_another_command_is_seen_with_its_layers() {
+    let mut p = pulling();
+    let socket = p.s.scratch.join("store/admin.sock");
+    let pulls = || get(&socket, "/v1/pulls");
+    eventually("bytes of both layers", || {
+        let pulls = pulls();
+        let layers = pulls["pulls"][0]["layers"].as_array().cloned().unwrap_or_default();
+        layers.len() == 2 && layers.iter().all(|layer| layer["receivedBytes"].as_u64() > Some(100_000))
+    });
+    let pull = pulls()["pulls"][0].clone();
+    assert_eq!((&pull["image"], &pull["step"]), (&Value::from(p.name.as_str()), &Value::from("fetching")), "{pull:#}");
+    assert_eq!(pull["waiters"], 1, "{pull:#}");
+    assert!(pull["totalBytes"].as_u64() > Some(5_900_000) && pull["layers"][0]["state"] == "fetching", "{pull:#}");
+
+    let plain = p.s.imagelet.ok(&["top"]);
+    assert!(plain.contains(&p.name) && plain.contains("fetching") && plain.contains("0/2"), "{plain}");
+    assert!(!plain.contains('\u{1b}'), "no escape sequences: {plain:?}");
+
+    let terminal = p.s.imagelet.clone().env("TERM", "xterm-256color");
+    let mut pty = Pty::start(terminal.command(&["top"]), (80, 24));
+    pty.until_screen("the pull", |screen| screen.contains("team/app:1") && screen.contains("fetching"));
+    pty.resize((60, 12));
+    pty.until_screen("the pull on a smaller one", |screen| screen.contains("fetching") && screen.lines().count() == 12);
+    p.gate.open();
+    assert!(p.pull.wait().expect("it ends").success());
+    pty.until_screen("its end", |screen| screen.contains("pulled 6") && screen.contains("no pull runs"));
+    pty.press("q");
+    assert_eq!(pty.end(), Some(0));
+    assert_eq!(pty.text(), "\n", "the screen before is back");
+
+    let ended = pulls()["ended"][0].clone();
+    assert_eq!((&ended["outcome"], &ended["wantedBy"][0]["kind"]), (&Value::from("pulled"), &Value::from("command")));
+    assert!(ended["receivedBytes"].as_u64() > Some(5_900_000), "{ended:#}");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn the_kernel_says_who_may_change_things_and_who_may_read() {
+    let s = Scene::new();
+    let (name, _) = s.push_file("api/who:1", "a", "a");
+    s.imagelet.ok(&["pull", &name]);
+    let shared = tempfile::Builder::new().prefix("imagelet-api").tempdir().expect("a directory");
+    std::fs::set_permissions(shared.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let socket = shared.path().join("admin.sock");
+    let settings = |imagelet: Imagelet| imagelet.global("--admin-socket", &socket.display().to_string());
+    let opened = settings(s.imagelet.clone()).global("--admin-group", &GROUP.to_string());
+    // Who asks has a root of its own, which is not there, and a program that it may start.
+    let program = shared.path().join("imagelet");
+    std::fs::copy(env!("CARGO_BIN_EXE_imagelet"), &program).expect("a copy");
+    let as_user = |groups: &str| {
+        let setpriv = tool("setpriv").get_program().display().to_string();
+        let user = [format!("--reuid={USER}"), format!("--regid={USER}"), format!("--groups={groups}")];
+        let words: Vec<&str> = [setpriv.as_str()].into_iter().chain(user.iter().map(String::as_str)).collect();
+        let root = PathBuf::from("/nonexistent/root");
+        settings(Imagelet::on(&root).program(program.clone())).through(&words)
+    };
+    let (member, other) = (as_user(&GROUP.to_string()), as_user(&USER.to_string()));
+
+    let mut agent = opened.serve(&s.scratch.join("cri.sock"));
+    assert_eq!(std::fs::metadata(&socket).expect("it is there").permissions().mode() & 0o777, 0o660);
+    assert_eq!(member.ok(&["backoff", "reset", "--all"]), "0\n");
+    other.fails(77, &["backoff"]);
+    agent.stop();
+
+    let mut agent = opened.flag("--admin-others-read=true").serve(&s.scratch.join("cri.sock"));
+    assert_eq!(member.ok(&["backoff", "reset", "--all"]), "0\n");
+    assert!(other.ok(&["top"]).contains("1 image"));
+    other.ok(&["backoff"]);
+    let line = other.fails(77, &["backoff", "reset", "--all"]);
+    assert!(line.contains(&format!("user {USER} may not do this")) && line.contains("adminGroup"), "{line}");
+    agent.stop();
+
+    let line = s.imagelet.clone().global("--admin-group", "0").fails(64, &["serve", "--listen", "unix:///run/x.sock"]);
+    assert!(line.contains("adminGroup is set and adminSocket is not"), "{line}");
+}
