@@ -29,11 +29,6 @@ impl History {
         Self { bytes: [0; INTERVALS], last: second.div_euclid(INTERVAL), counted: HashMap::new(), ended: 0 }
     }
 
-    /// The number of the last ended pull that was counted.
-    pub(super) fn ended(&self) -> u64 {
-        self.ended
-    }
-
     /// Counts what came since the last call.
     pub(super) fn count(&mut self, second: i64, running: &[PullInFlight], ended: &[EndedPull]) {
         self.advance(second);

@@ -123,7 +123,7 @@ impl Reporter {
 }
 
 fn pods(board: &PodBoard) -> PodReport {
-    let PodList { items, refused } = serde_json::from_value(board.list()).unwrap_or_default();
+    let PodList { items, refused, .. } = serde_json::from_value(board.list()).unwrap_or_default();
     let mut pods: Vec<Pod> = items.iter().filter_map(|pod| Pod::of(pod).ok()).collect();
     pods.sort_by(|a, b| {
         let key = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());

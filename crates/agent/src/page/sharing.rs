@@ -59,7 +59,7 @@ pub(super) fn usage(layers: &ImageLayers) -> HashMap<&str, ImageUsage> {
             *count += 1;
         }
     }
-    let one = |(id, of): (&'_ String, &engine_api::LayersOf)| {
+    let one = |of: &engine_api::LayersOf| {
         let mut usage = ImageUsage { unique_bytes: of.own_bytes, shared_bytes: 0 };
         for layer in indices(of) {
             let bytes = layers.layers.get(layer).copied().unwrap_or_default();
@@ -68,7 +68,7 @@ pub(super) fn usage(layers: &ImageLayers) -> HashMap<&str, ImageUsage> {
         }
         usage
     };
-    layers.images.iter().map(|(id, of)| (id.as_str(), one((id, of)))).collect()
+    layers.images.iter().map(|(id, of)| (id.as_str(), one(of))).collect()
 }
 
 impl Sharing {

@@ -51,6 +51,7 @@ where
     S: Service<Request<Q>, Response = Response<B>>,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
+    B: Send,
 {
     type Response = Response<PatientBody<B>>;
     type Error = BoxError;
