@@ -13,6 +13,8 @@ mod images;
 mod layout_registry;
 mod logging;
 mod memory;
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+mod name_service;
 mod output;
 mod pods;
 mod progress;
@@ -39,6 +41,8 @@ use progress::Progress;
 use signals::Signals;
 
 fn main() -> ExitCode {
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    name_service::use_built_in();
     let words: Vec<OsString> = std::env::args_os().collect();
     match cli::completion::answer(&words) {
         Ok(false) => {}
