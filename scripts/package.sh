@@ -5,14 +5,14 @@
 #   imagelet-image.tar         the OCI image localhost/imagelet:VERSION, an OCI layout as an archive
 #   imagelet.cdx.json          the bill of materials, CycloneDX
 #   SHA256SUMS
-# The same program gives the same files. Works in target/package; the files come to DIR (target/package by default). Docs: docs/packages.md.
+# The same program gives the same files. Works in target/packages; the files come to DIR (target/packages by default). Docs: docs/packages.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # What a release program may have at most, stripped: 24.1 MB was the dynamic one of 0.2.0.
 largest=$((30 * 1000 * 1000))
 
-output=$PWD/target/package program= fast=() # --fast compresses less, for tests
+output=$PWD/target/packages program= fast=() # --fast compresses less, for tests
 while [ $# -gt 0 ]; do
   case $1 in
     --output) output=$(realpath -m "$2"); shift 2 ;;
@@ -26,7 +26,7 @@ export PATH="$PWD/target/tools/bin:$PATH"
 # Times in the packages are those of the commit.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y Cargo.lock)}
 export SOURCE_DATE_EPOCH
-work=$PWD/target/package
+work=$PWD/target/packages
 demo=$work/making
 layout=$work/layout
 mkdir -p "$work" "$output"

@@ -58,7 +58,11 @@ part_containerds() { # every suite that needs containerd, with those of other De
   return "$result"
 }
 
-parts=(power kills dropin faults fuzz containerds)
+part_reproducible() { # the program built twice, in two directories; 40 minutes
+  scripts/reproducible.sh imagelet | tee -a "$figures"
+}
+
+parts=(power kills dropin faults fuzz containerds reproducible)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
   declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }

@@ -2,11 +2,11 @@
 # The image of imagelet on containerd: as a container, and as the pod of the DaemonSet in packaging/kustomize, which imagelet's own agent runs here.
 # Runs inside of the node, from scripts/package-tests.sh.
 set -euo pipefail
-cd /root
+cd /srv/test
 
 name=$(ctr -n k8s.io images import imagelet-image.tar | awk '/^unpacking / { print $2 }')
 echo "imported $name"
-ctr -n k8s.io run --rm --read-only "$name" version version
+ctr -n k8s.io run --rm --read-only "$name" version /usr/bin/imagelet version
 
 mkdir -p /etc/imagelet/manifests /etc/imagelet/documents
 cat >/etc/imagelet/config.yaml <<'YAML'

@@ -2,10 +2,10 @@
 # Types the commands of docs/tasks as they stand there: every block `sh`. A block `text` behind one has lines that its output must have in this
 # order; an ellipsis stands for anything. Runs inside of the node, from scripts/package-tests.sh.
 set -euo pipefail
-cd /root
+cd /srv/test
 
 pages=(tasks/pull-faster.md tasks/never-fill-the-disk.md tasks/run-pods.md)
-steps=/root/steps
+steps=/srv/test/steps
 
 fits() { # fits OUTPUT WANTED   prints the first line that is missing
   local wanted pattern line

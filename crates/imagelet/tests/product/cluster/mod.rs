@@ -6,6 +6,7 @@ mod documents;
 mod eviction;
 mod faults;
 mod identity;
+mod kustomize;
 mod node;
 mod plane;
 mod pods;
