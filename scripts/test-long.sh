@@ -67,7 +67,11 @@ part_workloads() { # a Deployment of REPLICAS rolled out and back on a node of a
   REPLICAS=${REPLICAS:-30} suite imagelet product cluster::workloads::
 }
 
-parts=(power kills dropin cluster workloads faults fuzz containerds)
+part_reproducible() { # the program built twice, in two directories; 40 minutes
+  scripts/reproducible.sh imagelet | tee -a "$figures"
+}
+
+parts=(power kills dropin cluster workloads faults fuzz containerds reproducible)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
   declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }

@@ -54,6 +54,11 @@ deny() { # licences, bans, sources; advisories where the database can be reached
   fi
 }
 
+crates() { # what `cargo publish` would upload can be made of every crate; whether it compiles is what everything else here checks
+  cargo package -q --locked --offline --no-verify --allow-dirty --workspace \
+    --exclude imagelet-testdisk --exclude imagelet-testfault --exclude imagelet-bench --exclude xtask 2>&1 | awk '!/no documentation, homepage or repository|^ *\||^ *= note: see https|^$/'
+}
+
 slowest() { # the tests that took the longest, and what all took together
   local times=target/test-times.txt
   sed -n 's/.*<testcase name="\([^"]*\)" classname="\([^"]*\)".* time="\([0-9.]*\)".*/\3 \2 \1/p' target/nextest/default/junit.xml | sort -rn >"$times"
@@ -87,11 +92,14 @@ step "tidy" cargo xtask tidy
 step "fuzz/Cargo.lock" fuzz_lock
 step "lints" cargo clippy -q --locked --workspace --all-targets -- -D warnings
 step "documentation" docs
+step "book" scripts/book.sh
 step "licences, bans, sources" deny
+step "crates" crates
 step "Debian root file system" scripts/debian-rootfs.sh
 step "Kubernetes control plane (the first time it is built, for about 4 minutes)" scripts/control-plane.sh
 step "axe-core" scripts/axe-core.sh
 step "tests" tests
+step "packages, on a clean Debian node" scripts/package-tests.sh
 
 printf '\ntest.sh: everything passed in %d s\n' "$SECONDS"
 cat "$summary"

@@ -5,6 +5,7 @@
 //! crate, and this crate depends on nothing of the product: it reads files and `cargo metadata`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool: findings go to the terminal")]
 
+mod book;
 mod chore;
 mod circles;
 mod containerd_versions;

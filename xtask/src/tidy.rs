@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::book;
 use crate::chore::{CHORES, ChoreReport, files_below};
 use crate::counts::{Counts, is_tests};
 use crate::index_of_rules;
@@ -30,6 +31,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
     let mut rust = 0_usize;
     let (mut tests, mut documents, mut counts, mut words_left) =
         (Tests::default(), Vec::new(), Counts::default(), Vec::new());
+    let mut sources = String::new();
     for path in &files {
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
         let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
@@ -55,12 +57,23 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
         if name.ends_with(".rs") {
             tests.add(&name, &text);
             counts.add(&name, &text);
+            if name.starts_with("crates/") && !is_tests(&name) {
+                sources.push_str(&text);
+            }
         } else if name.ends_with(".md") {
             documents.push((name, text));
         }
     }
     let read = |file: &str| fs::read_to_string(root.join(file)).ok();
+    let pages = documents.iter().map(|(name, _)| name.clone()).filter(|name| book::is_page(name)).collect();
     for (name, text) in documents {
+        if name == book::CONTENTS {
+            found.extend(book::contents(&text, &pages).into_iter().map(|f| (name.clone(), f)));
+        }
+        if name == book::TROUBLESHOOTING {
+            let messages = book::messages(&text, &|part| sources.contains(part));
+            found.extend(messages.into_iter().map(|f| (name.clone(), f)));
+        }
         if name == "ARCHITECTURE.md" {
             found.extend(index_of_rules::check(&text, &read).into_iter().map(|f| (name.clone(), f)));
         }

@@ -14,6 +14,8 @@ mod images;
 mod layout_registry;
 mod logging;
 mod memory;
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+mod name_service;
 mod output;
 mod pods;
 mod progress;
@@ -43,6 +45,8 @@ use signals::Signals;
 use traces::Traces;
 
 fn main() -> ExitCode {
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    name_service::use_built_in();
     let words: Vec<OsString> = std::env::args_os().collect();
     match cli::completion::answer(&words) {
         Ok(false) => {}

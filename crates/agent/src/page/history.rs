@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(intervals.len(), INTERVALS);
         assert_eq!(intervals[INTERVALS - 3..], [157, 1030, 0]);
         assert_eq!(intervals.iter().sum::<u64>(), 1187);
-        assert_eq!(history.ended(), 2);
+        assert_eq!(history.ended, 2);
     }
 
     #[test]

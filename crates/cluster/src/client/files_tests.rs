@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::super::ClusterClient;
-use super::*;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

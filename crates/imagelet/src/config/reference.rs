@@ -83,7 +83,7 @@ pub(crate) fn page() -> String {
             Some(short) => format!("`-{short}`, `--{}`", setting.flag),
             None => format!("`--{}`", setting.flag),
         };
-        let cell = |text: &str| text.replace('|', "\\|");
+        let cell = |text: &str| text.replace('|', "\\|").replace('<', "\\<");
         let default = default.map(|text| cell(&text)).unwrap_or_default();
         let reload = if setting.reloads { "yes" } else { "" };
         let _ = writeln!(page, "| `{}` | {flag} | {default} | {reload} | {} |", setting.field, cell(help));

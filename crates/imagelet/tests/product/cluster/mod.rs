@@ -7,6 +7,7 @@ mod eviction;
 mod faults;
 mod identity;
 mod kills;
+mod kustomize;
 mod newer;
 mod node;
 mod plane;
