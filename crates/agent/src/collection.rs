@@ -318,7 +318,7 @@ impl Collection {
 
     /// Percent of the image file system in use at which a round starts, and at which it ends.
     pub fn thresholds(&self) -> (i32, i32) {
-        let policy = &self.manager.options().policy;
+        let policy = self.manager.options().policy;
         (policy.high_threshold_percent, policy.low_threshold_percent)
     }
 
