@@ -146,12 +146,12 @@ fn one(
 }
 
 /// Medians of the samples that a row is made of.
-struct Row<'a> {
+struct BehindRow<'a> {
     first: &'a StartSample,
     of: Vec<&'a StartSample>,
 }
 
-impl Row<'_> {
+impl BehindRow<'_> {
     fn middle(&self, of: impl Fn(&StartSample) -> f64) -> f64 {
         median(&self.of.iter().map(|sample| of(sample)).collect::<Vec<_>>())
     }
@@ -159,12 +159,12 @@ impl Row<'_> {
 
 /// A table for each image.
 fn table(samples: &[StartSample]) -> String {
-    let mut rows: Vec<Row<'_>> = Vec::new();
+    let mut rows: Vec<BehindRow<'_>> = Vec::new();
     let key = |s: &StartSample| (s.image.clone(), s.version.clone(), s.snapshotter, s.engine);
     for sample in samples {
         match rows.iter_mut().find(|row| key(row.first) == key(sample)) {
             Some(row) => row.of.push(sample),
-            None => rows.push(Row { first: sample, of: vec![sample] }),
+            None => rows.push(BehindRow { first: sample, of: vec![sample] }),
         }
     }
     let rounds = rows.iter().map(|row| row.of.len()).max().unwrap_or(0);

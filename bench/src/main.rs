@@ -38,13 +38,13 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 
 use lab::Lab;
-use options::{Asked, BenchOptions};
+use options::BenchOptions;
 use output::{PerformancePage, say};
 use session::BenchSession;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let result = match args.as_slice() {
+    let args: Vec<String> = std::env::args().collect();
+    let result = match args.get(1..).unwrap_or_default() {
         // The two forms in which this program starts itself.
         [first, directories @ ..] if first == session::JANITOR => {
             let directories: Vec<PathBuf> = directories.iter().map(PathBuf::from).collect();
@@ -54,15 +54,8 @@ fn main() -> ExitCode {
             floor_tree::write(Path::new(list), Path::new(directory))
         }
         _ => match options::parse(&args) {
-            Ok(Asked::Run(options)) => bench(&workspace_root(), options),
-            Ok(Asked::Help) => {
-                println!("{}", options::HELP);
-                Ok(())
-            }
-            Err(problem) => {
-                eprintln!("bench-pull: {problem}");
-                return ExitCode::from(2);
-            }
+            Ok(options) => bench(&workspace_root(), options),
+            Err(error) => error.exit(),
         },
     };
     match result {

@@ -2,12 +2,9 @@
 
 use super::*;
 
-fn run(args: &[&str]) -> Result<BenchOptions, String> {
-    let args: Vec<String> = args.iter().map(|&a| a.to_owned()).collect();
-    match parse(&args)? {
-        Asked::Run(options) => Ok(options),
-        Asked::Help => Err("help".into()),
-    }
+fn run(args: &[&str]) -> Result<BenchOptions, clap::Error> {
+    let args: Vec<String> = ["bench-pull"].iter().chain(args).map(|&a| a.to_owned()).collect();
+    parse(&args)
 }
 
 #[test]
@@ -64,26 +61,27 @@ fn parts_may_be_measured_alone() {
 #[test]
 fn errors_name_the_flag() {
     let cases: &[(&[&str], &str)] = &[
-        (&["--rounds"], "--rounds needs a value"),
-        (&["--rounds", "0"], "--rounds 0: not a number"),
-        (&["--seldom", "0"], "--seldom 0: not a number"),
-        (&["--rounds", "many"], "--rounds many: not a number"),
-        (&["--image", "basis"], "--image basis: no such image; there are pause tiny"),
+        (&["--rounds"], "a value is required for '--rounds <N>'"),
+        (&["--rounds", "0"], "'0' for '--rounds <N>': not a number"),
+        (&["--seldom", "0"], "'0' for '--seldom <N>': not a number"),
+        (&["--rounds", "many"], "'many' for '--rounds <N>': not a number"),
+        (&["--image", "basis"], "'basis' for '--image <NAME>'\n  [possible values: pause, tiny"),
         (&["--engine", "docker"], "--engine docker: no such engine; there are imagelet "),
-        (&["--binary", "/a"], "--binary /a: not of the form NAME=FILE"),
+        (&["--binary", "/a"], "'/a' for '--binary <NAME=FILE>': not of the form NAME=FILE"),
         (&["--binary", "podman=/a"], "the name podman is taken"),
         (&["--binary", "a=/a", "--binary=a=/b"], "the name a is taken"),
+        (&["--binary", "imagelet=/a", "--binary=imagelet=/b"], "the name imagelet is taken"),
         (&["--binary", "imagelet-erofs=/a"], "the name imagelet-erofs is taken"),
-        (&["--memory", "64X"], "--memory 64X: not a size"),
-        (&["--memory", "99999999999G"], "--memory 99999999999G: not a size"),
-        (&["--quick=yes"], "--quick takes no value"),
-        (&["--quick", "--image", "ml"], "does not go with --image"),
-        (&["--warm", "--json", "f"], "--json writes"),
-        (&["base"], "base: no such argument"),
-        (&["--fast"], "--fast: no such argument"),
+        (&["--memory", "64X"], "'64X' for '--memory <SIZE>': not a size"),
+        (&["--memory", "99999999999G"], "'--memory <SIZE>': not a size"),
+        (&["--quick=yes"], "unexpected value 'yes' for '--quick'"),
+        (&["--quick", "--image", "ml"], "cannot be used with"),
+        (&["--warm", "--json", "f"], "--json needs"),
+        (&["base"], "unexpected argument 'base'"),
+        (&["--fast"], "unexpected argument '--fast'"),
     ];
     for (args, expected) in cases {
-        let error = run(args).expect_err("refused");
+        let error = run(args).expect_err("refused").to_string();
         assert!(error.contains(expected), "{args:?}: {error}");
     }
 }

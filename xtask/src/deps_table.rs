@@ -137,10 +137,10 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-store",
-        uses: &["imagelet-oci", "imagelet-base", "imagelet-erofs"],
+        uses: &["imagelet-oci", "imagelet-base", "imagelet-engine-api", "imagelet-erofs"],
         tests_use: &["imagelet-testdisk", "imagelet-testfault"],
         never_reaches: NETWORK,
-        reason: "store is disk only: no network, no async",
+        reason: "store is disk only: no network, no async; reports of its work are the plain types of engine-api",
         ..ALONE
     },
     Border {
@@ -178,6 +178,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-probe",
+        uses: &["imagelet-base"],
         tests_use: &["imagelet-registry"],
         never_reaches: &["reqwest", "tonic", "axum", "redb", "imagelet-cri-api"],
         reason: "probe asks containers over the network as the kubelet's probes do; it knows no pods, no images, no CRI",
@@ -289,7 +290,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-bench",
         uses: &["imagelet-cri-api", "imagelet-cri-grpc"],
-        third_party: Some(&["anyhow", "parking_lot", "serde", "serde_json", "tokio"]),
+        third_party: Some(&["anyhow", "clap", "parking_lot", "serde", "serde_json", "tokio"]),
         never_reaches: &["imagelet-store", "imagelet-registry", "imagelet-image-service", "redb"],
         reason: "the benchmark measures programs, its own build among them; of the product it has the client of CRI, with which it asks them",
         ..ALONE
@@ -305,8 +306,9 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
-        owners: &["imagelet-registry", "imagelet-probe", "imagelet-kubelet-api"],
-        reason: "TLS is registry's, that of probes, which accept what a container shows, and that of the kubelet's port",
+        owners: &["imagelet-base", "imagelet-registry", "imagelet-probe", "imagelet-kubelet-api"],
+        reason: "TLS is registry's, that of probes, which accept what a container shows, and that of the kubelet's port; base has \
+                 what the clients share",
     },
     Wrapper {
         packages: &["ring"],
@@ -357,9 +359,14 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper { packages: &["redb"], owners: &["imagelet-store"], reason: "only store keeps records" },
     Wrapper {
-        packages: &["clap", "clap_complete", "clap_mangen", "tracing-subscriber"],
+        packages: &["clap_complete", "clap_mangen", "tracing-subscriber"],
         owners: &["imagelet"],
         reason: "the command line and its output end at the binary",
+    },
+    Wrapper {
+        packages: &["clap"],
+        owners: &["imagelet", "imagelet-bench"],
+        reason: "only programs have command lines",
     },
     Wrapper {
         packages: &["serde-saphyr"],

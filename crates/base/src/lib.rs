@@ -1,7 +1,8 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
 //! table of [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks of files](FileLock), files that [no other user
 //! reads](write_private), the error of a [full disk](is_disk_full), reads that [`fill`] a buffer, the encodings of certificates ([`der`], [`pem`]),
-//! [sizes and durations](units) for people, the names [`nearest`] to a wrong one, and trace context in headers.
+//! [sizes and durations](units) for people, the names [`nearest`] to a wrong one, trace context in headers, and parts of
+//! TLS clients.
 //!
 //! Nothing here knows images, pods or settings.
 
@@ -19,6 +20,8 @@ mod overlay;
 pub mod peer_groups;
 pub mod pem;
 mod private_file;
+#[cfg(feature = "tls")]
+pub mod tls;
 #[cfg(feature = "trace")]
 pub mod trace_context;
 pub mod units;

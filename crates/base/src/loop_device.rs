@@ -33,7 +33,7 @@ const DIRECT_IO: u32 = 16;
 
 /// `struct loop_info64`.
 #[repr(C)]
-struct Info {
+struct LoopInfo {
     /// Number of the file system's device, and the file's inode there.
     device: u64,
     inode: u64,
@@ -51,15 +51,15 @@ struct Info {
 
 /// `struct loop_config`.
 #[repr(C)]
-struct Config {
+struct LoopConfig {
     fd: u32,
     block_size: u32,
-    info: Info,
+    info: LoopInfo,
     reserved: [u64; 8],
 }
 
-const _: () = assert!(size_of::<Info>() == 232, "as the kernel has it, without padding");
-const _: () = assert!(size_of::<Config>() == 304, "as the kernel has it, without padding");
+const _: () = assert!(size_of::<LoopInfo>() == 232, "as the kernel has it, without padding");
+const _: () = assert!(size_of::<LoopConfig>() == 304, "as the kernel has it, without padding");
 
 /// Asks for the number of a free device, which is the request's result.
 struct GetFree;
@@ -181,7 +181,7 @@ fn configure(device: &OwnedFd, file: &File, flags: LoopFlags) -> rustix::io::Res
     let bit = |set, bit| if set { bit } else { 0 };
     let mut name = [0; 64];
     name[..NAME.len()].copy_from_slice(NAME);
-    let info = Info {
+    let info = LoopInfo {
         device: 0,
         inode: 0,
         rdevice: 0,
@@ -195,17 +195,17 @@ fn configure(device: &OwnedFd, file: &File, flags: LoopFlags) -> rustix::io::Res
         key: [0; 32],
         init: [0; 2],
     };
-    let config = Config { fd, block_size: flags.block_bytes, info, reserved: [0; 8] };
-    // SAFETY: `CONFIGURE` reads one `struct loop_config`, which `Config` is, without padding.
-    let setter = unsafe { Setter::<CONFIGURE, Config>::new(config) };
+    let config = LoopConfig { fd, block_size: flags.block_bytes, info, reserved: [0; 8] };
+    // SAFETY: `CONFIGURE` reads one `struct loop_config`, which `LoopConfig` is, without padding.
+    let setter = unsafe { Setter::<CONFIGURE, LoopConfig>::new(config) };
     // SAFETY: the device is a loop device, whose driver reads that and writes no memory of ours.
     unsafe { ioctl(device, setter) }
 }
 
 /// The file of a device and how it is shown; `ENXIO` where it shows none.
-fn status(device: &OwnedFd) -> rustix::io::Result<Info> {
-    // SAFETY: `GET_STATUS` writes one `struct loop_info64`, which `Info` is, without padding, and of which every pattern of bits is a value.
-    let getter = unsafe { Getter::<GET_STATUS, Info>::new() };
+fn status(device: &OwnedFd) -> rustix::io::Result<LoopInfo> {
+    // SAFETY: `GET_STATUS` writes one `struct loop_info64`, which `LoopInfo` is, without padding, and of which every pattern of bits is a value.
+    let getter = unsafe { Getter::<GET_STATUS, LoopInfo>::new() };
     // SAFETY: the device is a loop device, whose driver writes that and nothing else.
     unsafe { ioctl(device, getter) }
 }

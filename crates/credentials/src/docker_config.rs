@@ -153,7 +153,7 @@ struct RawEntry {
 }
 
 /// Reads an object field by field. As in Go, names fit in any case, `null` changes nothing, and the last of several wins.
-trait Fields: Default {
+trait JsonFields: Default {
     const WHAT: &'static str;
 
     fn field<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<(), M::Error>;
@@ -161,7 +161,7 @@ trait Fields: Default {
 
 struct FieldsVisitor<T>(std::marker::PhantomData<T>);
 
-impl<'de, T: Fields> Visitor<'de> for FieldsVisitor<T> {
+impl<'de, T: JsonFields> Visitor<'de> for FieldsVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -182,7 +182,7 @@ impl<'de, T: Fields> Visitor<'de> for FieldsVisitor<T> {
     }
 }
 
-impl Fields for RawConfig {
+impl JsonFields for RawConfig {
     const WHAT: &'static str = "a docker configuration";
 
     fn field<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<(), M::Error> {
@@ -198,7 +198,7 @@ impl Fields for RawConfig {
     }
 }
 
-impl Fields for RawEntry {
+impl JsonFields for RawEntry {
     const WHAT: &'static str = "an entry of a docker configuration";
 
     fn field<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<(), M::Error> {

@@ -113,10 +113,10 @@ struct AnswerSlot {
     /// How many runs have ended. Whoever waited while one failed takes its failure; whoever comes later has it run again.
     ended: AtomicU64,
     /// Held while the helper runs.
-    answer: tokio::sync::Mutex<Option<Answer>>,
+    answer: tokio::sync::Mutex<Option<HelperAnswer>>,
 }
 
-struct Answer {
+struct HelperAnswer {
     auth: Result<Option<RegistryAuth>, Note>,
     at: Instant,
     generation: u64,
@@ -313,7 +313,7 @@ impl Keyring {
         let mut answer = slot.answer.lock().await;
         let now = (self.options.clock)();
         let lifetime = self.options.node_cache.min(HELPER_ANSWER);
-        let usable = |answer: &&Answer| match answer.auth {
+        let usable = |answer: &&HelperAnswer| match answer.auth {
             Ok(_) => answer.generation == node.generation && now.duration_since(answer.at) < lifetime,
             Err(_) => slot.ended.load(Ordering::Acquire) > ended,
         };
@@ -325,7 +325,7 @@ impl Keyring {
                     .map(|auth| auth.filter(|auth| !auth.is_anonymous()))
                     .map_err(|error| Note::new(format!("{} failed: {error}", NodeSource::Helper(helper.to_owned()))));
                 let at = (self.options.clock)();
-                *answer = Some(Answer { auth: auth.clone(), at, generation: node.generation });
+                *answer = Some(HelperAnswer { auth: auth.clone(), at, generation: node.generation });
                 slot.ended.fetch_add(1, Ordering::Release);
                 auth?
             }

@@ -63,7 +63,7 @@ pub(crate) struct NodeConfig {
     /// Counts the changes of the files.
     pub(crate) generation: u64,
     /// Of the files up to the one that was used, in the order of the search.
-    stamps: Vec<Option<Stamp>>,
+    stamps: Vec<Option<NodeFileStamp>>,
 }
 
 /// Content of one file.
@@ -103,7 +103,7 @@ struct Current {
 
 /// Metadata that differs between two states of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Stamp {
+struct NodeFileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -111,7 +111,7 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl NodeFileStamp {
     /// Makes a single system call, which is quick enough for an async worker. Whatever goes wrong counts as no file: reading it
     /// tells what it is.
     fn of(path: &Path) -> Option<Self> {
@@ -181,7 +181,7 @@ impl NodeConfigs {
     /// Adds the state of the files to a fingerprint. Blocks.
     pub(crate) fn fingerprint(&self, hasher: &mut impl Hasher) {
         for file in self.files.iter() {
-            Stamp::of(&file.path).hash(hasher);
+            NodeFileStamp::of(&file.path).hash(hasher);
         }
     }
 
@@ -196,7 +196,8 @@ impl NodeConfigs {
             return true;
         }
         let (files, config) = (Arc::clone(&self.files), Arc::clone(config));
-        let same = move || files.iter().zip(&config.stamps).all(|(file, stamp)| Stamp::of(&file.path) == *stamp);
+        let same =
+            move || files.iter().zip(&config.stamps).all(|(file, stamp)| NodeFileStamp::of(&file.path) == *stamp);
         tokio::task::spawn_blocking(same).await.unwrap_or(false)
     }
 
@@ -232,7 +233,7 @@ fn read(files: &[FilePath], mode: PathMatch, every: bool) -> NodeConfig {
     let mut config = NodeConfig::default();
     for FilePath { path, is_legacy } in files {
         // The stamp first: what changes while the file is read shows as a change the next time.
-        config.stamps.push(Stamp::of(path));
+        config.stamps.push(NodeFileStamp::of(path));
         let text = match read_file(path) {
             Ok(text) => text,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,

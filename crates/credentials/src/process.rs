@@ -86,7 +86,7 @@ pub(crate) async fn run(run: &Run<'_>) -> Result<Ran, RunError> {
 }
 
 async fn unhurried(run: &Run<'_>) -> Result<Ran, RunError> {
-    let mut group = Group(start(run).await?);
+    let mut group = ProcessGroup(start(run).await?);
     let child = &mut group.0;
     let piped = "the pipe was asked for at the start";
     let stdin = child.stdin.take().expect(piped);
@@ -143,9 +143,9 @@ async fn start(run: &Run<'_>) -> Result<Child, RunError> {
 }
 
 /// A program and all that it started, killed unless it was waited for.
-struct Group(Child);
+struct ProcessGroup(Child);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         // As long as the program was not waited for, its number cannot be another's.
         let number = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);

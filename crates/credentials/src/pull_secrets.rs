@@ -31,11 +31,11 @@ pub(crate) struct Parsed {
 pub(crate) struct PullSecrets {
     mode: PathMatch,
     hasher: RandomState,
-    kept: Mutex<Kept>,
+    kept: Mutex<SecretCache>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct SecretCache {
     by_coordinates: HashMap<u64, KeptSecret>,
     bytes: usize,
     uses: u64,
@@ -78,7 +78,7 @@ impl PullSecrets {
     }
 
     /// Guards what is kept; never held while a secret is parsed.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, SecretCache> {
         self.kept.lock()
     }
 }
@@ -95,7 +95,7 @@ impl KeptSecret {
     }
 }
 
-impl Kept {
+impl SecretCache {
     fn keep(&mut self, key: u64, secret: &PullSecret, json: bool, payload: &Secret, parsed: &Arc<Parsed>) {
         let bytes = payload.expose().len();
         if bytes > MAX_BYTES / 4 {

@@ -49,7 +49,7 @@ pub fn patch<F: Source + Sink + ?Sized>(image: &mut F, nid: Nid, attributes: &At
     let mut block = if is_root { first } else { read_block(image, block_at)? };
     let from = if is_root { superblock::OFFSET + superblock::LENGTH } else { 0 };
 
-    let slot = Slot::decode(&block[from..])?;
+    let slot = InodeSlot::decode(&block[from..])?;
     let room = slot.bytes - inode::EXTENDED - slot.tail.len();
     let mut appended = Vec::new();
     let area = area(&attributes.xattrs, room, size, &mut appended)?;
@@ -85,14 +85,14 @@ pub fn patch<F: Source + Sink + ?Sized>(image: &mut F, nid: Nid, attributes: &At
 }
 
 /// An inode that has all bytes up to the end of its block for itself.
-struct Slot {
+struct InodeSlot {
     raw: RawInode,
     /// Entries that stand behind it.
     tail: Vec<u8>,
     bytes: usize,
 }
 
-impl Slot {
+impl InodeSlot {
     fn decode(bytes: &[u8]) -> Result<Self, PatchError> {
         let raw = RawInode::decode(bytes).ok_or(PatchError::Unfit("the inode is damaged"))?;
         if inode::kind_of(raw.mode) != Some(Kind::Directory) || !raw.extended {

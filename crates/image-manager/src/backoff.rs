@@ -61,13 +61,13 @@ pub(crate) struct ActiveBackoff {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct BackoffKey {
     uid: String,
     image: String,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct BackoffState {
     namespace: String,
     name: String,
     registry: String,
@@ -84,7 +84,7 @@ struct Entry {
     succeeded: bool,
 }
 
-impl Entry {
+impl BackoffState {
     fn until(&self) -> Instant {
         self.updated + self.window
     }
@@ -96,7 +96,7 @@ impl Entry {
 
 /// A registry that wants to be left alone.
 #[derive(Clone, Debug)]
-struct Hold {
+struct BackoffHold {
     until: Instant,
     cause: Cause,
     marks: Marks,
@@ -107,9 +107,9 @@ struct Hold {
 #[derive(Debug)]
 pub(crate) struct Backoff {
     options: BackoffOptions,
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<BackoffKey, BackoffState>,
     /// By registry.
-    holds: HashMap<String, Hold>,
+    holds: HashMap<String, BackoffHold>,
     next_sweep: Option<Instant>,
 }
 
@@ -175,7 +175,7 @@ impl Backoff {
             window = window.max(asked);
             self.leave_alone(subject, failure, now + asked);
         }
-        let entry = Entry {
+        let entry = BackoffState {
             namespace: subject.namespace.to_owned(),
             name: subject.name.to_owned(),
             registry: subject.registry.to_owned(),
@@ -198,7 +198,7 @@ impl Backoff {
         if self.entries.is_empty() {
             return;
         }
-        if let Some(entry) = self.entries.get_mut(&Key { uid: uid.to_owned(), image: image.to_owned() }) {
+        if let Some(entry) = self.entries.get_mut(&BackoffKey { uid: uid.to_owned(), image: image.to_owned() }) {
             entry.succeeded = true;
         }
         self.sweep_sometimes(now);
@@ -230,7 +230,7 @@ impl Backoff {
     /// Forgets, and answers how many entries that were. What a registry asked for is forgotten with the entries that
     /// it holds: who resets wants a pull now.
     pub(crate) fn reset(&mut self, what: &BackoffSelector) -> usize {
-        let chosen = |key: &Key, entry: &Entry| match what {
+        let chosen = |key: &BackoffKey, entry: &BackoffState| match what {
             BackoffSelector::All => true,
             BackoffSelector::Image(image) => key.image == *image,
             BackoffSelector::Pod { namespace, name } => entry.namespace == *namespace && entry.name == *name,
@@ -259,25 +259,26 @@ impl Backoff {
         if self.holds.len() >= self.options.max_entries.max(1) && !self.holds.contains_key(subject.registry) {
             return;
         }
-        let hold = Hold { until, cause: failure.cause, marks: subject.marks, message: failure.message.to_owned() };
+        let hold =
+            BackoffHold { until, cause: failure.cause, marks: subject.marks, message: failure.message.to_owned() };
         self.holds.insert(subject.registry.to_owned(), hold);
     }
 
     /// The hold of the subject's registry, if it still lasts.
-    fn hold(&self, subject: &Subject<'_>, now: Instant) -> Option<Hold> {
+    fn hold(&self, subject: &Subject<'_>, now: Instant) -> Option<BackoffHold> {
         let hold = self.holds.get(subject.registry)?;
         let same_way = hold.marks.registry == subject.marks.registry;
         (same_way && now < hold.until).then(|| hold.clone())
     }
 
     /// A registry's wish becomes the subject's own window, so that it is listed and can be reset.
-    fn join_hold(&mut self, subject: &Subject<'_>, hold: &Hold, now: Instant) {
+    fn join_hold(&mut self, subject: &Subject<'_>, hold: &BackoffHold, now: Instant) {
         let key = key(subject);
         if self.entries.get(&key).is_some_and(|entry| entry.until() >= hold.until) {
             return;
         }
         let before = self.entries.get(&key).filter(|entry| !entry.is_forgotten(now, &self.options));
-        let entry = Entry {
+        let entry = BackoffState {
             namespace: subject.namespace.to_owned(),
             name: subject.name.to_owned(),
             registry: subject.registry.to_owned(),
@@ -300,13 +301,13 @@ impl Backoff {
         if self.entries.get(&key).is_some_and(|entry| entry.marks != subject.marks) {
             self.entries.remove(&key);
         }
-        let changed = |hold: &Hold| hold.marks.registry != subject.marks.registry;
+        let changed = |hold: &BackoffHold| hold.marks.registry != subject.marks.registry;
         if self.holds.get(subject.registry).is_some_and(changed) {
             self.holds.remove(subject.registry);
         }
     }
 
-    fn insert(&mut self, key: Key, entry: Entry, now: Instant) {
+    fn insert(&mut self, key: BackoffKey, entry: BackoffState, now: Instant) {
         let full = self.entries.len() >= self.options.max_entries.max(1);
         if full && !self.entries.contains_key(&key) {
             self.sweep(now);
@@ -332,8 +333,8 @@ impl Backoff {
     }
 }
 
-fn key(subject: &Subject<'_>) -> Key {
-    Key { uid: subject.uid.to_owned(), image: subject.image.to_owned() }
+fn key(subject: &Subject<'_>) -> BackoffKey {
+    BackoffKey { uid: subject.uid.to_owned(), image: subject.image.to_owned() }
 }
 
 #[cfg(test)]

@@ -155,14 +155,14 @@ pub struct PullFailure {
 
 /// A cause that the kubelet has a name for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Named {
+struct NamedReason {
     /// The name, with which messages of runtimes begin.
     word: &'static str,
     /// The kubelet's message.
     because: &'static str,
 }
 
-impl Named {
+impl NamedReason {
     fn of(reason: Reason) -> Option<Self> {
         let word = reason.kubelet_word()?;
         let because = match reason {
@@ -221,12 +221,12 @@ impl PullFailure {
     }
 
     /// The first cause that has a name. Other causes beside it do not hide it.
-    fn named(&self) -> Option<Named> {
-        self.attempts.iter().find_map(|attempt| Named::of(attempt.error.reason()?))
+    fn named(&self) -> Option<NamedReason> {
+        self.attempts.iter().find_map(|attempt| NamedReason::of(attempt.error.reason()?))
     }
 
     /// Text beyond the named cause.
-    fn beyond(&self, named: Named) -> String {
+    fn beyond(&self, named: NamedReason) -> String {
         let text = self.to_string();
         match text.strip_prefix(named.word) {
             Some(rest) => rest.to_owned(),

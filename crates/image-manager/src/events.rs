@@ -108,11 +108,11 @@ pub struct NumberedEvent {
 pub struct RingRecorder {
     capacity: usize,
     /// Guards the events, oldest first.
-    events: Mutex<Ring>,
+    events: Mutex<EventRing>,
 }
 
 #[derive(Debug, Default)]
-struct Ring {
+struct EventRing {
     last: VecDeque<NumberedEvent>,
     recorded: u64,
 }

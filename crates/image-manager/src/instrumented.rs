@@ -22,12 +22,12 @@ pub struct Instrumented {
     metrics: Arc<Metrics>,
     clock: Clock,
     /// Where no manager counts pulls: what runs, and what came.
-    pulls: Option<Arc<Mutex<Running>>>,
+    pulls: Option<Arc<Mutex<RunningPulls>>>,
 }
 
 /// Pulls that run.
 #[derive(Debug, Default)]
-struct Running {
+struct RunningPulls {
     pulls: usize,
     /// Bytes that came of each layer. Pulls that share one tell of it each.
     came: HashMap<Digest, u64>,
@@ -51,7 +51,7 @@ impl Instrumented {
         watched(&self.metrics, &self.clock, operation, call).await
     }
 
-    async fn watched_pull(&self, mut request: PullImageRequest, running: &Arc<Mutex<Running>>) -> Result<String> {
+    async fn watched_pull(&self, mut request: PullImageRequest, running: &Arc<Mutex<RunningPulls>>) -> Result<String> {
         let mut pull = PullGuard::begin(&self.metrics, running);
         request.progress = counting(request.progress, &self.metrics, running);
         let spec = request.image.clone();
@@ -108,14 +108,14 @@ pub(crate) async fn watched<T>(
     operation: Operation,
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let mut watch = Watch { metrics, clock, operation, begun: clock(), ok: false };
+    let mut watch = CallWatch { metrics, clock, operation, begun: clock(), ok: false };
     let result = call.await;
     watch.ok = result.is_ok();
     result
 }
 
 /// A running call, counted when this is dropped.
-struct Watch<'a> {
+struct CallWatch<'a> {
     metrics: &'a Metrics,
     clock: &'a Clock,
     operation: Operation,
@@ -123,7 +123,7 @@ struct Watch<'a> {
     ok: bool,
 }
 
-impl Drop for Watch<'_> {
+impl Drop for CallWatch<'_> {
     fn drop(&mut self) {
         self.metrics.operation(self.operation, (self.clock)() - self.begun, self.ok);
     }
@@ -132,12 +132,12 @@ impl Drop for Watch<'_> {
 /// A running pull, until it is dropped. A pull that did not end by itself was given up.
 struct PullGuard<'a> {
     metrics: &'a Metrics,
-    running: &'a Mutex<Running>,
+    running: &'a Mutex<RunningPulls>,
     ended: bool,
 }
 
 impl<'a> PullGuard<'a> {
-    fn begin(metrics: &'a Metrics, running: &'a Mutex<Running>) -> Self {
+    fn begin(metrics: &'a Metrics, running: &'a Mutex<RunningPulls>) -> Self {
         running.lock().pulls += 1;
         metrics.in_flight(1);
         Self { metrics, running, ended: false }
@@ -159,7 +159,7 @@ impl Drop for PullGuard<'_> {
 }
 
 /// A sink that counts bytes and tells `inner` everything.
-fn counting(inner: ProgressSink, metrics: &Arc<Metrics>, running: &Arc<Mutex<Running>>) -> ProgressSink {
+fn counting(inner: ProgressSink, metrics: &Arc<Metrics>, running: &Arc<Mutex<RunningPulls>>) -> ProgressSink {
     let (metrics, running) = (Arc::clone(metrics), Arc::clone(running));
     ProgressSink::new(move |event| {
         if let PullEvent::Bytes { digest, done } = &event {
@@ -169,7 +169,7 @@ fn counting(inner: ProgressSink, metrics: &Arc<Metrics>, running: &Arc<Mutex<Run
     })
 }
 
-impl Running {
+impl RunningPulls {
     /// How many bytes of a layer are new. Less than before is a layer that is fetched anew.
     fn more(&mut self, digest: &Digest, done: u64) -> u64 {
         match self.came.get_mut(digest) {

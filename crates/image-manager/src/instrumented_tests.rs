@@ -182,7 +182,7 @@ fn watching_costs_one_allocation() {
 #[test]
 fn bytes_of_a_layer_count_once_for_all_who_wait_for_it() {
     let metrics = Metrics::new();
-    let running = Arc::<Mutex<Running>>::default();
+    let running = Arc::<Mutex<RunningPulls>>::default();
     let told = Arc::new(Mutex::new(Vec::new()));
     let inner = || {
         let told = Arc::clone(&told);

@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::{Cause, PullPolicy};
-use series::{Labels, Series};
+use series::{LabelPairs, Series};
 
 /// Seconds that a pull takes: bounds of the kubelet.
 const PULL_BUCKETS: [f64; 18] = [
@@ -367,7 +367,7 @@ fn three(known: Option<bool>) -> usize {
     }
 }
 
-fn ensure_labels(index: usize) -> Labels<3> {
+fn ensure_labels(index: usize) -> LabelPairs<3> {
     const POLICIES: [&str; 3] = ["always", "ifnotpresent", "never"];
     const THREE: [&str; 3] = ["true", "false", "unknown"];
     [
@@ -382,19 +382,19 @@ fn size_class(size: u64) -> usize {
     SIZES.iter().rposition(|&(bound, _)| size > bound).unwrap_or(0)
 }
 
-fn size_labels(index: usize) -> Labels<1> {
+fn size_labels(index: usize) -> LabelPairs<1> {
     [("image_size_in_bytes", SIZES[index].1)]
 }
 
-fn must_pull_labels(index: usize) -> Labels<1> {
+fn must_pull_labels(index: usize) -> LabelPairs<1> {
     [("result", MustPullResult::ALL[index].1)]
 }
 
-fn operation_labels(index: usize) -> Labels<1> {
+fn operation_labels(index: usize) -> LabelPairs<1> {
     [("operation_type", Operation::ALL[index].1)]
 }
 
-fn cause_labels(index: usize) -> Labels<1> {
+fn cause_labels(index: usize) -> LabelPairs<1> {
     [("cause", Cause::ALL[index].as_str())]
 }
 

@@ -17,24 +17,24 @@ const FOR_WINDOWS: usize = 4;
 
 /// The memory. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Budget(Arc<Inner>);
+pub(crate) struct Budget(Arc<BudgetShared>);
 
-struct Inner {
+struct BudgetShared {
     total: usize,
     pulls: AtomicU64,
     /// Guards all accounts.
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Default)]
-struct State {
+struct BudgetState {
     used: usize,
     /// How many windows are out.
     windows: usize,
     /// Bytes that the jobs of each pull have reserved.
     holds: HashMap<Pull, usize>,
     /// In the order in which they came.
-    waiting: Vec<Waiter>,
+    waiting: Vec<BudgetWaiter>,
     next: u64,
     /// Buffers that nobody uses. They are not counted, and go as soon as what is counted needs their room.
     buffers: Vec<Vec<u8>>,
@@ -55,7 +55,7 @@ enum For {
     Extra,
 }
 
-struct Waiter {
+struct BudgetWaiter {
     number: u64,
     what: For,
     bytes: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Share {
 
 impl Budget {
     pub(crate) fn new(total: usize) -> Self {
-        Self(Arc::new(Inner { total, pulls: AtomicU64::new(0), state: Mutex::default() }))
+        Self(Arc::new(BudgetShared { total, pulls: AtomicU64::new(0), state: Mutex::default() }))
     }
 
     /// A name for a pull.
@@ -126,10 +126,10 @@ impl Budget {
             let mut state = self.lock();
             let number = state.next;
             state.next += 1;
-            state.waiting.push(Waiter { number, what, bytes, tell });
+            state.waiting.push(BudgetWaiter { number, what, bytes, tell });
             number
         };
-        let _place = QueueSlot { budget: self, number };
+        let _place = BudgetSlot { budget: self, number };
         self.grant();
         told.await.expect("whoever takes a waiter out of the line answers it, and only its own place drops it")
     }
@@ -148,7 +148,7 @@ impl Budget {
         }
     }
 
-    fn take(&self, state: &mut State, what: For, bytes: usize) -> Share {
+    fn take(&self, state: &mut BudgetState, what: For, bytes: usize) -> Share {
         state.used += bytes;
         match what {
             For::Layer(pull, _) => *state.holds.entry(pull).or_default() += bytes,
@@ -160,7 +160,7 @@ impl Budget {
         Share { budget: self.clone(), what, bytes }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
         // Nothing here panics half way.
         self.0.state.lock()
     }
@@ -172,7 +172,7 @@ impl registry::Memory for Budget {
     }
 }
 
-impl State {
+impl BudgetState {
     /// The place in the line of who is next, if that one can be served.
     fn first(&self, total: usize, for_layers: usize) -> Option<usize> {
         // Jobs that have started go first, in the order in which they came.
@@ -180,7 +180,7 @@ impl State {
             let fits = self.used.saturating_add(self.waiting[n].bytes) <= total;
             return (fits || self.windows == 0).then_some(n);
         }
-        let key = |waiter: &Waiter| match waiter.what {
+        let key = |waiter: &BudgetWaiter| match waiter.what {
             For::Layer(pull, size) => {
                 (self.holds.get(&pull).copied().unwrap_or(0), std::cmp::Reverse(size), waiter.number)
             }
@@ -217,12 +217,12 @@ impl Drop for Share {
 }
 
 /// A slot in the queue, left when its future is dropped.
-struct QueueSlot<'a> {
+struct BudgetSlot<'a> {
     budget: &'a Budget,
     number: u64,
 }
 
-impl Drop for QueueSlot<'_> {
+impl Drop for BudgetSlot<'_> {
     fn drop(&mut self) {
         let mut state = self.budget.lock();
         let at = state.waiting.iter().position(|w| w.number == self.number);

@@ -1,15 +1,11 @@
 //! Checks of the store: on request, and by itself after an unclean stop, of what was written last. On tracked blocking
-//! threads; a check ends when nobody waits for it any more, or at shutdown. The store finds and repairs; here its words
-//! become those of the image service.
+//! threads; a check ends when nobody waits for it any more, or at shutdown. The store finds and repairs.
 
 use std::sync::Arc;
 
 use cri_api::{Error, Kind, Result};
-use engine_api::{
-    CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, Problem, ProblemKind, UnfinishedPulls,
-};
-use oci::Digest;
-use store::check::{self, CheckError, CheckOptions, Depth};
+use engine_api::{CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, UnfinishedPulls};
+use store::check::{CheckError, CheckOptions, Depth};
 use store::{LayerFormat, Unfinished};
 
 use crate::error;
@@ -76,16 +72,9 @@ impl Shared {
             repair: request.repair,
             recent_only: request.since_unclean_only,
             cancelled,
-            progress: &|now| {
-                progress.report(CheckProgress {
-                    layers: now.layers,
-                    layers_total: now.layers_total,
-                    bytes: now.bytes,
-                    bytes_total: now.bytes_total,
-                });
-            },
+            progress: &|now| progress.report(now),
         };
-        let report = self.store.check(&options).map_err(|error| match error {
+        let mut report = self.store.check(&options).map_err(|error| match error {
             CheckError::Cancelled => Error::new(Kind::Cancelled, error.to_string()),
             CheckError::Store(error) => error::from_store(self.store.root(), &error),
         })?;
@@ -94,7 +83,6 @@ impl Shared {
             let images = self.store.images().map_err(|error| error::from_store(self.store.root(), &error))?;
             self.known.replace(&images);
         }
-        let mut report = in_words_of_the_service(report);
         report.layer_shapes = Some(self.layer_shapes()?);
         report.unfinished_pulls = Some(self.unfinished());
         Ok(report)
@@ -112,41 +100,5 @@ impl Shared {
         let new = self.store.new_layers();
         let shape = if new.format == LayerFormat::Dir { LayerShape::Dir } else { LayerShape::Erofs };
         Ok(LayerShapes { dir, erofs, new: shape, why: new.why.to_owned() })
-    }
-}
-
-fn in_words_of_the_service(report: check::CheckReport) -> CheckReport {
-    let ids = |ids: Vec<Digest>| ids.iter().map(Digest::to_string).collect();
-    let problem = |problem: check::Problem| Problem {
-        kind: kind(problem.kind),
-        subject: problem.subject,
-        detail: problem.detail,
-        images: ids(problem.images),
-        repaired: problem.repaired,
-    };
-    CheckReport {
-        layers_checked: report.layers,
-        bytes_checked: report.bytes,
-        images_checked: report.images,
-        problems: report.problems.into_iter().map(problem).collect(),
-        incomplete_images: ids(report.incomplete),
-        layer_shapes: None,
-        unfinished_pulls: None,
-    }
-}
-
-fn kind(kind: check::ProblemKind) -> ProblemKind {
-    match kind {
-        check::ProblemKind::MissingLayer => ProblemKind::MissingLayer,
-        check::ProblemKind::DamagedLayer => ProblemKind::DamagedLayer,
-        check::ProblemKind::DamagedBlob => ProblemKind::DamagedBlob,
-        check::ProblemKind::DamagedDocument => ProblemKind::DamagedDocument,
-        check::ProblemKind::DamagedRecord => ProblemKind::DamagedRecord,
-        check::ProblemKind::WrongName => ProblemKind::WrongName,
-        check::ProblemKind::WrongCount => ProblemKind::WrongCount,
-        check::ProblemKind::UnusedLayer => ProblemKind::UnusedLayer,
-        check::ProblemKind::Orphan => ProblemKind::Orphan,
-        check::ProblemKind::LeftOver => ProblemKind::LeftOver,
-        check::ProblemKind::UncheckedLayer => ProblemKind::UncheckedLayer,
     }
 }

@@ -1,11 +1,10 @@
 //! Conversions of layers on request: on tracked blocking threads, one image after the other. One ends when nobody waits for it
-//! any more, or at shutdown; what was converted stays so. The store converts; here its words become those of the image
-//! service.
+//! any more, or at shutdown; what was converted stays so. The store converts.
 
 use std::sync::Arc;
 
 use cri_api::{Error, Kind, Result};
-use engine_api::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
+use engine_api::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
 use oci::Digest;
 use store::{ConvertError, LayerFormat};
 
@@ -30,26 +29,22 @@ impl Shared {
         };
         let mut report = ConvertReport::default();
         for id in self.ids_of(request)? {
-            let mut image = ConvertedImage { id: id.to_string(), ..ConvertedImage::default() };
-            match self.store.convert_image(&id, to, cancelled) {
+            let image = match self.store.convert_image(&id, to, cancelled) {
                 Ok(done) => {
                     tracing::info!(
                         image = %id, to = %request.to, layers = done.layers, left = done.left.len(),
                         bytes_before = done.bytes_before, bytes_after = done.bytes_after, "converted layers"
                     );
-                    (image.layers, image.bytes_before, image.bytes_after) =
-                        (done.layers, done.bytes_before, done.bytes_after);
-                    (image.inodes_before, image.inodes_after) = (done.inodes_before, done.inodes_after);
-                    let left = |left: store::LeftLayer| LeftLayer { diff_id: left.diff_id.to_string(), why: left.why };
-                    image.left = done.left.into_iter().map(left).collect();
+                    done
                 }
                 Err(error @ ConvertError::Cancelled) => return Err(Error::new(Kind::Cancelled, error.to_string())),
                 Err(ConvertError::Store(error)) => {
                     let error = error::from_store(self.store.root(), &error);
                     tracing::warn!(image = %id, %error, "cannot convert layers");
-                    image.error = Some(error.message().to_owned());
+                    let error = Some(error.message().to_owned());
+                    ConvertedImage { id: id.to_string(), error, ..ConvertedImage::default() }
                 }
-            }
+            };
             report.images.push(image);
         }
         Ok(report)

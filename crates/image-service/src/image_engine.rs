@@ -135,11 +135,7 @@ impl ImageEngine for Engine {
     async fn mounts(&self) -> Result<Vec<ImageMount>> {
         let store = self.0.store.clone();
         let mounts = move || store.mounts().map_err(|e| error::from_store(store.root(), &e));
-        let mount = |mount: store::ImageMount| {
-            let store::ImageMount { target, image, writable } = mount;
-            ImageMount { image: image.to_string(), target, writable }
-        };
-        Ok(self.0.background.run(mounts).await?.into_iter().map(mount).collect())
+        self.0.background.run(mounts).await
     }
 
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {

@@ -1,9 +1,9 @@
-//! The view for podman on request: the store makes it; here its words become those of the image service. Called on threads that
+//! The view for podman on request: the store makes it; here its errors become those of the image service. Called on threads that
 //! may block.
 
 use cri_api::{Error, Kind, Result};
-use engine_api::{HiddenImage, PodmanStoreReport, PodmanStoreRequest};
-use store::{PodmanView, PodmanViewError, Store};
+use engine_api::{PodmanStoreReport, PodmanStoreRequest};
+use store::{PodmanViewError, Store};
 
 use crate::error;
 
@@ -20,8 +20,5 @@ pub(crate) fn podman_store(store: &Store, request: &PodmanStoreRequest) -> Resul
         store.remove_podman_view().map_err(failed)?;
         return Ok(PodmanStoreReport::default());
     }
-    let PodmanView { directory, images, hidden } = store.make_podman_view(&request.graph_roots).map_err(failed)?;
-    let plain = |store::HiddenImage { id, names, why }| HiddenImage { id: id.to_string(), names, why: why.to_owned() };
-    let hidden = hidden.into_iter().map(plain).collect();
-    Ok(PodmanStoreReport { directory: Some(directory), images, hidden })
+    store.make_podman_view(&request.graph_roots).map_err(failed)
 }

@@ -126,21 +126,21 @@ impl Registries {
         Ok(Some(push.done(digest)))
     }
 
-    fn start<'a>(&self, upload: &'a Upload) -> Result<Push<'a>> {
+    fn start<'a>(&self, upload: &'a Upload) -> Result<RunningPush<'a>> {
         let repository = self.repository(&upload.to, upload.auth.clone())?;
-        Ok(Push { repository, upload, uploaded: AtomicU64::default(), bytes: AtomicU64::default() })
+        Ok(RunningPush { repository, upload, uploaded: AtomicU64::default(), bytes: AtomicU64::default() })
     }
 }
 
 /// An upload that goes on.
-struct Push<'a> {
+struct RunningPush<'a> {
     repository: Repository,
     upload: &'a Upload,
     uploaded: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Push<'_> {
+impl RunningPush<'_> {
     /// A name with a digest is for nothing else.
     fn check_name(&self, digest: &Digest) -> Result<()> {
         match self.upload.to.digest() {
@@ -287,22 +287,22 @@ fn typed(raw: crate::source::RawDocument, document: &Document) -> crate::source:
 
 /// The bytes of a blob of a layout, with their progress.
 fn chunks(source: Arc<dyn Source>, blob: Descriptor, progress: ProgressSink) -> registry::UploadStream {
-    enum State {
+    enum BlobReading {
         Closed(Arc<dyn Source>),
         Open(Box<dyn Chunks>, u64),
     }
-    let next = move |state: State| {
+    let next = move |state: BlobReading| {
         let (blob, progress) = (blob.clone(), progress.clone());
         async move {
             let (mut chunks, done) = match state {
-                State::Closed(source) => (source.blob(&blob).await.map_err(std::io::Error::other)?, 0),
-                State::Open(chunks, done) => (chunks, done),
+                BlobReading::Closed(source) => (source.blob(&blob).await.map_err(std::io::Error::other)?, 0),
+                BlobReading::Open(chunks, done) => (chunks, done),
             };
             let Some(bytes) = chunks.next().await.map_err(std::io::Error::other)? else { return Ok(None) };
             let done = done + bytes.len() as u64;
             progress.report(PullEvent::Bytes { digest: blob.digest.clone(), done });
-            Ok(Some((bytes, State::Open(chunks, done))))
+            Ok(Some((bytes, BlobReading::Open(chunks, done))))
         }
     };
-    Box::pin(futures::stream::try_unfold(State::Closed(source), next))
+    Box::pin(futures::stream::try_unfold(BlobReading::Closed(source), next))
 }

@@ -22,16 +22,16 @@ const MOST: usize = 8;
 pub(crate) type TarHash = Hashing<Filled>;
 
 /// State that both sides share.
-struct Ring {
+struct ByteRing {
     budget: Budget,
     /// Guards everything that moves.
-    state: Mutex<State>,
+    state: Mutex<RingState>,
     filled: Condvar,
     freed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct RingState {
     full: VecDeque<Filled>,
     free: Vec<Vec<u8>>,
     /// Buffers there are, in whosever hands.
@@ -53,12 +53,12 @@ pub(crate) struct Filled(Arc<Full>);
 struct Full {
     buffer: Vec<u8>,
     len: usize,
-    ring: Arc<Ring>,
+    ring: Arc<ByteRing>,
 }
 
 /// The side that fills.
 pub(crate) struct RingWriter {
-    ring: Arc<Ring>,
+    ring: Arc<ByteRing>,
     /// Hashes what is sent, where that is wanted.
     hash: Option<Arc<TarHash>>,
     chores: Vec<Arc<dyn Chore>>,
@@ -68,7 +68,7 @@ pub(crate) struct RingWriter {
 
 /// The side that reads.
 pub(crate) struct RingReader {
-    ring: Arc<Ring>,
+    ring: Arc<ByteRing>,
     now: Option<Filled>,
     at: usize,
     /// Bytes of the buffers before the present one.
@@ -100,7 +100,7 @@ impl Progress {
 
 /// A fresh ring. The share for [`LEAST`] buffers is the caller's to hold.
 pub(crate) fn ring(budget: &Budget, chores: &[Arc<dyn Chore>], progress: Progress) -> (RingWriter, RingReader) {
-    let ring = Arc::new(Ring {
+    let ring = Arc::new(ByteRing {
         budget: budget.clone(),
         state: Mutex::default(),
         filled: Condvar::new(),
@@ -111,8 +111,8 @@ pub(crate) fn ring(budget: &Budget, chores: &[Arc<dyn Chore>], progress: Progres
     (RingWriter { ring, hash: None, chores, start: None }, reader)
 }
 
-impl Ring {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ByteRing {
+    fn lock(&self) -> MutexGuard<'_, RingState> {
         // Nothing panics half way.
         self.state.lock()
     }
@@ -135,7 +135,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for ByteRing {
     fn drop(&mut self) {
         let state = self.state.get_mut();
         self.budget.keep(std::mem::take(&mut state.free));
@@ -258,7 +258,7 @@ impl Drop for RingWriter {
 
 impl RingReader {
     /// The next buffer or the end, if either is there yet.
-    fn take(state: &mut State) -> Option<io::Result<Option<Filled>>> {
+    fn take(state: &mut RingState) -> Option<io::Result<Option<Filled>>> {
         if let Some(full) = state.full.pop_front() {
             return Some(Ok(Some(full)));
         }

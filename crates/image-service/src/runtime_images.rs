@@ -68,7 +68,7 @@ pub struct RuntimeImages {
     options: EngineOptions,
     rule: PullEngine,
     /// Guards what was found, and the engine for it.
-    state: Mutex<State>,
+    state: Mutex<RuntimeState>,
     layers: RuntimeLayers,
 }
 
@@ -76,9 +76,9 @@ pub struct RuntimeImages {
 type FindResult = std::result::Result<Arc<dyn RuntimeStore>, Unsuited>;
 
 #[derive(Default)]
-struct State {
+struct RuntimeState {
     found: Option<(Instant, FindResult)>,
-    opened: Option<Opened>,
+    opened: Option<OpenEngine>,
     /// The last choice.
     choice: Option<PullEngineChoice>,
     /// Reasons for which images were left to the runtime although it seemed suited: each is warned of once.
@@ -87,7 +87,7 @@ struct State {
 
 /// An engine that fills a runtime's store.
 #[derive(Clone)]
-struct Opened {
+struct OpenEngine {
     target: RuntimeTarget,
     engine: Engine,
 }
@@ -140,7 +140,7 @@ impl RuntimeImages {
         }
     }
 
-    async fn find(&self, state: &mut State) -> FindResult {
+    async fn find(&self, state: &mut RuntimeState) -> FindResult {
         if self.rule == PullEngine::Runtime {
             return Err(Unsuited { reason: "it is set so".to_owned(), is_temporary: false });
         }
@@ -177,13 +177,13 @@ impl RuntimeImages {
     }
 
     /// The engine for what was found.
-    async fn opened(&self) -> std::result::Result<Result<Opened>, Unsuited> {
+    async fn opened(&self) -> std::result::Result<Result<OpenEngine>, Unsuited> {
         let mut state = self.state.lock().await;
         let store = self.find(&mut state).await?;
         Ok(self.open(&mut state, store).await)
     }
 
-    async fn open(&self, state: &mut State, store: Arc<dyn RuntimeStore>) -> Result<Opened> {
+    async fn open(&self, state: &mut RuntimeState, store: Arc<dyn RuntimeStore>) -> Result<OpenEngine> {
         if let Some(opened) = &state.opened {
             if opened.target.store.workshop() == store.workshop() {
                 return Ok(opened.clone());
@@ -196,7 +196,7 @@ impl RuntimeImages {
             let target = RuntimeTarget { store: Arc::clone(&store), workplace, images: Arc::clone(&self.runtime) };
             match Engine::open(self.options_for(&target)).await {
                 Ok(engine) => {
-                    let opened = Opened { target, engine };
+                    let opened = OpenEngine { target, engine };
                     take_over(&opened).await;
                     opened.sweep(false).await;
                     state.opened = Some(opened.clone());
@@ -229,7 +229,7 @@ impl RuntimeImages {
     }
 
     /// Our engine's pull.
-    async fn pull_here(&self, opened: Opened, request: PullImageRequest) -> Result<String> {
+    async fn pull_here(&self, opened: OpenEngine, request: PullImageRequest) -> Result<String> {
         let error = match opened.engine.pull_image(request.clone()).await {
             Err(error) if is_not_covered(&error) => error,
             answer => {
@@ -266,7 +266,7 @@ impl RuntimeImages {
     }
 }
 
-impl Opened {
+impl OpenEngine {
     async fn sweep(&self, all: bool) {
         let shared = &self.engine.0;
         shared.leftovers.sweep(&self.target, (shared.options.clock)(), all).await;
@@ -291,8 +291,8 @@ fn choice(found: &FindResult) -> PullEngineChoice {
 
 /// Takes over what processes left that are gone: their layers on the way are deleted, their images are as if this process had been
 /// interrupted in them.
-async fn take_over(opened: &Opened) {
-    let Opened { target, engine } = opened;
+async fn take_over(opened: &OpenEngine) {
+    let OpenEngine { target, engine } = opened;
     for number in (0..WORKPLACES).filter(|number| *number != target.workplace) {
         let root = workplace(target.store.workshop(), number);
         let options = store::OpenOptions { unfinished_since: None, ..engine.0.options.store.clone() };

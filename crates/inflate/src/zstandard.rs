@@ -34,7 +34,7 @@ pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>, options: &
         if head.is_empty() {
             return Ok(());
         }
-        let Header { window, content } = header(head).unwrap_or_default();
+        let FrameHeader { window, content } = header(head).unwrap_or_default();
         let limit = 1_u64.checked_shl(options.window_log_max).unwrap_or(u64::MAX);
         if window > WINDOW_FREE as u64 && window <= limit {
             let window = usize::try_from(window).unwrap_or(usize::MAX);
@@ -87,14 +87,14 @@ fn frame(input: &mut Input<'_>, output: &mut Output<'_>, decoder: &mut Decoder<'
 
 /// The header of a frame (RFC 8878, 3.1.1.1).
 #[derive(Debug, Default, PartialEq)]
-struct Header {
+struct FrameHeader {
     window: u64,
     /// Length of the content in bytes, where the header declares one.
     content: Option<u64>,
 }
 
 /// Parses a header; `None` for a skippable frame and for anything else.
-fn header(head: &[u8]) -> Option<Header> {
+fn header(head: &[u8]) -> Option<FrameHeader> {
     let [0x28, 0xb5, 0x2f, 0xfd, descriptor, rest @ ..] = head else { return None };
     let single_segment = descriptor & 0x20 != 0;
     let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
@@ -115,7 +115,7 @@ fn header(head: &[u8]) -> Option<Header> {
             base + base / 8 * u64::from(window & 7)
         }
     };
-    Some(Header { window, content })
+    Some(FrameHeader { window, content })
 }
 
 #[cfg(test)]
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn headers() {
         let magic = [0x28, 0xb5, 0x2f, 0xfd];
-        let says = |window, content| Some(Header { window, content });
-        let cases: [(&[u8], Option<Header>); 9] = [
+        let says = |window, content| Some(FrameHeader { window, content });
+        let cases: [(&[u8], Option<FrameHeader>); 9] = [
             (&[0x00, 0x00], says(1024, None)),
             (&[0x00, 0x59], says((1 << 21) + (1 << 18), None)),
             (&[0x20, 200], says(200, Some(200))),

@@ -69,7 +69,7 @@ pub(crate) fn admit(pod: &Pod, object: &Value, active: &[&Pod], node: &NodeCapac
     if !affinity::is_wanted(&object["spec"], &node.name, &node.labels) {
         return Err(Rejection::predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
-    let taken: Vec<HostPort<'_>> = active.iter().flat_map(|other| host_ports(other)).collect();
+    let taken: Vec<TakenPort<'_>> = active.iter().flat_map(|other| host_ports(other)).collect();
     if host_ports(pod).iter().any(|port| taken.iter().any(|other| port.conflicts(other))) {
         return Err(Rejection::predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
     }
@@ -101,13 +101,13 @@ fn request(pod: &Pod, name: &str) -> i64 {
 
 /// A port of the node that a pod takes.
 #[derive(Clone, Copy, Debug)]
-struct HostPort<'a> {
+struct TakenPort<'a> {
     protocol: crate::pod::Protocol,
     ip: &'a str,
     port: i32,
 }
 
-impl HostPort<'_> {
+impl TakenPort<'_> {
     fn conflicts(&self, other: &Self) -> bool {
         let any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
         self.protocol == other.protocol
@@ -116,11 +116,11 @@ impl HostPort<'_> {
     }
 }
 
-fn host_ports(pod: &Pod) -> Vec<HostPort<'_>> {
+fn host_ports(pod: &Pod) -> Vec<TakenPort<'_>> {
     let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
     let ports = sidecars.chain(&pod.spec.containers).flat_map(|container| &container.ports);
     let taken = ports.filter(|port| port.host_port > 0);
-    taken.map(|port| HostPort { protocol: port.protocol, ip: &port.host_ip, port: port.host_port }).collect()
+    taken.map(|port| TakenPort { protocol: port.protocol, ip: &port.host_ip, port: port.host_port }).collect()
 }
 
 #[cfg(test)]

@@ -1,17 +1,16 @@
 //! TLS client configurations: the ring provider named explicitly (no process-wide default), the system's roots beside
-//! the host's own, client certificates, the verifier that also takes a configured certificate as the server's own, and the
-//! one that accepts everything where a host is configured so.
+//! the host's own, client certificates, the verifier that also takes a configured certificate as the server's own, and no
+//! verification where a host is configured so.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base::tls::{AnyCertificate, CertificateTime};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
-use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -27,22 +26,6 @@ pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 pub fn system_clock() -> WallClock {
     #[expect(clippy::disallowed_methods, reason = "the default of an option: whoever wants another clock hands one in")]
     Arc::new(SystemTime::now)
-}
-
-/// The time as rustls asks for it. Its own way panics where the clock shows a time before 1970.
-struct CertificateTime(WallClock);
-
-impl TimeProvider for CertificateTime {
-    fn current_time(&self) -> Option<UnixTime> {
-        let since = (self.0)().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Some(UnixTime::since_unix_epoch(since))
-    }
-}
-
-impl fmt::Debug for CertificateTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CertificateTime")
-    }
 }
 
 /// Returns words for a certificate that is not valid at this time by this machine's clock, which starts in 1970 where
@@ -64,20 +47,6 @@ pub(crate) fn of_its_time(error: &rustls::Error) -> Option<String> {
 fn date(time: UnixTime) -> String {
     const LAST: u64 = 253_402_300_799;
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time.as_secs().min(LAST)))
-}
-
-/// The certificate authorities that the system trusts. Reads files: not for an async worker thread.
-pub(crate) fn system_roots() -> RootCertStore {
-    let loaded = rustls_native_certs::load_native_certs();
-    for error in &loaded.errors {
-        tracing::warn!(%error, "cannot load a system certificate");
-    }
-    let mut roots = RootCertStore::empty();
-    let (_, ignored) = roots.add_parsable_certificates(loaded.certs);
-    if ignored > 0 {
-        tracing::debug!(ignored, "ignoring system certificates of unknown form");
-    }
-    roots
 }
 
 /// Checks that chain and key can be used together.
@@ -116,9 +85,7 @@ pub(crate) fn client_config(
             .with_safe_default_protocol_versions()
             .map_err(|e| e.to_string())?;
     let builder = if tls.skip_verify {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider: Arc::clone(&provider) }))
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(Arc::clone(&provider))))
     } else {
         let mut roots = system.clone();
         let mut given = Vec::new();
@@ -231,49 +198,6 @@ impl ServerCertVerifier for OrConfiguredCertificate {
     }
 }
 
-/// Accepts every certificate, and still checks that the server holds its key.
-#[derive(Debug)]
-struct AnyCertificate {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -319,12 +243,6 @@ mod tests {
         let told = of_its_time(&old.into()).expect("is told");
         assert!(told.contains("was valid until Fri, 31 Dec 9999 23:59:59 GMT"), "{told}");
         assert_eq!(of_its_time(&CertificateError::UnknownIssuer.into()), None);
-    }
-
-    #[test]
-    fn a_clock_before_1970_is_a_time() {
-        let clock: WallClock = Arc::new(|| UNIX_EPOCH - Duration::from_secs(1 << 40));
-        assert_eq!(CertificateTime(clock).current_time(), Some(UnixTime::since_unix_epoch(Duration::ZERO)));
     }
 
     fn year(n: u64) -> UnixTime {

@@ -47,7 +47,7 @@ impl TransportSettings {
     async fn roots(&self) -> Arc<RootCertStore> {
         let load = || async {
             // The system's certificates are files.
-            match tokio::task::spawn_blocking(tls::system_roots).await {
+            match tokio::task::spawn_blocking(base::tls::system_roots).await {
                 Ok(roots) => Arc::new(roots),
                 Err(error) => {
                     tracing::error!(%error, "cannot load system certificates");

@@ -46,12 +46,12 @@ impl fmt::Debug for BlobUpload {
 /// Content of a request.
 pub(crate) struct Upload {
     pub(crate) media_type: HeaderValue,
-    content: Content,
+    content: BodyContent,
     /// Bytes that went out.
     sent: Arc<AtomicU64>,
 }
 
-enum Content {
+enum BodyContent {
     Whole(Bytes),
     Blob { size: u64, open: OpenBlob },
 }
@@ -61,20 +61,20 @@ impl Upload {
         let media_type = HeaderValue::from_static("application/octet-stream");
         Self {
             media_type,
-            content: Content::Blob { size: blob.descriptor.size, open: Arc::clone(&blob.open) },
+            content: BodyContent::Blob { size: blob.descriptor.size, open: Arc::clone(&blob.open) },
             sent: Arc::default(),
         }
     }
 
     pub(crate) fn of_document(media_type: HeaderValue, bytes: Bytes) -> Self {
-        Self { media_type, content: Content::Whole(bytes), sent: Arc::default() }
+        Self { media_type, content: BodyContent::Whole(bytes), sent: Arc::default() }
     }
 
     /// The bytes, from the start.
     pub(crate) fn body(&self) -> RequestBody {
         match &self.content {
-            Content::Whole(bytes) => http_client::whole(bytes.clone()),
-            Content::Blob { size, open } => {
+            BodyContent::Whole(bytes) => http_client::whole(bytes.clone()),
+            BodyContent::Blob { size, open } => {
                 let body = BlobBody { stream: open(), left: *size, sent: Arc::clone(&self.sent) };
                 body.boxed_unsync()
             }

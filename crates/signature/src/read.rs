@@ -74,8 +74,8 @@ struct Top {
 
 impl<'de> Deserialize<'de> for Top {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visit;
-        impl<'de> Visitor<'de> for Visit {
+        struct TopVisitor;
+        impl<'de> Visitor<'de> for TopVisitor {
             type Value = Top;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Top {
                 Ok(Top { default, docker })
             }
         }
-        deserializer.deserialize_map(Visit)
+        deserializer.deserialize_map(TopVisitor)
     }
 }
 
@@ -115,8 +115,8 @@ struct Transports(BTreeMap<String, Requirements>);
 
 impl<'de> Deserialize<'de> for Transports {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visit;
-        impl<'de> Visitor<'de> for Visit {
+        struct TransportsVisitor;
+        impl<'de> Visitor<'de> for TransportsVisitor {
             type Value = Transports;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for Transports {
                 Ok(Transports(docker))
             }
         }
-        deserializer.deserialize_map(Visit)
+        deserializer.deserialize_map(TransportsVisitor)
     }
 }
 
@@ -151,8 +151,8 @@ struct Scopes(BTreeMap<String, Requirements>);
 
 impl<'de> Deserialize<'de> for Scopes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visit;
-        impl<'de> Visitor<'de> for Visit {
+        struct ScopesVisitor;
+        impl<'de> Visitor<'de> for ScopesVisitor {
             type Value = Scopes;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,7 +176,7 @@ impl<'de> Deserialize<'de> for Scopes {
                 Ok(Scopes(scopes))
             }
         }
-        deserializer.deserialize_map(Visit)
+        deserializer.deserialize_map(ScopesVisitor)
     }
 }
 
@@ -214,8 +214,8 @@ struct Requirements(Vec<RequirementText>);
 
 impl<'de> Deserialize<'de> for Requirements {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visit;
-        impl<'de> Visitor<'de> for Visit {
+        struct RequirementsVisitor;
+        impl<'de> Visitor<'de> for RequirementsVisitor {
             type Value = Requirements;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -236,7 +236,7 @@ impl<'de> Deserialize<'de> for Requirements {
                 Ok(Requirements(requirements))
             }
         }
-        deserializer.deserialize_seq(Visit)
+        deserializer.deserialize_seq(RequirementsVisitor)
     }
 }
 

@@ -99,18 +99,18 @@ pub(super) fn registry(image: &str) -> &str {
 #[derive(Debug)]
 pub(super) struct Cache<T> {
     /// Guards the answers and when they were last cleared.
-    state: Mutex<State<T>>,
+    state: Mutex<AnswerTable<T>>,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct AnswerTable<T> {
     answers: HashMap<Key, (T, Instant)>,
     purged: Instant,
 }
 
 impl<T: Clone> Cache<T> {
     pub(super) fn new(now: Instant) -> Self {
-        Self { state: Mutex::new(State { answers: HashMap::new(), purged: now }) }
+        Self { state: Mutex::new(AnswerTable { answers: HashMap::new(), purged: now }) }
     }
 
     /// The answer for an image: one for just this image first, then one for its registry, then one for all.
@@ -148,7 +148,7 @@ impl<T: Clone> Cache<T> {
         state.answers.insert(key, (answer, expires));
     }
 
-    fn state(&self) -> parking_lot::MutexGuard<'_, State<T>> {
+    fn state(&self) -> parking_lot::MutexGuard<'_, AnswerTable<T>> {
         // Nothing of what is done under the lock leaves it half done.
         self.state.lock()
     }
@@ -160,7 +160,7 @@ impl<T: Clone> Cache<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T> AnswerTable<T> {
     fn purge(&mut self, now: Instant) {
         self.answers.retain(|_, (_, expires)| now <= *expires);
         self.purged = now;

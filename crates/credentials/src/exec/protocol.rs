@@ -99,7 +99,7 @@ pub(super) fn response(stdout: &[u8], api_version: &str) -> Result<Response, Res
     if kind.kind.as_deref() != Some(KIND) || !actual.starts_with(GROUP) {
         return Err(ResponseError::Decode);
     }
-    let wire: Wire = serde_json::from_slice(stdout).map_err(|_| ResponseError::Decode)?;
+    let wire: WireResponse = serde_json::from_slice(stdout).map_err(|_| ResponseError::Decode)?;
     Ok(Response {
         cache_key_type: match wire.cache_key_type.as_deref() {
             Some("Image") => Some(CacheKeyType::Image),
@@ -126,7 +126,7 @@ pub(crate) fn fuzzed_response(bytes: &[u8]) {
     let _ = passwords(bytes);
 }
 
-fn credentials(auth: Option<Credentials>) -> Result<BTreeMap<String, (String, Secret)>, ResponseError> {
+fn credentials(auth: Option<ResponseCredentials>) -> Result<BTreeMap<String, (String, Secret)>, ResponseError> {
     let mut found = BTreeMap::new();
     for (pattern, fields) in auth.map(|auth| auth.0).unwrap_or_default() {
         let (mut username, mut password) = (String::new(), Secret::default());
@@ -172,18 +172,18 @@ struct TypeMeta {
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Wire {
+struct WireResponse {
     #[serde(rename = "kind")]
     _kind: Option<String>,
     #[serde(rename = "apiVersion")]
     _api_version: Option<String>,
     cache_key_type: Option<String>,
     cache_duration: Option<String>,
-    auth: Option<Credentials>,
+    auth: Option<ResponseCredentials>,
 }
 
 /// The fields of credentials, by pattern of images. Maps and not structures, which could be given as lists.
-type Credentials = Once<Option<Once<Option<String>>>>;
+type ResponseCredentials = Once<Option<Once<Option<String>>>>;
 
 /// A map in which no key comes twice.
 struct Once<T>(BTreeMap<String, T>);

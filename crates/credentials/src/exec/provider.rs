@@ -27,9 +27,9 @@ use crate::process::{self, Ran, Run, RunError};
 use crate::{NodeSource, Requester, ServiceAccount, ServiceAccountCoordinates, Source};
 
 /// Credentials of one answer, by pattern of images.
-type Answer = Arc<[(String, RegistryAuth)]>;
+type ProvidedAuths = Arc<[(String, RegistryAuth)]>;
 /// Result of a run of the program; the error is a line for people.
-type RunResult = Result<Answer, Arc<str>>;
+type RunResult = Result<ProvidedAuths, Arc<str>>;
 
 /// A provider.
 pub(super) struct Provider {
@@ -49,7 +49,7 @@ pub(super) struct Provider {
     pub(super) timeout: Duration,
     pub(super) clock: Clock,
     pub(super) metrics: Metrics,
-    pub(super) cache: Cache<Answer>,
+    pub(super) cache: Cache<ProvidedAuths>,
     /// The runs under way. A run ends when its last waiter has left.
     pub(super) flights: Group<Key, CancellationToken, RunResult>,
     pub(super) tracker: TaskTracker,
@@ -219,7 +219,7 @@ impl Provider {
     }
 
     /// An earlier answer, where no token is needed to find it.
-    fn without_token(&self, image: &str, account: Option<&Account<'_>>) -> Result<Option<Answer>, String> {
+    fn without_token(&self, image: &str, account: Option<&Account<'_>>) -> Result<Option<ProvidedAuths>, String> {
         let key = match account {
             Some(account) if account.token_use.per_token => return Ok(None),
             Some(account) => account.key(None).map_err(|e| self.line(&e))?,
@@ -267,7 +267,7 @@ impl Provider {
         self.ask(question).await.map_err(Arc::from)
     }
 
-    async fn ask(&self, question: &Question) -> Result<Answer, String> {
+    async fn ask(&self, question: &Question) -> Result<ProvidedAuths, String> {
         let Question { image, token, annotations, .. } = question;
         debug!(provider = self.name, image, "asking a credential provider");
         let input = protocol::request(&Request { image, token, annotations }, &self.api_version);
@@ -305,7 +305,7 @@ impl Provider {
     }
 
     /// Checks an answer, and keeps it for as long as it says.
-    fn accept(&self, response: &Response, question: &Question) -> Result<Answer, String> {
+    fn accept(&self, response: &Response, question: &Question) -> Result<ProvidedAuths, String> {
         let Question { image, token, may_echo, account_key, .. } = question;
         if !may_echo && !token.is_empty() && response.auth.values().any(|(_, password)| password == token) {
             return Err(self.line(&format!(
@@ -319,7 +319,7 @@ impl Provider {
             Some(CacheKeyType::Global) => GLOBAL,
             None => return Err(self.line("credential provider plugin did not return a valid cacheKeyType")),
         };
-        let answer: Answer = response
+        let answer: ProvidedAuths = response
             .auth
             .iter()
             .map(|(pattern, (username, password))| {
@@ -337,7 +337,7 @@ impl Provider {
         Ok(answer)
     }
 
-    fn entries(&self, answer: &Answer, account: Option<&Account<'_>>) -> Vec<ProvidedEntry> {
+    fn entries(&self, answer: &ProvidedAuths, account: Option<&Account<'_>>) -> Vec<ProvidedEntry> {
         let source = match account {
             Some(Account { account, .. }) => Source::ServiceAccount {
                 provider: self.name.clone(),

@@ -173,13 +173,13 @@ pub(crate) fn fuzzed_answer(bytes: &[u8]) {
 fn read(stdout: &[u8]) -> Option<(String, Secret)> {
     // A structure could be given as a list of its values as well.
     let object = Some(stdout).filter(|text| text.trim_ascii_start().starts_with(b"{"))?;
-    let Wire { username, secret } = serde_json::from_slice(object).ok()?;
+    let HelperOutput { username, secret } = serde_json::from_slice(object).ok()?;
     Some((username, Secret::new(secret)))
 }
 
 /// Output of a helper. Further fields are ignored.
 #[derive(serde::Deserialize)]
-struct Wire {
+struct HelperOutput {
     #[serde(rename = "Username", alias = "username", default)]
     username: String,
     #[serde(rename = "Secret", alias = "secret", default)]

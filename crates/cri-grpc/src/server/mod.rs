@@ -103,8 +103,8 @@ pub async fn serve_on(
     let (ending, cut) = (Ending::default(), CancellationToken::new());
     let _guards = [&ending.closing, &ending.over, &cut].map(|token| token.clone().drop_guard());
     let images = ImageServiceServer::new(image::ImageCalls::new(image)).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    let stand_in = RuntimeServiceServer::new(runtime::RuntimeCalls::new(Arc::new(runtime::NoPods::new(version))))
-        .max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let stand_in =
+        RuntimeServiceServer::new(runtime::NoPods::new(version)).max_decoding_message_size(MAX_MESSAGE_BYTES);
     let tasks = TaskTracker::new();
     let connections = Connections {
         served: CallRouter { images, stand_in, runtime, ending: ending.clone() },

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::ending::{CallNature, Ending, Sent};
 use super::image::ImageCalls;
-use super::runtime::RuntimeCalls;
+use super::runtime::NoPods;
 use crate::client::RuntimePassthrough;
 use crate::pb::image_service_server::ImageServiceServer;
 use crate::pb::runtime_service_server::RuntimeServiceServer;
@@ -42,7 +42,7 @@ const SERVED: [&str; 12] = [
 pub(super) struct CallRouter {
     pub(super) images: ImageServiceServer<ImageCalls>,
     /// The answers where there is no runtime.
-    pub(super) stand_in: RuntimeServiceServer<RuntimeCalls>,
+    pub(super) stand_in: RuntimeServiceServer<NoPods>,
     /// The runtime that every call for a runtime goes to.
     pub(super) runtime: Option<RuntimePassthrough>,
     pub(super) ending: Ending,

@@ -23,7 +23,7 @@ pub struct Checked {
     pub content_bytes: u64,
 }
 
-struct Check<'a, R> {
+struct ErofsCheck<'a, R> {
     image: &'a Reader<R>,
     claimed: Ranges,
     /// Inodes with several names: how many they say, and how many were found.
@@ -40,7 +40,7 @@ impl<R: Source> Reader<R> {
     /// # Errors
     /// See [`ReadError`]: the first thing that is wrong.
     pub fn check(&self) -> Result<Checked, ReadError> {
-        let mut check = Check {
+        let mut check = ErofsCheck {
             image: self,
             claimed: Ranges::default(),
             linked: HashMap::new(),
@@ -69,7 +69,7 @@ impl<R: Source> Reader<R> {
     }
 }
 
-impl<R: Source> Check<'_, R> {
+impl<R: Source> ErofsCheck<'_, R> {
     /// Everything that a directory holds. The directory itself was claimed before.
     fn directory(&mut self, nid: Nid, parent: Nid) -> Result<(), ReadError> {
         let image = self.image;

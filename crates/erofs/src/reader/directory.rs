@@ -20,13 +20,13 @@ pub struct DirEntry {
 }
 
 /// A block of a directory, whose form is right.
-struct Block {
+struct DirBlock {
     bytes: Box<[u8; BLOCK]>,
     length: usize,
     count: usize,
 }
 
-impl Block {
+impl DirBlock {
     fn raw(&self, index: usize) -> RawDirent {
         let at = index * LENGTH;
         RawDirent::decode(self.bytes[at..at + LENGTH].try_into().expect("the length of an entry"))
@@ -69,7 +69,7 @@ impl Block {
 pub struct Entries<'a, R> {
     image: &'a Reader<R>,
     dir: InodeInfo,
-    block: Option<Block>,
+    block: Option<DirBlock>,
     /// Which block comes next, and which entry of the one that is here.
     next: (u64, usize),
     last: Option<Vec<u8>>,
@@ -185,7 +185,7 @@ impl<R: Source> Reader<R> {
         Ok(Some(here))
     }
 
-    fn entry(&self, dir: &InodeInfo, block: &Block, index: usize) -> Result<DirEntry, ReadError> {
+    fn entry(&self, dir: &InodeInfo, block: &DirBlock, index: usize) -> Result<DirEntry, ReadError> {
         let raw = block.raw(index);
         let nid = Nid(raw.nid);
         let kind = match raw.kind {
@@ -196,7 +196,7 @@ impl<R: Source> Reader<R> {
         Ok(DirEntry { name: block.name(index).to_vec(), nid, kind })
     }
 
-    fn block(&self, dir: &InodeInfo, number: u64) -> Result<Block, ReadError> {
+    fn block(&self, dir: &InodeInfo, number: u64) -> Result<DirBlock, ReadError> {
         let mut bytes = Box::new([0; BLOCK]);
         let length = self.read(dir, number * BLOCK as u64, &mut bytes[..])?;
         if length < LENGTH {
@@ -206,7 +206,7 @@ impl<R: Source> Reader<R> {
         if first < LENGTH || first % LENGTH != 0 || first > length {
             return Err(damaged(dir, "the first name of a block is not where entries end"));
         }
-        let block = Block { bytes, length, count: first / LENGTH };
+        let block = DirBlock { bytes, length, count: first / LENGTH };
         block.is_right().map_err(|what| damaged(dir, what))?;
         Ok(block)
     }

@@ -15,7 +15,7 @@ const OWN_PREFIX: u8 = 0x80;
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
 /// Told an attribute: the area that its value may be in, its name, where its value is.
-type Tell<'a> = dyn FnMut(&[u8], Vec<u8>, XattrValue) -> Result<(), ReadError> + 'a;
+type XattrVisitor<'a> = dyn FnMut(&[u8], Vec<u8>, XattrValue) -> Result<(), ReadError> + 'a;
 
 /// Where a value is.
 enum XattrValue {
@@ -68,7 +68,7 @@ impl<R: Source> Reader<R> {
         &self,
         inode: &InodeInfo,
         wanted: &mut dyn FnMut(u32) -> bool,
-        tell: &mut Tell<'_>,
+        tell: &mut XattrVisitor<'_>,
     ) -> Result<(), ReadError> {
         let damaged = |what: &str| ReadError::damaged(format!("inode {}: {what}", inode.nid.0));
         let length = xattr::area(inode.raw.xattr_count);

@@ -9,7 +9,7 @@ const PIECE: usize = 64 << 10;
 
 /// Bytes by place.
 pub(super) struct Blobs {
-    pieces: Vec<Piece>,
+    pieces: Vec<BlobPiece>,
     in_memory: usize,
     /// The first piece that may be in memory.
     oldest: usize,
@@ -17,7 +17,7 @@ pub(super) struct Blobs {
     last: (u64, u32),
 }
 
-enum Piece {
+enum BlobPiece {
     Memory(Vec<u8>),
     Spilled(u64),
 }
@@ -36,12 +36,12 @@ impl Blobs {
         if self.last.1 == length && self.in_piece(self.last).is_some_and(|last| last == bytes) {
             return Ok(self.last);
         }
-        if !matches!(self.pieces.last(), Some(Piece::Memory(piece)) if piece.len() < PIECE) {
-            self.pieces.push(Piece::Memory(Vec::new()));
+        if !matches!(self.pieces.last(), Some(BlobPiece::Memory(piece)) if piece.len() < PIECE) {
+            self.pieces.push(BlobPiece::Memory(Vec::new()));
             self.make_room(spill)?;
         }
         let number = self.pieces.len() as u64 - 1;
-        let Some(Piece::Memory(piece)) = self.pieces.last_mut() else {
+        let Some(BlobPiece::Memory(piece)) = self.pieces.last_mut() else {
             return Err(WriteError::Misused("the newest piece was put aside"));
         };
         self.last = (number << 32 | piece.len() as u64, length);
@@ -52,9 +52,9 @@ impl Blobs {
 
     fn make_room(&mut self, spill: &mut Spill) -> Result<(), WriteError> {
         while self.in_memory > self.budget && self.oldest + 1 < self.pieces.len() {
-            if let Piece::Memory(piece) = &self.pieces[self.oldest] {
+            if let BlobPiece::Memory(piece) = &self.pieces[self.oldest] {
                 self.in_memory -= piece.len();
-                self.pieces[self.oldest] = Piece::Spilled(spill.append(piece)?);
+                self.pieces[self.oldest] = BlobPiece::Spilled(spill.append(piece)?);
             }
             self.oldest += 1;
         }
@@ -63,11 +63,11 @@ impl Blobs {
 
     fn in_piece(&self, (place, length): (u64, u32)) -> Option<&[u8]> {
         match self.pieces.get(usize::try_from(place >> 32).ok()?)? {
-            Piece::Memory(piece) => {
+            BlobPiece::Memory(piece) => {
                 let from = usize::try_from(place & 0xffff_ffff).ok()?;
                 piece.get(from..from + length as usize)
             }
-            Piece::Spilled(_) => None,
+            BlobPiece::Spilled(_) => None,
         }
     }
 
@@ -80,7 +80,7 @@ impl Blobs {
             return Ok(bytes.to_vec());
         }
         let piece = usize::try_from(place >> 32).ok().and_then(|n| self.pieces.get(n));
-        let Some(Piece::Spilled(at)) = piece else { return Err(WriteError::Misused("no such attributes")) };
+        let Some(BlobPiece::Spilled(at)) = piece else { return Err(WriteError::Misused("no such attributes")) };
         let mut bytes = vec![0; length as usize];
         spill.read(at + (place & 0xffff_ffff), &mut bytes)?;
         Ok(bytes)

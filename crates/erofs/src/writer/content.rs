@@ -22,10 +22,10 @@ const ADDRESSES: usize = 4 << 10;
 pub(super) struct Content {
     inode: Inode,
     left: u64,
-    form: Form,
+    form: ContentForm,
 }
 
-enum Form {
+enum ContentForm {
     /// So many bytes go to whole blocks, the others to their place; then zeros fill the last block.
     Flat {
         whole: u64,
@@ -78,7 +78,7 @@ impl<S: Sink> Parts<S> {
             raw.union = chunk::form(bits);
             self.area(at, raw.extended)?;
             let sparse = Sparse { raw, map_at: at + head, bits, position: 0, backed: 0, runs: Vec::new() };
-            return Ok(Content { inode, left: size, form: Form::Sparse(sparse) });
+            return Ok(Content { inode, left: size, form: ContentForm::Sparse(sparse) });
         }
         let tail = size % BLOCK_BYTES;
         let inline = tail > 0 && head + tail <= BLOCK_BYTES;
@@ -94,7 +94,7 @@ impl<S: Sink> Parts<S> {
         self.write_inode(at, &raw)?;
         let inode = Inode { nid: Nid(at / SLOT), kind, extended: raw.extended };
         let padding = whole.next_multiple_of(BLOCK_BYTES) - whole;
-        Ok(Content { inode, left: size, form: Form::Flat { whole, tail_at: at + head, padding } })
+        Ok(Content { inode, left: size, form: ContentForm::Flat { whole, tail_at: at + head, padding } })
     }
 
     /// Writes an inode and its extended attributes' area at their place.
@@ -130,7 +130,7 @@ impl Content {
     pub(super) fn data<S: Sink>(&mut self, bytes: &[u8], output: &mut Output<S>) -> Result<(), WriteError> {
         self.take(bytes.len() as u64)?;
         match &mut self.form {
-            Form::Flat { whole, tail_at, .. } => {
+            ContentForm::Flat { whole, tail_at, .. } => {
                 let now = usize::try_from(*whole).map_or(bytes.len(), |whole| whole.min(bytes.len()));
                 let (now, tail) = bytes.split_at(now);
                 if !now.is_empty() {
@@ -143,7 +143,7 @@ impl Content {
                 }
                 Ok(())
             }
-            Form::Sparse(sparse) => sparse.data(bytes, output),
+            ContentForm::Sparse(sparse) => sparse.data(bytes, output),
         }
     }
 
@@ -151,7 +151,7 @@ impl Content {
     pub(super) fn hole<S: Sink>(&mut self, length: u64, output: &mut Output<S>) -> Result<(), WriteError> {
         self.take(length)?;
         match &mut self.form {
-            Form::Flat { whole, tail_at, .. } => {
+            ContentForm::Flat { whole, tail_at, .. } => {
                 let now = length.min(*whole);
                 output.zeros(now)?;
                 *whole -= now;
@@ -159,7 +159,7 @@ impl Content {
                 *tail_at += length - now;
                 Ok(())
             }
-            Form::Sparse(sparse) => sparse.hole(length, output),
+            ContentForm::Sparse(sparse) => sparse.hole(length, output),
         }
     }
 
@@ -169,11 +169,11 @@ impl Content {
             return Err(WriteError::Misused("a file has fewer bytes than were announced"));
         }
         let chunked = match self.form {
-            Form::Flat { padding, .. } => {
+            ContentForm::Flat { padding, .. } => {
                 parts.output.zeros(padding)?;
                 false
             }
-            Form::Sparse(sparse) => sparse.end(self.inode, &mut parts.output)?,
+            ContentForm::Sparse(sparse) => sparse.end(self.inode, &mut parts.output)?,
         };
         Ok((self.inode, chunked))
     }

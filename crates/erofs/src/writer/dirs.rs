@@ -67,13 +67,13 @@ impl Record {
 /// All directories.
 pub(super) struct Dirs {
     count: u32,
-    pages: Vec<Page>,
+    pages: Vec<DirPage>,
     held: Vec<LoadedPage>,
     most: usize,
     hand: usize,
 }
 
-struct Page {
+struct DirPage {
     /// In memory.
     held: Option<u32>,
     /// In the spill; `NONE` if it never was.
@@ -103,7 +103,7 @@ impl Dirs {
         let id = self.count;
         let next = id.checked_add(1).ok_or_else(|| WriteError::Beyond { what: "so many directories".to_owned() })?;
         if (id as usize).is_multiple_of(PAGE) {
-            self.pages.push(Page { held: None, at: NONE });
+            self.pages.push(DirPage { held: None, at: NONE });
         }
         let held = self.hold(id as usize / PAGE, spill)?;
         held.changed = true;

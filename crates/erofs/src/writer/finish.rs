@@ -40,7 +40,7 @@ enum Child {
 }
 
 /// How a directory's bytes are laid out.
-struct Plan {
+struct FinishPlan {
     raw: RawInode,
     /// Bytes of the inode and its extended attributes.
     head: u64,
@@ -159,7 +159,7 @@ impl<S: Sink> Parts<S> {
     }
 
     /// How a directory is laid out, but for where its blocks are.
-    fn plan(&self, id: u32, record: &Record) -> Result<Plan, WriteError> {
+    fn plan(&self, id: u32, record: &Record) -> Result<FinishPlan, WriteError> {
         let (size, links) = (record.size, record.subdirs.saturating_add(2));
         let extended = record.implicit
             || id == 0
@@ -190,7 +190,7 @@ impl<S: Sink> Parts<S> {
             mtime: record.mtime,
         };
         let (tail, blocks) = if inline { (tail, size / BLOCK_BYTES) } else { (0, size.div_ceil(BLOCK_BYTES)) };
-        Ok(Plan { raw, head, tail, blocks })
+        Ok(FinishPlan { raw, head, tail, blocks })
     }
 
     /// The second time.
@@ -248,7 +248,7 @@ impl<S: Sink> Parts<S> {
     }
 
     /// Takes the place that was found the first time.
-    fn take_place(&mut self, id: u32, record: &Record, plan: &Plan) -> Result<(), WriteError> {
+    fn take_place(&mut self, id: u32, record: &Record, plan: &FinishPlan) -> Result<(), WriteError> {
         let at = match (id, record.implicit) {
             (0, _) => ROOT_AT,
             (_, true) => {

@@ -20,7 +20,7 @@ pub(super) type Name<'a> = (u32, &'a [u8], EntryCode);
 
 /// Names in the spill.
 pub(super) struct NameRun {
-    pages: Vec<Page>,
+    pages: Vec<RunPage>,
     /// The first name of every page, one after the other.
     firsts: Vec<u8>,
     filter: Vec<u64>,
@@ -32,7 +32,7 @@ pub(super) struct NameRun {
     buffer: Vec<u8>,
 }
 
-struct Page {
+struct RunPage {
     at: u64,
     dir: u32,
     first: usize,
@@ -45,7 +45,7 @@ pub(super) struct RunWriter {
     /// Where the page begins in it that is being filled.
     page: usize,
     /// The pages in it.
-    pages: Vec<Page>,
+    pages: Vec<RunPage>,
 }
 
 impl RunWriter {
@@ -75,7 +75,7 @@ impl RunWriter {
                 run.gather(&mut self.bytes, &mut self.pages, spill)?;
             }
             self.page = self.bytes.len();
-            self.pages.push(Page { at: self.page as u64, dir, first: run.firsts.len() });
+            self.pages.push(RunPage { at: self.page as u64, dir, first: run.firsts.len() });
             run.firsts.extend_from_slice(name);
         }
         run.count += 1;
@@ -93,10 +93,10 @@ impl RunWriter {
 }
 
 impl NameRun {
-    fn gather(&mut self, bytes: &mut Vec<u8>, pages: &mut Vec<Page>, spill: &mut Spill) -> Result<(), WriteError> {
+    fn gather(&mut self, bytes: &mut Vec<u8>, pages: &mut Vec<RunPage>, spill: &mut Spill) -> Result<(), WriteError> {
         let at = spill.append(bytes)?;
         self.end = at + bytes.len() as u64;
-        self.pages.extend(pages.drain(..).map(|page| Page { at: page.at + at, ..page }));
+        self.pages.extend(pages.drain(..).map(|page| RunPage { at: page.at + at, ..page }));
         bytes.clear();
         Ok(())
     }
@@ -108,7 +108,7 @@ impl NameRun {
 
     /// Bytes of memory, about.
     pub(super) fn bytes(&self) -> usize {
-        self.pages.len() * size_of::<Page>() + self.firsts.len() + self.filter.len() * 8 + PAGE
+        self.pages.len() * size_of::<RunPage>() + self.firsts.len() + self.filter.len() * 8 + PAGE
     }
 
     fn bit(&self, hash: u64, n: u64) -> (usize, u64) {

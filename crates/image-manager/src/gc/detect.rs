@@ -85,7 +85,7 @@ pub(super) fn detect_at(
 ) -> Detected {
     let now = moment.wall;
     let last_pass = history.begin_pass(moment);
-    let mut index = Index::new(images);
+    let mut index = UsageIndex::new(images);
     let mut users = vec![User::None; images.len()];
     index.mark_containers(&mut users, containers);
     for volume in always.volumes {
@@ -200,7 +200,7 @@ fn id_of(container: &Container) -> &str {
 }
 
 /// Finds images by id, and by name where an id does not fit.
-struct Index<'a> {
+struct UsageIndex<'a> {
     images: &'a [Image],
     hash: DefaultHashBuilder,
     /// Numbers of images by id. There are several of one id only if runtime handlers have images of their own.
@@ -209,7 +209,7 @@ struct Index<'a> {
     names: Option<HashMap<&'a str, usize>>,
 }
 
-impl<'a> Index<'a> {
+impl<'a> UsageIndex<'a> {
     fn new(images: &'a [Image]) -> Self {
         let hash = DefaultHashBuilder::default();
         let mut by_id = HashTable::with_capacity(images.len());

@@ -11,12 +11,12 @@ use super::detect::handler;
 use super::rules::{Pattern, Pins};
 
 /// By image id.
-pub(super) type Labels = BTreeMap<String, BTreeMap<String, String>>;
+pub(super) type ImageLabels = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The part of a verbose status that holds labels, as containerd, imagelet and CRI-O write it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Info {
+struct VerboseInfo {
     labels: Option<BTreeMap<String, String>>,
     image_spec: Option<ImageInfo>,
 }
@@ -24,18 +24,18 @@ struct Info {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ImageInfo {
-    config: Option<Config>,
+    config: Option<VerboseConfig>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct Config {
+struct VerboseConfig {
     labels: Option<BTreeMap<String, String>>,
 }
 
 /// Asks for the labels of images that were not asked for yet, if a rule or a pin needs labels. An image whose labels are not
 /// known stays for now; the next round asks again.
-pub(super) async fn fetch_labels(context: &GcContext, labels: &mut Labels, pins: &Pins, images: &[Image]) {
+pub(super) async fn fetch_labels(context: &GcContext, labels: &mut ImageLabels, pins: &Pins, images: &[Image]) {
     let by_rule = context.options().keep.iter().any(|rule| rule.pattern.is_of_labels());
     if !by_rule && !pins.iter().any(Pattern::is_of_labels) {
         return;
@@ -59,7 +59,7 @@ pub(super) async fn fetch_labels(context: &GcContext, labels: &mut Labels, pins:
 
 /// The labels in a verbose status.
 fn parse_labels(info: &str) -> Option<BTreeMap<String, String>> {
-    let info: Info = serde_json::from_str(info).ok()?;
+    let info: VerboseInfo = serde_json::from_str(info).ok()?;
     info.image_spec.and_then(|spec| spec.config).and_then(|config| config.labels).or(info.labels)
 }
 

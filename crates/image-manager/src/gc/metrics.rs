@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 
 use super::disk::DiskSpace;
 use super::plan::{Because, RemovedBecause};
-use crate::metrics::series::{Labels, Series};
+use crate::metrics::series::{LabelPairs, Series};
 
 const REMOVED: [RemovedBecause; 3] = [RemovedBecause::Age, RemovedBecause::Space, RemovedBecause::Unused];
 const OUTCOMES: [&str; 2] = ["success", "failure"];
@@ -171,15 +171,15 @@ impl GcMetrics {
     }
 }
 
-fn removed_labels(index: usize) -> Labels<1> {
+fn removed_labels(index: usize) -> LabelPairs<1> {
     [("reason", REMOVED[index].as_str())]
 }
 
-fn round_labels(index: usize) -> Labels<2> {
+fn round_labels(index: usize) -> LabelPairs<2> {
     [("trigger", Trigger::ALL[index / OUTCOMES.len()].as_str()), ("outcome", OUTCOMES[index % OUTCOMES.len()])]
 }
 
-fn kept_labels(index: usize) -> Labels<1> {
+fn kept_labels(index: usize) -> LabelPairs<1> {
     [("reason", Because::WORDS[index])]
 }
 

@@ -85,7 +85,7 @@ pub struct StateFiles {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Document<T> {
+struct StateDocument<T> {
     api_version: String,
     kind: String,
     state: T,
@@ -194,7 +194,7 @@ impl StateFiles {
             }
             Err(source) => return Err(StateError::Io { what: "read", path, source }),
         };
-        match serde_json::from_slice::<Document<T>>(&text) {
+        match serde_json::from_slice::<StateDocument<T>>(&text) {
             Ok(document) if document.api_version == API_VERSION && document.kind == kind => {
                 Ok(Some(Read { state: Some(document.state), stamp: Some(stamp), aside: None }))
             }
@@ -215,7 +215,7 @@ impl StateFiles {
         state: &impl Serialize,
     ) -> Result<Option<Stamp>, StateError> {
         let path = self.directory.join(name);
-        let document = Document { api_version: API_VERSION.to_owned(), kind: kind.to_owned(), state };
+        let document = StateDocument { api_version: API_VERSION.to_owned(), kind: kind.to_owned(), state };
         let failed = |source| StateError::Io { what: "write", path, source };
         let text = serde_json::to_vec(&document).map_err(io::Error::other).map_err(failed)?;
         let draft = directory.draft(name, &text)?;

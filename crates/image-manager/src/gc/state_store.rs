@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::detect::handler;
 use super::history::UsageHistory;
-use super::labels::Labels;
+use super::labels::ImageLabels;
 use super::report::{GcError, chain};
 use super::rules::{ImageDetails, Pins};
 use super::state_files::{Stamp, StateError, StateFiles};
@@ -23,7 +23,7 @@ pub(super) struct GcState {
     usage_stamp: Option<Stamp>,
     pins_stamp: Option<Stamp>,
     /// Labels of images by id, where a rule asks for them. An id names its config, so they never change.
-    pub(super) labels: Labels,
+    pub(super) labels: ImageLabels,
 }
 
 impl GcState {

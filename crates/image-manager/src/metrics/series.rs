@@ -9,18 +9,18 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// Names and values of the labels of one series.
-pub(crate) type Labels<const K: usize> = [(&'static str, &'static str); K];
+pub(crate) type LabelPairs<const K: usize> = [(&'static str, &'static str); K];
 
 /// `N` metrics that differ in `K` labels.
 pub(crate) struct Series<M, const N: usize, const K: usize = 1> {
     metrics: Arc<[OnceLock<M>; N]>,
-    labels: fn(usize) -> Labels<K>,
+    labels: fn(usize) -> LabelPairs<K>,
     new: fn() -> M,
 }
 
 impl<M, const N: usize, const K: usize> Series<M, N, K> {
     /// `labels` answers for every index below `N`; `new` makes a metric that has counted nothing.
-    pub(crate) fn new(labels: fn(usize) -> Labels<K>, new: fn() -> M) -> Self {
+    pub(crate) fn new(labels: fn(usize) -> LabelPairs<K>, new: fn() -> M) -> Self {
         Self { metrics: Arc::new([const { OnceLock::new() }; N]), labels, new }
     }
 

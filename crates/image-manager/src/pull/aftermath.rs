@@ -31,7 +31,7 @@ pub(super) struct Aftermath<'a> {
 }
 
 /// Result of an inspection of the image.
-enum Seen {
+enum ImageArrival {
     /// The pull brought this.
     Came(String),
     /// The pull has brought nothing so far.
@@ -44,7 +44,7 @@ impl Aftermath<'_> {
     /// Looks until the image is seen or cannot come any more. `given_up`: the service was told to stop, so that not seeing
     /// it says nothing for a while; otherwise it has answered, and one look tells.
     pub(super) async fn watch(&self, intent: PullIntent, given_up: bool, hub: &Hub) {
-        let mut seen = Seen::Unknown;
+        let mut seen = ImageArrival::Unknown;
         for wait in [Duration::ZERO].into_iter().chain(LOOKS) {
             let look = async {
                 tokio::time::sleep(wait).await;
@@ -55,14 +55,14 @@ impl Aftermath<'_> {
                 () = self.context.shutdown.cancelled() => return self.last_look(intent, given_up, hub).await,
                 look = look => seen = look,
             }
-            if matches!(seen, Seen::Came(_)) || (!given_up && matches!(seen, Seen::Nothing)) {
+            if matches!(seen, ImageArrival::Came(_)) || (!given_up && matches!(seen, ImageArrival::Nothing)) {
                 break;
             }
         }
         match seen {
-            Seen::Came(image_ref) => came(intent, &image_ref).await,
-            Seen::Nothing => intent.failed().await,
-            Seen::Unknown => intent.keep().await,
+            ImageArrival::Came(image_ref) => came(intent, &image_ref).await,
+            ImageArrival::Nothing => intent.failed().await,
+            ImageArrival::Unknown => intent.keep().await,
         }
     }
 
@@ -71,19 +71,19 @@ impl Aftermath<'_> {
     async fn last_look(&self, intent: PullIntent, given_up: bool, hub: &Hub) {
         tokio::time::sleep(LOOKS[0]).await;
         match tokio::time::timeout(LAST_LOOK, self.inspect()).await {
-            Ok(Seen::Came(image_ref)) => came(intent, &image_ref).await,
-            Ok(Seen::Nothing) if !given_up || hub.is_before_commit() => intent.failed().await,
-            Ok(Seen::Nothing | Seen::Unknown) | Err(_) => intent.keep().await,
+            Ok(ImageArrival::Came(image_ref)) => came(intent, &image_ref).await,
+            Ok(ImageArrival::Nothing) if !given_up || hub.is_before_commit() => intent.failed().await,
+            Ok(ImageArrival::Nothing | ImageArrival::Unknown) | Err(_) => intent.keep().await,
         }
     }
 
-    async fn inspect(&self) -> Seen {
+    async fn inspect(&self) -> ImageArrival {
         match (presence(&*self.context.service, &self.spec).await, &self.before) {
-            (Presence::NotChecked, _) => Seen::Unknown,
-            (Presence::Absent, _) => Seen::Nothing,
-            (now, before) if now == *before => Seen::Nothing,
+            (Presence::NotChecked, _) => ImageArrival::Unknown,
+            (Presence::Absent, _) => ImageArrival::Nothing,
+            (now, before) if now == *before => ImageArrival::Nothing,
             // Where nobody saw what was here before, it counts as pulled: then the registry is asked who may have it.
-            (Presence::Present { image_ref }, _) => Seen::Came(image_ref),
+            (Presence::Present { image_ref }, _) => ImageArrival::Came(image_ref),
         }
     }
 }

@@ -123,7 +123,7 @@ impl Work {
             self.intent = Some(intent);
         }
 
-        let _in_flight = InFlight::new(&context.metrics);
+        let _in_flight = InFlightGauge::new(&context.metrics);
         let begun = context.time.now();
         let request = PullImageRequest {
             image: self.spec.clone(),
@@ -212,16 +212,16 @@ fn cause(ending: &Ending) -> Option<(Cause, String)> {
 }
 
 /// Counts a pull while it runs.
-struct InFlight<'a>(&'a Metrics);
+struct InFlightGauge<'a>(&'a Metrics);
 
-impl<'a> InFlight<'a> {
+impl<'a> InFlightGauge<'a> {
     fn new(metrics: &'a Metrics) -> Self {
         metrics.in_flight(1);
         Self(metrics)
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightGauge<'_> {
     fn drop(&mut self) {
         self.0.in_flight(-1);
     }

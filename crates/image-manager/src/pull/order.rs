@@ -50,12 +50,12 @@ pub(super) struct Line {
     limits: PullLimits,
     next: u64,
     running: usize,
-    entries: HashMap<SlotId, Entry>,
+    entries: HashMap<SlotId, SlotState>,
     lanes: HashMap<Arc<str>, Lane>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SlotState {
     registry: Arc<str>,
     /// When it came, by the clock of the line's owner.
     since: Duration,
@@ -95,7 +95,7 @@ impl Line {
         let lane = self.lanes.entry(Arc::clone(&registry)).or_default();
         lane.by_age.insert((now, id));
         lane.by_rank.insert((Reverse(priority), now, id));
-        self.entries.insert(id, Entry { registry, since: now, priority, running: false });
+        self.entries.insert(id, SlotState { registry, since: now, priority, running: false });
         id
     }
 
@@ -164,7 +164,7 @@ impl Line {
 }
 
 impl Lane {
-    fn take(&mut self, id: SlotId, entry: &Entry) {
+    fn take(&mut self, id: SlotId, entry: &SlotState) {
         self.by_age.remove(&(entry.since, id));
         self.by_rank.remove(&(Reverse(entry.priority), entry.since, id));
     }

@@ -14,12 +14,12 @@ use crate::Metrics;
 /// The line, and those who wait in it.
 pub(super) struct Turns {
     /// Guards the line together with its waiters.
-    state: Mutex<Queue>,
+    state: Mutex<TurnQueue>,
     time: Timeline,
     metrics: Arc<Metrics>,
 }
 
-struct Queue {
+struct TurnQueue {
     line: Line,
     waiters: HashMap<SlotId, oneshot::Sender<()>>,
 }
@@ -34,7 +34,11 @@ pub(super) struct QueueSlot {
 
 impl Turns {
     pub(super) fn new(limits: PullLimits, time: Timeline, metrics: Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(Queue { line: Line::new(limits), waiters: HashMap::new() }), time, metrics })
+        Arc::new(Self {
+            state: Mutex::new(TurnQueue { line: Line::new(limits), waiters: HashMap::new() }),
+            time,
+            metrics,
+        })
     }
 
     /// Joins the line. Where there is room, the turn comes at once.
@@ -74,7 +78,7 @@ impl Turns {
         self.lock().line.waiting()
     }
 
-    fn admit(&self, state: &mut Queue) {
+    fn admit(&self, state: &mut TurnQueue) {
         while let Some(id) = state.line.admit(self.time.now()) {
             if let Some(waiter) = state.waiters.remove(&id) {
                 self.metrics.queue_length(-1);
@@ -84,7 +88,7 @@ impl Turns {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, TurnQueue> {
         self.state.lock()
     }
 }

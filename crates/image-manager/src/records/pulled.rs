@@ -58,7 +58,7 @@ pub(super) enum Lookup {
 
 /// When records are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Load {
+enum LoadPhase {
     /// When the directory is opened: those of the old version are written anew, and as many as there is room for are kept.
     First,
     /// The same, after those of the old version were written anew.
@@ -68,7 +68,7 @@ enum Load {
 }
 
 /// Content of a record's file, with the stamp of the file.
-type Read = Result<Option<(PulledRecord, Version, FileStamp)>, RecordsError>;
+type ReadRecord = Result<Option<(PulledRecord, Version, FileStamp)>, RecordsError>;
 
 pub(super) struct Pulled {
     directory: Directory,
@@ -82,7 +82,7 @@ impl Pulled {
     pub(super) fn open(path: PathBuf, used: Use, capacity: usize, wall_clock: WallClock) -> Result<Self, RecordsError> {
         let directory = Directory::open_for(path, used)?;
         let pulled = Self { directory, cache: Mutex::new(Cache::new(capacity)), wall_clock };
-        pulled.load(Load::First)?;
+        pulled.load(LoadPhase::First)?;
         Ok(pulled)
     }
 
@@ -284,7 +284,7 @@ impl Pulled {
                 }
             }
         }
-        self.load(Load::Again)?;
+        self.load(LoadPhase::Again)?;
         match failed {
             Some(error) => Err(error),
             None => Ok(removed),
@@ -325,7 +325,7 @@ impl Pulled {
     }
 
     /// Reads all records, as far as there is room.
-    fn load(&self, load: Load) -> Result<(), RecordsError> {
+    fn load(&self, load: LoadPhase) -> Result<(), RecordsError> {
         let stamp = self.directory.stamp()?;
         let generation = {
             let mut cache = self.cache();
@@ -337,13 +337,13 @@ impl Pulled {
         };
         let mut names = self.directory.names()?;
         let capacity = self.cache().capacity();
-        if load == Load::Again && names.len() > capacity {
+        if load == LoadPhase::Again && names.len() > capacity {
             return Ok(());
         }
         names.sort_unstable();
         let read = self.read_all(&names);
-        if load == Load::First && !self.directory.is_for_reading() && self.migrate(&names, &read) {
-            return self.load(Load::Migrated);
+        if load == LoadPhase::First && !self.directory.is_for_reading() && self.migrate(&names, &read) {
+            return self.load(LoadPhase::Migrated);
         }
         let mut complete = names.len() <= capacity;
         let mut cache = self.cache();
@@ -352,7 +352,7 @@ impl Pulled {
                 Ok(Some((record, ..))) if file_name(&record.image_ref) != *name => {
                     // Nobody would find it under this name.
                 }
-                Ok(Some((record, _, stamp))) if cache.len() < capacity || load == Load::Again => {
+                Ok(Some((record, _, stamp))) if cache.len() < capacity || load == LoadPhase::Again => {
                     let image_ref = record.image_ref.clone();
                     cache.put(&image_ref, Arc::new(CachedRecord::new(record)), stamp, generation);
                 }
@@ -368,7 +368,7 @@ impl Pulled {
     }
 
     /// Writes those of the old version anew; whether any was.
-    fn migrate(&self, names: &[String], read: &[Read]) -> bool {
+    fn migrate(&self, names: &[String], read: &[ReadRecord]) -> bool {
         let mut migrated = false;
         for (name, read) in names.iter().zip(read) {
             let Ok(Some((record, Version::Alpha, _))) = read else { continue };
@@ -391,7 +391,7 @@ impl Pulled {
     }
 
     /// Reads files on as many threads as are worth it.
-    fn read_all(&self, names: &[String]) -> Vec<Read> {
+    fn read_all(&self, names: &[String]) -> Vec<ReadRecord> {
         let one = |name: &String| self.read_one(name);
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(8).min(names.len() / 128 + 1);
         if threads == 1 {
@@ -412,7 +412,7 @@ impl Pulled {
         })
     }
 
-    fn read_one(&self, name: &str) -> Read {
+    fn read_one(&self, name: &str) -> ReadRecord {
         let Some(content) = self.directory.read(name)? else { return Ok(None) };
         let (record, version) = decode_record(&content.bytes).map_err(|what| self.unreadable(name, what))?;
         Ok(Some((record, version, content.stamp)))

@@ -23,12 +23,12 @@ pub(super) struct Pulling {
     directory: Directory,
     capacity: usize,
     /// Guards what is known of the directory; held for look-ups and changes of the maps alone.
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenIntents>,
 }
 
 /// The directory as it was listed last.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenIntents {
     /// `None`: there are more than memory has room for.
     stamp: Option<DirectoryStamp>,
     intents: Arc<Intents>,
@@ -59,7 +59,7 @@ impl Pulling {
         Ok(pulling)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SeenIntents> {
         // Nothing that panics is called with it held, and a listing is put in whole.
         self.seen.lock()
     }
@@ -142,9 +142,9 @@ impl Pulling {
         let intents = Arc::new(intents);
         let count = intents.images.len() + intents.broken.len();
         *self.seen() = if count <= self.capacity {
-            Seen { stamp: Some(stamp), intents: Arc::clone(&intents), count }
+            SeenIntents { stamp: Some(stamp), intents: Arc::clone(&intents), count }
         } else {
-            Seen { count, ..Seen::default() }
+            SeenIntents { count, ..SeenIntents::default() }
         };
         Ok(intents)
     }

@@ -48,7 +48,7 @@ pub(crate) async fn choose(
         }
         Document::Index(index) => {
             let offered = BTreeSet::new();
-            let mut search = Search { source, options, platform, name, offered, documents: 0 };
+            let mut search = PlatformSearch { source, options, platform, name, offered, documents: 0 };
             let found = descend(&mut search, index, 1).await?;
             let mut chosen = found.ok_or_else(|| no_match(name, platform, &search.offered))?;
             chosen.indexes.insert(0, root.bytes);
@@ -88,7 +88,7 @@ pub(crate) fn runs_on(config: &ImageConfig, platform: &Platform) -> bool {
 }
 
 /// A way through indexes.
-struct Search<'a> {
+struct PlatformSearch<'a> {
     source: &'a dyn Source,
     options: &'a EngineOptions,
     platform: &'a Platform,
@@ -99,7 +99,11 @@ struct Search<'a> {
     documents: usize,
 }
 
-fn descend<'a>(search: &'a mut Search<'_>, index: Index, depth: usize) -> BoxFuture<'a, Result<Option<Chosen>>> {
+fn descend<'a>(
+    search: &'a mut PlatformSearch<'_>,
+    index: Index,
+    depth: usize,
+) -> BoxFuture<'a, Result<Option<Chosen>>> {
     async move {
         let (source, options, platform, name) = (search.source, search.options, search.platform, search.name);
         if depth > MAX_DEPTH {

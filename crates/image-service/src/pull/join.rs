@@ -28,7 +28,7 @@ use crate::source::Source;
 const QUESTIONS: usize = 8;
 
 /// A job to wait for, or what it has made already.
-enum Joined {
+enum JoinedLayer {
     Running(Ticket<LayerKey, Option<ReadyLayer>>),
     Ready(ReadyLayer),
 }
@@ -108,12 +108,12 @@ impl Assembly<'_> {
         {
             return (false, self.ask_and_wait(n, blob, &other));
         }
-        let begin = || (Joined::Running(self.shared.layers.join(&blob.key, |context| job.run(context))), None);
+        let begin = || (JoinedLayer::Running(self.shared.layers.join(&blob.key, |context| job.run(context))), None);
         let (joined, other) = match self.shared_diff_id(blob) {
             None => begin(),
             Some(diff_id) => self.shared.coming.decide(diff_id, &blob.key, |other| self.joined(other), begin),
         };
-        let led = matches!(&joined, Joined::Running(ticket) if ticket.led);
+        let led = matches!(&joined, JoinedLayer::Running(ticket) if ticket.led);
         (led, self.wait(n, blob, joined, other))
     }
 
@@ -133,17 +133,17 @@ impl Assembly<'_> {
     }
 
     /// That job or its layer, where it may be used without a question and is still there; and its blob.
-    fn joined(&self, other: &LayerKey) -> Option<(Joined, Option<Digest>)> {
+    fn joined(&self, other: &LayerKey) -> Option<(JoinedLayer, Option<Digest>)> {
         if !self.may_join(other) {
             return None;
         }
-        let running = self.shared.layers.join_running(other).map(Joined::Running);
-        let joined = running.or_else(|| self.shared.ready.find(other).map(Joined::Ready))?;
+        let running = self.shared.layers.join_running(other).map(JoinedLayer::Running);
+        let joined = running.or_else(|| self.shared.ready.find(other).map(JoinedLayer::Ready))?;
         Some((joined, Some(other.blob.clone())))
     }
 
     /// Waits for a job, or takes what it made. `other` is its blob, where that is not the own one.
-    fn wait(&self, n: usize, blob: &Blob, joined: Joined, other: Option<Digest>) -> BoxFuture<'static, Waited> {
+    fn wait(&self, n: usize, blob: &Blob, joined: JoinedLayer, other: Option<Digest>) -> BoxFuture<'static, Waited> {
         let wait = Wait { n, hub: self.hub.clone(), blob: blob.descriptor.digest.clone(), stop: blob.stop.clone() };
         wait.for_layer(joined, other)
     }
@@ -152,8 +152,8 @@ impl Assembly<'_> {
     fn ask_and_wait(&self, n: usize, blob: &Blob, other: &LayerKey) -> BoxFuture<'static, Waited> {
         let wait = Wait { n, hub: self.hub.clone(), blob: blob.descriptor.digest.clone(), stop: blob.stop.clone() };
         // Held from here on, so that it is still there when the registry has answered; used only then.
-        let running = self.shared.layers.join_running(other).map(Joined::Running);
-        let Some(joined) = running.or_else(|| self.shared.ready.find(other).map(Joined::Ready)) else {
+        let running = self.shared.layers.join_running(other).map(JoinedLayer::Running);
+        let Some(joined) = running.or_else(|| self.shared.ready.find(other).map(JoinedLayer::Ready)) else {
             return std::future::ready((n, false, Came::Gone)).boxed();
         };
         let (source, descriptor) = (Arc::clone(self.source), blob.descriptor.clone());
@@ -232,11 +232,11 @@ struct Wait {
 
 impl Wait {
     /// `other` is the job's blob, where that is not the own one. Progress is told from this call on.
-    fn for_layer(self, joined: Joined, other: Option<Digest>) -> BoxFuture<'static, Waited> {
+    fn for_layer(self, joined: JoinedLayer, other: Option<Digest>) -> BoxFuture<'static, Waited> {
         let Self { n, hub, blob, stop } = self;
         let mut ticket = match joined {
-            Joined::Running(ticket) => ticket,
-            Joined::Ready(ready) => {
+            JoinedLayer::Running(ticket) => ticket,
+            JoinedLayer::Ready(ready) => {
                 hub.layer(&blob, LayerState::Done);
                 return std::future::ready((n, false, Came::Answer(Ok(ready)))).boxed();
             }

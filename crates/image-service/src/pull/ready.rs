@@ -82,10 +82,10 @@ impl Drop for Made {
 /// Layers that are unpacked and not yet committed: a pull that comes between the end of a job and the commit of whoever
 /// wanted it takes the layer from here, instead of fetching it again.
 #[derive(Default)]
-pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, Waiting>>);
+pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, WaitingLayer>>);
 
 /// A layer as long as some pull has it, and its diff id.
-type Waiting = (Weak<BlockingDrop<Made>>, Digest);
+type WaitingLayer = (Weak<BlockingDrop<Made>>, Digest);
 
 impl ReadyLayers {
     /// The layer that this job made, if somebody still has it.

@@ -82,7 +82,7 @@ impl From<Error> for StackError {
 type Stacked<T> = std::result::Result<T, StackError>;
 
 /// A layer that is to be put on the ones before it.
-enum Piece {
+enum StackPiece {
     Present(PresentLayer),
     /// With a mark of the moment when it was whole.
     New(ReadyLayer, u64),
@@ -97,7 +97,7 @@ pub(crate) struct Stack<'a> {
     blobs: Vec<Digest>,
     diff_ids: Vec<Digest>,
     chain_ids: Vec<Digest>,
-    pieces: Vec<Option<Piece>>,
+    pieces: Vec<Option<StackPiece>>,
     /// So many of the lowest layers are there.
     done: usize,
     /// The layers of those, as far as they were looked at: the highest first, and of how many.
@@ -122,7 +122,7 @@ impl<'a> Stack<'a> {
             return None;
         };
         let planned = Planned { config, top: chain_ids.last().cloned() };
-        let pieces = present.into_iter().map(|layer| layer.map(Piece::Present)).collect();
+        let pieces = present.into_iter().map(|layer| layer.map(StackPiece::Present)).collect();
         Some((Self { shared, deposit, origin, blobs, diff_ids, chain_ids, pieces, done: 0, lower: None }, planned))
     }
 
@@ -159,9 +159,9 @@ impl<'a> Stack<'a> {
         if self.done + ready == self.pieces.len() || store.unsynced_bytes().is_some_and(|bytes| bytes <= CHEAP_SYNC) {
             return (ready, true);
         }
-        let is_durable = |piece: &&Option<Piece>| match piece {
-            Some(Piece::New(ready, mark)) => ready.layer().is_independent() && store.is_synced_since(*mark),
-            Some(Piece::Present(_)) => true,
+        let is_durable = |piece: &&Option<StackPiece>| match piece {
+            Some(StackPiece::New(ready, mark)) => ready.layer().is_independent() && store.is_synced_since(*mark),
+            Some(StackPiece::Present(_)) => true,
             None => false,
         };
         (self.pieces[self.done..].iter().take_while(is_durable).count(), false)
@@ -170,10 +170,10 @@ impl<'a> Stack<'a> {
     fn note(&mut self, message: StackMessage) {
         match message {
             StackMessage::Plan { .. } => {}
-            StackMessage::Present { place, layer } => self.pieces[place] = Some(Piece::Present(layer)),
+            StackMessage::Present { place, layer } => self.pieces[place] = Some(StackPiece::Present(layer)),
             // What is something else than the config says, the assembly refuses.
             StackMessage::Ready { place, layer } if layer.diff_id == self.diff_ids[place] => {
-                self.pieces[place] = Some(Piece::New(layer, self.shared.store.sync_mark()));
+                self.pieces[place] = Some(StackPiece::New(layer, self.shared.store.sync_mark()));
             }
             StackMessage::Ready { .. } => {}
         }
@@ -192,7 +192,7 @@ impl<'a> Stack<'a> {
         let _turn = shared.stacking.lock().await;
         let places = self.done..self.done + count;
         let new: Vec<usize> =
-            places.clone().filter(|&place| matches!(self.pieces[place], Some(Piece::New(..)))).collect();
+            places.clone().filter(|&place| matches!(self.pieces[place], Some(StackPiece::New(..)))).collect();
         for &place in &new {
             self.fit(place).await?;
         }
@@ -215,7 +215,7 @@ impl<'a> Stack<'a> {
 
     /// Gives the layer's directories what they take over from the layers below.
     async fn fit(&mut self, place: usize) -> Stacked<()> {
-        let Some(Piece::New(ready, _)) = &self.pieces[place] else { return Ok(()) };
+        let Some(StackPiece::New(ready, _)) = &self.pieces[place] else { return Ok(()) };
         let layer = ready.layer();
         if place == 0 || layer.is_independent() {
             return Ok(());
@@ -233,15 +233,15 @@ impl<'a> Stack<'a> {
         let mut below = Vec::new();
         for on_its_way in (self.done..place).rev() {
             match &self.pieces[on_its_way] {
-                Some(Piece::New(ready, _)) => match ready.layer().files() {
+                Some(StackPiece::New(ready, _)) => match ready.layer().files() {
                     Some(files) => below.push(files),
                     None => return Err(StackError::Taken(self.chain_ids[on_its_way].clone())),
                 },
-                Some(Piece::Present(PresentLayer::Elsewhere { chain_id, .. })) => {
+                Some(StackPiece::Present(PresentLayer::Elsewhere { chain_id, .. })) => {
                     below.extend(self.lower_layers(chain_id).await?.into_iter().next());
                 }
                 // It is there on this chain, and with it all below.
-                Some(Piece::Present(_)) | None => {
+                Some(StackPiece::Present(_)) | None => {
                     below.extend(self.lower_layers(&self.chain_ids[on_its_way]).await?);
                     return Ok(below);
                 }
@@ -266,7 +266,7 @@ impl<'a> Stack<'a> {
 
     async fn put_one(&self, place: usize) -> Stacked<()> {
         let layer = self.layer(place);
-        if let Some(Piece::Present(PresentLayer::Runtime { .. })) = &self.pieces[place] {
+        if let Some(StackPiece::Present(PresentLayer::Runtime { .. })) = &self.pieces[place] {
             return Ok(());
         }
         let slot = match self.deposit.open(layer).await? {
@@ -286,7 +286,7 @@ impl<'a> Stack<'a> {
     async fn fill(&self, place: usize, layer: StackedLayer<'_>, slot: &OpenSlot) -> Stacked<()> {
         let mut facts = LayerFacts { origin: Some(self.origin.clone()), ..LayerFacts::default() };
         let has_files = match &self.pieces[place] {
-            Some(Piece::New(ready, _)) => {
+            Some(StackPiece::New(ready, _)) => {
                 facts.blob = Some(ready.blob_digest.clone());
                 facts.is_independent = ready.layer().is_independent();
                 self.hand_over(ready, slot).await?

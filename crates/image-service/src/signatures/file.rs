@@ -21,18 +21,18 @@ const MAX_FILE: u64 = 1 << 20;
 pub(crate) struct PolicyFile {
     path: PathBuf,
     /// Contents as they were read last.
-    read: Mutex<Contents>,
+    read: Mutex<PolicyContents>,
 }
 
-struct Contents {
+struct PolicyContents {
     policy: Arc<Policy>,
     /// The files that it was made of.
-    files: Vec<(PathBuf, Stamp)>,
+    files: Vec<(PathBuf, PolicyFileStamp)>,
 }
 
 /// By this a file that was changed or replaced is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct PolicyFileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -57,7 +57,9 @@ impl PolicyFile {
     /// The policy as it is now.
     pub(crate) fn current(&self) -> Result<Arc<Policy>> {
         let mut contents = self.read.lock();
-        let is_same = |(path, stamp): &(PathBuf, Stamp)| std::fs::metadata(path).is_ok_and(|m| Stamp::of(&m) == *stamp);
+        let is_same = |(path, stamp): &(PathBuf, PolicyFileStamp)| {
+            std::fs::metadata(path).is_ok_and(|m| PolicyFileStamp::of(&m) == *stamp)
+        };
         if !contents.files.iter().all(is_same) {
             *contents = read(&self.path)
                 .map_err(|why| error::signature(format!("signature policy {}: {why}", self.path.display())))?;
@@ -67,21 +69,21 @@ impl PolicyFile {
     }
 }
 
-fn read(path: &Path) -> std::result::Result<Contents, String> {
+fn read(path: &Path) -> std::result::Result<PolicyContents, String> {
     let mut files = Vec::new();
     let text = contents(path, &mut files).map_err(|error| error.to_string())?;
     let read_key = &mut |key: &str| contents(Path::new(key), &mut files).map_err(|error| error.to_string());
     let policy = Policy::parse(&text, read_key).map_err(|error| error.to_string())?;
-    Ok(Contents { policy: Arc::new(policy), files })
+    Ok(PolicyContents { policy: Arc::new(policy), files })
 }
 
-fn contents(path: &Path, files: &mut Vec<(PathBuf, Stamp)>) -> io::Result<Vec<u8>> {
+fn contents(path: &Path, files: &mut Vec<(PathBuf, PolicyFileStamp)>) -> io::Result<Vec<u8>> {
     // Not opened before it is known to be a file: a pipe would not answer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
     }
     let file = File::open(path)?;
-    files.push((path.to_owned(), Stamp::of(&file.metadata()?)));
+    files.push((path.to_owned(), PolicyFileStamp::of(&file.metadata()?)));
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE {
@@ -90,7 +92,7 @@ fn contents(path: &Path, files: &mut Vec<(PathBuf, Stamp)>) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-impl Stamp {
+impl PolicyFileStamp {
     fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),

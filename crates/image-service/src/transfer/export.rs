@@ -260,7 +260,7 @@ impl Export<'_> {
     }
 
     fn rebuild(&self, layer: &Layer, out: &mut dyn Write) -> Result<()> {
-        let mut checked = Checked { out, hasher: layer.diff_id.algorithm().hasher(), token: self.token };
+        let mut checked = CheckedWriter { out, hasher: layer.diff_id.algorithm().hasher(), token: self.token };
         let rebuilt = self.store.export_layer(layer, &mut checked);
         if self.token.is_cancelled() {
             return Err(cancelled());
@@ -313,13 +313,13 @@ fn manifest_of(image: &Picked, layers: &[Descriptor], config: &Digest) -> Result
 }
 
 /// Hashes what passes, and stops when the export is given up.
-struct Checked<'a> {
+struct CheckedWriter<'a> {
     out: &'a mut dyn Write,
     hasher: Hasher,
     token: &'a CancellationToken,
 }
 
-impl Write for Checked<'_> {
+impl Write for CheckedWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.token.is_cancelled() {
             return Err(io::Error::other("the export was given up"));

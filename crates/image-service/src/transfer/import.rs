@@ -41,7 +41,7 @@ struct ChosenImage {
 }
 
 /// An entry of an archive, opened.
-struct Root {
+struct ImportRoot {
     image: ArchivedImage,
     source: Arc<dyn Source>,
     document: RawDocument,
@@ -105,7 +105,7 @@ impl Shared {
             )));
         }
         let mut chosen = Vec::with_capacity(roots.len());
-        for Root { image, source, document, entry } in roots {
+        for ImportRoot { image, source, document, entry } in roots {
             let resolved = image.descriptor.digest;
             for alternative in alternatives(source.as_ref(), document, &self.options, &platforms, &entry).await? {
                 let Alternative { chosen: manifest, platform } = alternative;
@@ -157,8 +157,13 @@ impl Shared {
 
     /// Reads the documents of entries, and sets those aside that are of no image. `is_asked`: each was asked for, so that this is an
     /// error.
-    async fn roots(&self, archive: &Arc<Archive>, found: Wanted, is_asked: bool) -> Result<(Vec<Root>, Vec<PassedBy>)> {
-        let Wanted { images, mut passed_by } = found;
+    async fn roots(
+        &self,
+        archive: &Arc<Archive>,
+        found: ImportSelection,
+        is_asked: bool,
+    ) -> Result<(Vec<ImportRoot>, Vec<PassedBy>)> {
+        let ImportSelection { images, mut passed_by } = found;
         let mut roots = Vec::with_capacity(images.len());
         for image in images {
             let source: Arc<dyn Source> = Arc::new(ArchiveSource {
@@ -172,7 +177,7 @@ impl Shared {
             match not_an_image(&document, &entry)? {
                 Some(why) if is_asked => return Err(invalid(format!("{entry} is not a container image: {why}"))),
                 Some(why) => passed_by.push(PassedBy { entry, why }),
-                None => roots.push(Root { image, source, document, entry }),
+                None => roots.push(ImportRoot { image, source, document, entry }),
             }
         }
         if roots.is_empty() {
@@ -188,7 +193,7 @@ impl Shared {
         path: &Path,
         images: Vec<String>,
         platforms: Platforms,
-    ) -> Result<(Arc<Archive>, Wanted, Vec<Signature>)> {
+    ) -> Result<(Arc<Archive>, ImportSelection, Vec<Signature>)> {
         let (path, store, own) = (path.to_owned(), self.store.clone(), self.options.platform.clone());
         let (limits, has_policy, token) =
             (self.options.limits.clone(), self.policy.is_some(), self.token.child_token());
@@ -295,17 +300,17 @@ impl ChosenImage {
 
 /// The wanted images of an archive, and content that is no image.
 #[derive(Default)]
-struct Wanted {
+struct ImportSelection {
     images: Vec<ArchivedImage>,
     passed_by: Vec<PassedBy>,
 }
 
 /// The wanted images of an archive, whatever it is. An OCI layout that names nothing gives way to a docker archive's tags.
-fn find(archive: &Archive, images: &[String], platforms: &Platforms, own: &oci::Platform) -> Result<Wanted> {
+fn find(archive: &Archive, images: &[String], platforms: &Platforms, own: &oci::Platform) -> Result<ImportSelection> {
     let mut selection = Selection::new(images);
     let layout = layout::entries(archive)?;
     let has_names = layout.iter().flatten().any(|entry| entry.name.is_some());
-    let mut found = Wanted::default();
+    let mut found = ImportSelection::default();
     let others = match has_names {
         true => None,
         false => directory::entries(archive)?.map_or_else(|| docker::entries(archive), |images| Ok(Some(images)))?,

@@ -55,10 +55,10 @@ pub(crate) fn open(path: &Path, copying: &Copying<'_>) -> Result<Opened> {
         let length = read_head(&file, &mut head).map_err(|e| failed(&e))?;
         return match detect(&head[..length]) {
             Ok(Compression::Plain) => Ok(Opened::File(file)),
-            _ => copy(path, Stream::new(file, copying.cancelled), copying).map(Opened::File),
+            _ => copy(path, InputStream::new(file, copying.cancelled), copying).map(Opened::File),
         };
     }
-    copy(path, Stream::new(file, copying.cancelled), copying).map(Opened::File)
+    copy(path, InputStream::new(file, copying.cancelled), copying).map(Opened::File)
 }
 
 fn read_head(file: &File, head: &mut [u8]) -> io::Result<usize> {
@@ -102,7 +102,7 @@ fn of_process(path: &Path) -> Option<io::Result<File>> {
 }
 
 /// Copies all of a stream into a file, decompressed.
-fn copy(path: &Path, mut stream: Stream<'_>, copying: &Copying<'_>) -> Result<File> {
+fn copy(path: &Path, mut stream: InputStream<'_>, copying: &Copying<'_>) -> Result<File> {
     let read = |error: &io::Error| if is_given_up(error) { cancelled() } else { error::from_file("read", path, error) };
     let mut head = [0; MAGIC];
     let mut length = 0;
@@ -118,7 +118,7 @@ fn copy(path: &Path, mut stream: Stream<'_>, copying: &Copying<'_>) -> Result<Fi
     if head[..length].starts_with(XZ) { copy_xz(stream, out) } else { copy_other(path, stream, out) }
 }
 
-fn copy_xz(stream: Stream<'_>, mut out: Copy<'_>) -> Result<File> {
+fn copy_xz(stream: InputStream<'_>, mut out: Copy<'_>) -> Result<File> {
     let taken = Rc::clone(&stream.count);
     let mut xz = lzma_rust2::XzReader::new_mem_limit(stream, true, XZ_MEMORY_KIB);
     let mut buffer = vec![0; BUFFER];
@@ -138,8 +138,8 @@ fn copy_xz(stream: Stream<'_>, mut out: Copy<'_>) -> Result<File> {
     }
 }
 
-fn copy_other(path: &Path, mut stream: Stream<'_>, out: Copy<'_>) -> Result<File> {
-    let mut sink = Spool { taken: Rc::clone(&stream.count), out, failed: None };
+fn copy_other(path: &Path, mut stream: InputStream<'_>, out: Copy<'_>) -> Result<File> {
+    let mut sink = InputSpool { taken: Rc::clone(&stream.count), out, failed: None };
     let run = inflate::run(&mut stream, &mut sink, &inflate::Options::default(), &mut |_| {});
     if let Some(failed) = sink.failed {
         return Err(failed);
@@ -159,7 +159,7 @@ fn copy_other(path: &Path, mut stream: Stream<'_>, out: Copy<'_>) -> Result<File
 }
 
 /// A file, a pipe or a socket, read from its beginning to its end. While it is silent, somebody may give it up.
-struct Stream<'a> {
+struct InputStream<'a> {
     file: File,
     /// Bytes that were read already and come first.
     head: Bytes,
@@ -168,13 +168,13 @@ struct Stream<'a> {
     cancelled: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> InputStream<'a> {
     fn new(file: File, cancelled: &'a dyn Fn() -> bool) -> Self {
         Self { file, head: Bytes::new(), count: Rc::default(), cancelled }
     }
 }
 
-impl Read for Stream<'_> {
+impl Read for InputStream<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let length = if self.head.is_empty() {
             self.read_file(out)?
@@ -188,7 +188,7 @@ impl Read for Stream<'_> {
     }
 }
 
-impl Stream<'_> {
+impl InputStream<'_> {
     fn read_file(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             if (self.cancelled)() {
@@ -209,7 +209,7 @@ impl Stream<'_> {
     }
 }
 
-impl Source for Stream<'_> {
+impl Source for InputStream<'_> {
     fn next(&mut self) -> io::Result<Option<Bytes>> {
         let mut bytes = vec![0; BUFFER];
         let length = self.read(&mut bytes)?;
@@ -252,13 +252,13 @@ impl Copy<'_> {
 }
 
 /// Takes decompressed bytes for a [`Copy`].
-struct Spool<'a> {
+struct InputSpool<'a> {
     out: Copy<'a>,
     taken: Rc<Cell<u64>>,
     failed: Option<Error>,
 }
 
-impl Sink for Spool<'_> {
+impl Sink for InputSpool<'_> {
     fn buffer(&mut self) -> std::result::Result<Vec<u8>, Stopped> {
         Ok(vec![0; BUFFER])
     }

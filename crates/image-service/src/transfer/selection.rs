@@ -12,12 +12,12 @@ const MAX_NAMED: usize = 10;
 /// The wanted images. Nothing wanted means all of them.
 #[derive(Debug)]
 pub(crate) struct Selection {
-    wanted: Vec<Wanted>,
+    wanted: Vec<SelectedName>,
     offered: BTreeSet<String>,
 }
 
 #[derive(Debug)]
-struct Wanted {
+struct SelectedName {
     text: String,
     name: Option<Reference>,
     found: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Labels<'a> {
 
 impl Selection {
     pub(crate) fn new(images: &[String]) -> Self {
-        let wanted = |text: &String| Wanted {
+        let wanted = |text: &String| SelectedName {
             text: text.clone(),
             name: Reference::parse(text).ok().map(Reference::canonical),
             found: false,

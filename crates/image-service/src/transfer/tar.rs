@@ -31,7 +31,7 @@ pub(crate) fn index(file: &File) -> io::Result<HashMap<String, Member>> {
     let length = file.metadata()?.len();
     let mut members = HashMap::new();
     let mut at = 0_u64;
-    let (mut long_name, mut long_link, mut pax) = (None, None, Pax::default());
+    let (mut long_name, mut long_link, mut pax) = (None, None, PaxFields::default());
     while at + BLOCK <= length {
         let mut header = [0_u8; BLOCK_LEN];
         file.read_exact_at(&mut header, at)?;
@@ -61,7 +61,7 @@ pub(crate) fn index(file: &File) -> io::Result<HashMap<String, Member>> {
             match kind {
                 b'L' => long_name = Some(text(&data)),
                 b'K' => long_link = Some(text(&data)),
-                b'x' => pax = Pax::parse(&data)?,
+                b'x' => pax = PaxFields::parse(&data)?,
                 _ => {}
             }
             continue;
@@ -92,13 +92,13 @@ pub(crate) fn index(file: &File) -> io::Result<HashMap<String, Member>> {
 }
 
 #[derive(Default)]
-struct Pax {
+struct PaxFields {
     path: Option<String>,
     link: Option<String>,
     size: Option<u64>,
 }
 
-impl Pax {
+impl PaxFields {
     fn parse(mut data: &[u8]) -> io::Result<Self> {
         let mut pax = Self::default();
         while !data.is_empty() {

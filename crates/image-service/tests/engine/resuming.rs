@@ -101,7 +101,7 @@ async fn check(node: &Node) {
         progress: &|_| {},
     };
     let report = node.engine.store().check(&options).expect("ends");
-    assert!(report.problems.is_empty() && report.layers == 2, "{report:?}");
+    assert!(report.problems.is_empty() && report.layers_checked == 2, "{report:?}");
 }
 
 async fn ready(node: &Node, image: &BuiltImage) {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-type Labels = BTreeMap<String, String>;
+type NodeLabels = BTreeMap<String, String>;
 
 /// Returns true if `spec` of a pod allows a node of this name with these labels.
-pub(super) fn is_wanted(spec: &Value, name: &str, labels: &Labels) -> bool {
+pub(super) fn is_wanted(spec: &Value, name: &str, labels: &NodeLabels) -> bool {
     let selects = |(key, value): (&String, &Value)| labels.get(key).map(String::as_str) == value.as_str();
     if !spec["nodeSelector"].as_object().is_none_or(|selector| selector.iter().all(selects)) {
         return false;
@@ -19,7 +19,7 @@ pub(super) fn is_wanted(spec: &Value, name: &str, labels: &Labels) -> bool {
     }
     list(&required["nodeSelectorTerms"]).iter().any(|term| {
         let (expressions, fields) = (list(&term["matchExpressions"]), list(&term["matchFields"]));
-        let names = Labels::from([("metadata.name".to_owned(), name.to_owned())]);
+        let names = NodeLabels::from([("metadata.name".to_owned(), name.to_owned())]);
         // A term without anything in it matches nothing.
         !(expressions.is_empty() && fields.is_empty())
             && expressions.iter().all(|expression| holds(expression, labels))
@@ -31,7 +31,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn holds(expression: &Value, labels: &Labels) -> bool {
+fn holds(expression: &Value, labels: &NodeLabels) -> bool {
     let Some(key) = expression["key"].as_str() else { return false };
     let label = labels.get(key).map(String::as_str);
     let mut values = list(&expression["values"]).iter().filter_map(Value::as_str);
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn terms_are_alternatives_and_expressions_are_not() {
-        let labels = Labels::from([("disk", "ssd"), ("cores", "8")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+        let labels = NodeLabels::from([("disk", "ssd"), ("cores", "8")].map(|(k, v)| (k.to_owned(), v.to_owned())));
         let is = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
         let expressions = |list: Value| json!({"matchExpressions": list});
         let cases = [

@@ -71,7 +71,7 @@ pub(super) fn measure(root: &Path) -> std::io::Result<DiskAmount> {
     };
     let stat = rustix::fs::fstat(&root)?;
     let mut tree =
-        Tree { root: root.as_fd(), device: stat.st_dev, linked: HashSet::new(), amount: DiskAmount::default() };
+        DiskUseTree { root: root.as_fd(), device: stat.st_dev, linked: HashSet::new(), amount: DiskAmount::default() };
     tree.count(&stat);
     let mut ahead = vec![CString::from(c".")];
     while let Some(path) = ahead.pop() {
@@ -85,7 +85,7 @@ pub(super) fn measure(root: &Path) -> std::io::Result<DiskAmount> {
 }
 
 /// A tree that is counted.
-struct Tree<'a> {
+struct DiskUseTree<'a> {
     root: BorrowedFd<'a>,
     device: u64,
     /// Inodes with several names that were counted.
@@ -93,7 +93,7 @@ struct Tree<'a> {
     amount: DiskAmount,
 }
 
-impl Tree<'_> {
+impl DiskUseTree<'_> {
     fn count(&mut self, stat: &rustix::fs::Stat) {
         if stat.st_nlink > 1 && !is_directory(stat) && !self.linked.insert(stat.st_ino) {
             return;

@@ -21,6 +21,14 @@ use crate::restart_backoff::RestartBackoff;
 use crate::status::api::Waiting;
 use crate::volumes::MountInput;
 
+/// The container that is started, and the sandbox in which it is to run.
+#[derive(Clone, Copy)]
+struct ContainerStart<'a> {
+    sandbox: &'a ReadySandbox,
+    kind: ContainerKind,
+    container: &'a Container,
+}
+
 impl PodSync<'_> {
     /// Starts a container and reports the outcome. Returns false if it was not started.
     pub(super) async fn start(
@@ -37,7 +45,7 @@ impl PodSync<'_> {
         }
         let metrics = self.hands.metrics().clone();
         metrics.container_starts(kind);
-        let result = self.start_now(sandbox, kind, container, target).await;
+        let result = self.start_now(ContainerStart { sandbox, kind, container }, target).await;
         let volumes = image_volumes::of_container(self.pod, container).len() as u64;
         match result {
             Ok(()) => {
@@ -78,32 +86,22 @@ impl PodSync<'_> {
         true
     }
 
-    async fn start_now(
-        &mut self,
-        sandbox: &ReadySandbox,
-        kind: ContainerKind,
-        container: &Container,
-        target: Option<&str>,
-    ) -> StartResult {
-        self.ensure_image_volumes(sandbox, container).await?;
-        let (image, user) = self.image(sandbox, kind, container).await?;
+    async fn start_now(&mut self, start: ContainerStart<'_>, target: Option<&str>) -> StartResult {
+        self.ensure_image_volumes(start.sandbox, start.container).await?;
+        let (image, user) = self.image(start).await?;
         let target_id = target.map(|name| self.running(name)).transpose()?;
-        let input = self.input(sandbox, kind, container, (image, user, target_id))?;
-        let number = self.number(container).await?;
+        let input = self.input(start, (image, user, target_id))?;
+        let number = self.number(start.container).await?;
         self.go_on()?;
-        let (id, number) = self.create(sandbox, kind, container, input, number).await?;
+        let (id, number) = self.create(start, input, number).await?;
         self.go_on()?;
-        self.begin(sandbox, kind, container, &id, number).await?;
-        self.post_start(sandbox, kind, container, &id).await
+        self.begin(start, &id, number).await?;
+        self.post_start(start, &id).await
     }
 
     /// The container's image, and whom it wants to run as. What was made sure of ahead may have gone since.
-    async fn image(
-        &self,
-        sandbox: &ReadySandbox,
-        kind: ContainerKind,
-        container: &Container,
-    ) -> StartResult<(EnsuredImage, ImageUser)> {
+    async fn image(&self, start: ContainerStart<'_>) -> StartResult<(EnsuredImage, ImageUser)> {
+        let ContainerStart { sandbox, kind, container } = start;
         let images = self.pod.images();
         let role = ImageRole::Container(kind);
         let wanted = images.iter().find(|image| image.role == role && image.name == container.name);
@@ -139,11 +137,10 @@ impl PodSync<'_> {
     /// Input of the container's config, except for its number and its mounts.
     fn input(
         &self,
-        sandbox: &ReadySandbox,
-        kind: ContainerKind,
-        container: &Container,
+        start: ContainerStart<'_>,
         (image, image_user, target_id): (EnsuredImage, ImageUser, Option<String>),
     ) -> Result<ContainerInput, StartFailure> {
+        let ContainerStart { sandbox, kind, container } = start;
         let node = &self.hands.parts().node;
         let mut around = node.around.clone();
         around.pod_ips.clone_from(&sandbox.ips);
@@ -194,15 +191,14 @@ impl PodSync<'_> {
     /// has it may never be finished.
     async fn create(
         &self,
-        sandbox: &ReadySandbox,
-        kind: ContainerKind,
-        container: &Container,
+        start: ContainerStart<'_>,
         input: ContainerInput,
         number: u32,
     ) -> StartResult<(String, u32)> {
+        let ContainerStart { sandbox, kind, container } = start;
         let mut last = number;
         loop {
-            let config = self.config(sandbox, kind, container, input.clone(), last).await?;
+            let config = self.config(start, input.clone(), last).await?;
             let created = self.hands.parts().runtime.create_container(&sandbox.id, &config, &sandbox.config).await;
             match created {
                 Ok(id) => {
@@ -218,12 +214,11 @@ impl PodSync<'_> {
 
     async fn config(
         &self,
-        sandbox: &ReadySandbox,
-        kind: ContainerKind,
-        container: &Container,
+        start: ContainerStart<'_>,
         input: ContainerInput,
         number: u32,
     ) -> Result<ContainerConfig, StartFailure> {
+        let ContainerStart { sandbox, kind, container } = start;
         let parts = self.hands.parts();
         let hosts = match self.pod.host_network() {
             true => config::managed_hosts_file(self.pod, &parts.node.hosts_file),
@@ -262,14 +257,8 @@ impl PodSync<'_> {
     }
 
     /// Starts it. Where only the answer was lost it runs all the same.
-    async fn begin(
-        &self,
-        sandbox: &ReadySandbox,
-        kind: ContainerKind,
-        container: &Container,
-        id: &str,
-        number: u32,
-    ) -> StartResult {
+    async fn begin(&self, start: ContainerStart<'_>, id: &str, number: u32) -> StartResult {
+        let ContainerStart { sandbox, kind, container } = start;
         let runtime = &self.hands.parts().runtime;
         if let Err(error) = runtime.start_container(id).await {
             let status = runtime.container_status(id, false).await;
@@ -288,12 +277,12 @@ impl PodSync<'_> {
             );
         }
         self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::Started);
-        self.link_log(sandbox, container, id, number).await;
+        self.link_log(start, id, number).await;
         Ok(())
     }
 
     /// The link by which collectors of logs know the log. They may miss it; the pod does not.
-    async fn link_log(&self, sandbox: &ReadySandbox, container: &Container, id: &str, number: u32) {
+    async fn link_log(&self, ContainerStart { sandbox, container, .. }: ContainerStart<'_>, id: &str, number: u32) {
         let logs = self.hands.logs();
         if logs.links.is_none() {
             return;
@@ -307,13 +296,8 @@ impl PodSync<'_> {
     }
 
     /// Runs the postStart hook; a container whose hook fails is ended.
-    async fn post_start(
-        &self,
-        sandbox: &ReadySandbox,
-        kind: ContainerKind,
-        container: &Container,
-        id: &str,
-    ) -> StartResult {
+    async fn post_start(&self, start: ContainerStart<'_>, id: &str) -> StartResult {
+        let ContainerStart { sandbox, kind, container } = start;
         let Some(hook) = &container.lifecycle.post_start else { return Ok(()) };
         let ip = sandbox.ips.first().map(String::as_str);
         let target = HandlerTarget::new(container, id, ip, &self.owner.name);

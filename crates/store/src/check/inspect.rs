@@ -4,7 +4,9 @@
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 
-use super::problem::{Fault, ProblemKind, Verdict};
+use engine_api::ProblemKind;
+
+use super::problem::{Fault, Verdict};
 use super::{BlobTarget, Checker, Depth, LayerTarget};
 use crate::disk::layer::Shape;
 use crate::ingest::verify::{Progress, STEP, Unverified, of_recipe, verify_digest};

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine_api::ProblemKind;
 use oci::Digest;
 
 use super::fix::Fix;
-use super::problem::ProblemKind;
 use super::records::{Examiner, RecordChange, text};
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
@@ -95,7 +95,9 @@ impl<R: Records> Examiner<'_, R> {
         if !self.blind {
             for (digest, id) in missing {
                 let detail = format!("image {id} has it, and it has no record");
-                self.add_problem(ProblemKind::DamagedRecord, format!("blob {digest}"), detail).images.push(id);
+                self.add_problem(ProblemKind::DamagedRecord, format!("blob {digest}"), detail)
+                    .images
+                    .push(id.to_string());
             }
         }
         self.references_of_blobs();
@@ -112,7 +114,7 @@ impl<R: Records> Examiner<'_, R> {
             // One that was removed meanwhile could not be read for that reason.
             let Some(digest) = numbers.get(number) else { continue };
             let images = self.images.iter().filter(|(_, image)| image.before.blobs.contains(digest));
-            let images = images.map(|(id, _)| id.clone()).collect();
+            let images = images.map(|(id, _)| id.to_string()).collect();
             self.add_problem(bad.kind, format!("blob {digest}"), bad.detail.clone()).images = images;
             if bad.certain {
                 lost.insert(digest.clone());

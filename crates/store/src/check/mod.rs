@@ -15,11 +15,10 @@ mod settle;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use engine_api::{CheckProgress, CheckReport};
 use oci::Digest;
 use parking_lot::Mutex;
 use problem::{Faults, Verdict};
-
-pub use problem::{Problem, ProblemKind};
 
 use crate::disk::layer::{LayerId, Shape};
 use crate::error::StoreError;
@@ -56,33 +55,6 @@ pub struct CheckOptions<'a> {
     pub cancelled: Cancelled<'a>,
     /// Told how far it is, from several threads.
     pub progress: &'a (dyn Fn(CheckProgress) + Sync),
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckProgress {
-    /// Layers and kept blobs that were looked at.
-    pub layers: u64,
-    /// Layers and kept blobs to look at.
-    pub layers_total: u64,
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// Bytes to read, about.
-    pub bytes_total: u64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckReport {
-    /// Layers that were looked at.
-    pub layers: u64,
-    /// Kept blobs that were looked at.
-    pub blobs: u64,
-    /// Bytes of the layers' tar streams and of the blobs.
-    pub bytes: u64,
-    /// Images whose records and documents were looked at.
-    pub images: u64,
-    pub problems: Vec<Problem>,
-    /// Images that lack a layer, and are absent until they are pulled again.
-    pub incomplete: Vec<Digest>,
 }
 
 /// Why a check came to no end.
@@ -135,7 +107,8 @@ struct Checker<'a> {
 }
 
 impl Store {
-    /// Checks the store, and repairs it where `options` say so.
+    /// Checks the store, and repairs it where `options` say so. Of the report, the forms of the layers and unfinished pulls stay
+    /// empty.
     ///
     /// # Errors
     /// See [`CheckError`]. What is wrong with the store is no error but a part of the answer.
@@ -159,8 +132,7 @@ impl Checker<'_> {
             return Err(CheckError::Cancelled);
         }
         let mut report = self.check_records(&bad, options.repair)?;
-        (report.layers, report.blobs) = (targets.layers.len() as u64, targets.blobs.len() as u64);
-        report.bytes = bytes;
+        (report.layers_checked, report.bytes_checked) = (targets.layers.len() as u64, bytes);
         let is_settled = options.repair || report.problems.is_empty();
         if is_settled && unclean.is_some() && options.depth >= Depth::Digest {
             let path = || self.store.catalog.disk.layout.path.join(crate::disk::layout::LOCK);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use engine_api::ProblemKind;
 use oci::Digest;
 use redb::ReadableTable;
 
 use super::fix::Fix;
-use super::problem::ProblemKind;
 use super::records::Examiner;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
@@ -61,7 +61,7 @@ impl<R: Records> Examiner<'_, R> {
             }
         }
         for (name, detail, id) in wrong {
-            self.add_problem(ProblemKind::WrongName, format!("name {name}"), detail).images.push(id);
+            self.add_problem(ProblemKind::WrongName, format!("name {name}"), detail).images.push(id.to_string());
         }
         Ok(())
     }

@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine_api::{Problem, ProblemKind};
 use oci::{Digest, ImageConfig};
 use redb::ReadableTable;
 
 use super::fix::Fix;
 use super::problem::Faults;
-use super::problem::{Problem, ProblemKind};
+use super::problem::new_problem;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};
@@ -105,7 +106,7 @@ impl<R: Records> Examiner<'_, R> {
         subject: impl Into<String>,
         detail: impl Into<String>,
     ) -> &mut Problem {
-        self.out.problems.push(Problem::new(kind, subject, detail));
+        self.out.problems.push(new_problem(kind, subject, detail));
         self.out.problems.last_mut().expect("it was just put there")
     }
 
@@ -138,14 +139,14 @@ impl<R: Records> Examiner<'_, R> {
                 }
                 (Ok(id), Err(error)) => {
                     self.blind = true;
-                    self.add_problem(ProblemKind::DamagedRecord, subject, text(&error)).images.push(id);
+                    self.add_problem(ProblemKind::DamagedRecord, subject, text(&error)).images.push(id.to_string());
                     self.out.fixes.push(Fix::DropImageRow(key));
                     continue;
                 }
             };
             let (wrong, document_bytes) = self.documents(&id, &entry)?;
             if let Some((kind, detail)) = wrong {
-                self.add_problem(kind, subject, detail).images.push(id);
+                self.add_problem(kind, subject, detail).images.push(id.to_string());
                 self.out.fixes.push(Fix::DropImageRow(key));
                 self.dropped.push(entry);
                 continue;
@@ -218,7 +219,7 @@ impl<R: Records> Examiner<'_, R> {
             }
             let detail = format!("{}: {}", row.before.diff_id, bad.detail);
             let images = self.images.iter().filter(|(_, image)| image.before.layers.contains(id));
-            let images = images.map(|(image, _)| image.clone()).collect();
+            let images = images.map(|(image, _)| image.to_string()).collect();
             let problem = self.add_problem(bad.kind, format!("layer {id}"), detail);
             problem.images = images;
             // What is not certain is not acted upon.
@@ -293,7 +294,7 @@ impl<R: Records> Examiner<'_, R> {
             }
         }
         for (id, detail) in told {
-            self.add_problem(ProblemKind::WrongCount, format!("image {id}"), detail).images.push(id);
+            self.add_problem(ProblemKind::WrongCount, format!("image {id}"), detail).images.push(id.to_string());
         }
     }
 

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::CheckReport;
-use super::problem::Faults;
-use super::problem::Problem;
+use engine_api::CheckReport;
+use oci::Digest;
+
+use super::problem::{Faults, of_stray};
 use super::records::{Examination, examine};
 use crate::check::Checker;
 use crate::disk::layer::LayerId;
@@ -59,12 +60,13 @@ impl Checker<'_> {
         let mut keep: BTreeSet<LayerId> = known.map(|(id, _)| id).collect();
         keep.extend(mounted);
         let blobs: BTreeSet<u64> = blobs.into_iter().filter_map(|(_, row)| Some(row.ok()?.1.number)).collect();
-        problems.extend(self.store.maintenance.find_strays(&keep, &blobs, repair)?.into_iter().map(Problem::of_stray));
+        problems.extend(self.store.maintenance.find_strays(&keep, &blobs, repair)?.into_iter().map(of_stray));
         for problem in &problems {
             tracing::warn!(
                 kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, detail = problem.detail, "problem of the store"
             );
         }
-        Ok(CheckReport { images, problems, incomplete: incomplete.into_iter().collect(), ..CheckReport::default() })
+        let incomplete_images = incomplete.iter().map(Digest::to_string).collect();
+        Ok(CheckReport { images_checked: images, problems, incomplete_images, ..CheckReport::default() })
     }
 }

@@ -17,14 +17,14 @@ use crate::disk::remove_tree;
 use crate::error::OpenError;
 
 /// Device and inode.
-type Identity = (u64, u64);
+type DeviceAndInode = (u64, u64);
 
 /// The files that an open store must find again.
 #[derive(Debug)]
 pub(crate) struct Ground {
     root: PathBuf,
     /// Those under the root by name, the root itself by the empty one.
-    parts: Vec<(&'static str, Identity)>,
+    parts: Vec<(&'static str, DeviceAndInode)>,
 }
 
 impl Ground {
@@ -56,7 +56,7 @@ fn path(root: &Path, name: &str) -> PathBuf {
 }
 
 /// A symbolic link that was put in the place of the root is not the root.
-fn identity(path: &Path) -> io::Result<Identity> {
+fn identity(path: &Path) -> io::Result<DeviceAndInode> {
     let stat = rustix::fs::stat(path)?;
     Ok((stat.st_dev, stat.st_ino))
 }

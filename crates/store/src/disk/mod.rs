@@ -9,6 +9,7 @@ pub(crate) mod lock;
 pub(crate) mod remove_tree;
 pub(crate) mod reserve;
 pub(crate) mod usage;
+pub(crate) mod xattr;
 pub(crate) mod young;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

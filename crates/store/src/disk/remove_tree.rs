@@ -77,7 +77,7 @@ fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
 }
 
 /// A directory and a name in it.
-type Piece = (std::sync::Arc<OwnedFd>, CString);
+type Subtree = (std::sync::Arc<OwnedFd>, CString);
 
 struct Run<'a> {
     /// Where deep directories are moved to.
@@ -88,7 +88,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Collects the directories `levels` below `name`.
-    fn split(&self, parent: BorrowedFd<'_>, name: &CStr, levels: usize, pieces: &mut Vec<Piece>) -> io::Result<()> {
+    fn split(&self, parent: BorrowedFd<'_>, name: &CStr, levels: usize, pieces: &mut Vec<Subtree>) -> io::Result<()> {
         let directory = match open_directory(parent, name) {
             Ok(directory) => std::sync::Arc::new(directory),
             // Not there, or no directory: the last step sees to it.

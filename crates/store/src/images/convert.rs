@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use engine_api::{ConvertedImage, LeftLayer};
 use oci::Digest;
 
 use crate::disk::layer::{LayerId, Shape};
@@ -21,31 +22,6 @@ use crate::records::entries::{ImageEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
 use crate::store::Store;
 use crate::unpack::UnpackError;
-
-/// The result of converting an image's layers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Conversion {
-    /// How many were converted. Those that were in the wanted shape already are not among them.
-    pub layers: u64,
-    /// Bytes that they took on the disk.
-    pub bytes_before: u64,
-    /// Bytes that they take now.
-    pub bytes_after: u64,
-    /// Inodes that they took.
-    pub inodes_before: u64,
-    /// Inodes that they take now.
-    pub inodes_after: u64,
-    /// Those that are as they were, and should not be.
-    pub left: Vec<LeftLayer>,
-}
-
-/// A layer that was left as it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftLayer {
-    /// Digest of its tar stream.
-    pub diff_id: Digest,
-    pub why: String,
-}
 
 /// Why a conversion came to no end. What was converted before is.
 #[derive(Debug, thiserror::Error)]
@@ -81,14 +57,14 @@ impl Store {
         image: &Digest,
         to: LayerFormat,
         cancelled: Cancelled<'_>,
-    ) -> Result<Conversion, ConvertError> {
+    ) -> Result<ConvertedImage, ConvertError> {
         let to = match to {
             LayerFormat::Auto => self.ingests.shape(),
             LayerFormat::Erofs => Shape::Erofs,
             LayerFormat::Dir => Shape::Dir,
         };
         let lease = Lease::new(Arc::clone(&self.maintenance));
-        let mut done = Conversion::default();
+        let mut done = ConvertedImage { id: image.to_string(), ..ConvertedImage::default() };
         let mut new = Vec::new();
         let mounted = self.mounted_layers()?;
         let layers = self.layers_to_convert(&lease, image, to)?;
@@ -96,7 +72,7 @@ impl Store {
         for (number, old) in layers.into_iter().enumerate() {
             let diff_id = old.entry.diff_id.clone();
             if let Some(target) = mounted.get(&old.id) {
-                done.left.push(LeftLayer { diff_id, why: is_mounted(target) });
+                done.left.push(left_layer(&diff_id, is_mounted(target)));
                 continue;
             }
             match self.convert_layer(&old, to, cancelled)? {
@@ -108,7 +84,7 @@ impl Store {
                     let why = "it cannot be built again from what the store has: `imagelet check --repair` and a pull \
                                make it whole"
                         .to_owned();
-                    done.left.push(LeftLayer { diff_id, why });
+                    done.left.push(left_layer(&diff_id, why));
                 }
             }
             if cancelled() {
@@ -120,6 +96,10 @@ impl Store {
         }
         Ok(done)
     }
+}
+
+fn left_layer(diff_id: &Digest, why: String) -> LeftLayer {
+    LeftLayer { diff_id: diff_id.to_string(), why }
 }
 
 fn is_mounted(target: &std::path::Path) -> String {
@@ -181,7 +161,7 @@ impl Store {
         image: &Digest,
         lease: &Lease,
         new: Vec<ConvertedLayer>,
-        done: &mut Conversion,
+        done: &mut ConvertedImage,
     ) -> Result<(), StoreError> {
         let mut next_layer = self.maintenance.commit.lock();
         self.catalog.ensure_room(0)?;
@@ -211,7 +191,7 @@ impl Store {
         for step in &moves {
             if let Some((target, _)) = uses.iter().find(|(_, used)| used.layers().contains(&replaced(step))) {
                 // It came between: all go back, and can be converted another time.
-                let left = |step: &&Move| LeftLayer { diff_id: step.diff_id.clone(), why: is_mounted(target) };
+                let left = |step: &&Move| left_layer(&step.diff_id, is_mounted(target));
                 done.left.extend(moves.iter().map(left));
                 return Ok(());
             }
@@ -256,7 +236,7 @@ impl Store {
         image: &ImageEntry,
         new: Vec<ConvertedLayer>,
         next_layer: &mut u64,
-        done: &mut Conversion,
+        done: &mut ConvertedImage,
     ) -> Result<Vec<Step>, StoreError> {
         let mut new: BTreeMap<LayerId, ConvertedLayer> = new.into_iter().map(|new| (new.old.id, new)).collect();
         let mut twins: BTreeMap<LayerId, (LayerId, u64, Shape)> = BTreeMap::new();
@@ -270,7 +250,7 @@ impl Store {
             match new.remove(id) {
                 Some(ConvertedLayer { layer, .. }) if entry.damaged => {
                     let why = "it was found damaged meanwhile".to_owned();
-                    done.left.push(LeftLayer { diff_id: entry.diff_id, why });
+                    done.left.push(left_layer(&entry.diff_id, why));
                     drop(layer);
                     steps.push(Step::Use(*id, entry.shape));
                 }

@@ -36,10 +36,10 @@ impl Ingests {
             let rebuilding = rebuilding.map_err(|source| {
                 StoreError::io("start a thread to copy a layer of", &self.catalog.disk.layout.path, source)
             })?;
-            let tar = Hashing { reader, hasher: diff_id.algorithm().hasher() };
+            let tar = HashingReader { reader, hasher: diff_id.algorithm().hasher() };
             let mut tar = BufReader::with_capacity(recipe::BUFFER, tar);
             let unpacked = ingest.unpack(&mut tar, cancelled);
-            let Hashing { reader, hasher } = tar.into_inner();
+            let HashingReader { reader, hasher } = tar.into_inner();
             // Without a reader the other side ends, if it has not yet.
             drop(reader);
             Ok::<_, StoreError>((rebuilding.join(), unpacked, hasher.finish()))
@@ -66,12 +66,12 @@ impl Ingests {
 }
 
 /// Hashes what passes.
-struct Hashing<R> {
+struct HashingReader<R> {
     reader: R,
     hasher: Hasher,
 }
 
-impl<R: Read> Read for Hashing<R> {
+impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.reader.read(buffer)?;
         self.hasher.update(&buffer[..length]);

@@ -45,7 +45,7 @@ pub(crate) fn verify_digest(
     if let Err(error) = shape.verify(directory.as_fd()) {
         return Err(of_recipe(&error));
     }
-    let mut out = Hashing::new(diff_id, io::sink(), read, cancelled);
+    let mut out = HashingWriter::new(diff_id, io::sink(), read, cancelled);
     let rebuilt = shape.rebuild(directory.as_fd(), &mut out);
     if out.stopped {
         return Err(Unverified::Cancelled);
@@ -102,7 +102,7 @@ impl Ingests {
         };
         let compared = std::thread::scope(|scope| {
             let rebuild = move || {
-                let mut out = Hashing::new(diff_id, writer, read, cancelled);
+                let mut out = HashingWriter::new(diff_id, writer, read, cancelled);
                 let rebuilt = shape.rebuild(directory.as_fd(), &mut out);
                 (rebuilt, out.stopped, out.finish())
             };
@@ -172,7 +172,7 @@ fn of_digest(wanted: &Digest, got: &Digest) -> Result<(), Unverified> {
 }
 
 /// Hashes what passes, counts it, and stops when asked to.
-struct Hashing<'a, W> {
+struct HashingWriter<'a, W> {
     hasher: Hasher,
     out: W,
     untold: u64,
@@ -181,7 +181,7 @@ struct Hashing<'a, W> {
     stopped: bool,
 }
 
-impl<'a, W> Hashing<'a, W> {
+impl<'a, W> HashingWriter<'a, W> {
     fn new(diff_id: &Digest, out: W, read: Progress<'a>, cancelled: Cancelled<'a>) -> Self {
         Self { hasher: diff_id.algorithm().hasher(), out, untold: 0, read, cancelled, stopped: false }
     }
@@ -192,7 +192,7 @@ impl<'a, W> Hashing<'a, W> {
     }
 }
 
-impl<W: Write> Write for Hashing<'_, W> {
+impl<W: Write> Write for HashingWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if (self.cancelled)() {
             self.stopped = true;

@@ -3,14 +3,15 @@
 //! changes nothing. Called by [`crate::ingest::verify`].
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::disk::layout::FS;
+use crate::disk::xattr::XattrFile;
 use crate::recipe;
 use crate::tar::shown;
 use crate::unpack::{Beneath, DEFERRED, LABELS};
@@ -225,38 +226,9 @@ fn names(directory: &OwnedFd) -> io::Result<BTreeSet<CString>> {
     Ok(names)
 }
 
-/// Extended attributes by name and value. By a path that begins in `/proc/self/fd`, since not everything can be opened.
+/// Extended attributes by name and value, without those that the system itself writes beside what a layer says.
 fn attributes(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<BTreeSet<(Vec<u8>, Vec<u8>)>> {
-    let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
-    path.extend_from_slice(name);
-    let path = CString::new(path).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let mut list = vec![0_u8; 64 << 10];
-    let length = match rustix::fs::llistxattr(path.as_c_str(), list.as_mut_slice()) {
-        Ok(length) => length,
-        Err(Errno::OPNOTSUPP) => return Ok(BTreeSet::new()),
-        Err(error) => return Err(error.into()),
-    };
-    let mut found = BTreeSet::new();
-    for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        // The system itself writes them, beside what a layer says.
-        if LABELS.contains(&name) {
-            continue;
-        }
-        let key = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        found.insert((name.to_vec(), value(&path, &key)?));
-    }
-    Ok(found)
-}
-
-fn value(path: &CStr, name: &CStr) -> io::Result<Vec<u8>> {
-    let mut value = vec![0_u8; 64 << 10];
-    match rustix::fs::lgetxattr(path, name, value.as_mut_slice()) {
-        Ok(length) => {
-            value.truncate(length);
-            Ok(value)
-        }
-        Err(error) => Err(error.into()),
-    }
+    Ok(XattrFile::In(directory, name).read(|name| !LABELS.contains(&name))?.into_iter().collect())
 }
 
 #[cfg(test)]

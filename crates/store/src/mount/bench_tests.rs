@@ -63,7 +63,7 @@ impl Bench {
         writable: Option<&Path>,
         ways: KernelFeatures,
     ) -> Result<(), MountError> {
-        Assembly { userxattr: false, points: Some(&self.points), compose: None, ways }.mount(
+        OverlayAssembly { userxattr: false, points: Some(&self.points), compose: None, ways }.mount(
             layers,
             &self.target,
             writable,

@@ -70,12 +70,12 @@ enum NotShared {
 /// Mounts the file from the loop device that its other mounts use, or a new one.
 fn mount_shared(file: &File, path: &Path) -> Result<OwnedFd, NotShared> {
     let device = LoopDevice::shared(file, LAYER_DEVICE).map_err(NotShared::NoDevice)?;
-    match mount_source(device.path(), path, &[], Reading::Buffered) {
+    match mount_source(device.path(), path, &[], ReadMode::Buffered) {
         Ok(mounted) => Ok(mounted),
-        Err(Refused::NeedsDevice) => Err(NotShared::NoDevice(Errno::NOTBLK.into())),
+        Err(MountRefusal::NeedsDevice) => Err(NotShared::NoDevice(Errno::NOTBLK.into())),
         // Somebody has mounted it in another way, as the root of another user namespace.
-        Err(Refused::Busy(failure)) => Err(NotShared::NoDevice(failure.source)),
-        Err(Refused::Otherwise(failure)) => Err(NotShared::Otherwise(failure)),
+        Err(MountRefusal::Busy(failure)) => Err(NotShared::NoDevice(failure.source)),
+        Err(MountRefusal::Otherwise(failure)) => Err(NotShared::Otherwise(failure)),
     }
 }
 
@@ -116,7 +116,7 @@ pub(super) fn mount_open(
         // Whatever the path: the kernel takes no long ones.
         let name = format!("/proc/self/fd/{}", file.as_raw_fd());
         match mount_files(Path::new(&name), path, devices) {
-            Err(Refused::NeedsDevice) => {}
+            Err(MountRefusal::NeedsDevice) => {}
             Err(refused) => return Err(refused.into()),
             Ok(mounted) => return Ok(mounted),
         }
@@ -133,7 +133,7 @@ pub(super) fn mount_named(
 ) -> Result<(OwnedFd, bool), ErofsFailure> {
     if ways.from_file {
         match mount_files(path, path, devices) {
-            Err(Refused::NeedsDevice) => {}
+            Err(MountRefusal::NeedsDevice) => {}
             Err(refused) => return Err(refused.into()),
             Ok(mounted) => return Ok((mounted, true)),
         }
@@ -141,11 +141,11 @@ pub(super) fn mount_named(
     mount_by_loop(file, path, devices).map(|mounted| (mounted, false))
 }
 
-fn mount_files(source: &Path, path: &Path, devices: &[PathBuf]) -> Result<OwnedFd, Refused> {
+fn mount_files(source: &Path, path: &Path, devices: &[PathBuf]) -> Result<OwnedFd, MountRefusal> {
     let mut names = Names::default();
-    let failed = |failure| Refused::Otherwise(ErofsFailure::Failed(failure));
+    let failed = |failure| MountRefusal::Otherwise(ErofsFailure::Failed(failure));
     let devices = devices.iter().map(|device| names.file(device)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    mount_source(source, path, &devices, Reading::Direct)
+    mount_source(source, path, &devices, ReadMode::Direct)
 }
 
 fn no_device(source: io::Error) -> ErofsFailure {
@@ -168,13 +168,13 @@ fn mount_by_loop(file: &File, path: &Path, devices: &[PathBuf]) -> Result<OwnedF
     }
     let paths: Vec<PathBuf> = further.iter().map(|device| device.path().to_owned()).collect();
     // The file system keeps the devices from now on.
-    mount_source(device.path(), path, &paths, Reading::Buffered).map_err(|refused| match refused {
-        Refused::NeedsDevice => ErofsFailure::Failed(Failure::at("mount a layer for", path, Errno::NOTBLK)),
+    mount_source(device.path(), path, &paths, ReadMode::Buffered).map_err(|refused| match refused {
+        MountRefusal::NeedsDevice => ErofsFailure::Failed(Failure::at("mount a layer for", path, Errno::NOTBLK)),
         refused => refused.into(),
     })
 }
 
-enum Refused {
+enum MountRefusal {
     /// This kernel mounts block devices only, or this file not as it is.
     NeedsDevice,
     /// The device is mounted in another way.
@@ -182,35 +182,35 @@ enum Refused {
     Otherwise(ErofsFailure),
 }
 
-impl From<Refused> for ErofsFailure {
-    fn from(refused: Refused) -> Self {
+impl From<MountRefusal> for ErofsFailure {
+    fn from(refused: MountRefusal) -> Self {
         match refused {
-            Refused::NeedsDevice => Self::NoErofs(Errno::NOTBLK.into()),
-            Refused::Busy(failure) => Self::Failed(failure),
-            Refused::Otherwise(failure) => failure,
+            MountRefusal::NeedsDevice => Self::NoErofs(Errno::NOTBLK.into()),
+            MountRefusal::Busy(failure) => Self::Failed(failure),
+            MountRefusal::Otherwise(failure) => failure,
         }
     }
 }
 
 /// How the file system reads its source.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum ReadMode {
     /// As the source has it: a loop device reads directly by itself.
     Buffered,
     /// Past the page cache of the file that is its source (Linux 6.13; 6.12 does so anyway).
     Direct,
 }
 
-fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf], reading: Reading) -> Result<OwnedFd, Refused> {
-    let failed = |failure: Failure| Refused::Otherwise(ErofsFailure::Failed(failure));
+fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf], reading: ReadMode) -> Result<OwnedFd, MountRefusal> {
+    let failed = |failure: Failure| MountRefusal::Otherwise(ErofsFailure::Failed(failure));
     let context = fsopen("erofs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| {
-        Refused::Otherwise(match error {
+        MountRefusal::Otherwise(match error {
             Errno::NODEV | Errno::NOSYS => ErofsFailure::NoErofs(error.into()),
             Errno::PERM => ErofsFailure::NotPermitted(error.into()),
             error => ErofsFailure::Failed(Failure { operation: "open EROFS for", source: error.into() }),
         })
     })?;
-    if reading == Reading::Direct
+    if reading == ReadMode::Direct
         && let Err(error) = fsconfig_set_flag(&context, "directio")
     {
         tracing::debug!(%error, "this kernel has no direct reading of EROFS files, or no choice");
@@ -221,9 +221,9 @@ fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf], reading: Readi
         .and_then(|()| devices.iter().try_for_each(|device| fsconfig_set_string(&context, "device", device)))
         .map_err(|error| failed(explain(&context, "configure EROFS for", error).naming(layer)))?;
     fsconfig_create(&context).map_err(|error| match error {
-        Errno::NOTBLK => Refused::NeedsDevice,
-        Errno::BUSY => Refused::Busy(explain(&context, "mount a layer for", error).naming(layer)),
-        Errno::PERM => Refused::Otherwise(ErofsFailure::NotPermitted(error.into())),
+        Errno::NOTBLK => MountRefusal::NeedsDevice,
+        Errno::BUSY => MountRefusal::Busy(explain(&context, "mount a layer for", error).naming(layer)),
+        Errno::PERM => MountRefusal::Otherwise(ErofsFailure::NotPermitted(error.into())),
         error => failed(explain(&context, "mount a layer for", error).naming(layer)),
     })?;
     let attributes =

@@ -53,7 +53,7 @@ impl Layers {
     fn mount(&self, writable: Option<&Path>, ways: KernelFeatures) -> Result<(), MountError> {
         let stack = self.stack();
         let compose = Some((self.root(), &stack));
-        let assembly = Assembly { userxattr: false, points: Some(&self.bench.points), compose, ways };
+        let assembly = OverlayAssembly { userxattr: false, points: Some(&self.bench.points), compose, ways };
         assembly.mount(&self.lower, &self.bench.target, writable)
     }
 
@@ -290,7 +290,7 @@ fn a_failure_while_one_image_is_composed_leaves_nothing() {
     fs::write(&file, &good).expect("writes");
     let stack = layers.stack();
     let compose = Some((layers.root(), &stack));
-    let assembly = Assembly { userxattr: false, points: Some(&layers.bench.points), compose, ways };
+    let assembly = OverlayAssembly { userxattr: false, points: Some(&layers.bench.points), compose, ways };
     assembly.mount(&layers.lower, &layers.root().join("nowhere"), None).expect_err("no such place");
     layers.bench.assert_nothing_left();
     // What a killed process leaves.

@@ -37,8 +37,6 @@ use crate::error::StoreError;
 use crate::layers::shape::Lower;
 use crate::view::Stack;
 
-pub use mounts::ImageMount;
-
 /// Files that a process has open beside those of layers.
 const FILES_BESIDE: usize = 256;
 
@@ -130,7 +128,7 @@ pub fn mount(layers: &[PathBuf], target: &Path, writable: Option<&Path>) -> Resu
     };
     let layers: Vec<Lower> = layers.iter().map(lower).collect();
     let assembly =
-        Assembly { userxattr: !is_privileged(), points: None, compose: None, ways: KernelFeatures::default() };
+        OverlayAssembly { userxattr: !is_privileged(), points: None, compose: None, ways: KernelFeatures::default() };
     assembly.mount(&layers, &target, writable)
 }
 
@@ -160,7 +158,7 @@ pub fn unmount(target: &Path) -> Result<(), MountError> {
 }
 
 /// How layers become one file tree.
-struct Assembly<'a> {
+struct OverlayAssembly<'a> {
     userxattr: bool,
     points: Option<&'a Points>,
     /// The store's root and the layers once more, for who wants them in one EROFS file.
@@ -178,7 +176,7 @@ enum MergedErofs {
     Not,
 }
 
-impl Assembly<'_> {
+impl OverlayAssembly<'_> {
     fn mount(&self, layers: &[Lower], target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
         // overlayfs takes a directory once; the upper place of a layer that comes twice is the one that counts.
         let mut stack: Vec<&Lower> = Vec::with_capacity(layers.len());

@@ -125,7 +125,7 @@ fn a_failure_at_any_step_leaves_nothing() {
             bench.assert_nothing_left();
         }
         // Everything is put together, and finds no place.
-        let assembly = Assembly { userxattr: false, points: Some(&bench.points), compose: None, ways };
+        let assembly = OverlayAssembly { userxattr: false, points: Some(&bench.points), compose: None, ways };
         assembly.mount(&good, &bench.top.path().join("nowhere"), None).expect_err("no such place");
         bench.assert_nothing_left();
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::mount::{mounts_lenient, topmost};
+use engine_api::ImageMount;
 use oci::Digest;
 use parking_lot::Mutex;
 use rustix::fs::AtFlags;
@@ -12,7 +13,7 @@ use rustix::fs::AtFlags;
 use super::kernel_features::KernelFeatures;
 use super::own_mounts::is_ours;
 use super::points::Points;
-use super::{Assembly, MountError, absolute, read_mounts, unmount};
+use super::{MountError, OverlayAssembly, absolute, read_mounts, unmount};
 use crate::disk::layer::LayerId;
 use crate::disk::layout::EMPTY;
 use crate::error::StoreError;
@@ -22,17 +23,6 @@ use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageRecord, MountEntry};
 use crate::records::tables::{Records, RecordsMut};
 use crate::view::Stack;
-
-/// A mounted image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImageMount {
-    /// Where.
-    pub target: PathBuf,
-    /// Which image.
-    pub image: Digest,
-    /// True if it can be written to.
-    pub writable: bool,
-}
 
 /// A use of layers that keeps them.
 #[derive(Clone, Debug)]
@@ -101,7 +91,7 @@ impl Mounts {
         })?;
         let compose = Some((self.catalog.disk.layout.path.as_path(), &stack));
         let userxattr = !self.layers.privileged;
-        let assembly = Assembly { userxattr, points: Some(&points), compose, ways: KernelFeatures::default() };
+        let assembly = OverlayAssembly { userxattr, points: Some(&points), compose, ways: KernelFeatures::default() };
         let mounted = assembly.mount(&layers, &target, writable);
         if mounted.is_err() {
             self.forget_mount(&target)?;
@@ -134,7 +124,7 @@ impl Mounts {
         }
         Ok(live
             .into_iter()
-            .map(|(target, entry)| ImageMount { target, image: entry.image, writable: entry.writable })
+            .map(|(target, entry)| ImageMount { target, image: entry.image.to_string(), writable: entry.writable })
             .collect())
     }
 }

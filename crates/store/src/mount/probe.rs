@@ -51,7 +51,7 @@ pub(crate) fn support(layout: &Layout) -> Option<Support> {
     if let Some(answer) = noted.filter(|answer| answer.release == release && answer.place == place) {
         return Some(answer.erofs);
     }
-    let Attempts { erofs, holds } = ask(layout)?;
+    let MountAttempts { erofs, holds } = ask(layout)?;
     tracing::debug!(?erofs, release, "how this kernel mounts EROFS layers");
     if !holds {
         return Some(erofs);
@@ -78,13 +78,13 @@ fn place(layout: &Layout) -> String {
 }
 
 /// The result of the attempts.
-struct Attempts {
+struct MountAttempts {
     erofs: Support,
     /// True if it would come out the same another time.
     holds: bool,
 }
 
-fn ask(layout: &Layout) -> Option<Attempts> {
+fn ask(layout: &Layout) -> Option<MountAttempts> {
     // Where overlayfs may not be had, the answer would be about us and not about the kernel.
     if !overlay::is_permitted() {
         tracing::debug!("whether EROFS layers can be mounted is not tried: the right to mount is missing");
@@ -101,7 +101,7 @@ fn ask(layout: &Layout) -> Option<Attempts> {
             tracing::debug!(%error, "what was mounted for a try stays until the next start");
         }
         match shown {
-            Ok(true) => return Some(Attempts { erofs, holds: true }),
+            Ok(true) => return Some(MountAttempts { erofs, holds: true }),
             Ok(false) => tracing::debug!(?erofs, "EROFS layers do not hide what is below them"),
             Err(error) => {
                 tracing::debug!(?erofs, %error, "EROFS layers cannot be mounted");
@@ -109,7 +109,7 @@ fn ask(layout: &Layout) -> Option<Attempts> {
             }
         }
     }
-    Some(Attempts { erofs: Support::None, holds })
+    Some(MountAttempts { erofs: Support::None, holds })
 }
 
 /// Returns true if an error says what the kernel can, and not how the machine is at the moment.

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine_api::HiddenImage;
 use oci::{Digest, Document, ImageConfig, Manifest};
 
-use super::documents::{ImageRow, LayerRow, compression, layer_id, link_name, time};
+use super::documents::{PodmanImageRow, PodmanLayerRow, compression, layer_id, link_name, time};
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
 use crate::layers::Layers;
@@ -13,21 +14,10 @@ use crate::records::entries::{ImageEntry, Layer};
 use crate::records::tables::{DocumentKind, Records};
 use crate::view::stack::stack;
 
-/// An image that the view leaves out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HiddenImage {
-    /// Image id.
-    pub id: Digest,
-    /// Names with tags and with digests.
-    pub names: Vec<String>,
-    /// Why podman cannot use it.
-    pub why: &'static str,
-}
-
 /// A layer of the view.
 #[derive(Debug)]
 pub(super) struct ViewLayer {
-    pub(super) row: LayerRow,
+    pub(super) row: PodmanLayerRow,
     /// Short name.
     pub(super) link: String,
     /// Short names of the layers below, the topmost first.
@@ -39,7 +29,7 @@ pub(super) struct ViewLayer {
 /// An image of the view.
 #[derive(Debug)]
 pub(super) struct ViewImage {
-    pub(super) row: ImageRow,
+    pub(super) row: PodmanImageRow,
     /// Documents, by the keys under which podman looks for them.
     pub(super) documents: Vec<(String, Vec<u8>)>,
 }
@@ -76,7 +66,7 @@ impl Contents {
             let Ok(id) = text.parse::<Digest>() else { continue };
             let image = entry.and_then(|entry| RecordedImage::read(records, &id, entry));
             let Ok(Some(image)) = image else {
-                contents.hidden.push(HiddenImage { id, names: Vec::new(), why: UNREADABLE });
+                contents.hidden.push(HiddenImage { id: id.to_string(), names: Vec::new(), why: UNREADABLE.to_owned() });
                 continue;
             };
             match Usable::check(image, &known, layers) {
@@ -101,7 +91,7 @@ impl Contents {
                 let lower = lower.filter_map(|below| links.get(below).cloned()).collect();
                 let blob =
                     usable.manifest.layers.get(at).filter(|_| usable.manifest.layers.len() == usable.layers.len());
-                let row = LayerRow {
+                let row = PodmanLayerRow {
                     id: id.clone(),
                     parent,
                     created: time(None),
@@ -156,7 +146,11 @@ struct Usable {
 
 impl Usable {
     fn check(image: RecordedImage, known: &BTreeMap<LayerId, Layer>, all: &Layers) -> Result<Self, HiddenImage> {
-        let hidden = |image: &RecordedImage, why| HiddenImage { id: image.id.clone(), names: image.names(), why };
+        let hidden = |image: &RecordedImage, why: &str| HiddenImage {
+            id: image.id.to_string(),
+            names: image.names(),
+            why: why.to_owned(),
+        };
         let layers: Option<Vec<Layer>> = image.entry.layers.iter().map(|id| known.get(id).cloned()).collect();
         let Some(layers) = layers.filter(|layers| layers.iter().all(|layer| all.has_layer(layer.id))) else {
             return Err(hidden(&image, NOT_WHOLE));
@@ -184,7 +178,7 @@ impl Usable {
         {
             documents.push((format!("manifest-{digest}"), index.clone()));
         }
-        let row = ImageRow {
+        let row = PodmanImageRow {
             id: image.id.hex().to_owned(),
             digest: entry.manifest_digest.clone(),
             names: image.names(),

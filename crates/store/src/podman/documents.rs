@@ -18,7 +18,7 @@ const YEAR_ZERO: i64 = -62_167_219_200;
 /// A row of `layers.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct LayerRow {
+pub(super) struct PodmanLayerRow {
     pub(super) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct LayerRow {
 /// A row of `images.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct ImageRow {
+pub(super) struct PodmanImageRow {
     pub(super) id: String,
     pub(super) digest: Digest,
     #[serde(skip_serializing_if = "Vec::is_empty")]

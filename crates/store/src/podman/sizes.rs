@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 
 use oci::Digest;
 
-use super::documents::LayerRow;
+use super::documents::PodmanLayerRow;
 use crate::layers::Layers;
 use crate::recipe;
 use crate::records::entries::Layer;
@@ -18,7 +18,7 @@ pub(super) struct Sizes(BTreeMap<Digest, u64>);
 impl Sizes {
     /// Those of an earlier `layers.json`, if it can be read.
     pub(super) fn of_document(document: &[u8]) -> Self {
-        let rows: Vec<LayerRow> = serde_json::from_slice(document).unwrap_or_default();
+        let rows: Vec<PodmanLayerRow> = serde_json::from_slice(document).unwrap_or_default();
         Self(rows.into_iter().map(|row| (row.diff_digest, row.diff_size)).collect())
     }
 

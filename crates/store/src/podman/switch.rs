@@ -6,25 +6,15 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use engine_api::PodmanStoreReport;
+
 use super::DIRECTORY;
-use super::contents::HiddenImage;
 use crate::disk::remove_tree::remove_tree;
 use crate::error::StoreError;
 use crate::store::Store;
 
 /// The name under which a view is deleted.
 const TRASH: &std::ffi::CStr = c"trash-podman";
-
-/// The view as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodmanView {
-    /// The directory for `additionalimagestores`.
-    pub directory: PathBuf,
-    /// How many images it shows.
-    pub images: usize,
-    /// Those that it cannot show.
-    pub hidden: Vec<HiddenImage>,
-}
 
 /// Why the view was not made or removed.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +47,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`PodmanViewError`].
-    pub fn make_podman_view(&self, graph_roots: &[PathBuf]) -> Result<PodmanView, PodmanViewError> {
+    pub fn make_podman_view(&self, graph_roots: &[PathBuf]) -> Result<PodmanStoreReport, PodmanViewError> {
         if !self.is_privileged() {
             return Err(PodmanViewError::NotPrivileged);
         }
@@ -79,7 +69,7 @@ impl Store {
             view.write_switch(roots).map_err(failed)?;
         }
         let (images, hidden) = view.make()?;
-        Ok(PodmanView { directory: view.directory.clone(), images, hidden })
+        Ok(PodmanStoreReport { directory: Some(view.directory.clone()), images, hidden })
     }
 
     /// Removes the view. Returns false if there is none.

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use engine_api::HiddenImage;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::DIRECTORY;
-use super::contents::{Contents, HiddenImage};
+use super::contents::Contents;
 use super::files::{Files, write_file};
 use super::sizes::Sizes;
 use super::users::{self, DEFAULT_GRAPH_ROOT, LinkUser};

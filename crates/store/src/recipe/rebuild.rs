@@ -27,28 +27,28 @@ pub fn rebuild(layer_dir: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), Rec
     // Reads the whole recipe, so that damage to it is found before anything is written.
     let moves = Moves::read(layer_dir)?;
     let mut recipe = Recipe::open(layer_dir)?;
-    let mut files = Files { layer_dir, beneath: Beneath::default(), buffer: vec![0; BUFFER] };
+    let mut files = LayerFiles { layer_dir, beneath: Beneath::default(), buffer: vec![0; BUFFER] };
     let mut inodes = Inodes::new(layer_dir);
     let (mut written, mut data_records) = (0_u64, 0_u64);
     loop {
         match recipe.next()? {
-            Record::Raw(len) => {
+            RecipeRecord::Raw(len) => {
                 recipe.copy(len, out)?;
                 written += len;
             }
-            Record::Data { path, offset, len } => {
+            RecipeRecord::Data { path, offset, len } => {
                 let place = moves.place(&path, data_records);
                 files.copy(&place, offset, len, out)?;
                 data_records += 1;
                 written += len;
             }
-            Record::Inode { nid, offset, len } => {
+            RecipeRecord::Inode { nid, offset, len } => {
                 inodes.copy((nid, offset, len), &mut files.buffer, out)?;
                 written += len;
             }
-            Record::Moved { .. } => {}
-            Record::End { stream_bytes } if stream_bytes == written => return Ok(()),
-            Record::End { stream_bytes } => {
+            RecipeRecord::Moved { .. } => {}
+            RecipeRecord::End { stream_bytes } if stream_bytes == written => return Ok(()),
+            RecipeRecord::End { stream_bytes } => {
                 return Err(damaged(format!("the recipe makes {written} bytes instead of {stream_bytes}")));
             }
         }
@@ -63,21 +63,21 @@ pub fn rebuild(layer_dir: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), Rec
 pub(crate) fn examine(layer_dir: BorrowedFd<'_>) -> Result<u64, RecipeError> {
     let moves = Moves::read(layer_dir)?;
     let mut recipe = Recipe::open(layer_dir)?;
-    let mut files = Files { layer_dir, beneath: Beneath::default(), buffer: Vec::new() };
+    let mut files = LayerFiles { layer_dir, beneath: Beneath::default(), buffer: Vec::new() };
     let mut inodes = Inodes::new(layer_dir);
     let mut data_records = 0_u64;
     loop {
         match recipe.next()? {
-            Record::Raw(len) => recipe.copy(len, &mut io::sink())?,
-            Record::Data { path, offset, len } => {
+            RecipeRecord::Raw(len) => recipe.copy(len, &mut io::sink())?,
+            RecipeRecord::Data { path, offset, len } => {
                 files.open(&moves.place(&path, data_records), offset, len)?;
                 data_records += 1;
             }
-            Record::Inode { nid, offset, len } => {
+            RecipeRecord::Inode { nid, offset, len } => {
                 inodes.file(nid, offset, len)?;
             }
-            Record::Moved { .. } => {}
-            Record::End { stream_bytes } => return Ok(stream_bytes),
+            RecipeRecord::Moved { .. } => {}
+            RecipeRecord::End { stream_bytes } => return Ok(stream_bytes),
         }
     }
 }
@@ -91,15 +91,15 @@ pub(crate) fn inodes(layer_dir: BorrowedFd<'_>) -> Result<Vec<erofs::Nid>, Recip
     let mut all = Vec::new();
     loop {
         match recipe.next()? {
-            Record::Raw(len) => recipe.copy(len, &mut io::sink())?,
-            Record::Inode { nid, .. } => all.push(erofs::Nid(nid)),
-            Record::Data { .. } | Record::Moved { .. } => {}
-            Record::End { .. } => return Ok(all),
+            RecipeRecord::Raw(len) => recipe.copy(len, &mut io::sink())?,
+            RecipeRecord::Inode { nid, .. } => all.push(erofs::Nid(nid)),
+            RecipeRecord::Data { .. } | RecipeRecord::Moved { .. } => {}
+            RecipeRecord::End { .. } => return Ok(all),
         }
     }
 }
 
-enum Record {
+enum RecipeRecord {
     Raw(u64),
     Data { path: Vec<u8>, offset: u64, len: u64 },
     Inode { nid: u64, offset: u64, len: u64 },
@@ -136,24 +136,24 @@ impl Recipe {
         RecipeError::Read { path: FILE.into(), source: error }
     }
 
-    fn next(&mut self) -> Result<Record, RecipeError> {
+    fn next(&mut self) -> Result<RecipeRecord, RecipeError> {
         Ok(match self.byte()? {
-            RAW => Record::Raw(self.number()?),
-            DATA => Record::Data { path: self.path()?, offset: self.number()?, len: self.number()? },
-            INODE => Record::Inode { nid: self.number()?, offset: self.number()?, len: self.number()? },
-            MOVED => Record::Moved { path: self.path()?, number: self.number()? },
+            RAW => RecipeRecord::Raw(self.number()?),
+            DATA => RecipeRecord::Data { path: self.path()?, offset: self.number()?, len: self.number()? },
+            INODE => RecipeRecord::Inode { nid: self.number()?, offset: self.number()?, len: self.number()? },
+            MOVED => RecipeRecord::Moved { path: self.path()?, number: self.number()? },
             END => self.end()?,
             _ => return Err(damaged("the recipe has an unknown record")),
         })
     }
 
     /// The last record. Reading on to the end of the zstd frame checks its checksum.
-    fn end(&mut self) -> Result<Record, RecipeError> {
+    fn end(&mut self) -> Result<RecipeRecord, RecipeError> {
         let stream_bytes = self.number()?;
         if !self.input.fill_buf().map_err(Self::failed)?.is_empty() {
             return Err(damaged("the recipe goes on after its end"));
         }
-        Ok(Record::End { stream_bytes })
+        Ok(RecipeRecord::End { stream_bytes })
     }
 
     /// Hands on the bytes of a raw record.
@@ -217,11 +217,13 @@ impl Moves {
         let mut data_records = 0;
         loop {
             match recipe.next()? {
-                Record::Raw(len) => recipe.copy(len, &mut io::sink())?,
-                Record::Data { .. } => data_records += 1,
-                Record::Inode { .. } => {}
-                Record::Moved { path, number } => moves.by_path.entry(path).or_default().push((data_records, number)),
-                Record::End { .. } => return Ok(moves),
+                RecipeRecord::Raw(len) => recipe.copy(len, &mut io::sink())?,
+                RecipeRecord::Data { .. } => data_records += 1,
+                RecipeRecord::Inode { .. } => {}
+                RecipeRecord::Moved { path, number } => {
+                    moves.by_path.entry(path).or_default().push((data_records, number))
+                }
+                RecipeRecord::End { .. } => return Ok(moves),
             }
         }
     }
@@ -244,13 +246,13 @@ impl Moves {
     }
 }
 
-struct Files<'a> {
+struct LayerFiles<'a> {
     layer_dir: BorrowedFd<'a>,
     beneath: Beneath,
     buffer: Vec<u8>,
 }
 
-impl Files<'_> {
+impl LayerFiles<'_> {
     fn failed(place: &[u8], error: Errno) -> RecipeError {
         match error {
             Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV | Errno::INVAL => {

@@ -22,6 +22,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use engine_api::ImageMount;
 use rustix::fs::{Mode, OFlags};
 
 use crate::content::Content;
@@ -31,8 +32,8 @@ use crate::ingest::layer::LayerIngest;
 use crate::layers::Layers;
 use crate::maintenance::Lease;
 use crate::maintenance::Maintenance;
+use crate::mount::MountError;
 use crate::mount::mounts::Mounts;
-use crate::mount::{ImageMount, MountError};
 use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageRecord, Layer};
 use crate::store::choice::NewLayers;

@@ -87,10 +87,10 @@ fn malformed(what: impl Into<String>) -> PaxError {
 }
 
 /// Key and value of a record, and what follows it.
-type Record<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+type PaxRecord<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
 /// Splits the first record off.
-fn record(bytes: &[u8], limits: PaxLimits) -> Result<Record<'_>, PaxError> {
+fn record(bytes: &[u8], limits: PaxLimits) -> Result<PaxRecord<'_>, PaxError> {
     let bad = || malformed("a PAX record is not of the form \"length key=value\\n\"");
     let space = bytes.iter().take(limits.record_bytes).position(|b| *b == b' ').ok_or_else(bad)?;
     let len = decimal(&bytes[..space]).ok_or_else(bad)?;

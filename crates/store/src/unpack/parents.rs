@@ -31,7 +31,7 @@ pub(super) enum Parent {
 /// Symbolic links that one path may lead through, as many as the kernel follows.
 const LINKS_MOST: usize = 40;
 
-enum Step {
+enum WalkStep {
     To(Id),
     Link(Vec<u8>),
     Nothing,
@@ -83,9 +83,9 @@ impl<F: Form> Unpacker<'_, F> {
                 continue;
             }
             match self.step(at, &part, need)? {
-                Step::To(id) => at = id,
-                Step::Nothing => return Ok(Parent::Nothing),
-                Step::Link(target) => {
+                WalkStep::To(id) => at = id,
+                WalkStep::Nothing => return Ok(Parent::Nothing),
+                WalkStep::Link(target) => {
                     links += 1;
                     if links > LINKS_MOST {
                         return Err(refused(path, "it leads through too many symbolic links"));
@@ -101,19 +101,19 @@ impl<F: Form> Unpacker<'_, F> {
     }
 
     /// A component that is no known directory.
-    fn step(&mut self, at: Id, part: &[u8], need: Need) -> Result<Step, UnpackError> {
+    fn step(&mut self, at: Id, part: &[u8], need: Need) -> Result<WalkStep, UnpackError> {
         if need != Need::Target
             && let Some(id) = self.make_implicit(at, part)?
         {
-            return Ok(Step::To(id));
+            return Ok(WalkStep::To(id));
         }
         match F::find_entry(self, at, part)? {
-            None => return Ok(Step::Nothing),
-            Some(There::SymbolicLink) => return Ok(Step::Link(F::target(self, at, part)?)),
+            None => return Ok(WalkStep::Nothing),
+            Some(There::SymbolicLink) => return Ok(WalkStep::Link(F::target(self, at, part)?)),
             Some(There::Other) => {
                 return Err(refused(&self.tree.path_of(at, part), "another entry needs it to be a directory"));
             }
-            Some(There::Whiteout) if need != Need::Thing => return Ok(Step::Nothing),
+            Some(There::Whiteout) if need != Need::Thing => return Ok(WalkStep::Nothing),
             Some(There::Whiteout) => {}
         }
         // The directory was deleted and made again by this layer: nothing of the one below shows through.
@@ -122,7 +122,7 @@ impl<F: Form> Unpacker<'_, F> {
             return Err(failed("creating the directory", &self.tree.path_of(at, part), io::ErrorKind::AlreadyExists));
         };
         self.cut(id)?;
-        Ok(Step::To(id))
+        Ok(WalkStep::To(id))
     }
 
     /// Makes a directory that has no entry, or not yet; `None` when something is in its place.

@@ -176,11 +176,11 @@ impl Archiver<'_> {
         }
         if !more.is_empty() {
             let length = more.len() as u64;
-            self.write(&block(b"extended", b'x', b"", length, &Fields::default()))?;
+            self.write(&block(b"extended", b'x', b"", length, &HeaderFields::default()))?;
             self.write(&more)?;
             self.pad(length)?;
         }
-        let fields = Fields {
+        let fields = HeaderFields {
             mode: stat.mode,
             uid: u64::from(stat.uid).min(ID_MOST),
             gid: u64::from(stat.gid).min(ID_MOST),
@@ -213,7 +213,7 @@ fn record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 }
 
 #[derive(Default)]
-struct Fields {
+struct HeaderFields {
     mode: u32,
     uid: u64,
     gid: u64,
@@ -221,7 +221,7 @@ struct Fields {
     device: (u32, u32),
 }
 
-fn block(path: &[u8], flag: u8, link: &[u8], size: u64, fields: &Fields) -> [u8; BLOCK] {
+fn block(path: &[u8], flag: u8, link: &[u8], size: u64, fields: &HeaderFields) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
     let mut text = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
     text(0, &path[..path.len().min(NAME_MOST)]);

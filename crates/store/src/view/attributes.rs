@@ -88,8 +88,3 @@ pub(super) struct LayerNode {
     /// The number by which an EROFS file finds it again; nothing for directories.
     pub(super) nid: u64,
 }
-
-/// Returns true if overlayfs keeps something of its own in attributes of this name.
-pub(super) fn is_of_overlayfs(name: &[u8]) -> bool {
-    name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
-}

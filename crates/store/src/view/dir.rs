@@ -1,22 +1,19 @@
 //! A layer that is a directory tree, read beneath its directory's descriptor: no symbolic link is followed, no mount crossed.
 //! Where an ordinary user unpacked it, what the files cannot say is taken from what was recorded beside them.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::attributes::{Kind, LayerNode, Stat, is_of_overlayfs};
+use super::attributes::{Kind, LayerNode, Stat};
 use super::deferred::Deferred;
 use super::path::join;
 use crate::disk::layout::FS;
+use crate::disk::xattr::{XattrFile, is_of_overlayfs};
 use crate::unpack::{self, Beneath};
-
-/// Longest list of names, and longest value, of extended attributes: the kernel's own limits.
-const XATTR_MOST: usize = 64 << 10;
 
 /// An open layer.
 #[derive(Debug)]
@@ -86,23 +83,7 @@ impl DirLayer {
     /// Those that a layer may set.
     pub(super) fn xattrs(&self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let fd = self.reach(path)?;
-        // A descriptor that is open for nothing cannot be asked itself, and a symbolic link not be opened otherwise.
-        let way = CString::new(format!("/proc/self/fd/{}", fd.as_raw_fd())).expect("digits and letters");
-        let mut names = vec![0; XATTR_MOST];
-        let length = match rustix::fs::listxattr(way.as_c_str(), &mut names[..]) {
-            Ok(length) => length,
-            Err(Errno::OPNOTSUPP) => 0,
-            Err(error) => return Err(error.into()),
-        };
-        let mut found = Vec::new();
-        let mut value = vec![0; XATTR_MOST];
-        for name in names[..length].split(|b| *b == 0).filter(|name| !name.is_empty() && !is_of_overlayfs(name)) {
-            match rustix::fs::getxattr(way.as_c_str(), name, &mut value[..]) {
-                Ok(length) => found.push((name.to_vec(), value[..length].to_vec())),
-                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let mut found = XattrFile::Reached(fd.as_fd()).read(|name| !is_of_overlayfs(name))?;
         let told = self.deferred.as_ref().and_then(|deferred| deferred.of(path));
         found.extend(told.into_iter().flat_map(|told| told.xattrs.iter().cloned()));
         Ok(found)

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use erofs::{InodeInfo, Nid, Reader};
 
-use super::attributes::{Kind, LayerNode, Stat, is_of_overlayfs};
+use super::attributes::{Kind, LayerNode, Stat};
+use crate::disk::xattr::is_of_overlayfs;
 use crate::recipe;
 use crate::unpack::OPAQUE;
 

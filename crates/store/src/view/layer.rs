@@ -80,22 +80,22 @@ impl OpenLayer {
         }
     }
 
-    pub(super) fn content(&self, file: At<'_>) -> io::Result<Content<'_>> {
+    pub(super) fn content(&self, file: At<'_>) -> io::Result<LayerContent<'_>> {
         match self {
-            Self::Dir(layer) => Ok(Content::File(layer.file(file.path)?)),
-            Self::Erofs(layer) => Ok(Content::Erofs(layer.content(file.nid)?)),
+            Self::Dir(layer) => Ok(LayerContent::File(layer.file(file.path)?)),
+            Self::Erofs(layer) => Ok(LayerContent::Erofs(layer.content(file.nid)?)),
         }
     }
 }
 
 /// An open file of a layer.
 #[derive(Debug)]
-pub(super) enum Content<'a> {
+pub(super) enum LayerContent<'a> {
     File(File),
     Erofs(ErofsContent<'a>),
 }
 
-impl Content<'_> {
+impl LayerContent<'_> {
     /// Reads from `offset` on; nothing at the end.
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         match self {

@@ -28,7 +28,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 pub use attributes::{Kind, Stat};
 pub(crate) use deferred::Deferred;
 pub use error::ViewError;
-use layer::{At, Content, OpenLayer};
+use layer::{At, LayerContent, OpenLayer};
 use path::{join, parts_of, shown_path};
 pub use stack::Stack;
 
@@ -101,7 +101,7 @@ impl Node {
 pub struct OpenFile<'a> {
     view: &'a View,
     node: &'a Node,
-    content: Content<'a>,
+    content: LayerContent<'a>,
 }
 
 impl OpenFile<'_> {

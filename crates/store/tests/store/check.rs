@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use imagelet_store::check::{CheckError, CheckOptions, CheckReport, Depth, ProblemKind};
+use engine_api::{CheckReport, ProblemKind};
+use imagelet_store::check::{CheckError, CheckOptions, Depth};
 use imagelet_store::{Durability, ImageRecord, OpenOptions, Store};
 use redb::{ReadableTable as _, TableDefinition};
 
@@ -182,19 +183,19 @@ fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
         let [problem] = report.problems.as_slice() else { panic!("{name}: {report:?}") };
         assert!(matches!(problem.kind, ProblemKind::DamagedLayer | ProblemKind::MissingLayer), "{name}: {problem:?}");
         assert!(problem.detail.contains(words) && !problem.repaired, "{name}: {problem:?}");
-        let mut both = [one.id.clone(), two.id.clone()];
+        let mut both = [one.id.to_string(), two.id.to_string()];
         both.sort();
         assert_eq!(problem.images, both, "{name}");
 
         let report = run_check(&store, *depth, true);
         assert!(report.problems.iter().all(|problem| problem.repaired), "{name}: {report:?}");
-        assert_eq!(report.incomplete, both, "{name}");
+        assert_eq!(report.incomplete_images, both, "{name}");
         assert!(!store.image_is_whole(&one), "{name}: absent");
         assert!(store.image_is_whole(&three), "{name}");
         assert!(!bench.layer(&one, 0).exists(), "{name}: its files are gone");
         assert!(bench.layer(&one, 1).exists() && bench.layer(&two, 1).exists(), "{name}: what is whole stays");
         let again = run_check(&store, Depth::Files, true);
-        assert_eq!((again.problems, again.incomplete), (vec![], both.to_vec()), "{name}");
+        assert_eq!((again.problems, again.incomplete_images), (vec![], both.to_vec()), "{name}");
         // Nor is it forgotten by a restart.
         drop(store);
         let store = open(&bench.root);
@@ -207,7 +208,7 @@ fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
         let two = store.image(&two.id).expect("readable").expect("there");
         assert!(store.image_is_whole(&two), "{name}");
         let report = run_check(&store, Depth::Files, false);
-        assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "{name}");
+        assert_eq!((report.problems, report.incomplete_images), (vec![], vec![]), "{name}");
         check_accounts(&store);
         drop(three);
     }
@@ -484,8 +485,8 @@ fn a_check_can_be_given_up_and_tells_how_far_it_is() {
     let progress = |now| *greatest.lock() = Some(now);
     let report = store.check(&CheckOptions { cancelled: &|| false, progress: &progress, ..options }).expect("ends");
     let last = greatest.into_inner().expect("told");
-    assert_eq!((last.layers, last.layers_total, last.bytes), (4, 4, report.bytes));
-    assert!(last.bytes_total > 0 && report.bytes > last.bytes_total, "headers come on top: {last:?}");
+    assert_eq!((last.layers, last.layers_total, last.bytes), (4, 4, report.bytes_checked));
+    assert!(last.bytes_total > 0 && report.bytes_checked > last.bytes_total, "headers come on top: {last:?}");
     check_accounts(&store);
 }
 
@@ -534,7 +535,7 @@ fn an_unclean_stop_is_seen_until_what_was_written_last_was_looked_at() {
     let store = Store::open(&bench.root, OpenOptions { durability: Durability::Relaxed, ..options() }).expect("opens");
     assert!(store.was_unclean(), "nobody has looked yet");
     let report = recent(&store);
-    assert_eq!((report.layers, kinds(&report)), (1, vec![ProblemKind::DamagedLayer]), "{report:?}");
+    assert_eq!((report.layers_checked, kinds(&report)), (1, vec![ProblemKind::DamagedLayer]), "{report:?}");
     assert!(!store.was_unclean() && !store.image_is_whole(&last));
     drop(store);
     assert!(!open(&bench.root).was_unclean());

@@ -235,7 +235,7 @@ fn a_kill_within_a_removal_of_many_leaves_each_image_whole_or_absent() {
             progress: &|_| {},
         };
         let report = store.check(&options).expect("ends");
-        assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "round {round}");
+        assert_eq!((report.problems, report.incomplete_images), (vec![], vec![]), "round {round}");
         let left = store.images().expect("readable").len();
         assert!([90, 26, 0].contains(&left), "round {round}: whole transactions, {left} are left");
         assert!(!done || left == 0);

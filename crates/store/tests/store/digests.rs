@@ -4,7 +4,8 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-use imagelet_store::check::{Depth, ProblemKind};
+use engine_api::ProblemKind;
+use imagelet_store::check::Depth;
 use imagelet_store::{CommitError, ImageCommit, Store};
 use oci::{Algorithm, Digest};
 use tracing::span;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use imagelet_store::check::{CheckError, CheckOptions, Depth, ProblemKind};
+use engine_api::ProblemKind;
+use imagelet_store::check::{CheckError, CheckOptions, Depth};
 use imagelet_store::{ImageCommit, LayerFormat, LayerSource, Store};
 use oci::{Digest, chain_id};
 use rustix::io::Errno;
@@ -137,7 +138,7 @@ impl Ground {
 const OF_THE_MEDIUM: [Errno; 8] =
     [Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::NODATA, Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::ISDIR];
 
-fn check(store: &Store, repair: bool) -> Result<imagelet_store::check::CheckReport, CheckError> {
+fn check(store: &Store, repair: bool) -> Result<engine_api::CheckReport, CheckError> {
     let options =
         CheckOptions { depth: Depth::Files, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
     store.check(&options)
@@ -413,7 +414,7 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
     ground.check(&store);
     check_accounts(&store);
     let report = check(&store, false).expect("ends");
-    assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "{context}: after the next open");
+    assert_eq!((report.problems, report.incomplete_images), (vec![], vec![]), "{context}: after the next open");
     true
 }
 
@@ -448,7 +449,7 @@ fn try_opening(ground: &Ground, making: bool, context: &str, fault: Fault) -> bo
     let store = ground.opened();
     check_accounts(&store);
     let report = check(&store, false).expect("ends");
-    assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "{context}: after the next open");
+    assert_eq!((report.problems, report.incomplete_images), (vec![], vec![]), "{context}: after the next open");
     true
 }
 

@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use imagelet_store::check::{CheckOptions, Depth, ProblemKind};
+use engine_api::ProblemKind;
+use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{OpenError, Store, StoreError};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -36,7 +37,7 @@ fn works(root: &Path) {
         progress: &|_| {},
     };
     let report = store.check(&all).expect("ends");
-    assert_eq!((report.problems, report.incomplete), (vec![], vec![]), "{}", root.display());
+    assert_eq!((report.problems, report.incomplete_images), (vec![], vec![]), "{}", root.display());
     store.remove_image(&two.id()).expect("removes");
     check_accounts(&store);
 }

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use imagelet_store::check::{CheckOptions, Depth, ProblemKind};
+use engine_api::{CheckProgress, ProblemKind};
+use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{Durability, ImageCommit, OpenOptions, Store, Totals};
 use oci::Digest;
 use redb::{ReadableDatabase as _, ReadableTable as _, TableDefinition};
@@ -110,12 +112,17 @@ fn a_check_finds_what_is_wrong_with_blobs() {
     let store = open(&root);
     let (first, second) = (image(2), image(3));
     let records = [first.pull(&store, "a.example/a:1"), second.pull(&store, "a.example/b:1")];
+    let checked = AtomicU64::new(0);
     let run_check = |depth, repair| {
-        let options = CheckOptions { depth, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
+        let progress = |now: CheckProgress| {
+            checked.fetch_max(now.layers, Ordering::Relaxed);
+        };
+        let options = CheckOptions { depth, repair, recent_only: false, cancelled: &|| false, progress: &progress };
         store.check(&options).expect("ends")
     };
     let report = run_check(Depth::Digest, false);
-    assert_eq!((report.problems.as_slice(), report.layers, report.blobs), (&[][..], 3, 3));
+    assert_eq!((report.problems.as_slice(), report.layers_checked), (&[][..], 3));
+    assert_eq!(checked.load(Ordering::Relaxed), 6, "three layers and three blobs");
     // The first three files are the blobs of the first image and the own one of the second.
     let path = |name: &String| root.join("blobs").join(name);
     let names = blobs(&root);
@@ -138,7 +145,7 @@ fn a_check_finds_what_is_wrong_with_blobs() {
         kinds,
         [(ProblemKind::DamagedBlob, true), (ProblemKind::DamagedBlob, true), (ProblemKind::Orphan, true)]
     );
-    assert!(report.incomplete.is_empty() && records.iter().all(|record| store.image_is_whole(record)));
+    assert!(report.incomplete_images.is_empty() && records.iter().all(|record| store.image_is_whole(record)));
     assert_eq!(run_check(Depth::Files, false).problems, []);
     assert_eq!(blobs(&root).len(), 1);
     check_accounts(&store);

@@ -116,7 +116,8 @@ fn a_mounted_image_is_not_removed() {
     bench.store.mount_image(&image, &bench.target, None).expect("mounts");
     let mounts = bench.store.mounts().expect("readable");
     assert_eq!(mounts.len(), 1);
-    assert_eq!((&mounts[0].target, &mounts[0].image, mounts[0].writable), (&bench.target, &image.id, false));
+    let id = image.id.to_string();
+    assert_eq!((&mounts[0].target, &mounts[0].image, mounts[0].writable), (&bench.target, &id, false));
 
     let error = bench.store.remove_image(&image.id).expect_err("in use");
     assert!(

@@ -51,7 +51,7 @@ fn an_image_whose_commit_was_answered_survives() {
             progress: &|_| {},
         };
         let report = store.check(&recent).expect("ends");
-        assert!(report.layers > 0 && report.problems.is_empty(), "{report:?}");
+        assert!(report.layers_checked > 0 && report.problems.is_empty(), "{report:?}");
     }
     // A removal is as durable, and its files are gone for good.
     store.remove_image(&image("one").id()).expect("removes");

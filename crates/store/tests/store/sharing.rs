@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use imagelet_store::check::{CheckOptions, CheckReport, Depth};
+use engine_api::CheckReport;
+use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{ImageRecord, OpenError, OpenOptions, Sharing, Store, Totals};
 use oci::Digest;
 use proptest::prelude::*;
@@ -102,7 +103,7 @@ fn a_shared_file_that_is_damaged_damages_every_layer_that_has_it() {
     bytes[10] ^= 1;
     fs::write(&path, bytes).expect("writes");
     let report = run_check(&store, true);
-    assert_eq!((report.problems.len(), report.incomplete.len()), (2, 2), "{report:?}");
+    assert_eq!((report.problems.len(), report.incomplete_images.len()), (2, 2), "{report:?}");
     assert_eq!(run_check(&store, false).problems, [], "the sums are right without them");
     // They come back, and share again.
     let first_again = pull(1);

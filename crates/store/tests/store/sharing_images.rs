@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
-use imagelet_store::check::{CheckOptions, CheckReport, Depth};
+use engine_api::CheckReport;
+use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::view::View;
 use imagelet_store::{ImageRecord, LayerFormat, OpenOptions, Sharing, Store, Totals};
 use oci::Digest;
@@ -155,7 +156,7 @@ fn blocks_that_are_damaged_damage_every_layer_that_has_them() {
     let writing = fs::File::options().write(true).open(&file).expect("opens");
     writing.write_all_at(&[bytes[at + 10] ^ 1], at as u64 + 10).expect("writes");
     let report = run_check(&store, true);
-    assert_eq!((report.problems.len(), report.incomplete.len()), (2, 2), "{report:?}");
+    assert_eq!((report.problems.len(), report.incomplete_images.len()), (2, 2), "{report:?}");
     assert_eq!(run_check(&store, false).problems, [], "the sums are right without them");
     // They come back, and share again.
     let again = (pull(&store, "i1", alike(1)), pull(&store, "i2", alike(2)));

@@ -119,8 +119,8 @@ fn whole(record: &Record, store: &Store) -> Result<(), String> {
         progress: &|_| {},
     };
     let report = store.check(&everything).map_err(|error| format!("the check: {error}"))?;
-    if !report.problems.is_empty() || !report.incomplete.is_empty() {
-        return Err(format!("not whole: {:?}, incomplete: {:?}", report.problems, report.incomplete));
+    if !report.problems.is_empty() || !report.incomplete_images.is_empty() {
+        return Err(format!("not whole: {:?}, incomplete: {:?}", report.problems, report.incomplete_images));
     }
     for found in store.images().map_err(|error| error.to_string())? {
         let built = record.images.get(&found.id.to_string()).ok_or_else(|| format!("{} was never pulled", found.id))?;

@@ -45,7 +45,7 @@ struct BlockRow {
 }
 
 /// Another layer, open.
-struct Origin {
+struct ErofsOrigin {
     erofs: Reader<File>,
     /// The files that have its blocks: its EROFS file and its devices.
     files: Vec<File>,
@@ -123,7 +123,7 @@ impl Ingests {
         cancelled: Cancelled<'_>,
     ) -> BTreeMap<(u64, u64), RowsOfFile> {
         let mut groups: BTreeMap<(u64, u64), RowsOfFile> = BTreeMap::new();
-        let mut origins: BTreeMap<LayerId, Option<Origin>> = BTreeMap::new();
+        let mut origins: BTreeMap<LayerId, Option<ErofsOrigin>> = BTreeMap::new();
         let mut buffers = (vec![0; PIECE], vec![0; PIECE]);
         for (row, (own, is)) in own.iter().zip(rows).enumerate() {
             if cancelled() {
@@ -148,12 +148,12 @@ impl Ingests {
         groups
     }
 
-    fn origin(&self, id: LayerId) -> io::Result<Origin> {
+    fn origin(&self, id: LayerId) -> io::Result<ErofsOrigin> {
         let directory = self.catalog.disk.layout.open_layer(id)?;
         let erofs = recipe::read_erofs(directory.as_fd())?;
         let mut files = vec![recipe::open_erofs(directory.as_fd(), OFlags::RDONLY)?];
         files.extend(recipe::open_devices(directory.as_fd())?);
-        Ok(Origin { erofs, files })
+        Ok(ErofsOrigin { erofs, files })
     }
 
     /// Lets rows have the blocks of others. Answers how many bytes that are.
@@ -164,7 +164,7 @@ impl Ingests {
         rows: &[BlockRow],
         groups: BTreeMap<(u64, u64), RowsOfFile>,
     ) -> u64 {
-        let mut origins: BTreeMap<LayerId, Option<Origin>> = BTreeMap::new();
+        let mut origins: BTreeMap<LayerId, Option<ErofsOrigin>> = BTreeMap::new();
         let mut bytes = 0;
         for found in groups.into_values().flat_map(|group| group.found) {
             let origin = origins.entry(found.layer).or_insert_with(|| self.origin(found.layer).ok());
@@ -275,7 +275,7 @@ impl Ingests {
     }
 }
 
-impl Origin {
+impl ErofsOrigin {
     /// Where this layer has the same row, and which file that is, by device and inode.
     fn row(
         &self,

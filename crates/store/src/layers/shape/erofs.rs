@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, Timespec, Timestamps};
 use super::file_type::kind_of;
 use crate::disk::layer::LayerId;
 use crate::disk::usage::bytes_on_disk;
+use crate::disk::xattr::{Xattrs, is_of_overlayfs};
 use crate::layers::file_list::LIST;
 use crate::recipe;
 use crate::records::entries::LayerStats;
@@ -79,7 +80,7 @@ pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_
             ErofsPath::Here { directory, hides_above: false } => {
                 // What it is marked with stays.
                 let mut marks = erofs.xattrs(&directory)?;
-                marks.retain(|(name, _)| is_mark(name));
+                marks.retain(|(name, _)| is_of_overlayfs(name));
                 Some((directory.nid, marks))
             }
             _ => None,
@@ -98,16 +99,9 @@ pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_
     Ok(())
 }
 
-type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// Returns true if overlayfs keeps something of its own in attributes of this name.
-fn is_mark(name: &[u8]) -> bool {
-    name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
-}
-
 fn give(file: &mut File, nid: Nid, marks: Xattrs, attributes: Attributes) -> io::Result<()> {
     let Attributes { mode, uid, gid, times, mut xattrs } = attributes;
-    xattrs.retain(|(name, value)| !is_mark(name) && erofs::can_hold(name, value));
+    xattrs.retain(|(name, value)| !is_of_overlayfs(name) && erofs::can_hold(name, value));
     xattrs.extend(marks);
     let nanos = u32::try_from(times.last_modification.tv_nsec).unwrap_or(0);
     let mtime = (times.last_modification.tv_sec, nanos);

@@ -15,14 +15,14 @@ const NOBODY: u32 = u32::MAX;
 
 /// A line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct AclEntry {
     tag: u16,
     bits: u16,
     id: u32,
 }
 
 /// Reads a list. Nothing, and a list without lines, take the list away that is there.
-pub(super) fn parse(value: &[u8]) -> Result<Vec<Line>, Errno> {
+pub(super) fn parse(value: &[u8]) -> Result<Vec<AclEntry>, Errno> {
     if value.is_empty() {
         return Ok(Vec::new());
     }
@@ -38,8 +38,8 @@ pub(super) fn parse(value: &[u8]) -> Result<Vec<Line>, Errno> {
         let bits = u16::from_le_bytes([bytes[2], bytes[3]]);
         let id = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
         match tag {
-            USER_OBJ | GROUP_OBJ | MASK | OTHER => Ok(Line { tag, bits, id: NOBODY }),
-            USER | GROUP if id != NOBODY => Ok(Line { tag, bits, id }),
+            USER_OBJ | GROUP_OBJ | MASK | OTHER => Ok(AclEntry { tag, bits, id: NOBODY }),
+            USER | GROUP if id != NOBODY => Ok(AclEntry { tag, bits, id }),
             _ => Err(Errno::INVAL),
         }
     };
@@ -47,7 +47,7 @@ pub(super) fn parse(value: &[u8]) -> Result<Vec<Line>, Errno> {
 }
 
 /// Returns true if it is in order: the owner, users, the group, groups, a mask where there are users or groups, all others.
-pub(super) fn is_valid(list: &[Line]) -> bool {
+pub(super) fn is_valid(list: &[AclEntry]) -> bool {
     let mut expected = USER_OBJ;
     let mut needs_mask = false;
     for line in list {
@@ -75,12 +75,12 @@ pub(super) fn is_valid(list: &[Line]) -> bool {
 }
 
 /// Returns true if a mode cannot say it all.
-pub(super) fn says_more_than_a_mode(list: &[Line]) -> bool {
+pub(super) fn says_more_than_a_mode(list: &[AclEntry]) -> bool {
     list.iter().any(|line| matches!(line.tag, USER | GROUP | MASK))
 }
 
 /// The list after the mode was set.
-pub(super) fn with_mode(mut list: Vec<Line>, mode: u32) -> Vec<Line> {
+pub(super) fn with_mode(mut list: Vec<AclEntry>, mode: u32) -> Vec<AclEntry> {
     let bits = |shift: u32| u16::try_from(mode >> shift & 7).expect("three bits");
     let group = if list.iter().any(|line| line.tag == MASK) { MASK } else { GROUP_OBJ };
     for line in &mut list {
@@ -94,7 +94,7 @@ pub(super) fn with_mode(mut list: Vec<Line>, mode: u32) -> Vec<Line> {
     list
 }
 
-pub(super) fn bytes(list: &[Line]) -> Vec<u8> {
+pub(super) fn bytes(list: &[AclEntry]) -> Vec<u8> {
     let mut bytes = VERSION.to_le_bytes().to_vec();
     for line in list {
         bytes.extend_from_slice(&line.tag.to_le_bytes());

@@ -17,20 +17,21 @@ use super::super::form::Unpacker;
 use super::super::tree::{Id, ROOT, Tree};
 use super::super::xattrs::{ACCESS_ACL, DEFAULT_ACL, NOT_HELD, WRONG_KIND, failed_xattr, is_foreign};
 use super::Files;
-use super::deferred::Line;
+use super::deferred::DeferredLine;
 use super::descriptors::OnDisk;
 use super::kernel_values::{bytes_on_disk, timestamps};
+use crate::disk::xattr::XattrFile;
 use crate::tar::{Entry, Kind};
 
 /// The file whose extended attributes are set.
-enum Holder<'a> {
+enum XattrTarget<'a> {
     Fd(BorrowedFd<'a>),
     /// A path that ends in the name and begins in `/proc/self/fd`: there is no `setxattrat` yet on the kernels of
     /// today, and a symbolic link cannot be opened.
     Name(CString),
 }
 
-impl Holder<'_> {
+impl XattrTarget<'_> {
     fn set(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Fd(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
@@ -90,7 +91,7 @@ impl Unpacker<'_, Files<'_>> {
     ) -> Result<Option<u64>, UnpackError> {
         self.own_fd(fd.as_fd(), (entry.uid, entry.gid), false, path)?;
         let mut line = self.line(entry);
-        let acl = self.set_xattrs(&Holder::Fd(fd.as_fd()), entry, path, &mut line)?;
+        let acl = self.set_xattrs(&XattrTarget::Fd(fd.as_fd()), entry, path, &mut line)?;
         let wanted = self.mode_wanted(entry.mode, 0o600);
         if acl || wanted != mode_on_creation & !self.form.ground.umask {
             rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(|e| failed("setting the mode of", path, e))?;
@@ -119,7 +120,7 @@ impl Unpacker<'_, Files<'_>> {
         let fd = self.fd(dir)?;
         let failed_at = |tree: &Tree<OnDisk>, operation, error| failed(operation, &tree.path_of(dir, leaf), error);
         if !entry.xattrs.is_empty() {
-            let holder = Holder::Name(proc_path(fd.as_fd(), leaf));
+            let holder = XattrTarget::Name(proc_path(fd.as_fd(), leaf));
             let path = self.tree.path_of(dir, leaf);
             self.set_xattrs(&holder, entry, &path, &mut line)?;
         }
@@ -162,7 +163,7 @@ impl Unpacker<'_, Files<'_>> {
         if !entry.xattrs.is_empty() {
             let fd = self.fd(id)?;
             let path = self.tree.path(id);
-            if self.set_xattrs(&Holder::Fd(fd.as_fd()), entry, &path, &mut line)? {
+            if self.set_xattrs(&XattrTarget::Fd(fd.as_fd()), entry, &path, &mut line)? {
                 self.tree.node_mut(id).own.mode_on_disk = None;
             }
             self.hold_default_acl(entry, id)?;
@@ -185,7 +186,7 @@ impl Unpacker<'_, Files<'_>> {
     /// Takes the attributes away that an earlier entry of the same directory has set.
     pub(super) fn strip_xattrs(&mut self, fd: BorrowedFd<'_>, id: Id) -> Result<(), UnpackError> {
         self.tree.node_mut(id).own.default_acl = None;
-        let names = super::implicit::xattr_names(fd).map_err(|e| failed("looking at", &self.tree.path(id), e))?;
+        let names = XattrFile::Open(fd).names().map_err(|e| failed("looking at", &self.tree.path(id), e))?;
         for name in names.iter().filter(|name| !is_foreign(name) && !name.starts_with(b"security.selinux")) {
             rustix::fs::fremovexattr(fd, name.as_slice())
                 .map_err(|e| failed("removing an extended attribute of", &self.tree.path(id), e))?;
@@ -196,10 +197,10 @@ impl Unpacker<'_, Files<'_>> {
     /// Sets what may be set. `true` = an access control list is among it, which changes the mode.
     fn set_xattrs(
         &mut self,
-        holder: &Holder<'_>,
+        holder: &XattrTarget<'_>,
         entry: &Entry,
         path: &[u8],
-        line: &mut Line<'_>,
+        line: &mut DeferredLine<'_>,
     ) -> Result<bool, UnpackError> {
         let mut acl = false;
         for (name, value) in &entry.xattrs {
@@ -217,7 +218,7 @@ impl Unpacker<'_, Files<'_>> {
                 Ok(()) => acl |= name == ACCESS_ACL,
                 Err(Errno::OPNOTSUPP) => self.skip_xattr(name, path, NOT_HELD),
                 // user.* is for files and directories; lists of default rights are for directories.
-                Err(Errno::PERM) if name.starts_with(b"user.") && matches!(holder, Holder::Name(_)) => {
+                Err(Errno::PERM) if name.starts_with(b"user.") && matches!(holder, XattrTarget::Name(_)) => {
                     self.skip_xattr(name, path, WRONG_KIND);
                 }
                 Err(Errno::ACCESS) if name == DEFAULT_ACL => {
@@ -233,13 +234,13 @@ impl Unpacker<'_, Files<'_>> {
     }
 
     /// The line of an entry whose owner an ordinary user cannot set.
-    fn line(&self, entry: &Entry) -> Line<'static> {
+    fn line(&self, entry: &Entry) -> DeferredLine<'static> {
         let owner = (entry.uid, entry.gid);
         let deferred = !self.options.privileged && owner != (0, 0);
-        Line { kind: entry.kind.word(), owner: deferred.then_some(owner), ..Line::default() }
+        DeferredLine { kind: entry.kind.word(), owner: deferred.then_some(owner), ..DeferredLine::default() }
     }
 
-    fn defer<'l>(&mut self, path: &'l [u8], line: Line<'l>) -> Result<(), UnpackError> {
+    fn defer<'l>(&mut self, path: &'l [u8], line: DeferredLine<'l>) -> Result<(), UnpackError> {
         if !line.says_something() {
             return Ok(());
         }

@@ -25,7 +25,7 @@ pub(crate) const BELOW: &str = "below.jsonl";
 
 /// A line.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Line<'a> {
+pub(super) struct DeferredLine<'a> {
     /// The path, where it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) path: Option<&'a str>,
@@ -52,7 +52,7 @@ pub(super) struct Line<'a> {
     pub(super) removed: bool,
 }
 
-impl Line<'_> {
+impl DeferredLine<'_> {
     /// Something is worth a line.
     pub(super) fn says_something(&self) -> bool {
         self.owner.is_some() || self.mode.is_some() || self.device.is_some() || !self.xattrs.is_empty()
@@ -90,7 +90,7 @@ impl Deferred {
         Ok(Self { name: BELOW, ..Self::new(dir)? })
     }
 
-    pub(super) fn write<'a>(&mut self, path: &'a [u8], mut line: Line<'a>) -> io::Result<()> {
+    pub(super) fn write<'a>(&mut self, path: &'a [u8], mut line: DeferredLine<'a>) -> io::Result<()> {
         match std::str::from_utf8(path) {
             Ok(text) => line.path = Some(text),
             Err(_) => line.path_base64 = Some(STANDARD.encode(path)),
@@ -113,7 +113,7 @@ impl Deferred {
         if self.out.is_none() {
             return Ok(());
         }
-        self.write(path, Line { removed: true, ..Line::default() })
+        self.write(path, DeferredLine { removed: true, ..DeferredLine::default() })
     }
 
     /// Ends the file; how many lines say something.

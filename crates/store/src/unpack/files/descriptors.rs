@@ -43,7 +43,7 @@ impl OnDisk {
     }
 }
 
-struct Slot {
+struct DescriptorSlot {
     id: Id,
     used: u64,
     fd: Rc<OwnedFd>,
@@ -52,7 +52,7 @@ struct Slot {
 /// The open ones.
 pub(super) struct Descriptors {
     root: Rc<OwnedFd>,
-    slots: Vec<Slot>,
+    slots: Vec<DescriptorSlot>,
     clock: u64,
     beneath: Beneath,
 }
@@ -90,7 +90,7 @@ impl Descriptors {
             }
         }
         let slot = self.slots.len();
-        self.slots.push(Slot { id, used: self.clock, fd: Rc::clone(&fd) });
+        self.slots.push(DescriptorSlot { id, used: self.clock, fd: Rc::clone(&fd) });
         tree.node_mut(id).own.slot = Some(slot);
         Ok(fd)
     }

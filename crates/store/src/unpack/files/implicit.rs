@@ -11,7 +11,8 @@ use rustix::io::Errno;
 
 use super::super::whiteout::OPAQUE;
 use super::beneath::Beneath;
-use super::deferred::{Deferred, Line};
+use super::deferred::{Deferred, DeferredLine};
+use crate::disk::xattr::{XattrFile, is_of_overlayfs};
 use crate::tar::shown;
 use crate::unpack::{Attributes, Below, PathLookup};
 
@@ -48,14 +49,14 @@ pub(crate) fn patch_implicit(
 
 /// Writes down what was not given.
 fn note(attributes: &Attributes, path: &[u8], deferred: &mut Deferred) -> io::Result<()> {
-    let mut line = Line { kind: "directory", ..Line::default() };
+    let mut line = DeferredLine { kind: "directory", ..DeferredLine::default() };
     if (attributes.uid, attributes.gid) != (0, 0) {
         line.owner = Some((attributes.uid, attributes.gid));
     }
     if attributes.mode != mode_given(attributes, false) {
         line.mode = Some(attributes.mode);
     }
-    for (name, value) in attributes.xattrs.iter().filter(|(name, _)| !is_of_overlay(name) && !may_give(name, false)) {
+    for (name, value) in attributes.xattrs.iter().filter(|(name, _)| !is_of_overlayfs(name) && !may_give(name, false)) {
         line.add_xattr(name, value);
     }
     if line.says_something() { deferred.write(path, line) } else { Ok(()) }
@@ -134,12 +135,7 @@ pub(crate) fn is_opaque(dir: &OwnedFd) -> Result<bool, Errno> {
 
 pub(super) fn attributes(from: &OwnedFd) -> Result<Attributes, Errno> {
     let stat = rustix::fs::fstat(from)?;
-    let mut xattrs = Vec::new();
-    for name in xattr_names(from.as_fd())? {
-        if let Some(value) = xattr(from.as_fd(), &name)? {
-            xattrs.push((name, value));
-        }
-    }
+    let xattrs = XattrFile::Open(from.as_fd()).read(|_| true)?;
     let time = |seconds, nanos| -> Result<Timespec, Errno> {
         let nanos = i64::try_from(nanos).map_err(|_| Errno::RANGE)?;
         Ok(Timespec { tv_sec: seconds, tv_nsec: nanos })
@@ -161,7 +157,7 @@ fn give(attributes: &Attributes, to: &OwnedFd, privileged: bool) -> Result<(), E
         rustix::fs::fchown(to, Some(Uid::from_raw(attributes.uid)), Some(Gid::from_raw(attributes.gid)))?;
     }
     for (name, value) in &attributes.xattrs {
-        if is_of_overlay(name) || !may_give(name, privileged) {
+        if is_of_overlayfs(name) || !may_give(name, privileged) {
             continue;
         }
         match rustix::fs::fsetxattr(to, name.as_slice(), value, XattrFlags::empty()) {
@@ -178,33 +174,6 @@ fn mode_given(attributes: &Attributes, privileged: bool) -> u32 {
     if privileged { attributes.mode } else { attributes.mode | 0o700 }
 }
 
-fn is_of_overlay(name: &[u8]) -> bool {
-    name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.")
-}
-
 fn may_give(name: &[u8], privileged: bool) -> bool {
     privileged || name.starts_with(b"user.") || name.starts_with(b"system.")
-}
-
-/// The names of all extended attributes; none where the file system has none.
-pub(super) fn xattr_names(fd: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut buffer = vec![0_u8; 64 << 10];
-    match rustix::fs::flistxattr(fd, &mut buffer[..]) {
-        Ok(len) => Ok(buffer[..len].split(|b| *b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()),
-        Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-/// An attribute; `None` when it is gone.
-fn xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-    let mut buffer = vec![0_u8; 64 << 10];
-    match rustix::fs::fgetxattr(fd, name, &mut buffer[..]) {
-        Ok(len) => {
-            buffer.truncate(len);
-            Ok(Some(buffer))
-        }
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
-        Err(error) => Err(error),
-    }
 }

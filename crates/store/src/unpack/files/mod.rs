@@ -32,7 +32,7 @@ use crate::tar::{Entry, Kind, Reader};
 
 pub(crate) use beneath::Beneath;
 pub(crate) use deferred::{BELOW as DEFERRED_BELOW, FILE as DEFERRED};
-use deferred::{Deferred, Line};
+use deferred::{Deferred, DeferredLine};
 use descriptors::{Descriptors, OnDisk};
 use ground::Ground;
 pub(crate) use implicit::{find, is_opaque, patch_implicit};
@@ -125,12 +125,12 @@ impl Unpacker<'_, Files<'_>> {
     fn placeholder(&mut self, entry: &Entry, dir: Id, leaf: &[u8]) -> Result<(), UnpackError> {
         drop(self.create_file(dir, leaf, 0o600)?);
         let path = self.tree.path_of(dir, leaf);
-        let line = Line {
+        let line = DeferredLine {
             kind: entry.kind.word(),
             owner: Some((entry.uid, entry.gid)),
             mode: Some(entry.mode),
             device: Some(entry.device),
-            ..Line::default()
+            ..DeferredLine::default()
         };
         self.form.deferred.write(&path, line).map_err(|e| failed("deferring", &path, e))?;
         let times = timestamps(entry.mtime, entry.atime);
@@ -270,7 +270,7 @@ impl Form for Files<'_> {
             Err(Errno::EXIST) => return Ok(false),
             Err(Errno::PERM) if !unpacker.options.privileged => {
                 let path = unpacker.tree.path_of(dir, leaf);
-                let line = Line { kind: "whiteout", ..Line::default() };
+                let line = DeferredLine { kind: "whiteout", ..DeferredLine::default() };
                 unpacker.form.deferred.write(&path, line).map_err(|e| failed("deferring", &path, e))?;
                 return Ok(false);
             }

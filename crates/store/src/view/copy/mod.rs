@@ -115,7 +115,7 @@ impl View {
 }
 
 /// A directory that is being copied.
-struct Frame {
+struct CopyFrame {
     node: Node,
     /// Where it is below the base; empty for the base itself.
     at: Vec<u8>,
@@ -174,7 +174,7 @@ impl Copier<'_> {
     fn content(&mut self, node: &Node, at: Vec<u8>, fd: Option<OwnedFd>) -> Result<(), ViewError> {
         let dressed = fd.is_some();
         let left = self.view.entries(node)?.into_iter();
-        let mut frames = vec![Frame { node: node.clone(), at, fd, left }];
+        let mut frames = vec![CopyFrame { node: node.clone(), at, fd, left }];
         while let Some(depth) = frames.len().checked_sub(1) {
             if (self.options.cancelled)() {
                 return Err(ViewError::Cancelled);
@@ -204,7 +204,7 @@ impl Copier<'_> {
                 frames[far].fd = None;
             }
             let left = self.view.entries(&next)?.into_iter();
-            frames.push(Frame { node: next, at: path, fd: Some(below), left });
+            frames.push(CopyFrame { node: next, at: path, fd: Some(below), left });
         }
         Ok(())
     }
