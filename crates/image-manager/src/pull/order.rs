@@ -129,7 +129,7 @@ impl Line {
 
     /// The places of those that wait, in the order in which they would be admitted if no registry had a limit: 1 is the next.
     pub(super) fn positions(&self, now: Duration) -> HashMap<SlotId, usize> {
-        let rank = |entry: &Entry| {
+        let rank = |entry: &SlotState| {
             let aged = now.saturating_sub(entry.since) > self.limits.ageing;
             (!aged, Reverse(if aged { i32::MAX } else { entry.priority }), entry.since)
         };

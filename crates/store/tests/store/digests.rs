@@ -161,7 +161,7 @@ fn a_name_that_an_earlier_version_took_on_trust_is_reported_and_not_used() {
     let report = run_check(&store, Depth::Sizes, false);
     assert_eq!(kinds(&report), [ProblemKind::WrongName]);
     assert!(report.problems[0].subject.contains(&foreign), "{report:?}");
-    assert_eq!(report.problems[0].images, [own.id()]);
+    assert_eq!(report.problems[0].images, [own.id().to_string()]);
 
     // A further commit does not make it true, one of the right image takes it.
     own.pull(&store, "r.example/app:2");
