@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn only_the_largest_groups_are_drawn() {
         // Every image shares a layer of its own size with the first one.
-        let count = GROUPS as u32 + 5;
+        let count = u32::try_from(GROUPS).expect("few") + 5;
         let all: Vec<u32> = (0..count).collect();
         let mut images = vec![("base".to_owned(), all)];
         images.extend((0..count).map(|n| (format!("image-{n:03}"), vec![n])));

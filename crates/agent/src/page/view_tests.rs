@@ -88,22 +88,3 @@ fn a_page_of_a_thousand_images_is_bounded() {
     assert!(thousand.len() < 400_000, "{} bytes", thousand.len());
     assert!(thousand.contains("Page 1 of 10") && thousand.contains("1\u{202f}000 images"));
 }
-
-/// Writes pages for people who change how they look: `PAGE_SAMPLES=DIR cargo test -p imagelet-agent samples_for_eyes -- --ignored`.
-#[test]
-#[ignore = "writes files for a browser where PAGE_SAMPLES=DIR says so: scripts/test.sh"]
-#[expect(clippy::disallowed_methods, reason = "a directory for the person who runs it")]
-fn samples_for_eyes() {
-    let target = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/page-samples");
-    let directory = std::path::PathBuf::from(std::env::var_os("PAGE_SAMPLES").unwrap_or_else(|| target.into()));
-    let assets = directory.join("assets").join(format!("{:016x}", assets::VERSION));
-    std::fs::create_dir_all(&assets).expect("a directory");
-    for (name, text) in [("page.css", include_str!("page.css")), ("page.js", include_str!("page.js"))] {
-        std::fs::write(assets.join(name), text).expect("written");
-    }
-    let reports =
-        [("lively", lively(31, "")), ("empty", empty()), ("many", lively(200, "")), ("hostile", lively(12, HOSTILE))];
-    for (name, report) in reports {
-        std::fs::write(directory.join(format!("{name}.html")), html(&report)).expect("written");
-    }
-}

@@ -81,7 +81,7 @@ fn a_page_lives() {
     browser.wait_for("it is live", LIVE);
     let text = browser.js("document.body.innerText");
     let text = text.as_str().expect("text");
-    for word in ["one:1", "two:1", "Sharing saves", "not found", "No pull runs."] {
+    for word in ["one:1", "two:1", "Sharing saves", "failed", "No pull runs."] {
         assert!(text.contains(word), "{word} in\n{text}");
     }
 

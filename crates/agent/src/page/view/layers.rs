@@ -10,6 +10,8 @@ use crate::page::inventory::ImageRow;
 use crate::page::report::Report;
 use crate::page::sharing::{ImageGroup, LayerGroup, Sharing};
 
+/// Rows of the picture.
+const ROWS: usize = 200;
 /// Images that a row of the table names.
 const NAMED: usize = 6;
 
@@ -44,6 +46,7 @@ fn summary(sharing: &Sharing) -> Markup {
         p.note {
             "Sharing saves " strong { (bytes(sharing.saved_bytes)) } "."
             @if sharing.alone > 0 { " " (plural(sharing.alone, "image")) " " (if sharing.alone == 1 { "shares" } else { "share" }) " nothing." }
+            @if sharing.images.len() > ROWS { " The first " (ROWS) " rows are drawn." }
             @if sharing.left_out.0 > 0 {
                 " " (plural(sharing.left_out.0, "smaller group")) " of layers, which " (if sharing.left_out.0 == 1 { "saves " } else { "save " })
                 (bytes(sharing.left_out.1)) ", " (if sharing.left_out.0 == 1 { "is" } else { "are" }) " not drawn."
@@ -70,7 +73,7 @@ fn picture(sharing: &Sharing, names: &HashMap<&str, &ImageRow>) -> Markup {
                         }
                     }
                 }
-                @for group in &sharing.images { (picture_row(group, &columns, names)) }
+                @for group in sharing.images.iter().take(ROWS) { (picture_row(group, &columns, names)) }
             }
         }
     }
@@ -85,10 +88,9 @@ fn picture_row(group: &ImageGroup, columns: &[Column], names: &HashMap<&str, &Im
                 @if group.images.len() > 1 { span.more { "+" (group.images.len() - 1) } }
             }
             svg width="100%" height="18" {
-                @for (index, column) in columns.iter().enumerate() {
-                    @let filled = group.layers.binary_search(&index).is_ok();
-                    rect class=(if filled { "has" } else { "hasnot" }) y="2" height="14" rx="2"
-                        x=(percent(column.x, 100.0)) width=(percent(column.width, 100.0)) {}
+                rect.hasnot x="0" y="2" width="100%" height="14" rx="2" {}
+                @for column in group.layers.iter().filter_map(|index| columns.get(*index)) {
+                    rect.has x=(percent(column.x, 100.0)) y="2" width=(percent(column.width, 100.0)) height="14" rx="2" {}
                 }
             }
         }

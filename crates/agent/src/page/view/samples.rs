@@ -125,7 +125,7 @@ pub(in crate::page) fn lively(images: usize, text: &str) -> Report {
         row.pinned = index % 5 == 2;
         // Bases that many have, middles that some have, and a layer of each image's own.
         let own = [index % 3, 10 + index % 7, 20 + index % 11, 40 + index];
-        let own: Vec<u32> = own.into_iter().map(|layer| layer as u32).collect();
+        let own: Vec<u32> = own.into_iter().map(|layer| u32::try_from(layer).expect("few layers")).collect();
         let of = LayersOf { own_bytes: 4096, layers: own, used_by: None };
         layers.images.insert(row.image.id.clone(), of);
         rows.push(row);
