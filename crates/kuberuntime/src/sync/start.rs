@@ -258,7 +258,7 @@ impl PodSync<'_> {
 
     /// Starts it. Where only the answer was lost it runs all the same.
     async fn begin(&self, start: ContainerStart<'_>, id: &str, number: u32) -> StartResult {
-        let ContainerStart { sandbox, kind, container } = start;
+        let ContainerStart { kind, container, .. } = start;
         let runtime = &self.hands.parts().runtime;
         if let Err(error) = runtime.start_container(id).await {
             let status = runtime.container_status(id, false).await;
