@@ -3,6 +3,6 @@
 use std::io::{self, Write as _};
 
 fn main() -> io::Result<()> {
-    let text = serde_json::to_string_pretty(&imagelet_agent::admin::openapi())?;
+    let text = serde_json::to_string_pretty(&imagelet_agent::admin::openapi_document())?;
     writeln!(io::stdout(), "{text}")
 }

@@ -88,7 +88,7 @@ impl ListenError {
 }
 
 /// The OpenAPI document of the API.
-pub fn openapi() -> serde_json::Value {
+pub fn openapi_document() -> serde_json::Value {
     openapi::document(routes::table())
 }
 

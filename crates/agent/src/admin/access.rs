@@ -27,7 +27,7 @@ pub(super) struct Callers {
 /// The user on the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
-    /// Its user id; `None` where the kernel does not say.
+    /// User id of the peer; `None` where the kernel does not say.
     pub(super) user: Option<u32>,
     pub(super) may_change: bool,
 }

@@ -32,7 +32,7 @@ pub(super) struct PullBody {
 pub struct PulledImage {
     /// The image as it was requested.
     pub image: String,
-    /// What the runtime calls the image: its id.
+    /// Id of the image, as the runtime has it.
     pub image_ref: String,
     /// False if the image was present and nothing was pulled.
     pub pulled: bool,

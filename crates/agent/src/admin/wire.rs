@@ -29,7 +29,7 @@ pub struct AgentVersion {
 pub struct ApiError {
     /// The kind of the error, as gRPC names it: `NotFound`, `InvalidArgument`, `PermissionDenied`, `Unavailable`, …
     pub code: String,
-    /// One line for people.
+    /// Message for people, a single line.
     pub message: String,
     /// The reason that a container would have: `ErrImagePull`, `ImagePullBackOff`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]

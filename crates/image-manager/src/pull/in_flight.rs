@@ -117,7 +117,7 @@ pub enum PullOutcome {
     Pulled,
     /// The image was here when the turn of the pull came: nothing was pulled.
     Present,
-    /// It failed.
+    /// The pull failed.
     Failed,
     /// Nobody waited for it any more, or the process ended.
     Cancelled,
@@ -147,7 +147,7 @@ pub struct EndedPull {
     pub received_bytes: u64,
     /// How it ended.
     pub outcome: PullOutcome,
-    /// What the runtime calls the image, where it is here.
+    /// Id of the image as the runtime has it, where it is here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_ref: Option<String>,
     /// Of a failure: its cause in one word, as in the metric `imagelet_pull_failures_total`.

@@ -1,4 +1,4 @@
-//! What becomes of spans: exported, failed or dropped, as a metric, and one line of the log for each time that the collector goes away or comes
+//! Counts of spans that were exported, failed or dropped, as a metric, and one line of the log for each time that the collector goes away or comes
 //! back. Called by [`super::Traces`].
 
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::support::{Imagelet, Packing};
 const USER: u32 = 64_123;
 const GROUP: u32 = 64_124;
 
-/// What the agent answers to a question.
+/// The agent's answer to a request.
 fn get(socket: &Path, path: &str) -> Value {
     let socket = socket.display().to_string();
     let text = run(tool("curl").args(["--silent", "--unix-socket", &socket, &format!("http://imagelet{path}")]));

@@ -79,7 +79,7 @@ impl Served {
         assert_eq!(self.systemd.hears(), self.ready());
     }
 
-    /// What the agent would remove. The command does not read the agent's file.
+    /// The images that the agent would remove. The command does not read the agent's file.
     fn plan(&self) -> Value {
         Imagelet::on(&self.scratch.join("root")).plan(&["--all-unused"])
     }

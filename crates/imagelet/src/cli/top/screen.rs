@@ -110,7 +110,7 @@ fn quit_was_pressed() -> rustix::io::Result<bool> {
     Ok(read == 0 || pressed[..read].iter().any(|key| matches!(key, b'q' | b'Q' | 0x03)))
 }
 
-/// What makes a terminal show these lines from its first row on, and nothing else.
+/// The text that makes a terminal show these lines from its first row on, and nothing else.
 fn painted(lines: &[String]) -> String {
     let mut text = "\x1b[H".to_owned();
     for (row, line) in lines.iter().enumerate() {
