@@ -54,7 +54,8 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").expect("a status");
         let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).expect("groups");
         let mut want: Vec<u32> = line.split_whitespace().map(|number| number.parse().expect("a number")).collect();
-        (groups.sort_unstable(), want.sort_unstable());
+        groups.sort_unstable();
+        want.sort_unstable();
         assert_eq!(groups, want);
         let file = std::fs::File::open("/proc/self/status").expect("a file");
         assert!(peer_groups(&file).is_err());

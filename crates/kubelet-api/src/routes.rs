@@ -130,12 +130,14 @@ impl Routes {
     }
 }
 
-/// The use of pods. A runtime that does not know it by pods knows it by containers.
+/// The use of pods. A runtime that does not know it by pods knows it by containers; containerd 1.6 does not as long as any sandbox has ended.
 async fn pod_stats(runtime: &dyn RuntimeService) -> cri_api::Result<Vec<PodSandboxStats>> {
-    match runtime.list_pod_sandbox_stats(None).await {
-        Err(error) if error.kind() == Kind::Unimplemented => Ok(by_pod(runtime.list_container_stats(None).await?)),
-        listed => listed,
-    }
+    let listed = match runtime.list_pod_sandbox_stats(None).await {
+        Ok(pods) => return Ok(pods),
+        Err(error) => error,
+    };
+    tracing::debug!(error = listed.message(), "the runtime has no statistics by pods");
+    Ok(by_pod(runtime.list_container_stats(None).await?))
 }
 
 fn by_pod(containers: Vec<ContainerStats>) -> Vec<PodSandboxStats> {

@@ -205,7 +205,7 @@ async fn every_documented_route_answers_as_documented() {
 
 #[test]
 fn the_copy_in_the_documentation_is_the_document() {
-    let text = serde_json::to_string_pretty(&super::openapi()).expect("JSON") + "\n";
+    let text = serde_json::to_string_pretty(&super::openapi_document()).expect("JSON") + "\n";
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
     let copy = std::fs::read_to_string(path).expect("docs/openapi.json");
     assert!(copy == text, "run: cargo run -p imagelet-agent --example openapi > docs/openapi.json");

@@ -157,7 +157,7 @@ impl Reader {
             biased;
             () = self.stop.cancelled() => {
                 self.over = true;
-                return Some(event("end", None, &StreamEnd { reason: "the agent ends".to_owned() }));
+                Some(event("end", None, &StreamEnd { reason: "the agent ends".to_owned() }))
             }
             Ok(()) = self.changes.changed() => {
                 // Not more often than the reader wishes, however many pulls begin and end.

@@ -13,7 +13,7 @@ pub(super) struct Document {
 
 impl Document {
     pub(super) fn new() -> Self {
-        Self { document: super::openapi(), asked: BTreeSet::new() }
+        Self { document: super::openapi_document(), asked: BTreeSet::new() }
     }
 
     /// Holds an answer against the document.
