@@ -1,8 +1,8 @@
 //! The admin endpoint: the API of a process that goes on, over HTTP on a unix socket, and, where that is wished, metrics and health alone
 //! over TCP. It asks the managers and decides nothing. Commands that go on start it; other commands ask it by [`client`].
 //!
-//! A route is declared once ([`table`]), by the file of its topic: [`pull_routes`], [`image_routes`], [`archive_routes`],
-//! [`pod_routes`], [`collecting`], [`routes`]. [`access`] says who may change things. The socket of the store is another one: see
+//! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `archive_routes`,
+//! `pod_routes`, `collecting`, `routes`. `access` says who may change things. The socket of the store is another one: see
 //! [`engine`].
 
 mod access;

@@ -121,7 +121,7 @@ pub(crate) struct Global {
     pub(crate) config: Option<PathBuf>,
     /// Directory of further configuration files (*.yaml, *.yml, *.conf), in the order of their names, of which the later ones count
     /// more [default: the configuration file's name and `.d`, if it is there]
-    #[arg(long, value_name = "DIR", env = "IMAGELET_CONFIG_DIR", hide_env_values = true, global = true, hide_short_help = true, value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", env = "IMAGELET_CONFIG_DIR", hide_env_values = true, global = true, hide = true, value_hint = ValueHint::DirPath)]
     pub(crate) config_dir: Option<PathBuf>,
     /// The same as --config, before the command: behind it, `-c` is a container
     #[arg(short = 'c', value_name = "FILE", hide_short_help = true, value_hint = ValueHint::FilePath)]

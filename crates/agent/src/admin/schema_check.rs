@@ -20,7 +20,7 @@ impl Document {
     #[track_caller]
     pub(super) fn check(&mut self, verb: &str, path: &str, answer: &Value) {
         let schema = &self.operation(verb, path)["responses"]["200"]["content"]["application/json"]["schema"];
-        assert!(schema.is_object(), "{verb} {path} has no JSON");
+        assert!(schema.is_object() || *schema == true, "{verb} {path} has no JSON");
         if let Err(problem) = self.fits(schema, answer, "answer") {
             panic!("{verb} {path}: {problem}\n{answer:#}");
         }
@@ -62,6 +62,9 @@ impl Document {
     }
 
     fn fits(&self, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+        if *schema == true {
+            return Ok(());
+        }
         if let Some(reference) = schema["$ref"].as_str() {
             let target = self.document.pointer(reference.trim_start_matches('#')).ok_or(format!("no {reference}"))?;
             return self.fits(target, value, at);

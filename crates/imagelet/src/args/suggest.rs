@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
 /// Commands of podman, docker, nerdctl, crictl, ctr, skopeo and kubectl, and what to type here.
-const COMMANDS: [(&str, &str); 29] = [
+const COMMANDS: [(&str, &str); 28] = [
     ("apply", "`imagelet run -f FILE` runs the pods of a manifest, `imagelet ensure -f FILE` has their images ready"),
     ("build", "imagelet builds no images: `imagelet import FILE` takes what buildah or docker built"),
     ("container", "containers belong to pods: `imagelet pods`, `describe`, `logs`, `exec`"),
@@ -40,7 +40,6 @@ const COMMANDS: [(&str, &str); 29] = [
     ("stop", "a pod ends when its manifest is removed"),
     ("stopp", "a pod ends when its manifest is removed"),
     ("system", "`imagelet df`, `imagelet gc` or `imagelet status`"),
-    ("top", "`imagelet exec POD -- top`"),
 ];
 
 /// Flags of the same programs.

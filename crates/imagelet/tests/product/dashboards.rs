@@ -37,7 +37,7 @@ fn dashboard_and_alerts_name_metrics_that_are_there() {
     let live = node.imagelet.ok(&["metrics"]);
     let types: BTreeSet<&str> =
         live.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).map(|(name, _)| name).collect();
-    let page = text("docs/admin.md");
+    let page = text("docs/admin.md") + &text("docs/observability.md");
     // A series with labels is there from its first use on: of these the page knows the labels.
     let later = |name: &str| {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));

@@ -65,6 +65,8 @@ impl Ground {
                 assert!(errors.len() == 1 && errors[0].contains(cause), "{context}: {cause}:\n{said}");
                 End::Refused
             }
+            // The loader's words where the program finds no room: none of it has run.
+            (Some(127), _) if said.contains("error while loading shared libraries") => End::Ended,
             // What a program does that gets no memory, and what the kernel does to it.
             (_, Some(6 | 9 | 11)) => End::Ended,
             _ => panic!("{context}: {status}:\n{said}"),

@@ -217,7 +217,7 @@ fn pods_run_and_images_are_served_by_one_agent() {
     assert!(ids.contains(&image.id), "{ids:?}");
     let plan = node.imagelet.clone().hasty().plan(&["--all-unused", "--min-age", "0s"]);
     assert_eq!(decision(&plan, "infra/busybox:1"), "in-use", "{plan:#}");
-    let served = format!("INFO pulled image={name:?}");
+    let served = format!("INFO image pulled image={name:?}");
     assert!(node.log().iter().any(|line| line.contains(&served)), "{}", node.log().join("\n"));
     let metrics = node.imagelet.ok(&["metrics"]);
     assert!(metrics.contains("kubelet_runtime_operations_total{operation_type=\"pull_image\"}"), "{metrics}");

@@ -249,15 +249,25 @@ impl PodRuntime {
         if !failures.is_empty() || uid.is_empty() {
             return first_of(failures);
         }
-        if let Err(error) = self.parts.volumes.tear_down(uid).await {
-            failures.push(on_node(format!("remove the directory of pod {uid}"), &error));
-        }
+        failures.extend(self.release_volumes(uid).await.err());
         let (logs, of) = (self.logs(), uid.clone());
         match base::blocking(move || logs.remove_pod(&of)).await {
             None | Some(Ok(())) => {}
             Some(Err(error)) => failures.push(on_node(format!("remove the logs of pod {uid}"), &error)),
         }
         first_of(failures)
+    }
+
+    /// Removes the directory of a pod, with its volumes. Nothing of the pod runs any more. Idempotent.
+    ///
+    /// # Errors
+    /// What is still mounted, or cannot be removed.
+    pub async fn release_volumes(&self, uid: &str) -> Result<(), PodRuntimeError> {
+        if uid.is_empty() {
+            return Ok(());
+        }
+        let removed = self.parts.volumes.tear_down(uid).await;
+        removed.map_err(|error| on_node(format!("remove the directory of pod {uid}"), &error))
     }
 }
 

@@ -100,6 +100,16 @@ impl Worker {
         self.observer.publish();
     }
 
+    /// Frees the volumes of a pod that has ended, as the kubelet does: it may be listed for long, and its disk is needed. What fails is tried again when
+    /// the pod is removed.
+    pub(super) async fn release_volumes(&self) {
+        let (shared, owner) = (&self.observer.shared, &self.observer.slot.owner);
+        if let Err(error) = shared.runtime.release_volumes(&owner.uid).await {
+            let pod = format!("{}/{}", owner.namespace, owner.name);
+            tracing::warn!(pod, error = in_full(&error), "cannot free the volumes of an ended pod");
+        }
+    }
+
     /// Waits until nobody wants the pod any more.
     pub(super) async fn linger(&mut self) -> PhaseEnd {
         while self.orders.borrow_and_update().end.is_none() {

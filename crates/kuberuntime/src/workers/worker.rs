@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -95,6 +96,7 @@ impl Worker {
             if let PhaseEnd::Stopped = self.end().await {
                 return;
             }
+            self.release_volumes().await;
             self.observer.enter(WorkerState::Terminated);
             if let PhaseEnd::Stopped = self.linger().await {
                 return;
@@ -241,7 +243,8 @@ impl Worker {
             tokio::time::sleep(shared.options.patience).await;
         };
         let span = pod_span!("syncPod", slot.owner, update_type = self.work.as_str());
-        let sync = shared.runtime.sync_pod(pod, observed, &probes, &told, &stop).instrument(span);
+        // Boxed, since the compiler gives up on types of tasks that nest as deep as this one would.
+        let sync = shared.runtime.sync_pod(pod, observed, &probes, &told, &stop).instrument(span).boxed();
         tokio::select! {
             report = sync => report,
             never = self.observer.keep_observing() => match never {},

@@ -22,16 +22,12 @@ pub(super) fn streaming_lists(scene: &Namespace<'_>) {
         requests.iter().filter(fits).count()
     };
     let initial = "sendInitialEvents=true";
-    assert!(of_pods("watch", "allowWatchBookmarks=true") > 0, "{requests:#?}");
     if of_pods("watch", initial) == 0 {
         assert!(plane.version() < (1, 34), "a server of this age streams lists");
         assert_eq!(of_pods("list", ""), 1, "{requests:#?}");
         return left_out(scene, "it streams no lists");
     }
     assert_eq!(of_pods("list", ""), 0, "{requests:#?}");
-    let lists = requests.iter().filter(|request| request["verb"] == "list");
-    let lists: Vec<_> = lists.map(|request| request["requestURI"].clone()).collect();
-    assert!(lists.is_empty(), "nothing else is listed: {lists:?}");
 }
 
 /// A change of a pod is seen in its status.

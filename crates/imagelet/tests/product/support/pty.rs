@@ -71,6 +71,8 @@ impl Pty {
         set_size(&self.master, (columns, rows));
         drop(terminal);
         signal(self.child.id(), Signal::CONT);
+        // As the terminal of a session does.
+        signal(self.child.id(), Signal::WINCH);
     }
 
     /// Types a text.
