@@ -85,7 +85,7 @@ mod tests {
         let page = |row: &str| format!("| message | cause |\n|---|---|\n| {row} | full |\n");
         assert_eq!(texts(messages(&page("`no space left on…`, `image…is mounted on…`"), &source)), [""; 0]);
         assert_eq!(texts(messages(&page("`no room left`"), &source)), ["no source has \"no room left\""]);
-        assert_eq!(texts(messages(&page("`image…is gone for good`"), &source)), ["no source has \"is gone for good\""]);
+        assert_eq!(texts(messages(&page("`no space left on…is gone`"), &source)), ["no source has \"is gone\""]);
         assert_eq!(texts(messages(&page("`on…`"), &source)), ["\"on…\" says too little to be found"]);
         assert_eq!(texts(messages("| question | command |\n| `x` | y |\n", &source)), ["has no table of messages"]);
     }
