@@ -261,7 +261,7 @@ impl PodRuntime {
     /// Removes the directory of a pod, with its volumes. Nothing of the pod runs any more. Idempotent.
     ///
     /// # Errors
-    /// What is still mounted, or cannot be removed.
+    /// Names a mount or a file that is still there.
     pub async fn release_volumes(&self, uid: &str) -> Result<(), PodRuntimeError> {
         if uid.is_empty() {
             return Ok(());
