@@ -1,7 +1,8 @@
 //! Blobs by digest.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
 use futures::{Stream, stream};
 use oci::Digest;
@@ -26,6 +27,21 @@ impl Client {
         let info = unless(ErrorKind::NotFound, answer("Content.Info", &subject, self.content().info(request)).await)?;
         let Some(info) = info else { return Ok(None) };
         Ok(Some(info.info.ok_or_else(|| empty("Content.Info", &subject))?.labels))
+    }
+
+    /// Returns true if a blob is there and its bytes can be read. A power cut may leave a record without its file: containerd's database
+    /// can reach the disk before the name of the file does.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn is_readable(&self, digest: &Digest) -> Result<bool> {
+        const CALL: &str = "Content.Read";
+        let subject = digest.to_string();
+        let request = pb::content::ReadContentRequest { digest: subject.clone(), offset: 0, size: 1 };
+        let opened = answer(CALL, &subject, self.content().read(request)).await;
+        let Some(mut parts) = unless(ErrorKind::NotFound, opened)? else { return Ok(false) };
+        let first = parts.message().await.map_err(|status| Error::of_status(CALL, &subject, &status));
+        Ok(unless(ErrorKind::NotFound, first)?.is_some())
     }
 
     /// A blob of at most `max_bytes`, verified; `None`: there is no such blob.
@@ -80,10 +96,24 @@ impl Lease {
             }
             other => other,
         };
-        if unless(ErrorKind::AlreadyExists, written)?.is_none() {
-            self.set_blob_labels(digest, labels).await?;
+        if unless(ErrorKind::AlreadyExists, written)?.is_none() && !self.keep_blob(digest, labels).await? {
+            self.send_blob(CALL, &reference, &subject, bytes, labels).await?;
         }
         Ok(())
+    }
+
+    /// Sets labels of a blob that is said to be there; its other labels stay. Returns false if it has to be written after all: its
+    /// record had no bytes, and is deleted.
+    async fn keep_blob(&self, digest: &Digest, labels: &Labels) -> Result<bool> {
+        if self.is_readable(digest).await? {
+            self.set_blob_labels(digest, labels).await?;
+            return Ok(true);
+        }
+        let subject = digest.to_string();
+        let request = pb::content::DeleteContentRequest { digest: subject.clone() };
+        let deleted = answer("Content.Delete", &subject, self.content().delete(request)).await;
+        unless(ErrorKind::NotFound, deleted)?;
+        Ok(false)
     }
 
     /// Sets labels of a blob that is there; its other labels stay.
@@ -107,7 +137,16 @@ impl Lease {
     ///
     /// # Errors
     /// A call failed, the file cannot be read, or its bytes do not have the digest.
-    pub async fn write_file(&self, digest: &Digest, mut file: File, labels: &Labels) -> Result<()> {
+    pub async fn write_file(&self, digest: &Digest, file: File, labels: &Labels) -> Result<()> {
+        let file = Arc::new(file);
+        let written = self.send_file(digest, &file, labels).await;
+        if unless(ErrorKind::AlreadyExists, written)?.is_none() && !self.keep_blob(digest, labels).await? {
+            self.send_file(digest, &file, labels).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_file(&self, digest: &Digest, file: &Arc<File>, labels: &Labels) -> Result<()> {
         const CALL: &str = "Content.Write";
         let subject = digest.to_string();
         let reference = format!("{}-{subject}", self.id());
@@ -122,17 +161,15 @@ impl Lease {
             expected: subject.clone(),
             ..WriteContentRequest::default()
         };
-        let labels_at_end = labels.clone();
+        let (labels_at_end, file) = (labels.clone(), Arc::clone(file));
         let reading = tokio::task::spawn_blocking(move || {
             let (mut offset, mut count) = (0_u64, 0_usize);
             while offset < total {
-                let mut data = Vec::new();
-                let length = (total - offset).min(CHUNK as u64);
-                if (&mut file).take(length).read_to_end(&mut data)? as u64 != length {
-                    return Err(std::io::ErrorKind::UnexpectedEof.into());
-                }
+                #[expect(clippy::cast_possible_truncation, reason = "a chunk at most")]
+                let mut data = vec![0; (total - offset).min(CHUNK as u64) as usize];
+                file.read_exact_at(&mut data, offset)?;
                 let at = i64::try_from(offset).unwrap_or(i64::MAX);
-                offset += length;
+                offset += data.len() as u64;
                 let mut message = WriteContentRequest { offset: at, data, ..head.clone() };
                 if offset == total {
                     message.action = WriteAction::Commit.into();
@@ -149,13 +186,10 @@ impl Lease {
         let written = self.answered(CALL, &subject, messages).await;
         let read = reading.await.map_err(|_| Error::new(ErrorKind::Failed, CALL, &subject, "the reader panicked"))?;
         let sent = read.map_err(|error| unreadable(&error))?;
-        match unless(ErrorKind::AlreadyExists, written)? {
-            None => self.set_blob_labels(digest, labels).await,
-            Some(answers) if answers < sent => {
-                Err(Error::new(ErrorKind::Unavailable, CALL, &subject, "the answers end before the blob does"))
-            }
-            Some(_) => Ok(()),
+        if written? < sent {
+            return Err(Error::new(ErrorKind::Unavailable, CALL, &subject, "the answers end before the blob does"));
         }
+        Ok(())
     }
 
     async fn send_blob(

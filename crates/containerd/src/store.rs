@@ -198,7 +198,7 @@ impl RuntimeStore for ContainerdStore {
     }
 
     async fn has_blob(&self, blob: &Digest) -> cri_api::Result<bool> {
-        Ok(self.client.blob_labels(blob).await?.is_some())
+        Ok(self.client.is_readable(blob).await?)
     }
 
     async fn unfinished(&self, workplace: u32) -> cri_api::Result<Vec<UnfinishedDeposit>> {

@@ -188,7 +188,54 @@ async fn an_image_is_made_and_collected() {
     cleaner.delete(false).await.expect("deleted");
 }
 
-/// Opens the slot of a layer that nobody has brought yet.
+#[tokio::test]
+#[ignore = "needs root and containerd: scripts/test.sh"]
+async fn a_record_without_its_file_is_written_anew() {
+    let containerd = Containerd::start();
+    let client = containerd.client();
+    let lease = client.create_lease("one", "2100-01-01T00:00:00Z", Labels::new()).await.expect("created");
+    let (short, long) = (b"a config".to_vec(), b"0123456789abcdef".repeat(200_000));
+    let of_it = labels(&[("containerd.io/distribution.source.registry.example", "team/app")]);
+    let file = containerd.directory.path().join("long");
+    fs::write(&file, &long).expect("written");
+    let write = async |bytes: &[u8], label: &Labels| {
+        let digest = Digest::sha256(bytes);
+        if bytes.len() < 100 {
+            lease.write_blob(&digest, bytes, label).await.expect("written");
+        } else {
+            lease.write_file(&digest, fs::File::open(&file).expect("there"), label).await.expect("written");
+        }
+    };
+    for bytes in [&short, &long] {
+        let digest = Digest::sha256(bytes);
+        assert!(!client.is_readable(&digest).await.expect("answered"), "not written yet");
+        write(bytes, &of_it).await;
+        write(bytes, &labels(&[("more", "yes")])).await;
+        assert_eq!(client.blob_labels(&digest).await.expect("there").expect("there").len(), 2, "the first ones stay");
+
+        // As after a power cut between the record and the name of the file.
+        let blobs = containerd.directory.path().join("root/io.containerd.content.v1.content/blobs");
+        fs::remove_file(blobs.join(digest.to_string().replace(':', "/"))).expect("it was there");
+        assert!(client.blob_labels(&digest).await.expect("answered").is_some(), "its record stays");
+        assert!(!client.is_readable(&digest).await.expect("answered"));
+        write(bytes, &of_it).await;
+        assert!(client.is_readable(&digest).await.expect("answered"));
+        assert_eq!(client.read_blob(&digest, long.len()).await.expect("whole").as_ref(), Some(bytes));
+        assert_eq!(client.blob_labels(&digest).await.expect("there").as_ref(), Some(&of_it));
+    }
+    // The lease holds what was written anew.
+    client
+        .create_lease("two", "2100-01-01T00:00:00Z", Labels::new())
+        .await
+        .expect("created")
+        .delete(true)
+        .await
+        .expect("swept");
+    assert!(client.is_readable(&Digest::sha256(&short)).await.expect("answered"));
+    lease.delete(true).await.expect("deleted");
+    assert!(!client.is_readable(&Digest::sha256(&short)).await.expect("answered"));
+}
+
 #[tokio::test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn a_snapshot_that_is_there_stays_for_whoever_holds_it() {
@@ -215,6 +262,7 @@ async fn a_snapshot_that_is_there_stays_for_whoever_holds_it() {
     assert_eq!(client.snapshot(SNAPSHOTTER, first).await.expect("stat"), None);
 }
 
+/// Opens the slot of a layer that nobody has brought yet.
 async fn open(deposit: &ContainerdDeposit, layer: StackedLayer<'_>) -> OpenSlot {
     match deposit.open(layer).await.expect("a slot") {
         Slot::Open(slot) => slot,

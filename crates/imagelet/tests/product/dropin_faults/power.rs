@@ -105,7 +105,8 @@ fn judge(h: &mut Harbour, record: &Record, end: usize, on: &Path, image: &Image,
     // Of the next boot.
     let imagelet = h.imagelet.clone().booted(60);
     for image in &record.images {
-        imagelet.ok(&["pull", &image.name]);
+        let done = imagelet.run(&["pull", &image.name]);
+        assert_eq!(done.code, Some(0), "{context}: {}\n{}", done.stderr, h.containerd.lines().join("\n"));
         let top = &image.chains.last().expect("layers").0;
         assert_eq!(differences(&record.good[top], &tree_of(h, top)), Vec::<String>::new(), "{context}");
     }
