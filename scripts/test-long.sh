@@ -15,7 +15,7 @@ suite() { # suite PACKAGE BINARY FILTER   runs tests and keeps the lines of thei
   else
     cargo test --locked -p "$1" --test "$2" "$3" -- --nocapture --include-ignored "${processes[@]}" 2>&1 | tee "$log" || result=1
   fi
-  grep -E ' cuts tried| kills| faults;| left out| seen, | replicas: ' "$log" | sed 's/^ *//' >>"$figures" || true
+  grep -E ' cuts tried| kills| faults;| left out| seen, | replicas: | rounds with ' "$log" | sed 's/^ *//' >>"$figures" || true
   return "$result"
 }
 
@@ -38,6 +38,10 @@ part_dropin() { # DROPIN_KILLS of imagelet and of containerd in pulls into conta
 part_cluster() { # CLUSTER_KILLS of imagelet and of the API server in the lives of a cluster's pods; SEED is another set of moments
   [ -z "${SEED:-}" ] || export IMAGELET_SEED=$SEED
   IMAGELET_CLUSTER_KILLS=${CLUSTER_KILLS:-100} suite imagelet product cluster::kills::
+}
+
+part_soak() { # SOAK_MINUTES of pulls, removals, collections and thirty pods: memory, open files, threads and tasks of the agent
+  IMAGELET_SOAK_MINUTES=${SOAK_MINUTES:-30} suite imagelet product pods::soak::
 }
 
 part_fuzz() { # FUZZ_MINUTES of CPU for every parser of foreign input

@@ -1,5 +1,5 @@
-//! Metrics of this process from the kernel, under the names that every Prometheus client uses. Read from `/proc` at each
-//! scrape; what cannot be read is left out. Called by the metrics registry.
+//! Metrics of this process: from the kernel, under the names that every Prometheus client uses, and from its asynchronous runtime.
+//! Read at each scrape; what cannot be read is left out. Called by the metrics registry.
 
 use std::fmt;
 
@@ -7,6 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::runtime::Handle;
 
 /// Asks at each look.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ struct Facts {
     started: Option<f64>,
     open_files: Option<u64>,
     max_files: Option<u64>,
+    /// Asynchronous tasks that have not ended.
+    tasks: Option<u64>,
 }
 
 impl Collector for Process {
@@ -43,6 +46,7 @@ impl Collector for Process {
             ("process_virtual_memory_bytes", "Size of the address space in bytes.", facts.virtual_size),
             ("process_open_fds", "Open file descriptors.", facts.open_files),
             ("process_max_fds", "File descriptors that may be open.", facts.max_files),
+            ("imagelet_tasks", "Asynchronous tasks that have not ended.", facts.tasks),
         ];
         for (name, help, count) in counts {
             if let Some(count) = count {
@@ -62,6 +66,7 @@ impl Facts {
         Self {
             // The listing itself has one open.
             open_files: open_files.map(|entries| (entries.count() as u64).saturating_sub(1)),
+            tasks: Handle::try_current().ok().map(|runtime| runtime.metrics().num_alive_tasks() as u64),
             ..Self::parse(&text("/proc/self/stat"), &text("/proc/stat"), &text("/proc/self/limits"), page, ticks)
         }
     }
@@ -80,6 +85,7 @@ impl Facts {
             virtual_size: field(23),
             resident: field(24).map(|pages| pages * page),
             open_files: None,
+            tasks: None,
             max_files: files.and_then(|text| text.parse().ok()),
         }
     }
@@ -105,14 +111,15 @@ mod tests {
             started: Some(1_700_000_010.0),
             open_files: None,
             max_files: Some(1024),
+            tasks: None,
         };
         assert_eq!(facts, want);
         let unlimited = "Max open files            unlimited            unlimited            files";
         assert_eq!(Facts::parse("", "", unlimited, 4096, 100), Facts::default(), "what is not told is left out");
     }
 
-    #[test]
-    fn six_metrics_of_this_process() {
+    #[tokio::test]
+    async fn metrics_of_this_process() {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process));
         let mut text = String::new();
@@ -127,6 +134,13 @@ mod tests {
         assert!(value("process_open_fds") >= 3.0);
         assert!(value("process_max_fds") >= value("process_open_fds"));
         assert!(value("process_start_time_seconds") > 1.6e9);
+        let before = value("imagelet_tasks");
+        let task = tokio::spawn(std::future::pending::<()>());
+        text.clear();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+        let line = text.lines().find_map(|line| line.strip_prefix("imagelet_tasks ")).expect("there");
+        assert_eq!(line.parse::<f64>().expect("a number"), before + 1.0);
+        task.abort();
         for name in ["process_cpu_seconds counter", "process_resident_memory_bytes gauge"] {
             assert!(text.contains(&format!("# TYPE {name}\n")), "{text}");
         }

@@ -15,4 +15,5 @@ mod logs;
 mod probes;
 mod restarts;
 mod security;
+mod soak;
 mod volumes;

@@ -203,6 +203,12 @@ impl Node {
         signal(self.agent.as_ref().expect("an agent runs").pid(), Signal::HUP);
     }
 
+    /// The process of the agent.
+    #[track_caller]
+    pub(crate) fn agent_pid(&self) -> u32 {
+        self.agent.as_ref().expect("an agent runs").pid()
+    }
+
     /// The lines that the agents have written so far.
     pub(crate) fn log(&self) -> Vec<String> {
         let now = self.agent.as_ref().map(Daemon::lines).unwrap_or_default();
