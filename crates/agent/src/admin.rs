@@ -51,7 +51,7 @@ pub use access::group_id;
 use access::{Caller, Callers};
 use exposition::Form;
 use state::Readiness;
-pub use state::{Admin, NoEngine};
+pub use state::{Admin, Configuration, NoEngine};
 use stream::AdminListener;
 
 /// How long answers that are under way may take once everything ends.
@@ -124,6 +124,7 @@ impl Admin {
             pods: None,
             pulls: None,
             images: None,
+            configuration: None,
             secrets_directory: None,
             engine: None,
             beside_a_kubelet: false,

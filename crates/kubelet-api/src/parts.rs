@@ -20,6 +20,8 @@ pub struct Parts {
     pub pods: Arc<dyn Fn() -> Value + Send + Sync>,
     /// Fails with the reason while the node does not keep its pods as they should be.
     pub healthy: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// The configuration in force as JSON, without secrets.
+    pub configuration: Arc<dyn Fn() -> Value + Send + Sync>,
     /// The metrics of the process, as Prometheus reads them.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
 }

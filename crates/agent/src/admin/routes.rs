@@ -76,6 +76,7 @@ pub(super) fn all(state: Arc<Admin>) -> Router {
         };
         api = api.route(&format!("/v1{}", route.path), handler);
     }
+    let api = api.route("/configz", get(configuration));
     let all = api.with_state(Arc::clone(&state)).merge(public(state));
     let all = all.fallback(unknown).method_not_allowed_fallback(other_method);
     all.layer(extract::DefaultBodyLimit::max(LONGEST_BODY)).layer(from_fn(versioned))
@@ -163,6 +164,14 @@ async fn metrics(extract::State(state): SharedState, headers: HeaderMap) -> Resu
         Ok(text) => Ok(([(CONTENT_TYPE, form.content_type()), (CACHE_CONTROL, "no-store")], text).into_response()),
         Err(_) => Err(PlainRefusal(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written".to_owned())),
     }
+}
+
+/// The configuration under a name, as components of Kubernetes answer.
+async fn configuration(extract::State(state): SharedState) -> Answer {
+    let Some(configuration) = &state.configuration else {
+        return Err(Refusal::new(Kind::NotFound, "this process has no configuration to show"));
+    };
+    json(&serde_json::json!({"imageletconfig": configuration()}))
 }
 
 async fn version(ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
