@@ -283,6 +283,8 @@ async fn answer(serve: impl Future<Output = std::io::Result<()>>, stop: Cancella
 #[cfg(test)]
 mod api_tests;
 #[cfg(test)]
+mod openapi_tests;
+#[cfg(test)]
 mod schema_check;
 #[cfg(test)]
 #[path = "admin_tests.rs"]

@@ -9,6 +9,7 @@ use image_manager::{ImageManager, LogRecorder, Options, PullBoard, WantedBy, Wat
 use image_service::{Engine, EngineOptions};
 use registry::testing::{ImageBuilder, LayerBuilder, TestRegistry};
 use serde_json::{Value, json};
+use tokio::io::AsyncBufReadExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +24,7 @@ struct Rig {
     engine: Engine,
     registry: TestRegistry,
     document: Document,
-    _running: super::AdminServer,
+    running: super::AdminServer,
     directory: tempfile::TempDir,
 }
 
@@ -66,7 +67,7 @@ impl Rig {
         let address =
             AdminAddress { socket: socket.clone(), required: true, group: None, others_read: false, metrics: None };
         let running = admin.start(&address, &CancellationToken::new()).await.expect("it starts");
-        Self { socket, engine, registry, document: Document::new(), _running: running, directory }
+        Self { socket, engine, registry, document: Document::new(), running, directory }
     }
 
     fn name(&self, image: &str) -> String {
@@ -200,6 +201,31 @@ async fn every_documented_route_answers_as_documented() {
     assert_eq!(left, Vec::<String>::new(), "documented and not asked");
     rig.engine.shutdown().await;
     drop(rig.directory);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "the example is a program")]
+async fn the_example_in_rust_shows_pulls_until_the_agent_ends() {
+    let rig = Rig::start().await;
+    let name = rig.name("one");
+    let body = json!({"image": name}).to_string();
+    client::send::<Value>(&rig.socket, Method::POST, "/v1/images/pull", body).await.expect("a pull");
+    // Beside the directory of this program, where Cargo puts the examples of the crate.
+    let programs = std::env::current_exe().expect("this program");
+    let example = programs.ancestors().nth(2).expect("it lies in deps/").join("examples/watch_pulls");
+    let mut example = tokio::process::Command::new(&example)
+        .arg(&rig.socket)
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}", example.display()));
+    let mut lines = tokio::io::BufReader::new(example.stdout.take().expect("piped")).lines();
+    let line = lines.next_line().await.expect("text").expect("a line");
+    assert!(line.starts_with(&format!("{name}: Pulled in ")) && line.ends_with(" ms"), "{line}");
+    rig.running.stop().await;
+    assert_eq!(lines.next_line().await.expect("text"), None);
+    assert!(example.wait().await.expect("it ends").success());
+    rig.engine.shutdown().await;
 }
 
 #[test]
