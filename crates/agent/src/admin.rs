@@ -1,7 +1,7 @@
 //! The admin endpoint: the API of a process that goes on, over HTTP on a unix socket, and, where that is wished, metrics and health alone
 //! over TCP. It asks the managers and decides nothing. Commands that go on start it; other commands ask it by [`client`].
 //!
-//! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `archive_routes`,
+//! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `image_events`, `archive_routes`,
 //! `pod_routes`, `collecting`, `routes`. `access` says who may change things. The socket of the store is another one: see
 //! [`engine`].
 
@@ -14,6 +14,7 @@ pub mod engine;
 mod engine_wire;
 mod exposition;
 pub mod gc;
+mod image_events;
 mod image_routes;
 pub mod images;
 mod openapi;

@@ -69,6 +69,15 @@ pub(crate) struct App {
     tokens: OnceCell<Arc<TokenManager>>,
 }
 
+/// The images of a moment.
+pub(crate) struct ImagesNow {
+    pub(crate) images: Vec<Image>,
+    /// This process had to open the store.
+    pub(crate) own: bool,
+    /// An agent answers for them on the admin socket.
+    pub(crate) agent: bool,
+}
+
 impl App {
     /// Nothing is opened yet.
     pub(crate) fn new(
@@ -201,14 +210,14 @@ impl App {
         Ok(self.marked(self.images().await?).await)
     }
 
-    /// The images as they are now, with what is pinned marked as such; true if this process had to open the store for them. It is
-    /// not kept open.
-    pub(crate) async fn list_images_now(&self) -> Outcome<(Vec<Image>, bool)> {
+    /// The images as they are now, with what is pinned marked as such. A store that this process had to open for them is not kept open.
+    pub(crate) async fn list_images_now(&self) -> Outcome<ImagesNow> {
         let images = self.open_images(None).await?;
         let own = images.has_store();
+        let agent = images.collector(&admin_socket(&self.config)).await.is_some();
         let listed = self.marked(&images).await.list_images(None).await;
         images.close().await;
-        Ok((listed.map_err(|error| Failure::call("list images", &error))?, own))
+        Ok(ImagesNow { images: listed.map_err(|error| Failure::call("list images", &error))?, own, agent })
     }
 
     async fn marked(&self, images: &Images) -> Arc<dyn ImageService> {

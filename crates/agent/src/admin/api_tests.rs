@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{self, Method};
+use super::images::ImageList;
 use super::schema_check::Document;
 use super::{Admin, AdminAddress, pod_routes};
 use crate::collection::{Collection, CollectionParts};
@@ -89,6 +90,18 @@ async fn every_documented_route_answers_as_documented() {
     let mut rig = Rig::start().await;
     let (one, two) = (rig.name("one"), rig.name("two"));
 
+    // Whoever follows the images has the list at once.
+    let mut followed =
+        client::events(&rig.socket, Method::GET, "/v1/images/events", Body::empty()).await.expect("a stream");
+    let next = async |rig: &mut Rig, followed: &mut client::Events| {
+        let (name, data) = followed.next().await.expect("an event").expect("the stream goes on");
+        let data: Value = serde_json::from_str(&data).expect("JSON");
+        rig.document.check_event("get", "/v1/images/events", &name, &data);
+        let list: ImageList = serde_json::from_value(data).expect("a list");
+        list.images.into_iter().flat_map(|image| image.repo_tags).collect::<Vec<_>>()
+    };
+    assert_eq!(next(&mut rig, &mut followed).await, Vec::<String>::new());
+
     // A pull whose progress is watched.
     let body = json!({"image": one}).to_string();
     let mut events = client::events(&rig.socket, Method::POST, "/v1/images/pull", body).await.expect("a stream");
@@ -103,6 +116,13 @@ async fn every_documented_route_answers_as_documented() {
     assert_eq!(names.last().map(String::as_str), Some("pulled"), "{names:?}");
     assert!(names.len() > 4 && names.iter().filter(|name| *name != "progress").count() == 1, "{names:?}");
     assert_eq!((&pulled["image"], &pulled["pulled"]), (&json!(one), &json!(true)));
+
+    assert_eq!(next(&mut rig, &mut followed).await, [one.as_str()]);
+    let gone = rig.ask("post", &format!("/v1/images/remove?image={one}"), Body::empty()).await;
+    assert_eq!(gone["results"], json!([{"image": one}]));
+    assert_eq!(next(&mut rig, &mut followed).await, Vec::<String>::new());
+    drop(followed);
+    rig.ask("post", "/v1/images/pull", json!({"image": one}).to_string()).await;
 
     // One that is present, one with an error in words, one without an image.
     let again = rig.ask("post", "/v1/images/pull", json!({"image": one, "policy": "IfNotPresent"}).to_string()).await;
@@ -132,7 +152,7 @@ async fn every_documented_route_answers_as_documented() {
     let pulls = rig.ask("get", "/v1/pulls", Body::empty()).await;
     let outcomes: Vec<&str> =
         pulls["ended"].as_array().into_iter().flatten().filter_map(|pull| pull["outcome"].as_str()).collect();
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "pulled").count(), 2, "{pulls:#}");
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "pulled").count(), 3, "{pulls:#}");
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == "failed").count(), 2, "{pulls:#}");
     let mut events =
         client::events(&rig.socket, Method::GET, "/v1/pulls/events?since=0", Body::empty()).await.expect("a stream");

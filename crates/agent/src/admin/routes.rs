@@ -20,7 +20,7 @@ use super::pods::PodBoard;
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
 use super::table::{Access, Content, Parameter, Route};
 use super::wire::{API_VERSION, AgentVersion, VERSION_HEADER};
-use super::{archive_routes, collecting, image_routes, openapi, pod_routes, pull_routes};
+use super::{archive_routes, collecting, image_events, image_routes, openapi, pod_routes, pull_routes};
 
 /// How long the image service may take to say that it is there.
 const READY_TIME: Duration = Duration::from_secs(2);
@@ -60,9 +60,17 @@ const ROUTES: &[Route] = &[
 
 /// Every route of the API.
 pub(super) fn table() -> impl Iterator<Item = &'static Route> {
-    [ROUTES, pull_routes::ROUTES, image_routes::ROUTES, archive_routes::ROUTES, pod_routes::ROUTES, collecting::ROUTES]
-        .into_iter()
-        .flatten()
+    [
+        ROUTES,
+        pull_routes::ROUTES,
+        image_routes::ROUTES,
+        image_events::ROUTES,
+        archive_routes::ROUTES,
+        pod_routes::ROUTES,
+        collecting::ROUTES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The routes of the admin socket.
