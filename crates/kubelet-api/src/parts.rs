@@ -11,10 +11,13 @@ use crate::tls::TlsFiles;
 /// The parts that the port answers from.
 #[derive(Clone)]
 pub struct Parts {
+    /// The certificate of the port, and the authorities of its clients.
     pub tls: TlsFiles,
     /// Name of the node.
     pub node: String,
+    /// The API server, which knows who a client is and what it may do.
     pub authority: Arc<dyn Authority>,
+    /// The runtime of the pods, which has their logs, streams and figures.
     pub runtime: Arc<dyn RuntimeService>,
     /// The pods of this node as a PodList, with their status.
     pub pods: Arc<dyn Fn() -> Value + Send + Sync>,
