@@ -50,6 +50,7 @@ fi
 objcopy --only-keep-debug --compress-debug-sections=zlib "$program" "$work/program/imagelet.debug"
 cp "$program" "$work/program/imagelet"
 (cd "$work/program" && strip imagelet && objcopy --add-gnu-debuglink=imagelet.debug imagelet && chmod 755 imagelet && chmod 644 imagelet.debug)
+if readelf -SW "$work/program/imagelet" | grep -q '[.]debug_'; then echo "package: the program has debug information" >&2; exit 1; fi
 size=$(stat -c %s "$work/program/imagelet")
 echo "package: the program has $((size / 1000)) kB"
 if [ -n "$released" ]; then

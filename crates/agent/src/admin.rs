@@ -1,7 +1,7 @@
 //! The admin endpoint: the API of a process that goes on, over HTTP on a unix socket, and, where that is wished, metrics and health alone
 //! over TCP. It asks the managers and decides nothing. Commands that go on start it; other commands ask it by [`client`].
 //!
-//! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `archive_routes`,
+//! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `image_events`, `archive_routes`,
 //! `pod_routes`, `collecting`, `routes`. `access` says who may change things. The socket of the store is another one: see
 //! [`engine`].
 
@@ -14,6 +14,7 @@ pub mod engine;
 mod engine_wire;
 mod exposition;
 pub mod gc;
+mod image_events;
 mod image_routes;
 pub mod images;
 mod openapi;
@@ -51,7 +52,7 @@ pub use access::group_id;
 use access::{Caller, Callers};
 use exposition::Form;
 use state::Readiness;
-pub use state::{Admin, NoEngine};
+pub use state::{Admin, Configuration, NoEngine};
 use stream::AdminListener;
 
 /// How long answers that are under way may take once everything ends.
@@ -124,6 +125,7 @@ impl Admin {
             pods: None,
             pulls: None,
             images: None,
+            configuration: None,
             secrets_directory: None,
             engine: None,
             beside_a_kubelet: false,
@@ -281,6 +283,8 @@ async fn answer(serve: impl Future<Output = std::io::Result<()>>, stop: Cancella
 
 #[cfg(test)]
 mod api_tests;
+#[cfg(test)]
+mod openapi_tests;
 #[cfg(test)]
 mod schema_check;
 #[cfg(test)]

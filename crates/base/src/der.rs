@@ -3,16 +3,27 @@
 
 /// Tags of ASN.1.
 pub mod tag {
+    /// True or false, one byte.
     pub const BOOLEAN: u8 = 0x01;
+    /// A whole number, two's complement, the first byte first.
     pub const INTEGER: u8 = 0x02;
+    /// Bits, behind the number of those that the last byte leaves over.
     pub const BIT_STRING: u8 = 0x03;
+    /// Bytes.
     pub const OCTET_STRING: u8 = 0x04;
+    /// The name of an algorithm, an attribute or an extension.
     pub const OBJECT_IDENTIFIER: u8 = 0x06;
+    /// Text in UTF-8.
     pub const UTF8_STRING: u8 = 0x0C;
+    /// Text of letters, digits and a few signs.
     pub const PRINTABLE_STRING: u8 = 0x13;
+    /// A time with two digits for its year.
     pub const UTC_TIME: u8 = 0x17;
+    /// A time with four digits for its year.
     pub const GENERALIZED_TIME: u8 = 0x18;
+    /// Values in an order that means something.
     pub const SEQUENCE: u8 = 0x30;
+    /// Values in the order of their bytes.
     pub const SET: u8 = 0x31;
 
     /// `[number]`, of values.

@@ -5,6 +5,7 @@
 //! TLS clients.
 //!
 //! Nothing here knows images, pods or settings.
+#![deny(missing_docs)]
 
 #[cfg(feature = "tokio")]
 mod blocking;

@@ -32,6 +32,7 @@ pub enum EndpointError {
     /// A path that cannot be the path of a socket.
     #[error("endpoint {text:?}: {why}")]
     Path {
+        /// The endpoint as it was written.
         text: String,
         /// The fault in the text.
         why: String,
@@ -95,6 +96,7 @@ impl Endpoint {
         Ok(Self { path: checked(text.clone()).map_err(bad)?, deprecated: false })
     }
 
+    /// The path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -4,6 +4,7 @@
 //! The only crate that knows protobuf and gRPC: generated types stay inside. It converts and carries; it decides
 //! nothing about images. The binary calls it: [`client`] for a remote runtime, [`server`] for `serve` and for the
 //! agent's socket.
+#![deny(missing_docs)]
 
 pub mod client;
 mod convert;

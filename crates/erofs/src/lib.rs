@@ -3,6 +3,7 @@
 //! 4096 bytes, made for Linux 5.15 and later.
 //!
 //! It refuses to know where bytes go and come from ([`Sink`], [`Source`]), what a layer is, and the clock. Called by the store.
+#![deny(missing_docs)]
 
 pub(crate) mod format;
 mod patch;

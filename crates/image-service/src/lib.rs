@@ -9,6 +9,7 @@
 //! Every byte goes once through memory: async fetch → bounded window → thread one (inflate) → ring of buffers → thread two
 //! (unpack); the digests of blob and tar stream are taken beside by whichever thread waits. All pulls share one budget of
 //! memory. Nothing is visible before every digest of an image fits.
+#![deny(missing_docs)]
 
 mod background;
 mod budget;

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent::admin::{Admin, NoEngine};
+use agent::admin::{Admin, Configuration, NoEngine};
 use agent::collection::owner::Owner;
 use agent::collection::{Collection, CollectionParts};
 use agent::node::events::DebugRecorder;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
-use crate::config::Config;
+use crate::config::{Config, show};
 use crate::config_source::ConfigSource;
 use crate::endpoint::{admin_socket, connect_pod_runtime, parse_endpoint};
 use crate::environment::Environment;
@@ -52,7 +52,7 @@ pub(crate) struct App {
     /// How the configuration is made again.
     source: Mutex<Option<ConfigSource>>,
     /// Guards the configuration in force, which a reload replaces.
-    in_force: RwLock<Arc<Config>>,
+    in_force: Arc<RwLock<Arc<Config>>>,
     /// The limit of bytes that all pulls of this process share.
     pub(crate) bandwidth: Bandwidth,
     /// The pulls of this process, for those who watch.
@@ -69,6 +69,15 @@ pub(crate) struct App {
     tokens: OnceCell<Arc<TokenManager>>,
 }
 
+/// The images of a moment.
+pub(crate) struct ImagesNow {
+    pub(crate) images: Vec<Image>,
+    /// This process had to open the store.
+    pub(crate) own: bool,
+    /// An agent answers for them on the admin socket.
+    pub(crate) agent: bool,
+}
+
 impl App {
     /// Nothing is opened yet.
     pub(crate) fn new(
@@ -81,7 +90,7 @@ impl App {
         access: Access,
     ) -> Self {
         let stop = signals.stop.clone();
-        let in_force = RwLock::new(Arc::new(config.clone()));
+        let in_force = Arc::new(RwLock::new(Arc::new(config.clone())));
         let bandwidth = Bandwidth::new(config.pulls.bandwidth);
         Self {
             environment,
@@ -131,6 +140,15 @@ impl App {
         Arc::clone(&self.in_force.read())
     }
 
+    /// Shows the configuration in force, for as long as somebody asks.
+    pub(crate) fn configuration(&self) -> Configuration {
+        let in_force = Arc::clone(&self.in_force);
+        Arc::new(move || {
+            let config = Arc::clone(&in_force.read());
+            show::document(&config)
+        })
+    }
+
     /// Puts another configuration in force, for whoever asks.
     pub(crate) fn put_in_force(&self, config: Config) {
         *self.in_force.write() = Arc::new(config);
@@ -172,7 +190,7 @@ impl App {
         Ok(self.images().await?.service())
     }
 
-    /// Gives the admin API its pulls and its images. From now on, pulls that other processes ask of the store of this one are
+    /// Gives the admin API its pulls, its images and the configuration. From now on, pulls that other processes ask of the store of this one are
     /// shown as well.
     pub(crate) async fn open_to_requests(&self, admin: &mut Admin) -> Outcome {
         let images = self.images().await?;
@@ -182,6 +200,7 @@ impl App {
         admin.engine = images.own_engine();
         admin.pulls = Some(self.board.clone());
         admin.images = Some(service);
+        admin.configuration = Some(self.configuration());
         admin.secrets_directory.clone_from(&self.config.credentials.secrets_directory);
         Ok(())
     }
@@ -191,14 +210,14 @@ impl App {
         Ok(self.marked(self.images().await?).await)
     }
 
-    /// The images as they are now, with what is pinned marked as such; true if this process had to open the store for them. It is
-    /// not kept open.
-    pub(crate) async fn list_images_now(&self) -> Outcome<(Vec<Image>, bool)> {
+    /// The images as they are now, with what is pinned marked as such. A store that this process had to open for them is not kept open.
+    pub(crate) async fn list_images_now(&self) -> Outcome<ImagesNow> {
         let images = self.open_images(None).await?;
         let own = images.has_store();
+        let agent = images.collector(&admin_socket(&self.config)).await.is_some();
         let listed = self.marked(&images).await.list_images(None).await;
         images.close().await;
-        Ok((listed.map_err(|error| Failure::call("list images", &error))?, own))
+        Ok(ImagesNow { images: listed.map_err(|error| Failure::call("list images", &error))?, own, agent })
     }
 
     async fn marked(&self, images: &Images) -> Arc<dyn ImageService> {

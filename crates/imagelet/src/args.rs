@@ -217,12 +217,12 @@ pub(crate) enum Command {
     Backoff(Backoff),
     /// Show what an agent does: pulls, disk and pods
     ///
-    /// One picture that changes as they do; `q` or Ctrl-C ends it. Where standard output is no terminal, once and as plain text. Asks
-    /// the process that serves images, runs pods or waits for images over its admin socket.
+    /// The picture changes as they do, until `q` or Ctrl-C ends it. Where standard output is no terminal, it is written once, as plain
+    /// text. Asks the process that serves images, runs pods or waits for images over its admin socket.
     Top,
     /// Show the metrics of the process that serves images or waits for them
     ///
-    /// In the text format of Prometheus, from the admin socket of that process; see --metrics-address for a scraper.
+    /// Writes the text format of Prometheus, which that process answers on its admin socket; see --metrics-address for a scraper.
     Metrics,
     Completion(Completion),
     /// Show the version

@@ -5,6 +5,7 @@
 //! The first bytes of a blob say how it is compressed ([`detect`]), never its media type. Gzip may have many members, zstd many
 //! frames; nothing else may follow. Anything wrong with the stream is an error, and memory grows neither with what the stream
 //! declares nor with what it holds.
+#![deny(missing_docs)]
 
 mod detect;
 #[cfg(any(test, feature = "fuzzing"))]

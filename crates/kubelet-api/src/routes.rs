@@ -57,6 +57,9 @@ impl Routes {
                 Err(why) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, why)),
             },
             (["pods"] | ["pods", ""], true) => Ok(answer::json(&(self.parts.pods)())),
+            (["configz"], true) => {
+                Ok(answer::json(&serde_json::json!({"imageletconfig": (self.parts.configuration)()})))
+            }
             (["metrics"], true) => Ok(answer::text(StatusCode::OK, METRICS, (self.parts.metrics)())),
             (["metrics", "resource"], true) => {
                 Ok(answer::text(StatusCode::OK, METRICS, self.summary().await?.metrics()))
@@ -88,7 +91,7 @@ impl Routes {
                 let url = self.parts.runtime.port_forward(&sandbox, &ports).await.map_err(failed)?;
                 self.connect(request, &url).await
             }
-            (["healthz" | "pods" | "metrics" | "stats" | "containerLogs", ..], false) => {
+            (["healthz" | "pods" | "configz" | "metrics" | "stats" | "containerLogs", ..], false) => {
                 Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed".to_owned()))
             }
             _ => Err(Refusal(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())),

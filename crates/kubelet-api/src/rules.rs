@@ -18,6 +18,8 @@ pub(crate) fn needed(method: &Method, path: &str) -> Vec<Access> {
         &["pods", "proxy"]
     } else if is_below("/healthz") {
         &["healthz", "proxy"]
+    } else if is_below("/configz") {
+        &["configz", "proxy"]
     } else {
         &["proxy"]
     };
@@ -61,6 +63,7 @@ mod tests {
             (Method::GET, "/logs/", "get nodes/log"),
             (Method::GET, "/pods", "get nodes/pods, get nodes/proxy"),
             (Method::GET, "/healthz", "get nodes/healthz, get nodes/proxy"),
+            (Method::GET, "/configz", "get nodes/configz, get nodes/proxy"),
             (Method::GET, "/containerLogs/a/b/c", "get nodes/proxy"),
             (Method::POST, "/exec/a/b/c", "create nodes/proxy"),
             (Method::GET, "/exec/a/b/c", "create nodes/proxy"),

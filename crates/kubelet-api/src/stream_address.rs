@@ -6,7 +6,9 @@ use url::{Host, Url};
 /// Host, port and target of streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamAddress {
+    /// Name or address; an IPv6 address without brackets.
     pub host: String,
+    /// TCP port.
     pub port: u16,
     /// Path and query.
     pub target: String,

@@ -22,9 +22,19 @@ const READ_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub enum ServingCertificate {
     /// A self-signed one of these names, which is kept in a directory.
-    Own { directory: PathBuf, names: ServerNames },
+    Own {
+        /// The directory, which is made where it is absent.
+        directory: PathBuf,
+        /// Names and addresses that the certificate is for.
+        names: ServerNames,
+    },
     /// The chain of one file, and the key of another one.
-    Files { certificate: PathBuf, key: PathBuf },
+    Files {
+        /// PEM file of the chain.
+        certificate: PathBuf,
+        /// PEM file of the key.
+        key: PathBuf,
+    },
 }
 
 /// The files of a port's TLS.

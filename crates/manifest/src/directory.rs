@@ -15,7 +15,9 @@ use crate::yaml::MAX_BYTES;
 /// Objects of a directory, and a line for each problem in it.
 #[derive(Debug, Default)]
 pub struct SecretsDirectory {
+    /// Objects of the files that can be read.
     pub objects: Objects,
+    /// Lines about files that are left out.
     pub problems: Vec<String>,
 }
 

@@ -29,6 +29,7 @@ fn shown(file: &str) -> &str {
 /// A problem of a manifest that is read all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestNote {
+    /// The object that has it.
     pub at: ObjectOrigin,
     /// Message in one line, without the place.
     pub message: String,
@@ -40,13 +41,32 @@ const NAMED: usize = 5;
 /// Why a manifest is refused: one line that says where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
+    /// Text that is no YAML.
     #[error("{}{}: {message}", shown(file), position.map(|p| format!(":{}:{}", p.line, p.column)).unwrap_or_default())]
-    Yaml { file: String, position: Option<Position>, message: String },
-    /// No pod in any manifest, of which there may be one. `passed_by` names the other objects.
+    Yaml {
+        /// File name as given.
+        file: String,
+        /// The place of the fault, where the parser knows it.
+        position: Option<Position>,
+        /// Message in one line, without the place.
+        message: String,
+    },
+    /// No pod in any manifest.
     #[error("{}{}", lack(file), others(passed_by))]
-    NoPod { file: Option<String>, passed_by: Vec<String> },
+    NoPod {
+        /// File name as given, where there is only one.
+        file: Option<String>,
+        /// The objects that are there, as kubectl names them.
+        passed_by: Vec<String>,
+    },
+    /// An object with a field that is missing or wrong.
     #[error("{at}: {message}")]
-    Object { at: ObjectOrigin, message: String },
+    Object {
+        /// The place of the object.
+        at: ObjectOrigin,
+        /// Message in one line, without the place.
+        message: String,
+    },
 }
 
 fn lack(file: &Option<String>) -> String {

@@ -11,12 +11,17 @@ use crate::error::{ManifestError, ManifestNote, ObjectOrigin};
 /// A pod, or what a workload makes pods from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
+    /// The place of the object in its manifest.
     pub source: ObjectOrigin,
+    /// `Pod`, or the kind of the workload.
     pub kind: String,
+    /// As written, otherwise `default`.
     pub namespace: String,
+    /// Name of the pod or workload.
     pub name: String,
     /// As written; otherwise made from kind and name, the same every time.
     pub uid: String,
+    /// Those of the pod or of the pod template.
     pub annotations: BTreeMap<String, String>,
     /// In the order in which the kubelet comes to them: volumes, ephemeral, init and normal containers.
     pub images: Vec<PodImage>,
@@ -24,6 +29,7 @@ pub struct Pod {
     pub pull_secrets: Vec<String>,
     /// Name of the account under which it runs.
     pub service_account: String,
+    /// `priority` of the spec; 0 if it is not written.
     pub priority: i32,
 }
 
@@ -38,9 +44,13 @@ impl Pod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
+    /// Of an image volume.
     Volume,
+    /// Of an ephemeral container.
     Ephemeral,
+    /// Of an init container.
     Init,
+    /// Of a container.
     Container,
 }
 
@@ -59,6 +69,7 @@ impl Role {
 /// An image that a pod needs, and the container or volume that needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodImage {
+    /// The kind of container or volume that needs it.
     pub role: Role,
     /// Name of the container or volume.
     pub name: String,
@@ -86,14 +97,18 @@ impl PodImage {
 /// A Secret, with the place where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretObject {
+    /// The place of the object in its manifest.
     pub source: ObjectOrigin,
+    /// The Secret with its data, which no output shows.
     pub secret: PullSecret,
 }
 
 /// A ServiceAccount, with the place where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountObject {
+    /// The place of the object in its manifest.
     pub source: ObjectOrigin,
+    /// The account as credential providers know it.
     pub account: ServiceAccount,
     /// `imagePullSecrets`, by name and in their order.
     pub pull_secrets: Vec<String>,
@@ -102,8 +117,11 @@ pub struct AccountObject {
 /// Objects of manifests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Objects {
+    /// Pods, and pod templates of workloads.
     pub pods: Vec<Pod>,
+    /// Secrets with credentials of registries.
     pub secrets: Vec<SecretObject>,
+    /// ServiceAccounts.
     pub accounts: Vec<AccountObject>,
     /// Objects that hold no pod, as kubectl names objects.
     pub passed_by: Vec<String>,

@@ -15,25 +15,35 @@ pub const MAX_BYTES: u64 = 8 << 20;
 /// A position in a text, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
+    /// Number of the line.
     pub line: u64,
+    /// Number of the letter in its line.
     pub column: u64,
 }
 
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
+    /// The place at which it begins.
     pub position: Position,
+    /// The value itself.
     pub value: Value,
 }
 
 /// Value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// `null`, `~`, or nothing at all.
     Null,
+    /// `true` or `false`.
     Bool(bool),
+    /// A whole number or a fraction.
     Number(serde_json::Number),
+    /// Text, quoted or not.
     Text(String),
+    /// The items in their order.
     List(Vec<Node>),
+    /// The entries in their order, each key once.
     Map(Vec<(String, Node)>),
 }
 
@@ -79,7 +89,9 @@ impl fmt::Display for Value {
 /// Why a text is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YamlError {
+    /// The place of the fault, where the parser knows it.
     pub position: Option<Position>,
+    /// Message in one line, without the place.
     pub message: String,
 }
 

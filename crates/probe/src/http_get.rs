@@ -15,12 +15,14 @@ use crate::{MAX_BODY, ProbeOutcome, ProbeReply, tls};
 /// As many redirects as are followed on one host.
 const MAX_REDIRECTS: usize = 10;
 
+/// A request of a probe or a hook.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpGet<'a> {
     /// True for HTTPS.
     pub tls: bool,
     /// Name or address.
     pub host: &'a str,
+    /// TCP port.
     pub port: u16,
     /// Path, with a query if there is one.
     pub path: &'a str,
@@ -32,8 +34,10 @@ pub struct HttpGet<'a> {
     pub timeout: Option<Duration>,
 }
 
+/// An answer, whatever its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
+    /// Status code of the last answer, after redirects.
     pub status: u16,
     /// The beginning of the body.
     pub body: String,

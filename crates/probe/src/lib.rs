@@ -3,6 +3,7 @@
 //! connection, follows nobody to another host, uses no proxy, decides nothing from the answers, and knows no pods.
 //!
 //! Called by `kuberuntime`: its handlers, and the source of pods behind a URL.
+#![deny(missing_docs)]
 
 mod dial;
 mod exchange;

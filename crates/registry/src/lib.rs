@@ -6,6 +6,7 @@
 //! that it prints has a secret in it: no token, no password, no query of a signed URL.
 //!
 //! The embedded image service calls it; the feature `testing` adds a registry with faults and a builder of small images.
+#![deny(missing_docs)]
 
 mod address;
 mod authenticator;

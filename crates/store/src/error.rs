@@ -12,6 +12,7 @@ pub enum OpenError {
     /// Another process, or another handle of this one, has it open.
     #[error("store {} is in use{}", root.display(), holder(*pid, command.as_deref(), socket.as_deref()))]
     Held {
+        /// The root of the store.
         root: PathBuf,
         /// The process that holds it; absent while that process has not yet written it down.
         pid: Option<u32>,
@@ -28,6 +29,7 @@ pub enum OpenError {
         root.display()
     )]
     NewerVersion {
+        /// The root of the store.
         root: PathBuf,
         /// Version on disk.
         found: u32,
@@ -36,10 +38,14 @@ pub enum OpenError {
     },
     /// The root is a file.
     #[error("store root {} is not a directory", root.display())]
-    NotADirectory { root: PathBuf },
+    NotADirectory {
+        /// The root, as it was given.
+        root: PathBuf,
+    },
     /// The root is a directory with other things in it, which a new store would hide or delete.
     #[error("{} is neither empty nor a store: it has {found:?} in it", root.display())]
     NotAStore {
+        /// The root of the store.
         root: PathBuf,
         /// The first foreign entry.
         found: String,
@@ -47,7 +53,9 @@ pub enum OpenError {
     /// The root belongs to another user, who could change what is in it.
     #[error("store root {} belongs to user {owner}, not to user {user} who runs this program", root.display())]
     NotOwned {
+        /// The root of the store.
         root: PathBuf,
+        /// Id of the user who owns the root.
         owner: u32,
         /// Effective user of this process.
         user: u32,
@@ -55,6 +63,7 @@ pub enum OpenError {
     /// The file system lacks something that a store needs.
     #[error("no store can be in {} on the file system {kind}: {what}", root.display())]
     Lacks {
+        /// The root of the store.
         root: PathBuf,
         /// Name of the file system.
         kind: String,
@@ -67,25 +76,42 @@ pub enum OpenError {
          anew and pull all images again",
         root.display(), root.display()
     )]
-    NoRecords { root: PathBuf },
+    NoRecords {
+        /// The root of the store.
+        root: PathBuf,
+    },
     /// The database is not what was written.
     #[error(
         "the database {} is damaged: put a good one in its place, or remove all that is in the store's root, to begin anew and \
          pull all images again",
         path.display()
     )]
-    Damaged { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    Damaged {
+        /// The file of the database.
+        path: PathBuf,
+        /// The error of the database.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Files are to be shared in a way that the file system does not have.
     #[error("files cannot be shared by {way} in store {}: its file system cannot do that", root.display())]
     NoSharing {
+        /// The root of the store.
         root: PathBuf,
         /// `reflink` or `hardlink`.
         way: &'static str,
+        /// The answer of the file system.
         source: io::Error,
     },
     /// The disk refused something.
     #[error("{operation} {}", path.display())]
-    Io { operation: &'static str, path: PathBuf, source: io::Error },
+    Io {
+        /// The operation, in words.
+        operation: &'static str,
+        /// The file or directory that it was for.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The database could not be opened or read, or its records do not make sense.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -105,7 +131,14 @@ fn holder(pid: Option<u32>, command: Option<&str>, socket: Option<&Path>) -> Str
 pub enum StoreError {
     /// The disk refused something.
     #[error("{operation} {}", path.display())]
-    Io { operation: &'static str, path: PathBuf, source: io::Error },
+    Io {
+        /// The operation, in words.
+        operation: &'static str,
+        /// The file or directory that it was for.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The database refused something.
     #[error("use the store's database")]
     Database(#[source] Box<redb::Error>),
@@ -123,29 +156,58 @@ pub enum StoreError {
     NotFound(Digest),
     /// The image, or a layer that only it has, is mounted.
     #[error("image {id} is mounted on {}: unmount it first", target.display())]
-    InUse { id: Digest, target: PathBuf },
+    InUse {
+        /// Id of the image.
+        id: Digest,
+        /// Mount point that has it.
+        target: PathBuf,
+    },
     /// A container of podman shows the image, or a layer that only it has; or an image of podman was built on it.
     #[error("image {id} is used by podman ({}): remove its containers, and images that were built on it, first", place.display())]
-    InUseByPodman { id: Digest, place: PathBuf },
+    InUseByPodman {
+        /// Id of the image.
+        id: Digest,
+        /// The directory of podman that names it.
+        place: PathBuf,
+    },
     /// Containers cannot be kept from being made for as long as a removal takes.
     #[error("podman reads {} all the time: try again", view.display())]
-    ViewBusy { view: PathBuf },
+    ViewBusy {
+        /// The directory of the additional image store.
+        view: PathBuf,
+    },
     /// A name that is none.
     #[error("invalid image name {name:?}")]
-    InvalidName { name: String, source: ReferenceError },
+    InvalidName {
+        /// The name as it was given.
+        name: String,
+        /// The fault in it.
+        source: ReferenceError,
+    },
     /// A name of a kind that does not fit here.
     #[error("image name {name:?} {why}")]
     UnsuitableName {
+        /// The name as it was given.
         name: String,
         /// The kind of name that fits.
         why: &'static str,
     },
     /// A layer could not be unpacked once more from what the store has of it.
     #[error("copy layer {diff_id}")]
-    Copy { diff_id: Digest, source: crate::unpack::UnpackError },
+    Copy {
+        /// The layer.
+        diff_id: Digest,
+        /// Why it could not be unpacked.
+        source: crate::unpack::UnpackError,
+    },
     /// The tar stream of a layer could not be built again.
     #[error("write the tar stream of layer {diff_id}")]
-    Export { diff_id: Digest, source: crate::recipe::RecipeError },
+    Export {
+        /// The layer.
+        diff_id: Digest,
+        /// Why the stream could not be built.
+        source: crate::recipe::RecipeError,
+    },
 }
 
 macro_rules! from_redb {
@@ -223,6 +285,7 @@ pub enum CommitError {
     /// gone again: unpack it once more and try again.
     #[error("layer {diff_id} was taken by another image: it must be unpacked again")]
     LayerTaken {
+        /// The layer.
         diff_id: Digest,
         /// The stack for which it is needed.
         chain_id: Digest,
@@ -230,6 +293,7 @@ pub enum CommitError {
     /// The layers that were handed in are not those of the config.
     #[error("the config of image {id} has {expected} layers, and does not fit the {got} that were unpacked")]
     LayersMismatch {
+        /// Id of the image: digest of the config.
         id: Digest,
         /// Number of layers in the config.
         expected: usize,
@@ -241,11 +305,13 @@ pub enum CommitError {
     Config {
         /// Digest of the bytes.
         id: Digest,
+        /// The fault in them.
         source: oci::ConfigError,
     },
     /// A name with a digest that is none of the image's.
     #[error("image name {name:?} has another digest than the image, which has {}", all(digests))]
     ForeignDigest {
+        /// The name as it was given.
         name: String,
         /// The digests of the image's manifest and of the indexes that lead to it.
         digests: Vec<Digest>,
@@ -289,6 +355,7 @@ pub enum ResolveError {
     /// The beginning of several ids.
     #[error("image id {prefix:?} is ambiguous: {}", join(ids))]
     Ambiguous {
+        /// The digits that were given.
         prefix: String,
         /// The ids that begin so.
         ids: Vec<Digest>,

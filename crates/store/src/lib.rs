@@ -3,6 +3,7 @@
 //!
 //! It refuses to know the network, registries, CRI and the clock. Everything blocks; the image service calls it from
 //! threads that may. What is on the disk and not in the database is deleted by the next [`Store::open`].
+#![deny(missing_docs)]
 
 pub mod check;
 mod content;

@@ -43,6 +43,7 @@ pub enum LayerFormat {
     Dir,
 }
 
+/// Settings of a store that is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// The command of this process; written into the lock file for people who wait for it.

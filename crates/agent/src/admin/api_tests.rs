@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use cri_api::{ImageService, Kind};
+use cri_api::{Container, ContainerState, ImageService, Kind};
 use engine_api::ImageEngine;
 use image_manager::{ImageManager, LogRecorder, Options, PullBoard, WantedBy, WatchedPulls};
 use image_service::{Engine, EngineOptions};
 use registry::testing::{ImageBuilder, LayerBuilder, TestRegistry};
 use serde_json::{Value, json};
+use tokio::io::AsyncBufReadExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{self, Method};
+use super::images::ImageList;
 use super::schema_check::Document;
-use super::{Admin, AdminAddress};
+use super::{Admin, AdminAddress, pod_routes};
 use crate::collection::{Collection, CollectionParts};
 
 /// An agent with a store.
@@ -23,7 +25,7 @@ struct Rig {
     engine: Engine,
     registry: TestRegistry,
     document: Document,
-    _running: super::AdminServer,
+    running: super::AdminServer,
     directory: tempfile::TempDir,
 }
 
@@ -47,6 +49,10 @@ impl Rig {
         let fake = cri_api::testing::FakeImageService::new();
         let mut parts = CollectionParts::for_tests(&root, &fake, "", Ok(None));
         parts.service = Arc::clone(&service);
+        let runtime = cri_api::testing::FakeRuntimeService::new();
+        let ended = ContainerState::Exited;
+        runtime.put_container(Container { id: "c1".into(), state: ended, ..Container::default() });
+        parts.runtime = Ok(Some(Arc::new(runtime)));
         let collection = Arc::new(Collection::open(parts).await.expect("it opens"));
         let watched = WatchedPulls::new(Arc::clone(&service), board.clone(), WantedBy::Command);
         let admin = Admin {
@@ -54,6 +60,7 @@ impl Rig {
             manager: Some(manager),
             pulls: Some(board),
             images: Some(Arc::new(watched)),
+            configuration: Some(Arc::new(|| json!({"kind": "ImageletConfiguration", "root": "/r"}))),
             engine: Some(Arc::new(engine.clone()) as Arc<dyn ImageEngine>),
             ..Admin::new(|_| {}, service)
         };
@@ -61,7 +68,7 @@ impl Rig {
         let address =
             AdminAddress { socket: socket.clone(), required: true, group: None, others_read: false, metrics: None };
         let running = admin.start(&address, &CancellationToken::new()).await.expect("it starts");
-        Self { socket, engine, registry, document: Document::new(), _running: running, directory }
+        Self { socket, engine, registry, document: Document::new(), running, directory }
     }
 
     fn name(&self, image: &str) -> String {
@@ -83,6 +90,18 @@ async fn every_documented_route_answers_as_documented() {
     let mut rig = Rig::start().await;
     let (one, two) = (rig.name("one"), rig.name("two"));
 
+    // Whoever follows the images has the list at once.
+    let mut followed =
+        client::events(&rig.socket, Method::GET, "/v1/images/events", Body::empty()).await.expect("a stream");
+    let next = async |rig: &mut Rig, followed: &mut client::Events| {
+        let (name, data) = followed.next().await.expect("an event").expect("the stream goes on");
+        let data: Value = serde_json::from_str(&data).expect("JSON");
+        rig.document.check_event("get", "/v1/images/events", &name, &data);
+        let list: ImageList = serde_json::from_value(data).expect("a list");
+        list.images.into_iter().flat_map(|image| image.repo_tags).collect::<Vec<_>>()
+    };
+    assert_eq!(next(&mut rig, &mut followed).await, Vec::<String>::new());
+
     // A pull whose progress is watched.
     let body = json!({"image": one}).to_string();
     let mut events = client::events(&rig.socket, Method::POST, "/v1/images/pull", body).await.expect("a stream");
@@ -97,6 +116,13 @@ async fn every_documented_route_answers_as_documented() {
     assert_eq!(names.last().map(String::as_str), Some("pulled"), "{names:?}");
     assert!(names.len() > 4 && names.iter().filter(|name| *name != "progress").count() == 1, "{names:?}");
     assert_eq!((&pulled["image"], &pulled["pulled"]), (&json!(one), &json!(true)));
+
+    assert_eq!(next(&mut rig, &mut followed).await, [one.as_str()]);
+    let gone = rig.ask("post", &format!("/v1/images/remove?image={one}"), Body::empty()).await;
+    assert_eq!(gone["results"], json!([{"image": one}]));
+    assert_eq!(next(&mut rig, &mut followed).await, Vec::<String>::new());
+    drop(followed);
+    rig.ask("post", "/v1/images/pull", json!({"image": one}).to_string()).await;
 
     // One that is present, one with an error in words, one without an image.
     let again = rig.ask("post", "/v1/images/pull", json!({"image": one, "policy": "IfNotPresent"}).to_string()).await;
@@ -126,7 +152,7 @@ async fn every_documented_route_answers_as_documented() {
     let pulls = rig.ask("get", "/v1/pulls", Body::empty()).await;
     let outcomes: Vec<&str> =
         pulls["ended"].as_array().into_iter().flatten().filter_map(|pull| pull["outcome"].as_str()).collect();
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "pulled").count(), 2, "{pulls:#}");
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "pulled").count(), 3, "{pulls:#}");
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == "failed").count(), 2, "{pulls:#}");
     let mut events =
         client::events(&rig.socket, Method::GET, "/v1/pulls/events?since=0", Body::empty()).await.expect("a stream");
@@ -158,13 +184,16 @@ async fn every_documented_route_answers_as_documented() {
     // Everything else.
     let id = query(pulled["imageRef"].as_str().expect("an id"));
     for target in [
+        "/configz",
         "/v1/version",
         "/v1/openapi.json",
         "/v1/backoff",
         "/v1/gc",
         "/v1/gc/plan?allUnused=true",
+        "/v1/gc/containers",
         "/v1/names",
         "/v1/pins",
+        "/v1/status",
     ] {
         rig.ask("get", target, Body::empty()).await;
     }
@@ -177,30 +206,46 @@ async fn every_documented_route_answers_as_documented() {
         "/v1/gc/room?needed=1",
         &format!("/v1/gc/protect?{id}"),
         "/v1/gc/collect?allUnused=true&minAgeSeconds=0",
+        "/v1/gc/containers",
     ] {
         rig.ask("post", target, Body::empty()).await;
     }
-    // They need a disk and a runtime, which this agent has not: the product's tests ask an agent that has both. Pods have a test of
-    // their own.
-    let elsewhere = [
-        "get /healthz",
-        "get /livez",
-        "get /metrics",
-        "get /readyz",
-        "get /v1/events",
-        "get /v1/gc/containers",
-        "get /v1/node",
-        "get /v1/pods",
-        "get /v1/pods/{namespace}/{name}",
-        "get /v1/status",
-        "post /v1/gc/containers",
-    ];
+    for target in ["/healthz", "/livez", "/readyz", "/metrics"] {
+        client::ask(&rig.socket, Method::GET, target).await.unwrap_or_else(|error| panic!("{target}: {error}"));
+        rig.document.note("get", target);
+    }
+    // This agent runs no pods: those routes have a test of their own.
+    let elsewhere: Vec<String> = pod_routes::ROUTES.iter().map(|route| format!("get /v1{}", route.path)).collect();
     let mut left = rig.document.left();
-    left.sort();
-    left.retain(|route| !elsewhere.contains(&route.as_str()));
+    left.retain(|route| !elsewhere.contains(route));
     assert_eq!(left, Vec::<String>::new(), "documented and not asked");
     rig.engine.shutdown().await;
     drop(rig.directory);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "the example is a program")]
+async fn the_example_in_rust_shows_pulls_until_the_agent_ends() {
+    let rig = Rig::start().await;
+    let name = rig.name("one");
+    let body = json!({"image": name}).to_string();
+    client::send::<Value>(&rig.socket, Method::POST, "/v1/images/pull", body).await.expect("a pull");
+    // Beside the directory of this program, where Cargo puts the examples of the crate.
+    let programs = std::env::current_exe().expect("this program");
+    let example = programs.ancestors().nth(2).expect("it lies in deps/").join("examples/watch_pulls");
+    let mut example = tokio::process::Command::new(&example)
+        .arg(&rig.socket)
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}", example.display()));
+    let mut lines = tokio::io::BufReader::new(example.stdout.take().expect("piped")).lines();
+    let line = lines.next_line().await.expect("text").expect("a line");
+    assert!(line.starts_with(&format!("{name}: Pulled in ")) && line.ends_with(" ms"), "{line}");
+    rig.running.stop().await;
+    assert_eq!(lines.next_line().await.expect("text"), None);
+    assert!(example.wait().await.expect("it ends").success());
+    rig.engine.shutdown().await;
 }
 
 #[test]

@@ -44,6 +44,7 @@ pub(super) fn document<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {
             json!({"get": {"operationId": &path[1..], "summary": summary, "responses": responses}}),
         );
     }
+    paths.insert("/configz".to_owned(), configuration());
     let schemas: Map<String, Value> = generator.take_definitions(true);
     json!({
         "openapi": "3.1.0",
@@ -65,6 +66,23 @@ pub(super) fn document<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {
             },
         },
     })
+}
+
+/// The operation of `/configz`. The fields of a configuration have a schema of their own.
+fn configuration() -> Value {
+    let schema = json!({
+        "type": "object",
+        "required": ["imageletconfig"],
+        "properties": {"imageletconfig": {"type": "object", "additionalProperties": true}},
+    });
+    json!({"get": {
+        "operationId": "configz",
+        "summary": "The configuration in force, in the form of its file and without secrets",
+        "responses": {
+            "200": {"description": "done", "content": {"application/json": {"schema": schema}}},
+            "default": {"$ref": "#/components/responses/Error"},
+        },
+    }})
 }
 
 fn operation(route: &Route, verb: &str, generator: &mut SchemaGenerator) -> Value {

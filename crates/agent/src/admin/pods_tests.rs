@@ -21,7 +21,8 @@ use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::admin::client::Method;
-use crate::admin::pod_routes::NOBODY;
+use crate::admin::pod_routes::{self, NOBODY};
+use crate::admin::schema_check::Document;
 use crate::admin::{Admin, AdminAddress, AdminServer, client};
 
 struct Rig {
@@ -190,6 +191,27 @@ async fn pods_are_told_in_kubernetes_shape() {
 
     rig.want(&[]);
     rig.until(&[]).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn every_route_of_pods_answers_as_documented() {
+    let rig = Rig::start().await;
+    rig.want(&["web"]);
+    rig.until(&["web-edge 1/1 Running"]).await;
+    let mut document = Document::new();
+    for (path, target) in [
+        ("/v1/pods", "/v1/pods"),
+        ("/v1/pods/{namespace}/{name}", "/v1/pods/shop/web-edge"),
+        ("/v1/events", "/v1/events?since=1"),
+        ("/v1/node", "/v1/node"),
+    ] {
+        let asked = client::ask_json::<Value>(&rig.socket, Method::GET, target).await;
+        document.check("get", path, &asked.unwrap_or_else(|error| panic!("{target}: {error}")));
+    }
+    let left = document.left();
+    let of_pods = pod_routes::ROUTES.iter().map(|route| format!("get /v1{}", route.path));
+    assert_eq!(of_pods.filter(|route| left.contains(route)).collect::<Vec<_>>(), Vec::<String>::new());
     rig.end().await;
 }
 

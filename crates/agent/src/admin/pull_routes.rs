@@ -13,6 +13,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
 use cri_api::Kind;
+use futures::{Stream, StreamExt as _};
 use image_manager::PullBoard;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -30,7 +31,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// The shortest and the longest interval that a reader may ask for, in milliseconds.
 const INTERVALS: std::ops::RangeInclusive<u64> = 100..=60_000;
 /// A reader hears at least this often that the stream lives.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const EVENTS: &[(&str, SchemaOf)] =
     &[("pulls", |g| g.subschema_for::<Pulls>()), ("end", |g| g.subschema_for::<StreamEnd>())];
@@ -84,7 +85,8 @@ async fn events(state: SharedState, headers: HeaderMap, RawQuery(query): RawQuer
     let last = board.ended().last().map_or(0, |ended| ended.number);
     // Numbers begin anew with the process: a reader that knows later ones asked another one before.
     let since = since.map_or(last, |since: u64| if since > last { 0 } else { since });
-    Ok(event_stream(Reader::new(board, since, interval, state.stop.clone(), place)))
+    let reader = Reader::new(board, since, interval, state.stop.clone(), place);
+    Ok(event_stream(futures::stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)))))
 }
 
 /// A place among the streams that may be open.
@@ -95,11 +97,9 @@ pub(super) fn place(state: &Admin) -> Result<OwnedSemaphorePermit, Refusal> {
     Arc::clone(&state.streams).try_acquire_owned().map_err(full)
 }
 
-fn event_stream(reader: Reader) -> axum::response::Response {
-    let stream = futures::stream::unfold(reader, async |mut reader| {
-        let text = reader.next().await?;
-        Some((Ok::<_, Infallible>(text), reader))
-    });
+/// The answer whose body is a stream of events.
+pub(super) fn event_stream(events: impl Stream<Item = Bytes> + Send + 'static) -> axum::response::Response {
+    let stream = events.map(Ok::<_, Infallible>);
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     (headers, Body::from_stream(stream)).into_response()
 }

@@ -20,7 +20,7 @@ use super::pods::PodBoard;
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
 use super::table::{Access, Content, Parameter, Route};
 use super::wire::{API_VERSION, AgentVersion, VERSION_HEADER};
-use super::{archive_routes, collecting, image_routes, openapi, pod_routes, pull_routes};
+use super::{archive_routes, collecting, image_events, image_routes, openapi, pod_routes, pull_routes};
 
 /// How long the image service may take to say that it is there.
 const READY_TIME: Duration = Duration::from_secs(2);
@@ -60,9 +60,17 @@ const ROUTES: &[Route] = &[
 
 /// Every route of the API.
 pub(super) fn table() -> impl Iterator<Item = &'static Route> {
-    [ROUTES, pull_routes::ROUTES, image_routes::ROUTES, archive_routes::ROUTES, pod_routes::ROUTES, collecting::ROUTES]
-        .into_iter()
-        .flatten()
+    [
+        ROUTES,
+        pull_routes::ROUTES,
+        image_routes::ROUTES,
+        image_events::ROUTES,
+        archive_routes::ROUTES,
+        pod_routes::ROUTES,
+        collecting::ROUTES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The routes of the admin socket.
@@ -76,6 +84,7 @@ pub(super) fn all(state: Arc<Admin>) -> Router {
         };
         api = api.route(&format!("/v1{}", route.path), handler);
     }
+    let api = api.route("/configz", get(configuration));
     let all = api.with_state(Arc::clone(&state)).merge(public(state));
     let all = all.fallback(unknown).method_not_allowed_fallback(other_method);
     all.layer(extract::DefaultBodyLimit::max(LONGEST_BODY)).layer(from_fn(versioned))
@@ -163,6 +172,14 @@ async fn metrics(extract::State(state): SharedState, headers: HeaderMap) -> Resu
         Ok(text) => Ok(([(CONTENT_TYPE, form.content_type()), (CACHE_CONTROL, "no-store")], text).into_response()),
         Err(_) => Err(PlainRefusal(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written".to_owned())),
     }
+}
+
+/// The configuration under a name, as components of Kubernetes answer.
+async fn configuration(extract::State(state): SharedState) -> Answer {
+    let Some(configuration) = &state.configuration else {
+        return Err(Refusal::new(Kind::NotFound, "this process has no configuration to show"));
+    };
+    json(&serde_json::json!({"imageletconfig": configuration()}))
 }
 
 async fn version(ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {

@@ -20,6 +20,9 @@ use super::pods::PodBoard;
 use super::wire::ApiError;
 use crate::collection::Collection;
 
+/// Reads the configuration in force as JSON, without secrets.
+pub type Configuration = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
+
 /// The parts that an admin endpoint answers from. Those that are `None` are not in this process.
 pub struct Admin {
     pub(super) registry: Registry,
@@ -34,6 +37,8 @@ pub struct Admin {
     pub pulls: Option<PullBoard>,
     /// The images as requests get them, where this process pulls and removes for others.
     pub images: Option<Arc<dyn ImageService>>,
+    /// The configuration in force, without secrets.
+    pub configuration: Option<Configuration>,
     /// Secrets of pods that requests bring along.
     pub secrets_directory: Option<PathBuf>,
     /// The store of this process.

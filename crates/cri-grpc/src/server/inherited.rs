@@ -13,6 +13,7 @@ pub enum InheritError {
     /// No socket of this path is among those that were passed on.
     #[error("{wanted} is not among the sockets that were passed on: {}", if paths.is_empty() { "none has a path" } else { paths })]
     Other {
+        /// The endpoint that is configured.
         wanted: Endpoint,
         /// The paths that were passed on.
         paths: String,

@@ -37,6 +37,7 @@ pub enum BindError {
     /// Somebody listens there.
     #[error("another process answers on {endpoint}: {who}")]
     InUse {
+        /// The endpoint of both.
         endpoint: Endpoint,
         /// Process id and name, as far as they can be seen.
         who: String,
@@ -44,6 +45,7 @@ pub enum BindError {
     /// Something other than a socket is there. It is left alone.
     #[error("{} is {what}, not a socket: remove it or choose another path", path.display())]
     NotASocket {
+        /// The path of the endpoint.
         path: PathBuf,
         /// Type of the file.
         what: &'static str,
@@ -62,6 +64,7 @@ pub enum BindError {
     Io {
         /// The system call, in words.
         operation: &'static str,
+        /// The file or directory that it was made for.
         path: PathBuf,
         /// Why it failed.
         #[source]

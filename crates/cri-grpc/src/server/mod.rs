@@ -44,6 +44,7 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// Services behind a server, and its limits.
 #[derive(Clone)]
 pub struct ServerOptions {
+    /// The images that are served.
     pub image: Arc<dyn ImageService>,
     /// The runtime that calls for a runtime pass to; without one a stand-in answers that there are no pods.
     pub runtime: Option<RuntimePassthrough>,
@@ -71,7 +72,9 @@ pub enum ServeError {
     /// The listening socket could not be handed to the reactor.
     #[error("listen on {endpoint}")]
     Listen {
+        /// The endpoint of the socket.
         endpoint: Endpoint,
+        /// Why the reactor refused it.
         #[source]
         source: std::io::Error,
     },

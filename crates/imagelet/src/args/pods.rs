@@ -60,7 +60,7 @@ pub(crate) struct Scope {
 ///
 /// Asks the process that keeps them (`imagelet run`) over its admin socket. READY, STATUS and RESTARTS are those of `kubectl get
 /// pods`; -o wide adds addresses and images; -o json and yaml write them in Kubernetes' shape. Manifests that were refused
-/// are told on stderr.
+/// are reported on stderr.
 #[derive(Debug, Args)]
 #[command(visible_alias = "ps")]
 pub(crate) struct Pods {

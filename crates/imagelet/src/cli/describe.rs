@@ -153,7 +153,7 @@ fn described(pod: &Pod, value: &Value, sync: &SyncState, events: &[&Event], now:
         let mut table = crate::output::Table::new(&["  TYPE", "REASON", "AGE", "MESSAGE"]);
         for event in events {
             let kind = format!("  {}", event.kind);
-            table.row([kind, event.reason.clone(), event.age(now), event.message.clone()]);
+            table.row([kind, event.reason.clone(), event.age(now), event.text()]);
         }
         text.line(0, "Events", "");
         text.0.push_str(&table.render());

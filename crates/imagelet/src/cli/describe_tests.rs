@@ -35,7 +35,7 @@ fn a_pod_is_described() {
             }],
         },
     });
-    let event = json!({"involvedObject": {"uid": "u-1"}, "type": "Warning", "reason": "BackOff", "message": "Back-off restarting",
+    let event = json!({"involvedObject": {"uid": "u-1"}, "type": "Warning", "reason": "BackOff", "message": "Back-off restarting\n",
         "count": 3, "firstTimestamp": "2026-01-01T00:01:00Z", "lastTimestamp": "2026-01-01T00:02:00Z"});
     let event = Event::of(&event).expect("an event");
     let sync =

@@ -67,6 +67,11 @@ impl Event {
         }
     }
 
+    /// The message as kubectl shows it: without the end of line that output of a probe ends with.
+    pub(super) fn text(&self) -> String {
+        self.message.trim().to_owned()
+    }
+
     fn object(&self) -> String {
         let Object { kind, name, field_path, .. } = &self.involved_object;
         let part = if field_path.is_empty() { String::new() } else { format!(" {field_path}") };
@@ -97,7 +102,7 @@ impl Report for EventReport {
         for (_, event) in &self.events {
             let namespace = event.involved_object.namespace.clone();
             let (kind, reason) = (event.kind.clone(), event.reason.clone());
-            table.row([namespace, event.age(self.now), kind, reason, event.object(), event.message.clone()]);
+            table.row([namespace, event.age(self.now), kind, reason, event.object(), event.text()]);
         }
         table
     }
@@ -186,5 +191,16 @@ mod tests {
                 .replace("10s               Normal", "10s                Normal")
         );
         assert!(shown.events[0].1.is_of("u"));
+    }
+
+    #[test]
+    fn the_end_of_line_of_a_message_is_not_shown() {
+        let value = json!({"message": "Liveness probe failed: first\nsecond\n"});
+        let event = Event::of(&value).expect("an event");
+        let shown = EventReport { events: vec![(value.clone(), event)], now: Timestamp::UNIX_EPOCH };
+        let table = shown.table(false, false).render();
+        assert!(table.ends_with("Liveness probe failed: first?second\n"), "{table}");
+        // Programs get it as it is.
+        assert_eq!(serde_json::to_value(&shown).expect("JSON")["items"][0], value);
     }
 }

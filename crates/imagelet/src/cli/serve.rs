@@ -59,6 +59,7 @@ async fn serve(app: &App) -> Outcome {
     };
     let mut admin = Admin::new(registered, images.service());
     admin.beside_a_kubelet = images.endpoint().is_some();
+    admin.configuration = Some(app.configuration());
     admin.engine = images.own_engine();
     admin.pulls = Some(app.board.clone());
     admin.images = Some(to_commands);

@@ -1,12 +1,15 @@
-//! The list of images once, or again and again for those who watch it. Between two looks nobody else is kept from the store.
-//! Called by `images`.
+//! The list of images once, or again and again for those who watch it. Where an agent has the images, its API says when there are others;
+//! otherwise they are listed now and then, and between two looks nobody else is kept from the store. Called by `images`.
 
 use std::time::{Duration, SystemTime};
 
+use agent::admin::client::{self, Events, Method};
+use agent::admin::images::ImageList;
 use cri_api::Image;
 use tokio::time::Instant;
 
 use crate::app::App;
+use crate::endpoint::admin_socket;
 use crate::exit::{Failure, Outcome};
 
 /// Pauses between two looks.
@@ -19,6 +22,7 @@ pub(super) struct ImageLists<'a> {
     app: &'a App,
     watches: bool,
     last: Option<Look>,
+    agent: Agent,
 }
 
 /// The last look.
@@ -28,34 +32,74 @@ struct Look {
     changed: Option<SystemTime>,
 }
 
+/// The agent that may have the images.
+enum Agent {
+    /// None has been asked yet.
+    Unasked,
+    /// The stream of its lists.
+    Follows(Events),
+    /// The agent does not tell: an older one, or one that may not be asked.
+    Silent,
+}
+
 impl<'a> ImageLists<'a> {
     /// A single list, or with `watches` a list whenever there may be another one.
     pub(super) fn new(app: &'a App, watches: bool) -> Self {
-        Self { app, watches, last: None }
+        Self { app, watches, last: None, agent: Agent::Unasked }
     }
 
     /// The next list.
     pub(super) async fn next(&mut self) -> Outcome<Option<Vec<Image>>> {
-        let failed = |error: cri_api::Error| Failure::call("list images", &error);
-        match &self.last {
-            None if !self.watches => {
-                self.last = Some(Look { at: Instant::now(), changed: None });
-                return Ok(Some(self.app.marked_service().await?.list_images(None).await.map_err(failed)?));
+        if !self.watches {
+            return self.single().await;
+        }
+        if let Agent::Follows(events) = &mut self.agent {
+            match events.next_of::<ImageList>("images").await {
+                Ok(Some(list)) => return Ok(Some(list.images)),
+                Ok(None) => tracing::debug!("the agent ended"),
+                Err(error) => tracing::debug!(%error, "the agent tells of no more images"),
             }
-            Some(_) if !self.watches => return Ok(None),
-            None => {}
-            Some(last) => loop {
-                tokio::time::sleep(PAUSE).await;
-                let changed = store::Store::changed_at(&self.app.config.root);
-                if last.changed.is_none() || last.changed != changed || last.at.elapsed() >= LONGEST {
-                    break;
-                }
-            },
+            // Another one may come.
+            self.agent = Agent::Unasked;
+        }
+        while let Some(last) = &self.last {
+            tokio::time::sleep(PAUSE).await;
+            let changed = store::Store::changed_at(&self.app.config.root);
+            if last.changed.is_none() || last.changed != changed || last.at.elapsed() >= LONGEST {
+                break;
+            }
         }
         let at = Instant::now();
-        let (images, own) = self.app.list_images_now().await?;
-        let changed = if own { store::Store::changed_at(&self.app.config.root) } else { None };
+        let now = self.app.list_images_now().await?;
+        let changed = if now.own { store::Store::changed_at(&self.app.config.root) } else { None };
         self.last = Some(Look { at, changed });
-        Ok(Some(images))
+        if now.agent && matches!(self.agent, Agent::Unasked) {
+            self.agent = self.follow().await;
+        }
+        Ok(Some(now.images))
+    }
+
+    async fn single(&mut self) -> Outcome<Option<Vec<Image>>> {
+        if self.last.is_some() {
+            return Ok(None);
+        }
+        self.last = Some(Look { at: Instant::now(), changed: None });
+        let listed = self.app.marked_service().await?.list_images(None).await;
+        listed.map(Some).map_err(|error| Failure::call("list images", &error))
+    }
+
+    /// Asks the agent for the stream of its lists.
+    async fn follow(&self) -> Agent {
+        let socket = admin_socket(&self.app.config);
+        match client::events(&socket, Method::GET, "/v1/images/events", Vec::new()).await {
+            Ok(events) => {
+                tracing::debug!(socket = %socket.display(), "following the images of the agent");
+                Agent::Follows(events)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the agent does not tell of its images");
+                Agent::Silent
+            }
+        }
     }
 }

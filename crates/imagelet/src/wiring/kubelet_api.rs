@@ -41,6 +41,7 @@ pub(crate) async fn open(
         runtime: Arc::clone(&node.runtime),
         pods: Arc::new(move || board.list()),
         healthy: Arc::new(move || health.healthy()),
+        configuration: app.configuration(),
         metrics,
     };
     // Everywhere, as a kubelet; where there is no IPv6, on IPv4.

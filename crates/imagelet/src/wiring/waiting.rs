@@ -38,7 +38,9 @@ pub(crate) async fn until_there<T>(
             tracing::warn!(error, "waiting for the container runtime");
             let line = format!("waiting for the container runtime: {error}");
             Notify::new(app.environment.notify_socket.as_deref()).status("waiting for the container runtime");
-            waiting = Some(Admin::waiting(&line).start(address, &app.stop).await?);
+            let mut admin = Admin::waiting(&line);
+            admin.configuration = Some(app.configuration());
+            waiting = Some(admin.start(address, &app.stop).await?);
         }
         tokio::select! {
             () = app.stop.cancelled() => return Err(Failure::new(app.signals.code(), "ended by a signal")),

@@ -1,5 +1,6 @@
 //! The API of a real agent: by curl, by other users, and as `imagelet top` shows it while a pull is under way.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +46,49 @@ fn the_example_in_shell_does_what_it_says() {
     assert_eq!(s.imagelet.ids(), Vec::<String>::new(), "it removed the image again");
     let document = get(&socket, "/v1/openapi.json");
     assert_eq!(document["openapi"], "3.1.0");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_watch_of_images_follows_the_agent_and_goes_on_without_one() {
+    let s = Scene::new();
+    let (one, _) = s.push_file("watch/one:1", "a", "one");
+    let (two, _) = s.push_file("watch/two:1", "a", "two");
+    let mut agent = s.imagelet.serve(&s.scratch.join("cri.sock"));
+    let watch = s.imagelet.clone().global("--log-level", "debug").daemon(&[
+        "images",
+        "--watch",
+        "-o",
+        "custom-columns=TAG:.repoTags[0]",
+    ]);
+    watch.wait_for("that it follows", |line| line.contains("following the images of the agent").then_some(()));
+    // So many lists have come, and this is the last.
+    let shows = |count: usize, want: &[&str]| {
+        watch.wait_until(&format!("{want:?} as list {count}"), |lines| {
+            let lists = lines.iter().filter(|line| *line == "TAG").count();
+            let last = lines.iter().rev().take_while(|line| *line != "TAG").filter(|line| !line.contains("DEBUG"));
+            let last: BTreeSet<&str> = last.map(String::as_str).collect();
+            (lists == count && last == want.iter().copied().collect()).then_some(())
+        });
+    };
+    shows(1, &[]);
+    s.imagelet.ok(&["pull", &one]);
+    shows(2, &[&one]);
+    s.imagelet.ok(&["pull", &two]);
+    shows(3, &[&one, &two]);
+    s.imagelet.ok(&["rmi", &one]);
+    shows(4, &[&two]);
+
+    agent.stop();
+    watch.wait_for("that the agent is gone", |line| line.contains("the agent ended").then_some(()));
+    s.imagelet.ok(&["pull", &one]);
+    shows(5, &[&one, &two]);
+    // Another agent is followed as the first one.
+    let follows = |lines: &[String]| lines.iter().filter(|line| line.contains("following the images")).count() == 2;
+    let _agent = s.imagelet.serve(&s.scratch.join("cri.sock"));
+    watch.wait_until("that it follows the next", |lines| follows(lines).then_some(()));
+    s.imagelet.ok(&["rmi", &two]);
+    shows(6, &[&one]);
 }
 
 /// An agent with an image of two layers behind a gate, and a pull of it by a command that is under way.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::gc::decision;
 use crate::support::node::{FOREVER, Node};
-use crate::support::process::{Daemon, signal};
+use crate::support::process::{Daemon, run, signal, tool};
 use crate::support::systemd::Systemd;
 use crate::support::{Imagelet, Scratch};
 
@@ -142,6 +142,36 @@ async fn rules_change_at_once_and_a_wrong_configuration_changes_nothing() {
     served.reload(&agent);
     assert_eq!(decision(&served.plan(), "base/os:1"), "remove");
     assert!(said("INFO configuration reloaded changed=2 pending=0"), "{}", agent.lines().join("\n"));
+}
+
+#[test]
+fn the_configuration_in_force_is_shown_without_its_secrets() {
+    let served = Served::new(|systemd| systemd);
+    let secrets = json!({
+        "staticPodURL": "https://me:s3cret@config.example/pods",
+        "staticPodURLHeader": {"Authorization": "s3cret"},
+    });
+    served.configure(&secrets);
+    let agent = served.start();
+    let socket = served.scratch.join("root/admin.sock").display().to_string();
+    let configz = || run(tool("curl").args(["-sS", "--fail", "--unix-socket", &socket, "http://imagelet/configz"]));
+    let in_force = |text: &str| serde_json::from_str::<Value>(text).expect("JSON")["imageletconfig"].clone();
+    let text = configz();
+    assert!(!text.contains("s3cret"), "{text}");
+    let shown = in_force(&text);
+    assert_eq!((&shown["kind"], &shown["listen"]), (&json!("ImageletConfiguration"), &json!(unix(&served.socket))));
+    assert_eq!(shown["staticPodURL"], "https://me:xxxxx@config.example/pods");
+    assert!(shown["staticPodURLHeader"].to_string().contains("Authorization"), "{shown:#}");
+    assert_eq!((&shown["imageGCHighThresholdPercent"], &shown["maxParallelLayers"]), (&json!(85), &json!(4)));
+
+    // After a reload: what is in force, not what the file says.
+    let mut changed = secrets;
+    changed["imageGCHighThresholdPercent"] = json!(82);
+    changed["maxParallelLayers"] = json!(2);
+    served.configure(&changed);
+    served.reload(&agent);
+    let shown = in_force(&configz());
+    assert_eq!((&shown["imageGCHighThresholdPercent"], &shown["maxParallelLayers"]), (&json!(82), &json!(4)));
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! `imagelet serve` and `imagelet run` as a service manager starts and ends them: a runtime that comes later, a restart that no
 //! client notices, the word to systemd, the log, and what is said right after a kill.
 
-use std::os::fd::AsRawFd as _;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use cri_api::{ImageService as _, ImageSpec, Kind, PullImageRequest};
@@ -17,8 +16,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::support::gate::Gate;
 use crate::support::node::{FOREVER, Node, is};
-use crate::support::process::{Daemon, signal};
-use crate::support::systemd::Systemd;
+use crate::support::process::signal;
+use crate::support::systemd::{SocketUnit, Systemd};
 use crate::support::{Imagelet, Scratch};
 
 fn unix(path: &Path) -> String {
@@ -68,37 +67,15 @@ fn a_wait_for_a_runtime_ends_with_a_signal() {
     assert_eq!(agent.ended().code(), Some(0));
 }
 
-/// A socket that this process keeps and passes on, as systemd does for a socket unit.
-struct SocketUnit {
-    socket: UnixListener,
-    path: PathBuf,
-    imagelet: Imagelet,
-}
-
-impl SocketUnit {
-    fn new(scratch: &Scratch) -> Self {
-        let path = scratch.join("cri.sock");
-        let socket = UnixListener::bind(&path).expect("a socket");
-        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).expect("a socket for children");
-        // Not sh: Debian's knows descriptors of one digit alone.
-        let pass = format!("export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\" 3<&{}", socket.as_raw_fd());
-        let imagelet = Imagelet::on(&scratch.join("store")).through(&["/bin/bash", "-c", &pass]);
-        Self { socket, path, imagelet }
-    }
-
-    fn start(&self, args: &[&str]) -> Daemon {
-        self.imagelet.daemon(&[&["serve"], args].concat())
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn not_one_call_fails_through_restarts() {
     let scratch = Scratch::new();
     let registry = TestRegistry::open().await;
     let gate = Gate::start(registry.host().to_string()).await;
     registry.push("app", "1", &ImageBuilder::tiny("app"));
-    let unit = SocketUnit::new(&scratch);
-    let mut agent = unit.start(&["--listen", &unix(&unit.path)]);
+    let unit = SocketUnit::new(&scratch.join("cri.sock"));
+    let imagelet = unit.starts(&Imagelet::on(&scratch.join("store")));
+    let mut agent = imagelet.daemon(&["serve", "--listen", &unix(&unit.path)]);
     let shared = client(&unit.path).await;
     let (done, tasks) = (CancellationToken::new(), TaskTracker::new());
     let name = format!("{}/app:1", registry.host());
@@ -133,7 +110,7 @@ async fn not_one_call_fails_through_restarts() {
         gate.open();
         assert_eq!(agent.ended().code(), Some(0));
         // No --listen: the socket that is passed says where.
-        agent = unit.start(&[]);
+        agent = imagelet.daemon(&["serve"]);
         pull.await.expect("it ends").expect("it was let to end, or made again");
     }
     done.cancel();
@@ -143,16 +120,16 @@ async fn not_one_call_fails_through_restarts() {
     signal(agent.pid(), Signal::INT);
     agent.ended();
     assert!(unit.path.exists(), "the file is the unit's");
-    drop(unit.socket);
+    drop(unit);
 }
 
 #[test]
 fn sockets_that_do_not_fit_are_refused() {
     let scratch = Scratch::new();
-    let unit = SocketUnit::new(&scratch);
+    let unit = SocketUnit::new(&scratch.join("cri.sock"));
     let other = scratch.join("other.sock");
     let said = unit
-        .imagelet
+        .starts(&Imagelet::on(&scratch.join("store")))
         .daemon(&["serve", "--listen", &unix(&other)])
         .wait_for("why", |line| line.strip_prefix("error: ").map(str::to_owned));
     let (other, path) = (unix(&other), unit.path.display());
@@ -246,6 +223,51 @@ fn a_store_that_no_runtime_sees_is_no_store_for_a_kubelet() {
         root.display()
     );
     assert!(done.stderr.ends_with(&want), "{}", done.stderr);
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn pods_and_images_of_a_socket_unit_go_on_through_a_reload_and_a_restart() {
+    let node = Node::idle(&json!({}));
+    let socket = node.scene.scratch.join("cri.sock");
+    let systemd = Systemd::new(&node.scene.scratch).with_socket(&socket);
+    let imagelet = systemd.tells(&node.imagelet);
+    let ready = format!("READY=1\nSTATUS=running pods, and serving images on {}", unix(&socket));
+    let tasks = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    // A call waits for the process as long as the unit alone is there.
+    let call = || {
+        let socket = socket.clone();
+        tasks.spawn(async move { client(&socket).await.list_images(None).await.expect("a list") })
+    };
+    let first = call();
+    let mut agent = imagelet.daemon(&["run"]);
+    assert_eq!(systemd.hears(), ready);
+    assert!(!tasks.block_on(first).expect("it ends").is_empty(), "the image of the pods is on the node");
+    node.write("web.json", &node.pod("web", json!({"containers": [node.container("main", FOREVER)]})));
+    node.ready("web");
+    let container = node.running("web/main");
+
+    node.configure(&json!({"imageGCLowThresholdPercent": 71}));
+    signal(agent.pid(), Signal::HUP);
+    assert!(systemd.hears().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(systemd.hears(), ready);
+    let change = "INFO configuration: imageGCLowThresholdPercent: 80 → 71";
+    assert!(agent.lines().iter().any(|line| line.contains(change)), "{}", agent.lines().join("\n"));
+
+    signal(agent.pid(), Signal::TERM);
+    assert_eq!(systemd.hears(), "STOPPING=1\nSTATUS=ending; containers go on");
+    assert_eq!(agent.ended().code(), Some(0));
+    let between = call();
+    let mut agent = imagelet.daemon(&["run"]);
+    assert_eq!(systemd.hears(), ready);
+    assert!(!tasks.block_on(between).expect("it ends").is_empty());
+    node.ready("web");
+    assert_eq!(node.running("web/main"), container, "nothing was started again");
+    node.clear();
+    signal(agent.pid(), Signal::INT);
+    assert_eq!(systemd.hears(), "STOPPING=1\nSTATUS=ending; containers go on");
+    agent.ended();
+    assert!(socket.exists(), "the file is the unit's");
 }
 
 #[test]

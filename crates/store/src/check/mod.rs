@@ -44,8 +44,10 @@ pub enum Depth {
     Files,
 }
 
+/// The extent of a check, and its consequences.
 #[derive(Clone, Copy)]
 pub struct CheckOptions<'a> {
+    /// How closely layers are looked at.
     pub depth: Depth,
     /// True to put right what is wrong.
     pub repair: bool,

@@ -136,6 +136,7 @@ pub struct NewBlob {
 }
 
 impl NewBlob {
+    /// The digest that its bytes were verified to have.
     #[must_use]
     pub fn digest(&self) -> &Digest {
         &self.digest
@@ -147,6 +148,7 @@ impl NewBlob {
         self.size
     }
 
+    /// How many bytes of the disk it takes.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.disk_bytes

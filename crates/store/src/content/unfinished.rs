@@ -36,6 +36,7 @@ pub struct Unfinished {
     pub blobs: u64,
     /// Bytes on the disk.
     pub bytes: u64,
+    /// Files and directories on the disk.
     pub inodes: u64,
 }
 

@@ -16,6 +16,7 @@ pub enum LayerSource {
     Present(Layer),
     /// Unpacked for this image, or for another pull at the same time. Its diff id has been verified.
     New {
+        /// Files of the layer, which are not visible yet.
         layer: Arc<UnpackedLayer>,
         /// Digest of its tar stream.
         diff_id: Digest,
@@ -36,6 +37,7 @@ impl LayerSource {
 pub struct ImageCommit {
     /// The config's bytes. Their digest is the image id.
     pub config: Vec<u8>,
+    /// The manifest's bytes, as they came.
     pub manifest: Vec<u8>,
     /// Media type under which the manifest came.
     pub manifest_media_type: String,

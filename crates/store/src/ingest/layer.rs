@@ -206,6 +206,7 @@ impl UnpackedLayer {
         }
     }
 
+    /// Counts of its content.
     #[must_use]
     pub fn stats(&self) -> LayerStats {
         *self.stats.lock()

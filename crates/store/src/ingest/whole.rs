@@ -55,6 +55,7 @@ impl Store {
 }
 
 impl WholeLayer {
+    /// Digest of its tar stream.
     #[must_use]
     pub fn diff_id(&self) -> &Digest {
         &self.record.diff_id

@@ -36,13 +36,16 @@ pub struct LayerStats {
     pub root_opaque: bool,
 }
 
+/// A committed layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
+    /// Number of the layer in this store.
     pub id: LayerId,
     /// Digest of its tar stream.
     pub diff_id: Digest,
     /// The stack for which it was made, where its directories depend on the layers below.
     pub chain_id: Option<Digest>,
+    /// Counts of its content.
     pub stats: LayerStats,
     pub(crate) shape: Shape,
 }
@@ -130,13 +133,16 @@ impl ImageEntry {
     }
 }
 
+/// A committed image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRecord {
     /// Digest of the config.
     pub id: Digest,
+    /// The config's bytes.
     pub config: Vec<u8>,
     /// The manifest's bytes; of the latest pull where several manifests have this config.
     pub manifest: Vec<u8>,
+    /// Digest of the manifest's bytes.
     pub manifest_digest: Digest,
     /// Media type under which the manifest came.
     pub manifest_media_type: String,
@@ -158,17 +164,22 @@ pub struct ImageRecord {
     pub created_at_unix_nanos: i64,
     /// True if it must be kept.
     pub pinned: bool,
+    /// Texts that whoever committed it has put beside it, by name.
     pub annotations: BTreeMap<String, String>,
 }
 
+/// Sums over all content of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Bytes on disk of all layers, kept blobs and documents.
     pub bytes: u64,
     /// Inodes of all layers and kept blobs.
     pub inodes: u64,
+    /// Number of images.
     pub images: u64,
+    /// Number of layers, shared ones once.
     pub layers: u64,
+    /// Number of kept blobs.
     #[serde(default)]
     pub blobs: u64,
 }
@@ -204,6 +215,7 @@ impl Totals {
 pub struct Removed {
     /// Bytes on disk. The image's documents are not among them: the database's file keeps its size.
     pub freed_bytes: u64,
+    /// Files and directories on the disk.
     pub freed_inodes: u64,
 }
 

@@ -193,6 +193,8 @@ fn figures(scene: &Namespace<'_>) {
     let plane = &scene.cluster.plane;
     let proxied = |path: &str| plane.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{NODE}/proxy/{path}")]);
     assert_eq!(proxied("healthz"), "ok");
+    let configuration: Value = serde_json::from_str(&proxied("configz")).expect("JSON");
+    assert_eq!(configuration["imageletconfig"]["nodeName"], NODE, "{configuration:#}");
     plane.until("the runtime has figures of the pod", || {
         let summary: Value = serde_json::from_str(&proxied("stats/summary")).expect("JSON");
         let pods = summary["pods"].as_array().cloned().unwrap_or_default();
@@ -232,6 +234,10 @@ fn let_in(scene: &Namespace<'_>) {
         ask("stats/summary", &["-H", &bearer]),
         format!("Forbidden (user={name}, verb=get, resource=nodes, subresource(s)=[stats])\n\n403")
     );
+    assert_eq!(
+        ask("configz", &["-H", &bearer]),
+        format!("Forbidden (user={name}, verb=get, resource=nodes, subresource(s)=[configz proxy])\n\n403")
+    );
     assert!(ask(&format!("exec/{}/inner/main?command=id&output=1", scene.name), &["-H", &bearer]).ends_with("403"));
     plane.kubectl(&["create", "clusterrole", "reader-of-metrics", "--verb=get", "--resource=nodes/metrics"]);
     plane.kubectl(&[
@@ -255,6 +261,7 @@ fn let_in(scene: &Namespace<'_>) {
         ask(path, &args.iter().map(String::as_str).collect::<Vec<_>>())
     };
     assert!(with("admin", "pods").ends_with("200"));
+    assert!(with("admin", "configz").ends_with("200"));
     plane.user("/CN=eve");
     assert!(with("eve", "pods").contains("Forbidden (user=eve, verb=get"), "{}", with("eve", "pods"));
     assert!(with("admin", "nowhere").ends_with("404"));

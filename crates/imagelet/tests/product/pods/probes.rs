@@ -23,7 +23,8 @@ fn what_is_not_live_starts_again_and_what_is_not_ready_is_told() {
         node.container("server", serve),
         json!({"livenessProbe": http("/live"), "readinessProbe": http("/ready"), "ports": [{"containerPort": 8080}]}),
     );
-    let alive = json!({"exec": {"command": ["test", "-e", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let alive = "test -e /tmp/alive || { echo it is gone; exit 1; }";
+    let alive = json!({"exec": {"command": ["sh", "-c", alive]}, "periodSeconds": 1, "failureThreshold": 1});
     let worker = with(
         node.container("worker", &format!("touch /tmp/alive; {FOREVER}")),
         json!({"livenessProbe": with(alive, json!({"initialDelaySeconds": 1}))}),
@@ -63,6 +64,10 @@ fn what_is_not_live_starts_again_and_what_is_not_ready_is_told() {
         (restarts(pod, "worker") == 1 && is(pod, "Ready")).then_some(())
     });
     assert_eq!(node.running("web/worker").attempt, 1);
+    let shown = node.imagelet.ok(&["events"]);
+    assert!(shown.contains("Liveness probe failed: it is gone\n"), "{shown}");
+    let described = node.imagelet.ok(&["describe", "web"]);
+    assert!(described.contains("Liveness probe failed: it is gone\n"), "{described}");
     node.clear();
 }
 

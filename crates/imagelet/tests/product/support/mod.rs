@@ -14,6 +14,7 @@ pub(crate) mod disk;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod faulty;
 pub(crate) mod front;
+pub(crate) mod frozen;
 pub(crate) mod gate;
 pub(crate) mod gc;
 pub(crate) mod home;

@@ -1,0 +1,118 @@
+//! `GET /v1/images/events`: the list of images at once, and again whenever it is another one, as server-sent events. While somebody
+//! reads, the images are listed here after each pull and each half second, because they change by other ways as well: removals,
+//! imports, collections, clients of a runtime. Nothing is kept for a slow reader but the list that it has. Called by axum; `imagelet
+//! images --watch` reads it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::routing::get;
+use cri_api::{Image, ImageService};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::image_routes::service;
+use super::images::ImageList;
+use super::pull_routes::{KEEP_ALIVE, event, event_stream, keep_alive, place};
+use super::pulls::StreamEnd;
+use super::state::{Answer, Readiness, SharedState};
+use super::table::{Content, Route, SchemaOf};
+
+/// Time between two lists.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+const EVENTS: &[(&str, SchemaOf)] =
+    &[("images", |g| g.subschema_for::<ImageList>()), ("end", |g| g.subschema_for::<StreamEnd>())];
+
+/// The routes.
+pub(super) const ROUTES: &[Route] = &[Route::get(
+    "/images/events",
+    "The images at once, and again whenever there are others. An event `end` says why a stream ends",
+    Content::Events(EVENTS),
+    || get(events),
+)];
+
+async fn events(state: SharedState) -> Answer {
+    let for_others = service(&state)?;
+    // Its own looks are not among the calls that the agent counts.
+    let service = match &state.readiness {
+        Readiness::Service(service) => service,
+        Readiness::Waiting(_) => for_others,
+    };
+    let service: Arc<dyn ImageService> = match &state.collection {
+        Some(collection) => Arc::new(collection.served(Arc::clone(service), false)),
+        None => Arc::clone(service),
+    };
+    let (_place, stop) = (place(&state)?, state.stop.clone());
+    let changes = state.pulls.as_ref().map(image_manager::PullBoard::changes);
+    let reader = Reader { service, changes, sent: None, listed: None, at: Instant::now(), stop, over: false, _place };
+    Ok(event_stream(futures::stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)))))
+}
+
+/// The list that a reader of the stream has.
+struct Reader {
+    service: Arc<dyn ImageService>,
+    changes: Option<watch::Receiver<u64>>,
+    sent: Option<Vec<Image>>,
+    /// When the images were listed last; `None` before the first event.
+    listed: Option<Instant>,
+    /// When something was sent last.
+    at: Instant,
+    stop: CancellationToken,
+    over: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Reader {
+    /// The next piece of the stream. Called when the reader has room for it.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.over {
+            return None;
+        }
+        loop {
+            if let Some(listed) = self.listed
+                && self.stop.clone().run_until_cancelled(self.wait(listed)).await.is_none()
+            {
+                self.over = true;
+                return Some(event("end", None, &StreamEnd { reason: "the agent ends".to_owned() }));
+            }
+            let images = self.service.list_images(None).await;
+            self.listed = Some(Instant::now());
+            match images {
+                Ok(images) if self.sent.as_ref() != Some(&images) => {
+                    self.at = Instant::now();
+                    let list = ImageList { images };
+                    let event = event("images", None, &list);
+                    self.sent = Some(list.images);
+                    return Some(event);
+                }
+                Ok(_) => {}
+                // A runtime that restarts answers again.
+                Err(error) => tracing::debug!(error = error.message(), "the images cannot be listed for a reader"),
+            }
+            if self.at.elapsed() >= KEEP_ALIVE {
+                self.at = Instant::now();
+                return Some(keep_alive());
+            }
+        }
+    }
+
+    /// Waits until it is time for the next list: soon after a pull, or later.
+    async fn wait(&mut self, listed: Instant) {
+        let pull = async {
+            let heard = match &mut self.changes {
+                Some(changes) => changes.changed().await.is_ok(),
+                None => false,
+            };
+            if !heard {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = pull => tokio::time::sleep_until(listed + INTERVAL / 5).await,
+            () = tokio::time::sleep_until(listed + INTERVAL) => {}
+        }
+    }
+}
