@@ -36,6 +36,7 @@ pub(crate) mod secrets;
 pub(crate) mod stage;
 pub(crate) mod start_log;
 pub(crate) mod systemd;
+pub(crate) mod tls_front;
 pub(crate) mod tree;
 
 pub(crate) use cli::Imagelet;
