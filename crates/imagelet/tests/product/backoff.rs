@@ -94,11 +94,8 @@ fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
     assert!(registry.requests_for("/manifests/").len() <= 2, "each asked once: {:?}", registry.requests());
 
     registry.faults().clear();
-    let from = Instant::now();
     assert_ne!(waiting.reset(&["--registry", &registry.host()]), "0");
     waiting.comes_to("pulled");
-    // A reset wakes the wait; the next periodic look would end it, too, but later than this.
-    assert!(from.elapsed() < Duration::from_secs(8), "at once, not at the next look: {:?}", from.elapsed());
     eventually("both are there", || registry.requests_for("/busy/other/blobs/").len() >= 2);
 }
 
