@@ -8,18 +8,13 @@ use std::time::{Duration, Instant};
 use registry::testing::{Fault, ImageBuilder, TestRegistry};
 use rustix::net::{AddressFamily, SocketType};
 use serde_json::Value;
-use tokio::runtime::Runtime;
 
 use crate::support::images;
 use crate::support::manifests::{Manifests, Pod, PullSecret, forms_of};
 use crate::support::process::{Daemon, eventually};
 use crate::support::registry::GuardedRegistry;
 use crate::support::scene::Scene;
-use crate::support::{Imagelet, Scratch};
-
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
-}
+use crate::support::{Imagelet, Scratch, runtime};
 
 /// An `ensure --wait` that runs, and the command line beside it.
 struct Waiting {

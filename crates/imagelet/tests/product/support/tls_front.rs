@@ -44,8 +44,7 @@ impl TlsFront {
     /// Listens before this control plane, with the certificate of its API server.
     #[track_caller]
     pub(crate) fn start(plane: &ControlPlane) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.expect("a runtime");
+        let runtime = super::runtime();
         let (acceptor, to_server) = tls(plane);
         let server = plane.url().trim_start_matches("https://").to_owned();
         let shared = Arc::new(Shared { connections: Mutex::default(), acceptor, to_server, server });
