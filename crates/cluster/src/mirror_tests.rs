@@ -1,6 +1,6 @@
 //! Mirror pods: what is planned, and what a server then has.
 
-use std::io::{self, Write};
+use std::fs::{self, File};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -159,20 +159,6 @@ async fn mirrors_come_and_go_with_manifests() {
     stop.cancel();
 }
 
-/// A log that is kept.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_mirror_that_is_refused_is_warned_of_once_for_each_reason() {
     let server = FakeServer::new(true);
@@ -181,37 +167,39 @@ async fn a_mirror_that_is_refused_is_warned_of_once_for_each_reason() {
         selected(Objects::default()),
         selected([("node-uid".to_owned(), Arc::new(json!({"metadata": {"name": "edge"}})))].into()),
     );
-    let kept = Kept::default();
-    let writer = kept.clone();
-    let log = tracing_subscriber::fmt().with_writer(move || writer.clone()).without_time().with_ansi(false);
-    let warnings = || String::from_utf8_lossy(&kept.0.lock()).matches("cannot change a mirror pod").count();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("log");
+    let file = Arc::new(File::create(&path).expect("made"));
+    let log = tracing_subscriber::fmt().with_writer(file).without_time().with_ansi(false);
+    let logged = || fs::read_to_string(&path).expect("a log");
     let local = [local("web", "h1"), local("zoo", "h2")];
     let mut mirrors = Mirrors::new(server.client(), pods.subscribe(), node.subscribe());
     let rounds = async {
         // Answers to the creation of web's mirror, in each round, and the warnings so far.
-        for (round, (status, message, want)) in [
-            (Some(403), "no such class", 1),
-            (Some(403), "no such class", 1),
-            (Some(403), "too many pods", 2),
-            (Some(403), "too many pods", 2),
-            (None, "", 2),
-            (Some(403), "too many pods", 3),
+        for (round, (refusal, want)) in [
+            (Some("no such class"), 1),
+            (Some("no such class"), 1),
+            (Some("too many pods"), 2),
+            (Some("too many pods"), 2),
+            (None, 2),
+            (Some("too many pods"), 3),
         ]
         .into_iter()
         .enumerate()
         {
             server.remove("/api/v1/namespaces/shop/pods/web");
-            if let Some(status) = status {
-                server.refuse("POST pods", status, message);
+            if let Some(message) = refusal {
+                server.refuse("POST pods", 403, message);
             }
             let before = server.count("POST pods");
             mirrors.once(&local).await;
             // The server's pods are not watched here: each round tries to make both.
             assert_eq!(server.count("POST pods") - before, 2, "round {round}: every round tries again");
-            assert_eq!(warnings(), want, "round {round}: {}", String::from_utf8_lossy(&kept.0.lock()));
+            let text = logged();
+            assert_eq!(text.matches("cannot change a mirror pod").count(), want, "round {round}: {text}");
         }
     };
     rounds.with_subscriber(log.finish()).await;
-    let text = String::from_utf8_lossy(&kept.0.lock()).into_owned();
+    let text = logged();
     assert!(text.contains("pod=\"web\" error=\"no such class\"") && text.contains("too many pods"), "{text}");
 }
