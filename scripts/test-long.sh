@@ -35,9 +35,12 @@ part_dropin() { # DROPIN_KILLS of imagelet and of containerd in pulls into conta
   suite imagelet product dropin_faults::
 }
 
-part_cluster() { # CLUSTER_KILLS of imagelet and of the API server in the lives of a cluster's pods; SEED is another set of moments
+part_cluster() { # CLUSTER_KILLS of imagelet and of the API server in the lives of a cluster's pods, EVICTION_KILLS in evictions; SEED is another set of moments
   [ -z "${SEED:-}" ] || export IMAGELET_SEED=$SEED
-  IMAGELET_CLUSTER_KILLS=${CLUSTER_KILLS:-100} suite imagelet product cluster::kills::
+  local result=0
+  IMAGELET_CLUSTER_KILLS=${CLUSTER_KILLS:-100} suite imagelet product cluster::kills:: || result=1
+  IMAGELET_EVICTION_KILLS=${EVICTION_KILLS:-20} suite imagelet product cluster::eviction::kills || result=1
+  return "$result"
 }
 
 part_soak() { # SOAK_MINUTES of pulls, removals, collections and thirty pods: memory, open files, threads and tasks of the agent

@@ -26,15 +26,16 @@ struct Rig {
     _directory: tempfile::TempDir,
 }
 
+impl AdminAddress {
+    /// This socket, which must be listened on, and nothing else.
+    pub(crate) fn at(socket: PathBuf) -> Self {
+        Self { socket, required: true, group: None, others_read: false, metrics: None }
+    }
+}
+
 /// The default places of a root in `directory`.
 fn places(directory: &Path) -> AdminAddress {
-    AdminAddress {
-        socket: directory.join("root/admin.sock"),
-        required: false,
-        group: None,
-        others_read: false,
-        metrics: None,
-    }
+    AdminAddress { required: false, ..AdminAddress::at(directory.join("root/admin.sock")) }
 }
 
 fn admin() -> Admin {

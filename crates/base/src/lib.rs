@@ -1,5 +1,5 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
-//! table of [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks of files](FileLock), files that [no other user
+//! table of [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks](FileLock) and [states](FileIdentity) of files, files that [no other user
 //! reads](write_private), the error of a [full disk](is_disk_full), reads that [`fill`] a buffer, the encodings of certificates ([`der`], [`pem`]),
 //! [sizes and durations](units) for people, the names [`nearest`] to a wrong one, trace context in headers, and parts of
 //! TLS clients.
@@ -11,6 +11,7 @@
 mod blocking;
 pub mod der;
 mod disk_full;
+mod file_identity;
 mod file_lock;
 mod fill;
 mod go_duration;
@@ -30,6 +31,7 @@ pub mod units;
 #[cfg(feature = "tokio")]
 pub use blocking::{blocking, joined};
 pub use disk_full::is_disk_full;
+pub use file_identity::FileIdentity;
 pub use file_lock::FileLock;
 pub use fill::fill;
 pub use go_duration::GoDuration;

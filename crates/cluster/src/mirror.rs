@@ -45,13 +45,23 @@ pub struct Mirrors {
     client: ClusterClient,
     pods: watch::Receiver<Selected>,
     node: watch::Receiver<Selected>,
+    /// Why mirrors could not be changed the last time, by namespace and name of the pod.
+    failures: BTreeMap<PodKey, String>,
+}
+
+/// Namespace and name of a pod.
+type PodKey = (String, String);
+
+fn key(pod: &Value) -> PodKey {
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
 }
 
 impl Mirrors {
     /// `pods` are all that the server has for this node, `node` is the Node.
     #[must_use]
     pub fn new(client: ClusterClient, pods: watch::Receiver<Selected>, node: watch::Receiver<Selected>) -> Self {
-        Self { client, pods, node }
+        Self { client, pods, node, failures: BTreeMap::new() }
     }
 
     /// Keeps mirrors of `local`, the pods of manifests in Kubernetes' shape, until `stop`. `None`: not all sources have reported.
@@ -87,6 +97,7 @@ impl Mirrors {
             uid: uid.clone(),
         });
         let (true, Some(owner)) = (pods.ready, owner) else { return };
+        let before = std::mem::take(&mut self.failures);
         for action in plan(local, &pods.objects, &owner) {
             let done = match &action {
                 MirrorAction::Create(pod) => self.create(pod).await,
@@ -102,8 +113,13 @@ impl Mirrors {
                 }
                 Err(error) => {
                     let (MirrorAction::Create(pod) | MirrorAction::Delete(pod, _)) = &action;
-                    let name = pod["metadata"]["name"].as_str();
-                    tracing::warn!(pod = name, error = text(&error), "cannot change a mirror pod, will retry");
+                    let (key, error) = (key(pod), text(&error));
+                    if before.get(&key) == Some(&error) {
+                        tracing::debug!(pod = key.1, error, "still cannot change a mirror pod");
+                    } else {
+                        tracing::warn!(pod = key.1, error, "cannot change a mirror pod, will retry");
+                    }
+                    self.failures.insert(key, error);
                 }
             }
         }
@@ -118,7 +134,6 @@ impl Mirrors {
 
 /// The actions by which each local pod, and nothing else, gets a mirror.
 fn plan(local: &[Value], objects: &Objects, owner: &MirrorOwner) -> Vec<MirrorAction> {
-    let key = |pod: &Value| (pod["metadata"]["namespace"].to_string(), pod["metadata"]["name"].to_string());
     let mut wanted: BTreeMap<_, &Value> = local.iter().map(|pod| (key(pod), pod)).collect();
     let mut actions = Vec::new();
     for (uid, object) in objects {

@@ -1,6 +1,10 @@
 //! Mirror pods: what is planned, and what a server then has.
 
+use std::fs::{self, File};
 use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::instrument::WithSubscriber as _;
 
 use super::*;
 use crate::fake::FakeServer;
@@ -117,7 +121,7 @@ async fn mirrors_come_and_go_with_manifests() {
         ready: true,
         objects: [("node-uid".to_owned(), Arc::new(json!({"metadata": {"name": "edge"}})))].into(),
     });
-    let wanted: Arc<parking_lot::Mutex<Option<Vec<Value>>>> = Arc::default();
+    let wanted: Arc<Mutex<Option<Vec<Value>>>> = Arc::default();
     let changed = watch::Sender::new(0_u64);
     let mirrors = Mirrors::new(server.client(), tell.subscribe(), node.subscribe());
     let (client, table, changes, stop) =
@@ -153,4 +157,49 @@ async fn mirrors_come_and_go_with_manifests() {
         assert_eq!(there, hash.map(|hash| json!(hash)));
     }
     stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_is_refused_is_warned_of_once_for_each_reason() {
+    let server = FakeServer::new(true);
+    let selected = |objects| watch::Sender::new(Selected { ready: true, objects });
+    let (pods, node) = (
+        selected(Objects::default()),
+        selected([("node-uid".to_owned(), Arc::new(json!({"metadata": {"name": "edge"}})))].into()),
+    );
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("log");
+    let file = Arc::new(File::create(&path).expect("made"));
+    let log = tracing_subscriber::fmt().with_writer(file).without_time().with_ansi(false);
+    let logged = || fs::read_to_string(&path).expect("a log");
+    let local = [local("web", "h1"), local("zoo", "h2")];
+    let mut mirrors = Mirrors::new(server.client(), pods.subscribe(), node.subscribe());
+    let rounds = async {
+        // Answers to the creation of web's mirror, in each round, and the warnings so far.
+        for (round, (refusal, want)) in [
+            (Some("no such class"), 1),
+            (Some("no such class"), 1),
+            (Some("too many pods"), 2),
+            (Some("too many pods"), 2),
+            (None, 2),
+            (Some("too many pods"), 3),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            server.remove("/api/v1/namespaces/shop/pods/web");
+            if let Some(message) = refusal {
+                server.refuse("POST pods", 403, message);
+            }
+            let before = server.count("POST pods");
+            mirrors.once(&local).await;
+            // The server's pods are not watched here: each round tries to make both.
+            assert_eq!(server.count("POST pods") - before, 2, "round {round}: every round tries again");
+            let text = logged();
+            assert_eq!(text.matches("cannot change a mirror pod").count(), want, "round {round}: {text}");
+        }
+    };
+    rounds.with_subscriber(log.finish()).await;
+    let text = logged();
+    assert!(text.contains("pod=\"web\" error=\"no such class\"") && text.contains("too many pods"), "{text}");
 }

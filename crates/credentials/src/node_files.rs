@@ -8,11 +8,11 @@ use parking_lot::{Mutex, MutexGuard};
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::FileIdentity;
 use tokio::time::Instant;
 
 use crate::docker_config::{DockerConfig, Entry};
@@ -63,7 +63,7 @@ pub(crate) struct NodeConfig {
     /// Counts the changes of the files.
     pub(crate) generation: u64,
     /// Of the files up to the one that was used, in the order of the search.
-    stamps: Vec<Option<NodeFileStamp>>,
+    stamps: Vec<Option<FileIdentity>>,
 }
 
 /// Content of one file.
@@ -101,30 +101,12 @@ struct Current {
     settled: bool,
 }
 
-/// Metadata that differs between two states of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct NodeFileStamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl NodeFileStamp {
-    /// Makes a single system call, which is quick enough for an async worker. Whatever goes wrong counts as no file: reading it
-    /// tells what it is.
-    fn of(path: &Path) -> Option<Self> {
-        // What changes in a directory says nothing about a file.
-        let metadata = fs::metadata(path).ok().filter(|metadata| !metadata.is_dir())?;
-        Some(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
+/// The state of a file. Makes a single system call, which is quick enough for an async worker. Whatever goes wrong counts as no file:
+/// reading it tells what it is.
+fn identity(path: &Path) -> Option<FileIdentity> {
+    // What changes in a directory says nothing about a file.
+    let metadata = fs::metadata(path).ok().filter(|metadata| !metadata.is_dir())?;
+    Some(FileIdentity::from(&metadata))
 }
 
 impl NodeConfigs {
@@ -181,7 +163,7 @@ impl NodeConfigs {
     /// Adds the state of the files to a fingerprint. Blocks.
     pub(crate) fn fingerprint(&self, hasher: &mut impl Hasher) {
         for file in self.files.iter() {
-            NodeFileStamp::of(&file.path).hash(hasher);
+            identity(&file.path).hash(hasher);
         }
     }
 
@@ -196,8 +178,7 @@ impl NodeConfigs {
             return true;
         }
         let (files, config) = (Arc::clone(&self.files), Arc::clone(config));
-        let same =
-            move || files.iter().zip(&config.stamps).all(|(file, stamp)| NodeFileStamp::of(&file.path) == *stamp);
+        let same = move || files.iter().zip(&config.stamps).all(|(file, stamp)| identity(&file.path) == *stamp);
         tokio::task::spawn_blocking(same).await.unwrap_or(false)
     }
 
@@ -233,7 +214,7 @@ fn read(files: &[FilePath], mode: PathMatch, every: bool) -> NodeConfig {
     let mut config = NodeConfig::default();
     for FilePath { path, is_legacy } in files {
         // The stamp first: what changes while the file is read shows as a change the next time.
-        config.stamps.push(NodeFileStamp::of(path));
+        config.stamps.push(identity(path));
         let text = match read_file(path) {
             Ok(text) => text,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,

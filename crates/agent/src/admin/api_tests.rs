@@ -65,8 +65,7 @@ impl Rig {
             ..Admin::new(|_| {}, service)
         };
         let socket = root.join("admin.sock");
-        let address =
-            AdminAddress { socket: socket.clone(), required: true, group: None, others_read: false, metrics: None };
+        let address = AdminAddress::at(socket.clone());
         let running = admin.start(&address, &CancellationToken::new()).await.expect("it starts");
         Self { socket, engine, registry, document: Document::new(), running, directory }
     }

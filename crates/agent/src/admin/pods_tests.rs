@@ -99,8 +99,7 @@ impl Rig {
             probes.metrics().register(registry);
         };
         let socket = directory.path().join("admin.sock");
-        let places =
-            AdminAddress { socket: socket.clone(), required: true, group: None, others_read: false, metrics: None };
+        let places = AdminAddress::at(socket.clone());
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let running =
             Admin { pods: Some(board), ..Admin::new(registered, Arc::new(images)) }.start(&places, &stop).await;
@@ -282,13 +281,7 @@ fn others_see_no_environments_arguments_annotations_probes_and_messages() {
 #[tokio::test]
 async fn where_no_pods_are_run_that_is_told() {
     let directory = tempfile::tempdir().expect("a directory");
-    let places = AdminAddress {
-        socket: directory.path().join("a.sock"),
-        required: true,
-        group: None,
-        others_read: false,
-        metrics: None,
-    };
+    let places = AdminAddress::at(directory.path().join("a.sock"));
     let admin = Admin::new(|registry| Metrics::new().register(registry), Arc::new(FakeImageService::new()));
     let _running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
     for target in ["/v1/pods", "/v1/pods/a/b", "/v1/events", "/v1/node"] {
@@ -300,13 +293,7 @@ async fn where_no_pods_are_run_that_is_told() {
 #[tokio::test]
 async fn whoever_waits_for_the_runtime_says_so() {
     let directory = tempfile::tempdir().expect("a directory");
-    let places = AdminAddress {
-        socket: directory.path().join("a.sock"),
-        required: true,
-        group: None,
-        others_read: false,
-        metrics: None,
-    };
+    let places = AdminAddress::at(directory.path().join("a.sock"));
     let why = "waiting for the container runtime: nobody";
     let running = Admin::waiting(why).start(&places, &CancellationToken::new()).await.expect("it starts");
     assert_eq!(client::ask(&places.socket, Method::GET, "/healthz").await.expect("alive"), "ok\n");

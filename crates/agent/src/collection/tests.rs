@@ -93,13 +93,7 @@ async fn this_process_and_an_agent_answer_the_same() {
     let collection = open(&root, &fake, "unix:///run/x.sock", Ok(None)).await;
     let mut admin = Admin::new(|_| {}, Arc::new(fake.clone()));
     admin.collection = Some(collection);
-    let places = AdminAddress {
-        socket: root.join("admin.sock"),
-        required: true,
-        group: None,
-        others_read: false,
-        metrics: None,
-    };
+    let places = AdminAddress::at(root.join("admin.sock"));
     let running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
     let agent = Owner::of_endpoint(&places.socket, "unix:///run/x.sock").await.expect("it answers");
     assert!(Owner::of_endpoint(&places.socket, "unix:///run/y.sock").await.is_none(), "another runtime's images");

@@ -1,24 +1,14 @@
 //! [`CredentialFiles`]: the files that a client is made of, a kubeconfig and what it names, as they were when they were read. Says when one of
 //! them is another one; reads none. Blocks for as long as a few calls of `stat` take. Called by [`super::ClusterClient`].
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use base::FileIdentity;
 use kube::config::Kubeconfig;
 
-/// Files with their stamps.
+/// Files with their states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct CredentialFiles(Vec<(PathBuf, Option<Stamp>)>);
-
-/// The version of a file; two versions differ in one of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
+pub(super) struct CredentialFiles(Vec<(PathBuf, Option<FileIdentity>)>);
 
 impl CredentialFiles {
     /// The kubeconfig file alone, as it is now.
@@ -48,14 +38,8 @@ impl CredentialFiles {
 
     fn add(&mut self, path: PathBuf) {
         // Over links: what they lead to may be another file.
-        let stamp = std::fs::metadata(&path).ok().map(|file| Stamp {
-            device: file.dev(),
-            inode: file.ino(),
-            size: file.size(),
-            modified: (file.mtime(), file.mtime_nsec()),
-            changed: (file.ctime(), file.ctime_nsec()),
-        });
-        self.0.push((path, stamp));
+        let state = std::fs::metadata(&path).ok().map(|file| FileIdentity::from(&file));
+        self.0.push((path, state));
     }
 }
 

@@ -34,8 +34,8 @@ struct State {
     changed: watch::Sender<u64>,
     /// Guards the requests that came, as `PATCH /api/v1/…`.
     requests: Mutex<Vec<String>>,
-    /// Guards statuses that the next requests whose line contains all words of the text are answered with.
-    faults: Mutex<VecDeque<(String, u16)>>,
+    /// Guards statuses, with messages, that the next requests whose line contains all words of the text are answered with.
+    faults: Mutex<VecDeque<(String, u16, String)>>,
     /// Guards the answer of every request, while the server is away.
     away: watch::Sender<bool>,
     /// True while watches tell nothing.
@@ -144,7 +144,12 @@ impl FakeServer {
 
     /// The next request whose line contains all words of `text` is answered with this status.
     pub fn fail(&self, text: &str, status: u16) {
-        self.0.faults.lock().push_back((text.to_owned(), status));
+        self.refuse(text, status, "a fault of the test");
+    }
+
+    /// The same with a message.
+    pub fn refuse(&self, text: &str, status: u16, message: &str) {
+        self.0.faults.lock().push_back((text.to_owned(), status, message.to_owned()));
     }
 
     /// From now on this field, a JSON pointer, is dropped from what is written, as by an older server.
@@ -197,11 +202,11 @@ impl FakeServer {
         }
         let fault = {
             let mut faults = self.0.faults.lock();
-            let index = faults.iter().position(|(text, _)| has_words(&shown, text));
+            let index = faults.iter().position(|(text, ..)| has_words(&shown, text));
             index.and_then(|index| faults.remove(index))
         };
-        if let Some((_, status)) = fault {
-            return answers::failure(status, "Injected", "a fault of the test");
+        if let Some((_, status, message)) = fault {
+            return answers::failure(status, "Injected", &message);
         }
         if is("watch", "true") {
             let seconds: Option<u64> = answers::value(&query, "timeoutSeconds").and_then(|text| text.parse().ok());

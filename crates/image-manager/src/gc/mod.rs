@@ -52,6 +52,7 @@ pub use report::{GcError, GcReport, RemovedImage};
 pub use rules::{ImageDetails, KeepRule, Pattern, PatternError, Pins, Says};
 pub use select::{Goal, Inventory, Item, Order, Rules, select};
 pub use state_files::{StateError, StateFiles};
+pub use turns::Turns;
 
 #[cfg(test)]
 mod protection_tests;

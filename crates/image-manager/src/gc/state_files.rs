@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use base::FileIdentity;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -50,27 +50,12 @@ impl StateError {
     }
 }
 
-/// Which file it is that was read or written; another one is another's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(metadata: &fs::Metadata) -> Self {
-        let changed = (metadata.ctime(), metadata.ctime_nsec());
-        Self { inode: metadata.ino(), size: metadata.size(), changed }
-    }
-}
-
 /// Content of a state file.
 #[derive(Debug)]
 pub(super) struct Read<T> {
     /// `None`: there is no file, or it had to be put aside.
     pub(super) state: Option<T>,
-    pub(super) stamp: Option<Stamp>,
+    pub(super) stamp: Option<FileIdentity>,
     /// Where a file is now that could not be read.
     pub(super) aside: Option<PathBuf>,
 }
@@ -113,7 +98,7 @@ impl StateFiles {
     ///
     /// # Errors
     /// The file cannot be read, or not be put aside.
-    pub(super) fn history(&self, known: Option<Stamp>) -> Result<Option<Read<UsageHistory>>, StateError> {
+    pub(super) fn history(&self, known: Option<FileIdentity>) -> Result<Option<Read<UsageHistory>>, StateError> {
         let read = self.read::<Stored<BTreeMap<Box<str>, UsageRecord>>>(USAGE, known)?;
         Ok(read.map(|Read { state, stamp, aside }| Read { state: state.map(Stored::into_history), stamp, aside }))
     }
@@ -125,8 +110,8 @@ impl StateFiles {
     pub(super) fn store_history(
         &self,
         history: &mut UsageHistory,
-        known: Option<Stamp>,
-    ) -> Result<Option<Stamp>, StateError> {
+        known: Option<FileIdentity>,
+    ) -> Result<Option<FileIdentity>, StateError> {
         let directory = self.open()?;
         let lock = directory.lock()?;
         if let Some(Read { state: Some(theirs), .. }) = self.history(known)? {
@@ -141,7 +126,7 @@ impl StateFiles {
     ///
     /// # Errors
     /// As for [`StateFiles::history`].
-    pub(super) fn pins(&self, known: Option<Stamp>) -> Result<Option<Read<Pins>>, StateError> {
+    pub(super) fn pins(&self, known: Option<FileIdentity>) -> Result<Option<Read<Pins>>, StateError> {
         self.read(PINS, known)
     }
 
@@ -153,7 +138,7 @@ impl StateFiles {
     pub(super) fn change_pins(
         &self,
         change: impl FnOnce(&mut Pins) -> bool,
-    ) -> Result<(bool, Pins, Option<Stamp>), StateError> {
+    ) -> Result<(bool, Pins, Option<FileIdentity>), StateError> {
         let directory = Directory::open(self.directory.clone())?;
         let lock = directory.lock()?;
         let read = self.pins(None)?;
@@ -183,7 +168,7 @@ impl StateFiles {
     fn read<T: DeserializeOwned>(
         &self,
         (name, kind): (&str, &str),
-        known: Option<Stamp>,
+        known: Option<FileIdentity>,
     ) -> Result<Option<Read<T>>, StateError> {
         let path = self.directory.join(name);
         let (text, stamp) = match read_whole(&path, known) {
@@ -213,7 +198,7 @@ impl StateFiles {
         directory: &Directory,
         (name, kind): (&str, &str),
         state: &impl Serialize,
-    ) -> Result<Option<Stamp>, StateError> {
+    ) -> Result<Option<FileIdentity>, StateError> {
         let path = self.directory.join(name);
         let document = StateDocument { api_version: API_VERSION.to_owned(), kind: kind.to_owned(), state };
         let failed = |source| StateError::Io { what: "write", path, source };
@@ -222,14 +207,14 @@ impl StateFiles {
         let placed = draft.place(name)?;
         directory.sync()?;
         // Without it the file is read once more, that is all.
-        Ok(placed.and_then(|file| File::from(file).metadata().ok()).map(|metadata| Stamp::of(&metadata)))
+        Ok(placed.and_then(|file| File::from(file).metadata().ok()).map(|file| FileIdentity::from(&file)))
     }
 }
 
 /// The content of a file; `None`: it is the one that is known.
-fn read_whole(path: &Path, known: Option<Stamp>) -> io::Result<Option<(Vec<u8>, Stamp)>> {
+fn read_whole(path: &Path, known: Option<FileIdentity>) -> io::Result<Option<(Vec<u8>, FileIdentity)>> {
     let mut file = File::open(path)?;
-    let stamp = Stamp::of(&file.metadata()?);
+    let stamp = FileIdentity::from(&file.metadata()?);
     if known == Some(stamp) {
         return Ok(None);
     }

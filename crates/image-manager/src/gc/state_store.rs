@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use base::blocking;
+use base::{FileIdentity, blocking};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::detect::handler;
@@ -11,7 +11,7 @@ use super::history::UsageHistory;
 use super::labels::ImageLabels;
 use super::report::{GcError, chain};
 use super::rules::{ImageDetails, Pins};
-use super::state_files::{Stamp, StateError, StateFiles};
+use super::state_files::{StateError, StateFiles};
 
 /// The state that rounds work on.
 #[derive(Debug, Default)]
@@ -19,9 +19,9 @@ pub(super) struct GcState {
     loaded: bool,
     pub(super) history: UsageHistory,
     pub(super) pins: Pins,
-    /// Stamps of the files that this state was read from or written to.
-    usage_stamp: Option<Stamp>,
-    pins_stamp: Option<Stamp>,
+    /// States of the files that this state was read from or written to.
+    usage_stamp: Option<FileIdentity>,
+    pins_stamp: Option<FileIdentity>,
     /// Labels of images by id, where a rule asks for them. An id names its config, so they never change.
     pub(super) labels: ImageLabels,
 }

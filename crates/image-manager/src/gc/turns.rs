@@ -1,5 +1,5 @@
-//! Timing of the loops of [`ImageGcManager`](super::ImageGcManager): each runs at once, then on its timer, and when it is
-//! nudged.
+//! [`Turns`]: timing of the loops of collection, of images here and of what pods leave elsewhere: each runs at once, then on its timer,
+//! and when it is nudged. Knows no work.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 /// The turns of one loop.
-pub(super) struct Turns<'a> {
+#[derive(Debug)]
+pub struct Turns<'a> {
     interval: Interval,
     nudge: Option<&'a Notify>,
     stop: &'a CancellationToken,
@@ -16,14 +17,15 @@ pub(super) struct Turns<'a> {
 
 impl<'a> Turns<'a> {
     /// Turns every `period`, and on each nudge, until `stop`.
-    pub(super) fn new(period: Duration, nudge: Option<&'a Notify>, stop: &'a CancellationToken) -> Self {
+    #[must_use]
+    pub fn new(period: Duration, nudge: Option<&'a Notify>, stop: &'a CancellationToken) -> Self {
         let mut interval = interval(period.max(Duration::from_millis(1)));
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { interval, nudge, stop }
     }
 
     /// Waits for the next turn. Returns false after the stop.
-    pub(super) async fn next(&mut self) -> bool {
+    pub async fn next(&mut self) -> bool {
         let nudged = async {
             match self.nudge {
                 Some(nudge) => nudge.notified().await,

@@ -3,12 +3,12 @@
 //! replaced by what stood there before. Called by the guard, on threads that may block.
 
 use parking_lot::Mutex;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::FileIdentity;
 use cri_api::Result;
 use signature::Policy;
 
@@ -27,17 +27,7 @@ pub(crate) struct PolicyFile {
 struct PolicyContents {
     policy: Arc<Policy>,
     /// The files that it was made of.
-    files: Vec<(PathBuf, PolicyFileStamp)>,
-}
-
-/// By this a file that was changed or replaced is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PolicyFileStamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-    modified: (i64, i64),
+    files: Vec<(PathBuf, FileIdentity)>,
 }
 
 impl PolicyFile {
@@ -57,8 +47,8 @@ impl PolicyFile {
     /// The policy as it is now.
     pub(crate) fn current(&self) -> Result<Arc<Policy>> {
         let mut contents = self.read.lock();
-        let is_same = |(path, stamp): &(PathBuf, PolicyFileStamp)| {
-            std::fs::metadata(path).is_ok_and(|m| PolicyFileStamp::of(&m) == *stamp)
+        let is_same = |(path, seen): &(PathBuf, FileIdentity)| {
+            std::fs::metadata(path).is_ok_and(|found| FileIdentity::from(&found) == *seen)
         };
         if !contents.files.iter().all(is_same) {
             *contents = read(&self.path)
@@ -77,29 +67,17 @@ fn read(path: &Path) -> std::result::Result<PolicyContents, String> {
     Ok(PolicyContents { policy: Arc::new(policy), files })
 }
 
-fn contents(path: &Path, files: &mut Vec<(PathBuf, PolicyFileStamp)>) -> io::Result<Vec<u8>> {
+fn contents(path: &Path, files: &mut Vec<(PathBuf, FileIdentity)>) -> io::Result<Vec<u8>> {
     // Not opened before it is known to be a file: a pipe would not answer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
     }
     let file = File::open(path)?;
-    files.push((path.to_owned(), PolicyFileStamp::of(&file.metadata()?)));
+    files.push((path.to_owned(), FileIdentity::from(&file.metadata()?)));
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {MAX_FILE} bytes")));
     }
     Ok(bytes)
-}
-
-impl PolicyFileStamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        }
-    }
 }

@@ -11,7 +11,7 @@ use crate::support::process::{eventually, run, tool};
 use crate::support::pty::Pty;
 use crate::support::random::noise_of;
 use crate::support::scene::Scene;
-use crate::support::{Imagelet, Packing};
+use crate::support::{Imagelet, Packing, runtime};
 
 /// A user and a group that nobody has.
 const USER: u32 = 64_123;
@@ -106,8 +106,7 @@ fn pulling() -> Pulling {
     let layers: Vec<_> =
         ["one", "two"].iter().map(|name| s.file_layer(name, noise_of(name, 3_000_000), Packing::Gzip)).collect();
     s.registry.push(&s.layout, &s.layout.image(&layers), "team/app:1");
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = runtime();
     let gate = runtime.block_on(Gate::start(s.registry.host().to_owned()));
     gate.hold_answers_after(500_000);
     let name = format!("{}/team/app:1", gate.host());

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use super::FORMAT;
 use crate::support::tree::{self, Tree};
-use crate::support::{Imagelet, Scratch};
+use crate::support::{Imagelet, Scratch, runtime};
 
 /// A registry that lies on demand, and a store with one good image in it.
 struct Scene {
@@ -25,8 +25,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let scratch = Scratch::new();
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        let runtime = runtime();
         let registry = runtime.block_on(TestRegistry::open());
         let imagelet = Imagelet::shaped(FORMAT, &scratch.join("store"));
         let image = ImageBuilder::tiny("kept");

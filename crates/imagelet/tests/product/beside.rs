@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
 use crate::support::process::{Daemon, eventually, signal};
-use crate::support::{Imagelet, Scratch};
+use crate::support::{Imagelet, Scratch, runtime};
 
 /// A registry with images that come at once and one that does not come before it is let go; a store that has one of the first.
 struct Scene {
@@ -21,8 +21,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let scratch = Scratch::new();
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        let runtime = runtime();
         let registry = runtime.block_on(TestRegistry::open());
         let platform = || "linux/amd64".parse().expect("a platform");
         let layer = LayerBuilder::new().dir("etc").file("etc/motd", "hello\n").build();

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest};
@@ -25,6 +25,8 @@ use crate::support::scene::Scene;
 
 const PODS: usize = 200;
 const IMAGES: usize = 20;
+/// Longest wait for the end of what nobody wants any more: shorter than a transfer that stands still goes on by itself (30 s).
+const SOON: Duration = Duration::from_secs(20);
 /// A layer that is longer than all buffers on its way together.
 const LONG: usize = 48 << 20;
 
@@ -235,14 +237,13 @@ impl Waiters {
         assert_eq!(self.service.pulls().into_values().collect::<Vec<_>>(), [1], "by the pull that all had joined");
     }
 
-    /// How long after the last one has left somebody still reads.
-    async fn all_leave(self, gate: &Gate) -> Duration {
-        let from = Instant::now();
+    /// After the last one has left nobody reads any more. How long a pull lingers, to the millisecond, is tested in virtual time.
+    async fn all_leave(self, gate: &Gate) {
+        assert_eq!(Options::default().puller.linger, Duration::from_millis(500), "half a second");
         for task in &self.tasks {
             task.abort();
         }
-        tokio::time::timeout(Duration::from_secs(30), gate.given_up()).await.expect("somebody still reads");
-        from.elapsed()
+        tokio::time::timeout(SOON, gate.given_up()).await.expect("somebody still reads");
     }
 }
 
@@ -281,12 +282,11 @@ async fn the_last_of_twenty_waiters_is_served() {
 
 #[tokio::test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-async fn when_all_have_left_the_traffic_stops_within_a_second() {
+async fn when_all_have_left_the_traffic_stops() {
     let (s, gate, name) = long_image().await;
     let root = s.scratch.join("library");
     let waiters = Waiters::gather(engine(&root).await, &name, &gate).await;
-    let took = waiters.all_leave(&gate).await;
-    assert!(took < Duration::from_secs(1), "it took {took:?}");
+    waiters.all_leave(&gate).await;
     broke_off(&s);
     let before = s.registry.requests().len();
     gate.open();
@@ -305,11 +305,10 @@ async fn the_last_of_twenty_waiters_is_served_through_containerd() {
 
 #[tokio::test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-async fn when_all_have_left_containerds_traffic_stops_within_a_second() {
+async fn when_all_have_left_containerds_traffic_stops() {
     let (s, gate, name) = long_image().await;
     let running = Containerd::start(&gate.host());
     let waiters = Waiters::gather(containerd(&running).await, &name, &gate).await;
-    let took = waiters.all_leave(&gate).await;
-    assert!(took < Duration::from_secs(1), "it took {took:?}");
+    waiters.all_leave(&gate).await;
     broke_off(&s);
 }

@@ -10,11 +10,10 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::support::process::signal;
-use crate::support::{Imagelet, Scratch};
+use crate::support::{Imagelet, Scratch, runtime};
 
 fn registry() -> (Runtime, TestRegistry) {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = runtime();
     let registry = runtime.block_on(TestRegistry::open());
     (runtime, registry)
 }

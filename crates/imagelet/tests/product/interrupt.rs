@@ -8,13 +8,13 @@ use rustix::process::Signal;
 use crate::support::cli::end_of;
 use crate::support::gate::Gate;
 use crate::support::process::signal;
+use crate::support::runtime;
 use crate::support::scene::Scene;
 
 fn interrupted(how: Signal, code: i32) {
     let s = Scene::new();
     let (_, image) = s.push_file("slow/image:1", "big", vec![1_u8; 4 << 20]);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = runtime();
     let gate = runtime.block_on(Gate::start(s.registry.host().to_owned()));
     let name = format!("{}/slow/image:1", gate.host());
 

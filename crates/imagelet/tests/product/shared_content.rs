@@ -11,7 +11,7 @@ use registry::testing::{BuiltImage, ImageBuilder, LayerBuilder, TestRegistry};
 use tokio::runtime::Runtime;
 
 use crate::support::manifests::{Manifests, Pod, PullSecret};
-use crate::support::{Imagelet, Scratch};
+use crate::support::{Imagelet, Scratch, runtime};
 
 struct Scene {
     runtime: Runtime,
@@ -27,8 +27,7 @@ impl Scene {
     /// A's pod has its image. B's repository has a copy of its manifest and config, and no layer.
     fn new(format: &str) -> Self {
         let scratch = Scratch::new();
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        let runtime = runtime();
         let registry = runtime.block_on(TestRegistry::open());
         let layer = LayerBuilder::new().dir("data/").file("data/secret", vec![7; 100_000]);
         let image = ImageBuilder::new().layer(layer).env("A", "b").build();

@@ -10,7 +10,7 @@ use registry::testing::{BuiltImage, ImageBuilder, TestRegistry};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::support::{Imagelet, Scratch};
+use crate::support::{Imagelet, Scratch, runtime};
 
 const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
@@ -24,8 +24,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let scratch = Scratch::new();
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        let runtime = runtime();
         let registry = runtime.block_on(TestRegistry::open());
         let path = |name: &str| scratch.join(name).display().to_string();
         openssl(&["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", &path("cosign.key")]);

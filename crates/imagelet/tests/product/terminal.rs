@@ -1,11 +1,11 @@
 //! The terminal as a person sees it: progress bars that fit, follow the size of the terminal, and leave nothing behind; and
 //! nothing at all where that was asked for.
 
-use crate::support::Packing;
 use crate::support::gate::Gate;
 use crate::support::pty::Pty;
 use crate::support::random::noise_of;
 use crate::support::scene::Scene;
+use crate::support::{Packing, runtime};
 
 const LAYERS: [&str; 5] = ["one", "two", "three", "four", "five"];
 /// Layers that are fetched side by side.
@@ -17,8 +17,7 @@ fn scene() -> (Scene, tokio::runtime::Runtime, Gate, String) {
     let layers: Vec<_> = LAYERS.iter().map(|n| s.file_layer(n, noise_of(n, 3_000_000), Packing::Gzip)).collect();
     let image = s.layout.image(&layers);
     s.registry.push(&s.layout, &image, "team/app:1");
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = runtime();
     let gate = runtime.block_on(Gate::start(s.registry.host().to_owned()));
     (s, runtime, gate, image.id)
 }

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cri_api::{Container, ContainerState, Kind, RuntimeService};
-use image_manager::gc::ReclaimContainers;
+use image_manager::gc::{ReclaimContainers, Turns};
 use image_manager::{EventRecorder, EventRef, EventType, ObjectRef, WallClock};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, Notify};
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -303,15 +302,8 @@ impl ReclaimContainers for ContainerGc {
 impl ContainerGc {
     /// Runs the loop until `stop`. A round that has begun is finished.
     pub async fn run(&self, stop: &CancellationToken) {
-        let mut turns = interval(self.options.interval.max(Duration::from_millis(1)));
-        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = turns.tick() => {}
-                () = self.nudge.notified() => {}
-            }
+        let mut turns = Turns::new(self.options.interval, Some(&self.nudge), stop);
+        while turns.next().await {
             self.collect_and_tell(GcScope::Policy).await;
         }
     }

@@ -13,8 +13,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::StreamExt as _;
 use image_manager::WallClock;
+use image_manager::gc::Turns;
 use jiff::Timestamp;
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::files::{COMPRESSED, RotatedLog, UNFINISHED, beside};
@@ -89,14 +89,8 @@ impl LogRotator {
 
     /// Looks until `stop`. A look that has begun is finished.
     pub async fn run(&self, stop: &CancellationToken) {
-        let mut turns = interval(self.options.interval.max(Duration::from_millis(1)));
-        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = turns.tick() => {}
-            }
+        let mut turns = Turns::new(self.options.interval, None, stop);
+        while turns.next().await {
             let report = self.rotate_all().await;
             for id in &report.rotated {
                 tracing::debug!(container = %id, "rotated a log");

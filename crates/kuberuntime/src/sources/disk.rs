@@ -10,9 +10,10 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base::FileIdentity;
 use jiff::Timestamp;
 
-use super::files::{FileIdentity, ListedFile};
+use super::files::ListedFile;
 use super::inotify::Watcher;
 use super::options::MAX_MANIFEST;
 
@@ -92,22 +93,10 @@ pub(super) fn path_of(path: &Path, name: &OsStr) -> PathBuf {
 }
 
 fn listed(metadata: &Metadata, now: Timestamp) -> ListedFile {
-    let age = i128::from(now.as_second()) * 1_000_000_000 - modified(metadata);
-    ListedFile { ident: ident(metadata), rested: u128::try_from(age).is_ok_and(|age| age >= RESTED.as_nanos()) }
-}
-
-fn modified(metadata: &Metadata) -> i128 {
-    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
-}
-
-fn ident(metadata: &Metadata) -> FileIdentity {
-    FileIdentity {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        size: metadata.len(),
-        modified: modified(metadata),
-        changed: i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec()),
-    }
+    let modified = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+    let age = i128::from(now.as_second()) * 1_000_000_000 - modified;
+    let rested = u128::try_from(age).is_ok_and(|age| age >= RESTED.as_nanos());
+    ListedFile { ident: FileIdentity::from(metadata), rested }
 }
 
 /// Returns true if everybody can enter the directory of a file: otherwise the file's own permissions do not matter.
@@ -148,7 +137,7 @@ fn read_once(path: &Path) -> io::Result<Option<FileContent>> {
     let flags = i32::try_from(flags.bits()).expect("the flags are small numbers");
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
-    let before = ident(&metadata);
+    let before = FileIdentity::from(&metadata);
     if metadata.is_dir() {
         return Ok(Some(FileContent::Directory));
     }
@@ -161,7 +150,7 @@ fn read_once(path: &Path) -> io::Result<Option<FileContent>> {
     if bytes.len() > MAX_MANIFEST {
         return unusable(format!("it has more than {} MiB, which no manifest has", MAX_MANIFEST >> 20));
     }
-    let after = ident(&file.metadata()?);
+    let after = FileIdentity::from(&file.metadata()?);
     let open = (metadata.mode() & 0o004 != 0).then_some(metadata.mode() & 0o7777);
     Ok((before == after).then_some(FileContent::Read(before, bytes, open)))
 }

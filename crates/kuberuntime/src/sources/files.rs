@@ -11,28 +11,13 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::FileIdentity;
 use tokio::time::Instant;
 
 /// Names of manifests end so. A file of another name may be somebody's temporary one: when it is new, it has to rest first.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// How long a file may be written before that is told.
 const LONG: Duration = Duration::from_secs(10);
-
-/// Attributes that tell one state of a file from another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct FileIdentity {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-    pub(super) size: u64,
-    pub(super) modified: i128,
-    pub(super) changed: i128,
-}
-
-impl FileIdentity {
-    fn is_same_file(self, other: Self) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
-    }
-}
 
 /// A file in a list.
 #[derive(Clone, Copy, Debug)]

@@ -124,7 +124,8 @@ impl World {
 
     fn ident(&self) -> FileIdentity {
         let size = self.content.as_ref().map_or(0, |content| content.len() as u64);
-        FileIdentity { device: 1, inode: self.inode, size, modified: self.written.into(), changed: self.written.into() }
+        let written = (0, i64::try_from(self.written).expect("small"));
+        FileIdentity { device: 1, inode: self.inode, size, modified: written, changed: written }
     }
 
     fn list(&mut self) {

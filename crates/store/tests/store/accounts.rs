@@ -1,11 +1,11 @@
 //! The disk usage of layers in the records, on a disk of small blocks whose free space lies in small pieces: there a file has many
 //! pieces, and blocks more that list them, which the file system knows when it has written them. Needs root.
 
-use imagelet_store::check::{CheckOptions, Depth};
+use imagelet_store::check::Depth;
 use imagelet_store::{ImageCommit, OpenOptions, Store};
 use oci::Digest;
 
-use super::support::{Image, LoopDisk, NEVER, Tar, check_accounts, options};
+use super::support::{Image, LoopDisk, NEVER, Tar, check_accounts, options, run_check};
 
 /// Blocks of 1 KiB, of which every other three are free, nowhere more.
 fn in_pieces() -> LoopDisk {
@@ -45,14 +45,7 @@ fn layer(seed: u8) -> Tar {
 }
 
 fn check(store: &Store) {
-    let options = CheckOptions {
-        depth: Depth::Sizes,
-        repair: false,
-        recent_only: false,
-        cancelled: &|| false,
-        progress: &|_| {},
-    };
-    assert_eq!(store.check(&options).expect("ends").problems, []);
+    assert_eq!(run_check(store, Depth::Sizes, false).problems, []);
 }
 
 #[test]

@@ -10,12 +10,7 @@ use imagelet_store::check::{CheckError, CheckOptions, Depth};
 use imagelet_store::{Durability, ImageRecord, OpenOptions, Store};
 use redb::{ReadableTable as _, TableDefinition};
 
-use super::support::{Image, Tar, check_accounts, in_directories, list, open, options, plain_layer};
-
-pub(super) fn run_check(store: &Store, depth: Depth, repair: bool) -> CheckReport {
-    let options = CheckOptions { depth, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
-    store.check(&options).expect("comes to an end")
-}
+use super::support::{Image, Tar, check_accounts, in_directories, list, open, options, plain_layer, run_check};
 
 pub(super) fn kinds(report: &CheckReport) -> Vec<ProblemKind> {
     report.problems.iter().map(|problem| problem.kind).collect()

@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use imagelet_store::check::{CheckOptions, Depth};
+use imagelet_store::check::Depth;
 use imagelet_store::{OpenOptions, Sharing, Store};
 
-use super::support::{Image, Tar, check_accounts, list, open, options, plain_layer, run};
+use super::support::{Image, Tar, check_accounts, list, open, options, plain_layer, run, run_check};
 
 const ROOT: &str = "IMAGELET_STORE_CRASH_ROOT";
 const WORK: &str = "IMAGELET_STORE_CRASH_WORK";
@@ -227,14 +227,7 @@ fn a_kill_within_a_removal_of_many_leaves_each_image_whole_or_absent() {
         let store = open(&root);
         assert!(store.was_unclean());
         check_accounts(&store);
-        let options = CheckOptions {
-            depth: Depth::Digest,
-            repair: false,
-            recent_only: false,
-            cancelled: &|| false,
-            progress: &|_| {},
-        };
-        let report = store.check(&options).expect("ends");
+        let report = run_check(&store, Depth::Digest, false);
         assert_eq!((report.problems, report.incomplete_images), (vec![], vec![]), "round {round}");
         let left = store.images().expect("readable").len();
         assert!([90, 26, 0].contains(&left), "round {round}: whole transactions, {left} are left");

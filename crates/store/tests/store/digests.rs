@@ -10,8 +10,8 @@ use imagelet_store::{CommitError, ImageCommit, Store};
 use oci::{Algorithm, Digest};
 use tracing::span;
 
-use super::check::{NAMES, edit, edit_image, kinds, run_check};
-use super::support::{Image, MANIFEST, check_accounts, open, plain_layer};
+use super::check::{NAMES, edit, edit_image, kinds};
+use super::support::{Image, MANIFEST, check_accounts, open, plain_layer, run_check};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 

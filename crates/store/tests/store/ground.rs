@@ -6,11 +6,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use engine_api::ProblemKind;
-use imagelet_store::check::{CheckOptions, Depth};
+use imagelet_store::check::Depth;
 use imagelet_store::{OpenError, Store, StoreError};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::support::{Image, LoopDisk, Tar, check_accounts, in_directories, list, open, options, plain_layer, run};
+use super::support::{
+    Image, LoopDisk, Tar, check_accounts, in_directories, list, open, options, plain_layer, run, run_check,
+};
 
 fn image(name: &str) -> Image {
     let lower = plain_layer("lower", &[3; 20_000]).directory("d/closed", 0o700);
@@ -29,14 +31,7 @@ fn works(root: &Path) {
     let store = open(root);
     check_accounts(&store);
     same(&store, &two);
-    let all = CheckOptions {
-        depth: Depth::Files,
-        repair: false,
-        recent_only: false,
-        cancelled: &|| false,
-        progress: &|_| {},
-    };
-    let report = store.check(&all).expect("ends");
+    let report = run_check(&store, Depth::Files, false);
     assert_eq!((report.problems, report.incomplete_images), (vec![], vec![]), "{}", root.display());
     store.remove_image(&two.id()).expect("removes");
     check_accounts(&store);
@@ -422,14 +417,7 @@ fn files_that_others_change_are_found() {
         let mut stream = Vec::new();
         let exported = store.export_layer(&store.image_layers(&record).expect("readable")[0], &mut stream);
         assert!(exported.is_err() || stream != image.layers[0].1, "{change}");
-        let check = CheckOptions {
-            depth: Depth::Digest,
-            repair: true,
-            recent_only: false,
-            cancelled: &|| false,
-            progress: &|_| {},
-        };
-        let report = store.check(&check).expect("ends");
+        let report = run_check(&store, Depth::Digest, true);
         let kinds = [ProblemKind::DamagedLayer, ProblemKind::MissingLayer];
         assert!(report.problems.iter().any(|problem| kinds.contains(&problem.kind)), "{change}: {report:?}");
         image.pull(&store, "docker.io/library/one:1");

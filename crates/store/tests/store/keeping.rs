@@ -10,7 +10,7 @@ use imagelet_store::{Durability, ImageCommit, OpenOptions, Store, Totals};
 use oci::Digest;
 use redb::{ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
-use super::support::{Image, LoopDisk, check_accounts, list, open, options, plain_layer};
+use super::support::{Image, LoopDisk, check_accounts, list, open, options, plain_layer, run_check};
 
 fn image(number: u8) -> Image {
     let (base, own) = (plain_layer("base", &[1; 100_000]), plain_layer("own", &[number; 50_000]));
@@ -240,14 +240,7 @@ fn a_store_from_before_there_were_blobs_opens() {
     let store = open(&root);
     check_accounts(&store);
     assert!(store.open_blob(&digest(&image, 0)).expect("readable").is_none());
-    let options = CheckOptions {
-        depth: Depth::Files,
-        repair: false,
-        recent_only: false,
-        cancelled: &|| false,
-        progress: &|_| {},
-    };
-    assert_eq!(store.check(&options).expect("ends").problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
     super::keeping::image(3).pull(&store, "a.example/b:1");
     assert_eq!(blobs(&root).len(), 2);
     store.remove_image(&image.id()).expect("removes");

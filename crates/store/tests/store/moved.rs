@@ -4,22 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{Durability, OpenOptions, Sharing, Store};
 
-use super::support::{Image, LoopDisk, NEVER, Tar, list, options, plain_layer, run};
-
-fn sound(store: &Store) {
-    let options = CheckOptions {
-        depth: Depth::Files,
-        repair: false,
-        recent_only: false,
-        cancelled: &|| false,
-        progress: &|_| {},
-    };
-    let report = store.check(&options).expect("ends");
-    assert!(report.problems.is_empty(), "{report:?}");
-}
+use super::support::{Image, LoopDisk, NEVER, Tar, is_sound, list, options, plain_layer, run};
 
 fn layers(number: u8) -> [Tar; 3] {
     let base = plain_layer("base", &[9; 300_000]).directory("tmp/", 0o1777).device("d/null").symlink("d/link", "base");
@@ -32,7 +19,7 @@ fn lives_on(root: &Path, options: &OpenOptions, images: &[Image]) {
     let options = OpenOptions { boot: Some("the boot of another node".into()), ..options.clone() };
     let store = Store::open(root, options.clone()).expect("opens elsewhere");
     assert_eq!(store.unfinished().layers, 1, "what a pull left came along");
-    sound(&store);
+    is_sound(&store);
     let target = root.with_extension("target");
     fs::create_dir_all(&target).expect("creates");
     for (number, image) in images.iter().enumerate() {
@@ -50,13 +37,13 @@ fn lives_on(root: &Path, options: &OpenOptions, images: &[Image]) {
     // What is new there is counted as it is there, and takes the old layers along.
     let new = Image::new("new", &layers(7));
     let record = new.pull(&store, "r.example/new:1");
-    sound(&store);
+    is_sound(&store);
     store.remove_image(&images[0].id()).expect("removes");
     assert!(store.image_is_whole(&record));
     drop(store);
     let store = Store::open(root, options).expect("opens again");
     assert!(!store.was_unclean());
-    sound(&store);
+    is_sound(&store);
     for image in store.images().expect("readable") {
         store.remove_image(&image.id).expect("removes");
     }

@@ -5,13 +5,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use engine_api::CheckReport;
-use imagelet_store::check::{CheckOptions, Depth};
+use imagelet_store::check::Depth;
 use imagelet_store::{ImageRecord, OpenError, OpenOptions, Sharing, Store, Totals};
 use oci::Digest;
 use proptest::prelude::*;
 
-use super::support::{Image, LoopDisk, Tar, check_accounts, measure, options, plain_layer};
+use super::support::{Image, LoopDisk, Tar, check_accounts, measure, options, plain_layer, run_check};
 
 fn open(root: &Path, sharing: Sharing) -> Store {
     Store::open(root, OpenOptions { sharing, ..options() }).expect("opens")
@@ -21,12 +20,6 @@ fn store(sharing: Sharing) -> (tempfile::TempDir, Store) {
     let top = tempfile::tempdir().expect("tempdir");
     let store = open(&top.path().join("store"), sharing);
     (top, store)
-}
-
-fn run_check(store: &Store, repair: bool) -> CheckReport {
-    let options =
-        CheckOptions { depth: Depth::Files, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
-    store.check(&options).expect("ends")
 }
 
 fn file(store: &Store, image: &ImageRecord, path: &str) -> PathBuf {
@@ -50,7 +43,7 @@ fn the_same_file_is_one_inode_until_the_last_layer_goes() {
     assert_eq!((inode(&images[0], 1).ino(), inode(&images[0], 1).nlink()), (inode(&images[2], 3).ino(), 3));
     assert_eq!(fs::metadata(file(&store, &images[0], "d/small")).expect("there").nlink(), 1, "not worth it");
     check_accounts(&store);
-    assert_eq!(run_check(&store, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
     for image in &images {
         let (unique, shared) = store.usage(&image.id).expect("readable").expect("there");
         assert!(shared >= 100_000 && unique < 50_000, "{unique} {shared}");
@@ -60,7 +53,7 @@ fn the_same_file_is_one_inode_until_the_last_layer_goes() {
     assert!(freed < 50_000, "{freed}");
     check_accounts(&store);
     assert_eq!(fs::read(file(&store, &images[0], "d/copy-2")).expect("reads"), common);
-    assert_eq!(run_check(&store, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
     store.remove_image(&images.remove(0).id).expect("removes");
     check_accounts(&store);
     assert!(store.remove_image(&images[0].id).expect("removes").freed_bytes > 100_000);
@@ -102,9 +95,9 @@ fn a_shared_file_that_is_damaged_damages_every_layer_that_has_it() {
     let mut bytes = fs::read(&path).expect("reads");
     bytes[10] ^= 1;
     fs::write(&path, bytes).expect("writes");
-    let report = run_check(&store, true);
+    let report = run_check(&store, Depth::Files, true);
     assert_eq!((report.problems.len(), report.incomplete_images.len()), (2, 2), "{report:?}");
-    assert_eq!(run_check(&store, false).problems, [], "the sums are right without them");
+    assert_eq!(run_check(&store, Depth::Files, false).problems, [], "the sums are right without them");
     // They come back, and share again.
     let first_again = pull(1);
     assert!(!store.image_is_whole(&second));
@@ -112,7 +105,7 @@ fn a_shared_file_that_is_damaged_damages_every_layer_that_has_it() {
     assert_eq!((first_again.id, second_again.id.clone()), (first.id, second.id));
     assert_eq!(fs::metadata(file(&store, &second_again, "d/common")).expect("there").nlink(), 2);
     check_accounts(&store);
-    assert_eq!(run_check(&store, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
 }
 
 #[test]
@@ -125,7 +118,7 @@ fn a_layer_that_is_replaced_leaves_what_it_shared() {
         .expect("removes");
     pull(&store, "i2", layer(2));
     check_accounts(&store);
-    assert_eq!(run_check(&store, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
 }
 
 #[test]
@@ -172,7 +165,7 @@ fn blocks_are_shared_where_the_file_system_can() {
     let records: Vec<_> = (2..6).map(|n| pull(&store, &format!("i{n}"), layer(n))).collect();
     assert!(before - disk.free() < 12 << 20, "{} bytes for four", before - disk.free());
     assert!(store.totals().expect("readable").bytes - bytes < 1 << 20);
-    assert_eq!(run_check(&store, false).problems, [], "times and modes are as the layers say");
+    assert_eq!(run_check(&store, Depth::Files, false).problems, [], "times and modes are as the layers say");
     let inodes: BTreeSet<u64> =
         records.iter().map(|r| fs::metadata(file(&store, r, "d/x/c")).expect("there").ino()).collect();
     assert_eq!(inodes.len(), 4);
@@ -240,7 +233,7 @@ proptest! {
             let freed: u64 = store.remove_images(&gone).into_iter().map(|removed| removed.expect("removes").freed_bytes).sum();
             prop_assert_eq!((freed, before - on_disk()), (promised, promised));
             check_accounts(&store);
-            prop_assert_eq!(run_check(&store, false).problems, []);
+            prop_assert_eq!(run_check(&store, Depth::Files, false).problems, []);
         }
     }
 }

@@ -4,14 +4,13 @@ use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
-use engine_api::CheckReport;
-use imagelet_store::check::{CheckOptions, Depth};
+use imagelet_store::check::Depth;
 use imagelet_store::view::View;
 use imagelet_store::{ImageRecord, LayerFormat, OpenOptions, Sharing, Store, Totals};
 use oci::Digest;
 use proptest::prelude::*;
 
-use super::support::{Image, LoopDisk, Tar, check_accounts, options, plain_layer};
+use super::support::{Image, LoopDisk, Tar, check_accounts, options, plain_layer, run_check};
 
 const MIB: usize = 1 << 20;
 
@@ -24,12 +23,6 @@ fn store() -> (tempfile::TempDir, Store) {
     let top = tempfile::tempdir().expect("tempdir");
     let store = open(&top.path().join("store"), Sharing::Hardlink);
     (top, store)
-}
-
-fn run_check(store: &Store, repair: bool) -> CheckReport {
-    let options =
-        CheckOptions { depth: Depth::Files, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
-    store.check(&options).expect("ends")
 }
 
 fn pull(store: &Store, name: &str, layer: Tar) -> ImageRecord {
@@ -99,7 +92,7 @@ fn blocks_that_another_layer_has_are_taken_from_there() {
         assert!(shared > 2 << 20 && unique < 120_000, "{unique} {shared}");
     }
     check_accounts(&store);
-    assert_eq!(run_check(&store, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
 
     // The kernel reads it as well.
     assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
@@ -119,7 +112,7 @@ fn blocks_that_another_layer_has_are_taken_from_there() {
     assert_eq!(parts(&store, &late).1.len(), 1);
     assert_eq!(content(&store, &late, "d/tail-9"), noise(1001, MIB + 100));
     check_accounts(&store);
-    assert_eq!(run_check(&store, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
     store.remove_image(&images.remove(0).id).expect("removes");
     store.remove_image(&images.remove(0).id).expect("removes");
     check_accounts(&store);
@@ -155,19 +148,19 @@ fn blocks_that_are_damaged_damage_every_layer_that_has_them() {
     let at = bytes.windows(64).position(|piece| piece == &noise(1000, 64)[..]).expect("it is there");
     let writing = fs::File::options().write(true).open(&file).expect("opens");
     writing.write_all_at(&[bytes[at + 10] ^ 1], at as u64 + 10).expect("writes");
-    let report = run_check(&store, true);
+    let report = run_check(&store, Depth::Files, true);
     assert_eq!((report.problems.len(), report.incomplete_images.len()), (2, 2), "{report:?}");
-    assert_eq!(run_check(&store, false).problems, [], "the sums are right without them");
+    assert_eq!(run_check(&store, Depth::Files, false).problems, [], "the sums are right without them");
     // They come back, and share again.
     let again = (pull(&store, "i1", alike(1)), pull(&store, "i2", alike(2)));
     assert_eq!((again.0.id.clone(), again.1.id.clone()), (first.id, second.id));
     assert_eq!(parts(&store, &again.1).1.len(), 1);
     assert_eq!(content(&store, &again.1, "d/blocks"), noise(1000, 3 * MIB / 2));
     check_accounts(&store);
-    assert_eq!(run_check(&store, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
     // What it holds is lost.
     fs::remove_file(&parts(&store, &again.1).1[0]).expect("removes");
-    assert_eq!(run_check(&store, false).problems.len(), 1);
+    assert_eq!(run_check(&store, Depth::Files, false).problems.len(), 1);
 }
 
 #[test]
@@ -181,7 +174,7 @@ fn the_file_system_shares_blocks_of_images() {
     let records: Vec<ImageRecord> = (2..6).map(|n| pull(&store, &format!("i{n}"), layer(n))).collect();
     assert!(before - disk.free() < 12 << 20, "{} bytes for four", before - disk.free());
     assert!(store.totals().expect("readable").bytes - bytes < 1 << 20);
-    assert_eq!(run_check(&store, false).problems, []);
+    assert_eq!(run_check(&store, Depth::Files, false).problems, []);
     store.remove_image(&first.id).expect("removes");
     assert_eq!(content(&store, &records[3], "d/common"), noise(77, 16 * MIB + 5));
     for record in records {
@@ -224,7 +217,7 @@ proptest! {
                 let freed = store.remove_image(id).map_or(0, |removed| removed.freed_bytes);
                 prop_assert!(store.totals().expect("readable").bytes + freed <= before);
                 check_accounts(&store);
-                prop_assert_eq!(run_check(&store, false).problems, []);
+                prop_assert_eq!(run_check(&store, Depth::Files, false).problems, []);
             }
         }
     }

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use engine_api::CheckReport;
+use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{
     CommitError, Durability, ImageCommit, ImageRecord, LayerFormat, LayerSource, Lease, NewBlob, OpenOptions, Store,
     StoreError, UnpackedLayer,
@@ -291,6 +293,20 @@ pub(crate) fn list(path: &Path) -> Vec<String> {
         std::fs::read_dir(path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+/// Checks the store to the end.
+#[track_caller]
+pub(crate) fn run_check(store: &Store, depth: Depth, repair: bool) -> CheckReport {
+    let options = CheckOptions { depth, repair, recent_only: false, cancelled: NEVER, progress: &|_| {} };
+    store.check(&options).expect("comes to an end")
+}
+
+/// Asserts that a check of all files finds nothing.
+#[track_caller]
+pub(crate) fn is_sound(store: &Store) {
+    let report = run_check(store, Depth::Files, false);
+    assert!(report.problems.is_empty(), "{report:?}");
 }
 
 /// Checks that the records' disk usage is that of the disk.

@@ -6,11 +6,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{ImageCommit, LayerSource, OpenOptions, Store, Unfinished, WholeLayer};
 use oci::{Algorithm, Digest};
 
-use super::support::{Image, NEVER, Tar, check_accounts, list, options, plain_layer};
+use super::support::{Image, NEVER, Tar, check_accounts, is_sound, list, options, plain_layer};
 
 /// Everything that was left is young enough.
 fn keeping() -> OpenOptions {
@@ -70,18 +69,6 @@ fn killed(store: Store, root: &Path) -> Store {
     open(root)
 }
 
-fn check(store: &Store) {
-    let options = CheckOptions {
-        depth: Depth::Files,
-        repair: false,
-        recent_only: false,
-        cancelled: &|| false,
-        progress: &|_| {},
-    };
-    let report = store.check(&options).expect("ends");
-    assert!(report.problems.is_empty(), "{report:?}");
-}
-
 #[test]
 fn a_whole_layer_outlives_a_kill_and_is_as_it_was() {
     let top = tempfile::tempdir().expect("tempdir");
@@ -96,7 +83,7 @@ fn a_whole_layer_outlives_a_kill_and_is_as_it_was() {
     let left = store.unfinished();
     assert_eq!((left.layers, left.blobs), (1, 0));
     assert!(left.bytes >= stats.disk_bytes && left.inodes > stats.inodes, "{left:?} and {stats:?}");
-    check(&store);
+    is_sound(&store);
     let (other, size) = (Digest::sha256(b"another blob"), blob().1);
     let any = |_: &str| true;
     assert!(store.take_left_layer(&other, size, Algorithm::Sha256, &any).is_none());
@@ -120,7 +107,7 @@ fn a_whole_layer_outlives_a_kill_and_is_as_it_was() {
     let record = store.commit_image(&lease, ImageCommit { layers, ..image.commit(None) }).expect("commits");
     drop(lease);
     check_accounts(&store);
-    check(&store);
+    is_sound(&store);
     let mut stream = Vec::new();
     store.export_layer(&store.image_layers(&record).expect("readable")[0], &mut stream).expect("exports");
     assert!(stream == image.layers[0].1, "to the last byte");
@@ -152,7 +139,7 @@ fn a_layer_that_a_killed_commit_had_moved_is_taken_back() {
     let lease = store.lease();
     let record = store.commit_image(&lease, ImageCommit { layers, ..image.commit(None) }).expect("commits");
     drop(lease);
-    check(&store);
+    is_sound(&store);
     store.remove_image(&record.id).expect("removes");
     drop(store);
 
@@ -266,7 +253,7 @@ fn a_spool_is_read_back_up_to_the_first_bad_piece() {
     }
     let store = killed(store, &root);
     drop(spool);
-    check(&store);
+    is_sound(&store);
     let left = store.unfinished();
     assert_eq!((left.blobs, left.inodes), (1, 2));
     assert!(left.bytes > 100_000, "{left:?}");
@@ -335,7 +322,7 @@ fn it_is_kept_for_a_time_and_in_number_and_goes_when_asked() {
     let store = open(&root);
     assert_eq!(store.unfinished().blobs, 64);
     assert_eq!(list(&ingest).len(), 128, "what is no good is swept");
-    check(&store);
+    is_sound(&store);
     let (before, left) = (store.unfinished(), store.drop_unfinished(None));
     assert_eq!((left.freed_bytes, left.freed_inodes), (before.bytes, before.inodes));
     assert_eq!(list(&ingest), Vec::<String>::new());

@@ -1,11 +1,16 @@
 //! How a node comes to its identity: a bootstrap token and a request for a certificate, a token that nobody knows any more, a server that is
-//! another one than the kubeconfig says.
+//! another one than the kubeconfig says, a certificate that is renewed.
+
+use std::fs;
+use std::time::Duration;
 
 use serde_json::json;
 
+use crate::support::clock::Clock;
 use crate::support::cluster::Cluster;
 use crate::support::node::NODE;
-use crate::support::secrets;
+use crate::support::tls_front::TlsFront;
+use crate::support::{Scratch, secrets};
 
 /// Id and secret of a bootstrap token.
 const TOKEN: (&str, &str) = ("07401b", "f395accd246ae52d");
@@ -40,12 +45,12 @@ fn bootstrap(cluster: &Cluster, until: &str) -> String {
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_bootstrap_token_becomes_a_certificate() {
     // The kubeconfig is not there yet: imagelet writes it.
-    let scratch = crate::support::Scratch::new();
+    let scratch = Scratch::new();
     let (own, first) = (scratch.join("own.kubeconfig"), scratch.join("bootstrap.kubeconfig"));
     let mut cluster = Cluster::idle(&json!({"kubeconfig": own, "bootstrapKubeconfig": first}));
     let token = bootstrap(&cluster, "2099-01-01T00:00:00Z");
     let file = cluster.plane.kubeconfig("bootstrap", &json!({"token": token}));
-    std::fs::copy(file, &first).expect("copy a kubeconfig");
+    fs::copy(file, &first).expect("copy a kubeconfig");
     cluster.node.start();
     cluster.is_ready();
     let requests = cluster.plane.kubectl(&["get", "certificatesigningrequests"]);
@@ -53,11 +58,11 @@ fn a_bootstrap_token_becomes_a_certificate() {
         requests.contains("kubernetes.io/kube-apiserver-client-kubelet") && requests.contains("Approved,Issued"),
         "{requests}"
     );
-    let text = std::fs::read_to_string(&own).expect("a kubeconfig was written");
+    let text = fs::read_to_string(&own).expect("a kubeconfig was written");
     assert!(!text.contains(&token), "the token is for the first time alone");
 
     // From now on it needs no token, nor another request.
-    std::fs::remove_file(&first).expect("remove a kubeconfig");
+    fs::remove_file(&first).expect("remove a kubeconfig");
     cluster.plane.kubectl(&["delete", "secret", "-n", "kube-system", &format!("bootstrap-token-{}", TOKEN.0)]);
     let before = cluster.plane.get(&["certificatesigningrequests"])["items"].as_array().map(Vec::len);
     cluster.restart();
@@ -68,27 +73,77 @@ fn a_bootstrap_token_becomes_a_certificate() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_identity_that_is_none_is_said() {
-    let scratch = crate::support::Scratch::new();
+    let scratch = Scratch::new();
     let (own, first) = (scratch.join("own.kubeconfig"), scratch.join("bootstrap.kubeconfig"));
     let mut cluster = Cluster::idle(&json!({"kubeconfig": own, "bootstrapKubeconfig": first}));
     let token = bootstrap(&cluster, "2020-01-01T00:00:00Z");
     let file = cluster.plane.kubeconfig("bootstrap", &json!({"token": token}));
-    std::fs::copy(file, &first).expect("copy a kubeconfig");
-    cluster.node.start_only();
-    cluster.node.eventually("it says that the token is not good", || {
-        cluster.node.log().iter().any(|line| line.contains("Unauthorized") || line.contains("401"))
-    });
+    fs::copy(file, &first).expect("copy a kubeconfig");
+    let said = cluster.node.imagelet.run(&["run"]);
+    assert_eq!(said.code, Some(77), "{}{}", said.stdout, said.stderr);
+    let (line, file) = (said.stderr.lines().last().unwrap_or_default(), first.display().to_string());
+    assert!(line.contains(&file) && line.contains("expired") && line.contains("Unauthorized"), "{}", said.stderr);
     assert_ne!(cluster.plane.try_kubectl(&["get", "node", NODE]).code, Some(0));
-    cluster.node.kill();
+    assert!(!own.exists(), "there is no identity to keep");
 
     // A server whose certificate is of another authority gets nothing.
-    let mut config = std::fs::read_to_string(cluster.plane.node(NODE)).expect("a kubeconfig");
+    let mut config = fs::read_to_string(cluster.plane.node(NODE)).expect("a kubeconfig");
     let (authority, other) = (cluster.plane.file("ca.crt"), cluster.plane.file("admin.crt"));
     config = config.replace(&authority.display().to_string(), &other.display().to_string());
-    std::fs::write(&own, config).expect("write a kubeconfig");
+    fs::write(&own, config).expect("write a kubeconfig");
     cluster.node.start_only();
     cluster.node.eventually("it says that the certificate is not good", || {
         cluster.node.log().iter().any(|line| line.to_lowercase().contains("certificate"))
     });
     assert_ne!(cluster.plane.try_kubectl(&["get", "node", NODE]).code, Some(0));
+}
+
+/// Nearly as long as a certificate of the control plane is good.
+const MOST_OF_A_LIFE: Duration = Duration::from_secs(27 * 24 * 3600);
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_renewed_certificate_comes_with_new_connections() {
+    let scratch = Scratch::new();
+    let (own, clock) = (scratch.join("own.kubeconfig"), Clock::new(&scratch));
+    let mut cluster =
+        Cluster::idle(&json!({"kubeconfig": own, "bootstrapKubeconfig": scratch.join("bootstrap.kubeconfig")}));
+    bootstrap(&cluster, "2099-01-01T00:00:00Z");
+    let front = TlsFront::start(&cluster.plane);
+    // A node that joined before, and needs no bootstrap kubeconfig any more.
+    let certificate = cluster.node.scene.scratch.join("root/cluster/pki/client.pem");
+    fs::create_dir_all(certificate.parent().expect("a directory")).expect("make a directory");
+    let parts = ["crt", "key"].map(|end| cluster.plane.file(&format!("system-node-{NODE}.{end}")));
+    let parts = parts.map(|part| fs::read_to_string(part).expect("read a certificate or its key"));
+    fs::write(&certificate, parts.concat()).expect("write a certificate");
+    let server = json!({"server": front.url(), "certificate-authority": cluster.plane.file("ca.crt")});
+    let user = json!({"client-certificate": certificate, "client-key": certificate});
+    fs::copy(cluster.plane.kubeconfig_of("fronted", &server, &user), &own).expect("copy a kubeconfig");
+    let words = clock.words();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    cluster.node.imagelet = cluster.node.imagelet.clone().through(&words);
+    cluster.node.start();
+    cluster.is_ready();
+    let scene = cluster.namespace("renewed");
+    scene.running("before");
+    let old = front.connections().first().expect("the node is connected").certificate.clone();
+    assert!(front.connections().iter().all(|connection| connection.certificate == old));
+
+    clock.set_by(MOST_OF_A_LIFE.as_secs().cast_signed());
+    // Certificates are looked at once a minute.
+    cluster.node.within(Duration::from_secs(120), "a new certificate is in use, and no old connection", || {
+        let connections = front.connections();
+        let (of_old, of_new): (Vec<_>, Vec<_>) = connections.iter().partition(|one| one.certificate == old);
+        of_old.iter().all(|one| !one.is_open) && of_new.iter().any(|one| one.is_open)
+    });
+    clock.set_by(0);
+    // What comes now comes over these.
+    scene.running("after");
+    let connections = front.connections();
+    let renewed = connections.iter().skip_while(|one| one.certificate == old);
+    let new = &connections.last().expect("the node is connected").certificate;
+    assert!(renewed.into_iter().all(|one| one.certificate == *new), "one renewal, and nothing by the old one after it");
+    assert!(!fs::read_to_string(&certificate).expect("a certificate").contains(&parts[0]));
+    scene.clear();
+    cluster.node.nothing_is_left();
 }

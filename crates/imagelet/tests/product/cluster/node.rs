@@ -140,8 +140,10 @@ fn a_node_keeps_its_place() {
     let root = elsewhere.join("root").display().to_string();
     let second = cluster.node.imagelet.clone().clock_set_by(3600);
     let said = second.run(&["--root", &root, "--port", "0", "run", "--manifests", &manifests]);
-    assert_ne!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
-    assert!(said.stderr.contains(NODE), "{}", said.stderr);
+    assert_eq!(said.code, Some(1), "{}{}", said.stdout, said.stderr);
+    let line = said.stderr.lines().last().unwrap_or_default();
+    assert!(line.contains(&format!("the name of this node, {NODE}, is taken")), "{}", said.stderr);
+    assert!(line.contains("renews its Lease") && line.contains("--node-name"), "{}", said.stderr);
     let after = plane.get(&["node", NODE]);
     assert_eq!(after["metadata"]["uid"], first["metadata"]["uid"]);
 

@@ -1,7 +1,5 @@
 //! Thirty pods come at once and go at once, beside one that stays. Their image is not there when they come, and is pulled once.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
 
 use crate::support::Packing;
@@ -23,7 +21,6 @@ fn thirty_pods_come_and_go_at_once() {
     let stays = node.running("stays/main");
     let layers = [node.scene.file_layer("crowd", "crowd", Packing::Gzip)];
     let image = node.scene.registry.push(&node.scene.layout, &idle_image(&node.scene, &layers), "team/crowd:1");
-    let from = Instant::now();
     for number in 0..PODS {
         let mut pod = pod(&node, &format!("crowd-{number}"));
         pod["spec"]["containers"][0]["image"] = json!(image);
@@ -33,17 +30,14 @@ fn thirty_pods_come_and_go_at_once() {
         let pods = node.pods();
         pods.len() == PODS + 1 && pods.values().all(|pod| is(pod, "Ready"))
     });
-    let up = from.elapsed();
     let addresses: std::collections::BTreeSet<String> =
         node.pods().values().map(|pod| pod["status"]["podIP"].as_str().expect("an address").to_owned()).collect();
     assert_eq!(addresses.len(), PODS + 1, "each has its own");
     assert!(node.ran().iter().all(|ran| ran.running && ran.attempt == 0), "each was started once: {:?}", node.ran());
-    let from = Instant::now();
     for number in 0..PODS {
         node.remove(&format!("crowd-{number}.json"));
     }
     node.eventually("only one is left", || node.ran().len() == 1 && node.pods().len() == 1);
-    println!("{PODS} pods: all ready after {up:?}, all gone after {:?}", from.elapsed());
     assert_eq!(node.running("stays/main"), stays);
     node.clear();
 }

@@ -49,8 +49,7 @@ impl ApiProxy {
     /// Starts one before this control plane.
     #[track_caller]
     pub(crate) fn start(plane: &ControlPlane) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.expect("a runtime");
+        let runtime = super::runtime();
         let server = runtime.block_on(ClusterClient::open(&plane.node(NODE))).expect("a client");
         let shared = Shared { mood: watch::Sender::new(Mood::Fine), asked: Mutex::default(), server };
         let shared = Arc::new(shared);

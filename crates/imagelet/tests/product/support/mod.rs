@@ -37,6 +37,7 @@ pub(crate) mod secrets;
 pub(crate) mod stage;
 pub(crate) mod start_log;
 pub(crate) mod systemd;
+pub(crate) mod tls_front;
 pub(crate) mod tree;
 
 pub(crate) use cli::Imagelet;
@@ -44,3 +45,8 @@ pub(crate) use containerd::Containerd;
 pub(crate) use images::{Layout, Packing};
 pub(crate) use registry::DockerRegistry;
 pub(crate) use scratch::Scratch;
+
+/// A runtime for servers of a test's own, beside the test's thread.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}

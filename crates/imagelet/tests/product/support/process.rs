@@ -193,13 +193,15 @@ impl Daemon {
             .unwrap_or_else(|| panic!("{} does not end:\n{}", self.name, self.lines().join("\n")))
     }
 
-    /// Asks it to end, and waits until it has; kills it when it does not.
-    pub(crate) fn stop(&mut self) {
+    /// Asks it to end, and waits until it has; kills it when it does not, and answers false then.
+    pub(crate) fn stop(&mut self) -> bool {
         signal(self.child.id(), rustix::process::Signal::TERM);
-        if wait(&mut self.child, Duration::from_secs(10)).is_none() {
+        let by_itself = wait(&mut self.child, Duration::from_secs(10)).is_some();
+        if !by_itself {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+        by_itself
     }
 }
 
