@@ -3,6 +3,7 @@
 //! of a cluster.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -31,7 +32,7 @@ type Names = BTreeMap<String, Option<Named>>;
 
 /// All starts and ends of containers since the beginning.
 pub(crate) struct StartLog {
-    events: Daemon,
+    events: Arc<Daemon>,
     names: Arc<Mutex<Names>>,
     over: Arc<AtomicBool>,
     lister: Option<JoinHandle<()>>,
@@ -44,11 +45,11 @@ impl StartLog {
         let ctr = containerd.ctr();
         let args: Vec<String> = ctr.get_args().map(|arg| arg.display().to_string()).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).chain(["events"]).collect();
-        let events = Daemon::start(ctr.get_program().as_ref(), &args);
+        let events = Arc::new(Daemon::start(ctr.get_program().as_ref(), &args));
         let (names, over) = (Arc::<Mutex<Names>>::default(), Arc::new(AtomicBool::new(false)));
         let endpoint = Endpoint::parse(&containerd.endpoint()).expect("an endpoint");
-        let (listed, ended) = (Arc::clone(&names), Arc::clone(&over));
-        let lister = thread::spawn(move || list(&endpoint, &listed, &ended));
+        let (listed, ended, seen) = (Arc::clone(&names), Arc::clone(&over), Arc::clone(&events));
+        let lister = thread::spawn(move || list(&endpoint, ctr, &seen, &listed, &ended));
         Self { events, names, over, lister: Some(lister) }
     }
 
@@ -72,29 +73,68 @@ impl Drop for StartLog {
     }
 }
 
-/// Notes who every container is, as soon as it is there.
-fn list(endpoint: &Endpoint, names: &Mutex<Names>, over: &AtomicBool) {
+/// Notes who every container is, as soon as it is there: some are gone a moment later.
+fn list(endpoint: &Endpoint, mut ctr: Command, events: &Daemon, names: &Mutex<Names>, over: &AtomicBool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let service = runtime.block_on(connect_runtime_service(endpoint, ClientOptions::default())).expect("connect");
+    let (mut read, mut first) = (0, true);
+    // Containers that no list has shown yet, and whether containerd was asked for their kind.
+    let mut unknown: BTreeMap<String, bool> = BTreeMap::new();
+    ctr.args(["containers", "info"]);
     while !over.load(Ordering::Relaxed) {
-        let lists =
-            runtime.block_on(async { (service.list_pod_sandboxes(None).await, service.list_containers(None).await) });
-        if let (Ok(sandboxes), Ok(containers)) = lists {
-            let mut names = names.lock();
-            names.extend(sandboxes.into_iter().map(|sandbox| (sandbox.id, None)));
-            names.extend(containers.into_iter().map(|container| {
-                let label = |name: &str| container.labels.get(name).cloned().unwrap_or_default();
-                let named = Named {
-                    pod: label("io.kubernetes.pod.name"),
-                    uid: label("io.kubernetes.pod.uid"),
-                    container: label("io.kubernetes.container.name"),
-                    attempt: container.metadata.attempt,
-                };
-                (container.id, Some(named))
-            }));
+        let lines = events.lines_after(read);
+        read += lines.len();
+        for line in &lines {
+            match creation(line) {
+                Some((id, true)) => unknown.insert(id, false),
+                Some((id, false)) => unknown.remove(&id),
+                None => None,
+            };
         }
-        thread::park_timeout(Duration::from_millis(100));
+        if first || !unknown.is_empty() {
+            let lists = runtime
+                .block_on(async { (service.list_pod_sandboxes(None).await, service.list_containers(None).await) });
+            if let (Ok(sandboxes), Ok(containers)) = lists {
+                let mut names = names.lock();
+                names.extend(sandboxes.into_iter().map(|sandbox| (sandbox.id, None)));
+                names.extend(containers.into_iter().map(|container| {
+                    let label = |name: &str| container.labels.get(name).cloned().unwrap_or_default();
+                    let named = Named {
+                        pod: label("io.kubernetes.pod.name"),
+                        uid: label("io.kubernetes.pod.uid"),
+                        container: label("io.kubernetes.container.name"),
+                        attempt: container.metadata.attempt,
+                    };
+                    (container.id, Some(named))
+                }));
+                unknown.retain(|id, _| !names.contains_key(id));
+                first = false;
+            }
+            // A sandbox whose start is given up is never listed.
+            for (id, asked) in unknown.iter_mut().filter(|(_, asked)| !**asked) {
+                let mut info = Command::new(ctr.get_program());
+                let Ok(output) = info.args(ctr.get_args()).arg(id).output() else { continue };
+                let info: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+                if info["Labels"]["io.cri-containerd.kind"] == "sandbox" {
+                    names.lock().entry(id.clone()).or_insert(None);
+                }
+                *asked = true;
+            }
+        }
+        thread::park_timeout(Duration::from_millis(10));
     }
+}
+
+/// A container that is created or deleted, by a line of `ctr events`: its id, and whether it is created.
+fn creation(line: &str) -> Option<(String, bool)> {
+    let (head, body) = line.split_once(" {")?;
+    let is_new = match head.rsplit(' ').next()? {
+        "/containers/create" => true,
+        "/containers/delete" => false,
+        _ => return None,
+    };
+    let body: Value = serde_json::from_str(&format!("{{{body}")).ok()?;
+    Some((body["id"].as_str()?.to_owned(), is_new))
 }
 
 /// The start or the end of a container's process.
@@ -125,7 +165,10 @@ fn judge(events: &[Event], names: &Names) -> (BTreeMap<(String, String), usize>,
     for event in events {
         let (Event::Started(id) | Event::Ended(id)) = event;
         let Some(named) = names.get(id) else {
-            wrong.push(format!("{event:?}: nobody knows what it is"));
+            // What ends without a start, was taken back before it was listed.
+            if matches!(event, Event::Started(_)) {
+                wrong.push(format!("{event:?}: nobody knows what it is"));
+            }
             continue;
         };
         let Some(named) = named else { continue };
@@ -185,6 +228,10 @@ mod tests {
             assert_eq!(counts.values().sum::<usize>(), count, "{script:?}");
         }
         let of_exec = "2026 k8s.io /tasks/exit {\"container_id\":\"a\",\"id\":\"exec\"}";
-        assert_eq!(event(of_exec), None);
+        assert_eq!((event(of_exec), creation(of_exec)), (None, None));
+        for (topic, want) in [("create", true), ("delete", false)] {
+            let line = format!("2026 k8s.io /containers/{topic} {{\"id\":\"a\",\"image\":\"i\"}}");
+            assert_eq!((event(&line), creation(&line)), (None, Some(("a".to_owned(), want))));
+        }
     }
 }
