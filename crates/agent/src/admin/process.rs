@@ -135,7 +135,7 @@ mod tests {
         assert!(value("process_max_fds") >= value("process_open_fds"));
         assert!(value("process_start_time_seconds") > 1.6e9);
         let before = value("imagelet_tasks");
-        let task = tokio::spawn(std::future::pending::<()>());
+        let task = tokio_util::task::TaskTracker::new().spawn(std::future::pending::<()>());
         text.clear();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
         let line = text.lines().find_map(|line| line.strip_prefix("imagelet_tasks ")).expect("there");
