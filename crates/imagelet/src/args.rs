@@ -222,7 +222,7 @@ pub(crate) enum Command {
     Top,
     /// Show the metrics of the process that serves images or waits for them
     ///
-    /// Writes the text format of Prometheus, which that process answers on its admin socket; see --metrics-address for a scraper.
+    /// Written in the text format of Prometheus. A scraper is served by --metrics-address instead.
     Metrics,
     Completion(Completion),
     /// Show the version

@@ -252,7 +252,7 @@ fn pods_and_images_of_a_socket_unit_go_on_through_a_reload_and_a_restart() {
     assert!(systemd.hears().starts_with("RELOADING=1\nMONOTONIC_USEC="));
     assert_eq!(systemd.hears(), ready);
     let change = "INFO configuration: imageGCLowThresholdPercent: 80 → 71";
-    assert!(agent.lines().iter().any(|line| line.contains(change)), "{}", agent.lines().join("\n"));
+    agent.wait_for("the difference", |line| line.contains(change).then_some(()));
 
     signal(agent.pid(), Signal::TERM);
     assert_eq!(systemd.hears(), "STOPPING=1\nSTATUS=ending; containers go on");
