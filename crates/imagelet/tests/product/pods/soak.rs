@@ -22,10 +22,10 @@ const QUICK: (usize, usize) = (12, 4);
 const PODS: usize = 30;
 /// After so many rounds images that nothing uses are collected.
 const COLLECT: usize = 4;
-/// What counts may differ by from one quiet moment to the next: a connection that is kept for the next request, and its task.
+/// Largest difference of a count that is no leak: connections kept for the next request, and their tasks.
 const SLACK: u64 = 4;
 
-/// The agent in a quiet moment.
+/// The agent while nothing is asked of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     /// Without files, in bytes.
