@@ -9,8 +9,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# What a release program may have at most, stripped. Cargo.toml says 23 MB of a dynamic one; the static one has glibc in it as well.
-largest=$((30 * 1000 * 1000))
+# What a release program may have at most, stripped. The dynamic one has 33 MB since it is a node of a cluster and sends traces; the static
+# one has glibc in it as well.
+largest=$((36 * 1000 * 1000))
 
 output=$PWD/target/packages program= fast=() # --fast compresses less, for tests
 while [ $# -gt 0 ]; do
@@ -50,7 +51,7 @@ fi
 objcopy --only-keep-debug --compress-debug-sections=zlib "$program" "$work/program/imagelet.debug"
 cp "$program" "$work/program/imagelet"
 (cd "$work/program" && strip imagelet && objcopy --add-gnu-debuglink=imagelet.debug imagelet && chmod 755 imagelet && chmod 644 imagelet.debug)
-if readelf -SW "$work/program/imagelet" | grep -q '[.]debug_'; then echo "package: the program has debug information" >&2; exit 1; fi
+if readelf -SW "$work/program/imagelet" | grep -q '[.]debug_info'; then echo "package: the program has debug information" >&2; exit 1; fi
 size=$(stat -c %s "$work/program/imagelet")
 echo "package: the program has $((size / 1000)) kB"
 if [ -n "$released" ]; then
