@@ -140,9 +140,9 @@ fn a_renewed_certificate_comes_with_new_connections() {
     // What comes now comes over these.
     scene.running("after");
     let connections = front.connections();
-    let renewed = connections.iter().skip_while(|one| one.certificate == old);
-    let new = &connections.last().expect("the node is connected").certificate;
-    assert!(renewed.into_iter().all(|one| one.certificate == *new), "one renewal, and nothing by the old one after it");
+    // By the clock that was ahead the new one may be old as well: then there is a third.
+    let mut renewed = connections.iter().skip_while(|one| one.certificate == old);
+    assert!(renewed.all(|one| one.certificate != old), "nothing comes by the old one after its renewal");
     assert!(!fs::read_to_string(&certificate).expect("a certificate").contains(&parts[0]));
     scene.clear();
     cluster.node.nothing_is_left();
