@@ -52,14 +52,10 @@ fn record(h: &mut Harbour, disk: &Disk, base: Image) -> Record {
         h.imagelet.ok(&["pull", &image.name]);
         disk.note(&image.name).expect("its server is there");
     }
-    h.containerd.stop();
-    let events = disk.recorded().expect("a record");
-    // What looks at the trees makes snapshots: no cut is among them.
-    h.containerd.start_again();
     let chains: Vec<&String> = images.iter().flat_map(|image| &image.chains).map(|(chain, _)| chain).collect();
     let good = chains.into_iter().map(|chain| (chain.clone(), tree_of(h, chain))).collect();
     h.containerd.stop();
-    Record { base, events, good, images }
+    Record { base, events: disk.recorded().expect("a record"), good, images }
 }
 
 /// The disk after a cut behind the event `end`: up to the last flush before it all is there, of the rest one write in so many is not, and
