@@ -1,10 +1,13 @@
 //! [`Source`]: where the bytes of an image come from, a registry or a file. The pull pipeline knows nothing else about
 //! it. A source verifies documents and small blobs itself; layers are verified by the pipeline as they are unpacked.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use cri_api::{Error, Result};
 use oci::{Descriptor, Digest};
+use parking_lot::Mutex;
 use registry::{BlobStream, Repository};
 
 use crate::error;
@@ -56,10 +59,18 @@ pub(crate) trait Chunks: Send {
     fn is_remote(&self) -> bool;
 }
 
-/// A repository, and as whom it is asked.
+/// A repository, and as whom it is asked, for one pull.
 pub(crate) struct Remote {
-    pub(crate) repository: Repository,
-    pub(crate) origin: Origin,
+    repository: Repository,
+    origin: Origin,
+    /// Blobs that it said it has: one answer is enough for a pull.
+    had: Mutex<HashSet<Digest>>,
+}
+
+impl Remote {
+    pub(crate) fn new(repository: Repository, origin: Origin) -> Self {
+        Self { repository, origin, had: Mutex::default() }
+    }
 }
 
 #[async_trait]
@@ -69,7 +80,14 @@ impl Source for Remote {
     }
 
     async fn has(&self, descriptor: &Descriptor) -> bool {
-        self.repository.has_blob(descriptor).await
+        if self.had.lock().contains(&descriptor.digest) {
+            return true;
+        }
+        let has = self.repository.has_blob(descriptor).await;
+        if has {
+            self.had.lock().insert(descriptor.digest.clone());
+        }
+        has
     }
 
     async fn document(&self, descriptor: &Descriptor) -> Result<RawDocument> {

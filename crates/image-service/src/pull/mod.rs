@@ -90,7 +90,7 @@ impl PullJob {
             let root = RawDocument { bytes: root.bytes, media_type: root.media_type, digest: root.digest };
             let resolved = root.digest.clone();
             let origin = Origin::of_pull(&reference, auth.as_ref());
-            let remote = Arc::new(Remote { repository, origin });
+            let remote = Arc::new(Remote::new(repository, origin));
             let source: Arc<dyn Source> = Arc::new(Present::before(&shared, remote));
             let chosen = choose(source.as_ref(), root, &shared.options, &shared.options.platform, name).await?;
             let signatures = match guard {

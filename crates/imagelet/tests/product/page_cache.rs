@@ -137,10 +137,12 @@ fn ten_users_of_a_layer_have_it_in_memory_once() {
     let held = image.held(&shown);
     assert!((80..=115).contains(&held), "{held} % of the content is in memory");
     assert_eq!(image.devices().len(), 1, "{:?}", image.devices());
-    for n in 0..10 {
+    for n in 1..10 {
         image.unmount(&format!("user-{n}"));
-        assert_eq!(image.devices().len(), usize::from(n < 9), "after {} unmounts", n + 1);
+        assert_eq!(image.devices().len(), 1, "after {n} unmounts");
     }
+    image.unmount("user-0");
+    image.no_device_is_left();
 }
 
 /// The device is the kernel's: the agent that made it need not be there, nor need the unmount be ours.
