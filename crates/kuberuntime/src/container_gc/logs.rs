@@ -116,12 +116,17 @@ impl LogDirectories {
         Ok(found)
     }
 
-    /// Removes the directory of a pod with all that is in it.
+    /// Removes the directory of a pod with all that is in it, after the links that lead there.
     ///
     /// # Errors
-    /// When something in it stays. One that is gone already is no error.
+    /// The first thing that stays; the rest goes. One that is gone already is no error.
     pub(super) fn remove_directory(&self, name: &str) -> io::Result<()> {
-        gone_is_done(fs::remove_dir_all(self.pods.join(one_name(name)?)))
+        let directory = self.pods.join(one_name(name)?);
+        let mut result = Ok(());
+        for link in self.links_below(&directory)? {
+            result = result.and(self.remove_link(&link));
+        }
+        result.and(gone_is_done(fs::remove_dir_all(directory)))
     }
 
     /// Removes a link.
@@ -175,10 +180,6 @@ impl LogDirectories {
         for (name, kind) in entries(&self.pods)? {
             if !kind.is_dir() || !LogOwner::parse(&name).is_some_and(is_of) {
                 continue;
-            }
-            let directory = self.pods.join(&name);
-            for link in self.links_below(&directory)? {
-                result = result.and(self.remove_link(&link));
             }
             result = result.and(self.remove_directory(&name));
         }

@@ -83,6 +83,21 @@ fn a_directory_goes_and_what_its_links_lead_to_stays() {
     assert_eq!(tree.names("elsewhere"), ["precious"]);
 }
 
+/// In one step, so that no collection leaves links behind that only the next one finds.
+#[test]
+fn links_to_a_directory_go_with_it() {
+    let tree = tree();
+    let (log, other) = (tree.write("pods/ns_web_u1/app/0.log"), tree.write("pods/ns_web_u10/app/0.log"));
+    let link = |name: &str, to: &Path| symlink(to, tree.root.path().join("containers").join(name)).unwrap();
+    link("web_ns_app-1.log", &log);
+    link("web_ns_app-0.log", &tree.logs.pods.join("ns_web_u1/app/gone.log"));
+    link("web_ns_app-2.log", &other);
+    link("others_ns_app-3.log", Path::new("/nowhere/0.log"));
+    tree.logs.remove_directory("ns_web_u1").unwrap();
+    assert_eq!(tree.names("containers"), ["others_ns_app-3.log", "web_ns_app-2.log"]);
+    assert_eq!(tree.names("pods"), ["ns_web_u10"]);
+}
+
 #[test]
 fn a_log_goes_with_those_that_were_turned_away() {
     let tree = tree();
