@@ -35,7 +35,7 @@ settings! {
                  --manifests DIR` does the same and may be given again", kubelet();
             /// `None`: no address.
             url: Option<String> = None =>
-                "staticPodURL", "manifest-url", parsed("URL", "an address such as https://config.example/pods", url, |url| json!(url.as_deref().map(without_password))),
+                "staticPodURL", "manifest-url", parsed("URL", "an address such as https://config.example/pods", url, |url| json!(url.as_deref().map(without_secrets))),
                 "Address from which `run` takes pods, as one manifest or a PodList [default: none]", kubelet();
             headers: Vec<(String, Secret)> = Vec::new() =>
                 "staticPodURLHeader", "manifest-url-header", headers(),
@@ -151,15 +151,19 @@ fn url(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// The address with `xxxxx` for a password, as Go shows it.
-fn without_password(text: &str) -> String {
-    match url::Url::parse(text) {
-        Ok(mut url) if url.password().is_some() => match url.set_password(Some("xxxxx")) {
-            Ok(()) => url.into(),
-            Err(()) => String::new(),
-        },
-        _ => text.to_owned(),
+/// The address with `xxxxx` for a password, as Go shows it, and for a query, which may have a token in it.
+fn without_secrets(text: &str) -> String {
+    let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
+    if url.password().is_none() && url.query().is_none() {
+        return text.to_owned();
     }
+    if url.password().is_some() && url.set_password(Some("xxxxx")).is_err() {
+        return String::new();
+    }
+    if url.query().is_some() {
+        url.set_query(Some("xxxxx"));
+    }
+    url.into()
 }
 
 /// A name that may stand behind the name of a pod.
@@ -176,6 +180,18 @@ fn node_name(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_secrets() {
+        for (text, want) in [
+            ("https://config.example/pods", "https://config.example/pods"),
+            ("https://me:secret@config.example/pods", "https://me:xxxxx@config.example/pods"),
+            ("https://config.example/pods?token=secret&node=edge", "https://config.example/pods?xxxxx"),
+            ("https://me:secret@config.example/?secret", "https://me:xxxxx@config.example/?xxxxx"),
+        ] {
+            assert_eq!(without_secrets(text), want);
+        }
+    }
 
     // upstream: nodestatus/TestNodeAddress_NoCloudProvider/Single --node-ip
     // upstream: nodestatus/TestNodeAddress_NoCloudProvider/Dual --node-ips
