@@ -101,7 +101,9 @@ fn step(before: Option<&Value>, now: &Value) -> Vec<String> {
             wrong.push(format!("restartCount of {name} fell from {} to {}", count(was), count(is)));
         }
         let (old, new) = (id(was), id(is));
-        if !old.is_empty() && old != new && count(was) == count(is) {
+        // One that was created and not started gives its number back when it is removed: no run is lost from the count.
+        let has_run = was["state"]["waiting"].is_null() || was["lastState"]["terminated"]["containerID"] == old;
+        if !old.is_empty() && old != new && has_run && count(was) == count(is) {
             wrong.push(format!("{name} is another container with the same restartCount {}", count(is)));
         }
         let over = |status: &Value| !status["state"]["terminated"].is_null();
@@ -174,6 +176,9 @@ mod tests {
         deleted["metadata"]["deletionTimestamp"] = json!("t");
         let mut later = running();
         later["status"]["startTime"] = json!("u");
+        let created = pod("Pending", 0, "a", "waiting");
+        let mut crashed = pod("Running", 0, "a", "waiting");
+        crashed["status"]["containerStatuses"][0]["lastState"] = json!({"terminated": {"containerID": "a"}});
         let none = json!({"metadata": {}, "status": {"phase": "Running", "startTime": "t"}});
         let cases = [
             (json!({"status": {"phase": "Pending"}}), running(), ""),
@@ -185,6 +190,9 @@ mod tests {
             (running(), later, "startTime"),
             (running(), pod("Running", 0, "b", "running"), "restartCount of c fell from 1 to 0"),
             (running(), pod("Running", 1, "c", "running"), "another container with the same restartCount 1"),
+            (created, pod("Running", 0, "b", "running"), ""),
+            (crashed.clone(), pod("Running", 1, "b", "running"), ""),
+            (crashed, pod("Running", 0, "b", "running"), "another container with the same restartCount 0"),
             (pod("Running", 1, "b", "terminated"), running(), "c had ended and runs"),
             (pod("Succeeded", 1, "b", "terminated"), pod("Failed", 1, "b", "terminated"), "Succeeded became Failed"),
             (running(), pod("Pending", 1, "b", "running"), "Running became Pending"),
