@@ -52,7 +52,7 @@ pub enum AskError {
     Broken {
         /// Path of the agent's socket.
         socket: PathBuf,
-        /// Error of the HTTP connection.
+        /// Error of the HTTP connection, or an answer of more than 64 MiB.
         source: Box<dyn Error + Send + Sync>,
     },
     /// The agent refuses, with this line.
@@ -69,7 +69,7 @@ pub enum AskError {
         .0.display()
     )]
     OlderAgent(PathBuf),
-    /// The answer is not the expected JSON, or larger than 64 MiB.
+    /// The answer is not the expected JSON, or a line of a stream is longer than 64 MiB.
     #[error("understand the answer of {}", socket.display())]
     NotUnderstood {
         /// Path of the agent's socket.

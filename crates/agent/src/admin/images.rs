@@ -9,7 +9,7 @@ use super::wire::ApiError;
 /// The answer to `GET /v1/images`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageList {
-    /// Images that the runtime lists; with a filter only the one that it names.
+    /// Images that are present; with the parameter `image` only the one of that name or id.
     pub images: Vec<cri_api::Image>,
 }
 

@@ -84,8 +84,7 @@ pub struct PodList {
     pub kind: String,
     /// Always an empty object.
     pub metadata: Value,
-    /// Pods of the core group with their status. Readers without the right to change things get them without environments, arguments and
-    /// messages.
+    /// Pods of the core group with their status; readers without the right to change things get a part of their fields.
     pub items: Vec<Value>,
     /// Refused manifests; a pod of an earlier content may run on.
     pub refused: Vec<RefusedPod>,

@@ -40,7 +40,7 @@ pub enum LockError {
         /// Root whose pods the process runs.
         root: PathBuf,
     },
-    /// The lock outlives its holder by more than 5 seconds.
+    /// The process that took the lock is gone, and the lock is still held after 5 seconds.
     #[error(
         "process {pid} ran the pods of {} and is gone, but its lock on {NAME} is still held: by a program that it started, or by a \
          process that cannot be seen from here",
