@@ -71,16 +71,22 @@ pub struct CollectionParts {
 /// Why the process that collects did not do it, or did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectionError {
+    /// The image manager failed: in a round, a plan, the status, or a change of pins.
     #[error(transparent)]
     Images(#[from] GcError),
+    /// The containers that could be collected were not listed.
     #[error(transparent)]
     Containers(#[from] ContainerGcError),
+    /// The image service did not list its images.
     #[error("list images")]
     ListImages(#[source] cri_api::Error),
+    /// The engine or the runtime did not list the layers of its images.
     #[error("list layers")]
     ListLayers(#[source] cri_api::Error),
+    /// The goal is an amount of free bytes, and the image file system cannot be measured.
     #[error("the image file system cannot be measured")]
     NotMeasured,
+    /// Containers are to be collected, and there is no runtime that could list them.
     #[error("nobody runs containers here: --runtime-endpoint says where they are")]
     NoRuntime,
     /// Nothing is removed while nobody knows what is in use.
@@ -88,10 +94,18 @@ pub enum CollectionError {
         "it is not known which containers there are, and their images must stay: {0}; --runtime-endpoint says who runs them"
     )]
     Blind(String),
+    /// The agent on the socket collects the images of a runtime, and those of the embedded store were meant.
     #[error("the agent on {} collects the images of {images}, not those of the store", socket.display())]
-    OtherImages { socket: PathBuf, images: String },
+    OtherImages {
+        /// Path of the agent's socket.
+        socket: PathBuf,
+        /// Endpoint of the runtime whose images the agent collects.
+        images: String,
+    },
+    /// The node's status cannot be written as JSON.
     #[error("write the status")]
     Status(#[source] serde_json::Error),
+    /// The agent that collects did not answer, or refused.
     #[error(transparent)]
     Agent(#[from] AskError),
 }

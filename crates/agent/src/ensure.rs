@@ -65,17 +65,23 @@ pub fn image_needs(pod: Pod, secrets: &SecretStore) -> Vec<ImageNeed> {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnsuredRow {
+    /// Kind and name of the object that the pod comes from: `pod/web`, `deployment/web`.
     pub pod: String,
+    /// Namespace of the pod.
     pub namespace: String,
+    /// Name of the container or image volume.
     pub container: String,
     /// The use of the image in its pod.
     #[serde(rename = "type")]
     #[schemars(with = "String")]
     pub role: Role,
+    /// The image as the manifest names it.
     pub image: String,
+    /// Pull policy: `Always`, `IfNotPresent` or `Never`; without one in the manifest the default of Kubernetes.
     pub policy: &'static str,
     /// `present`, `pulled`, `unfinished`, or the reason of the failure.
     pub result: &'static str,
+    /// Id of the image, as the runtime has it; empty after a failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image_ref: String,
     /// Of a pull: how long it took, in milliseconds.
@@ -84,6 +90,7 @@ pub struct EnsuredRow {
     /// Of a failure: what happened.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// Name of the container, or `volume/NAME`: for tables, in which a volume may be called like a container.
     #[serde(skip)]
     pub title: String,
 }

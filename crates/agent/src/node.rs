@@ -134,18 +134,23 @@ impl WantedPods {
 
 /// The parts of a node beside its pods.
 pub struct NodeParts {
+    /// Runtime of the pods.
     pub runtime: Arc<dyn RuntimeService>,
     /// The endpoint of the runtime, for people.
     pub runtime_endpoint: String,
+    /// Ensures the images of containers before they start.
     pub images: Arc<ImageManager>,
+    /// Garbage collection of the images and containers of `runtime`.
     pub collection: Arc<Collection>,
     /// The node collects images and containers by itself.
     pub collects: bool,
+    /// Facts about the machine that containers are configured by: addresses, resources, name servers.
     pub facts: NodeFacts,
     /// The directories of pods.
     pub volumes: Arc<Volumes>,
     /// Ends pods for want of disk.
     pub evictor: Arc<Evictor>,
+    /// Size and number at which logs of containers are rotated, and how often they are measured.
     pub logs: LogRotationOptions,
     /// Longest time between two syncs of a pod.
     pub sync_period: Duration,

@@ -35,9 +35,9 @@ enum MirrorAction {
 
 /// The Node that mirror pods belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MirrorOwner {
-    pub name: String,
-    pub uid: String,
+struct MirrorOwner {
+    name: String,
+    uid: String,
 }
 
 /// Keeps mirror pods of local manifests.

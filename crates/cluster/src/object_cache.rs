@@ -18,16 +18,22 @@ use crate::watch::{Selected, Selection, follow};
 /// Kind of an object that pods name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectKind {
+    /// Source of volumes and environment variables.
     ConfigMap,
+    /// Source of volumes, environment variables and pull secrets.
     Secret,
+    /// Source of the environment variables by which containers reach the API server.
     Service,
 }
 
 /// Name of one object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectName {
+    /// Collection that the object is in.
     pub kind: ObjectKind,
+    /// Namespace of the object.
     pub namespace: String,
+    /// Name in the namespace.
     pub name: String,
 }
 
@@ -47,6 +53,7 @@ impl ObjectName {
 
 /// Result of asking for an object.
 pub enum Lookup {
+    /// The object as JSON, without `managedFields`.
     Present(Arc<Value>),
     /// The server has no such object.
     Absent,

@@ -26,6 +26,7 @@ pub struct PodCache {
 /// The objects that the server had last.
 #[derive(Clone, Debug, Default)]
 pub struct CachedPods {
+    /// Pods of the node by uid, with the status that the server had.
     pub pods: Objects,
     /// This node.
     pub node: Option<Value>,

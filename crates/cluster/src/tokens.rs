@@ -26,12 +26,15 @@ const DEFAULT_LIFE: i64 = 3600;
 /// A token for a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TokenRequest {
+    /// Namespace of the pod and the service account.
     pub namespace: String,
     /// Service account.
     pub account: String,
     /// Uid of the account that is meant; empty: of whichever has the name.
     pub account_uid: String,
+    /// Name of the pod that the token is bound to.
     pub pod: String,
+    /// Uid of that pod: the API server rejects the token once the pod is gone.
     pub pod_uid: String,
     /// Whom it is for; empty: the API server.
     pub audience: String,
@@ -42,7 +45,9 @@ pub struct TokenRequest {
 /// A service account as the API server has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
+    /// Uid of the account; an account that is made anew has another one.
     pub uid: String,
+    /// Annotations by key, of which credential providers get those that they ask for.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -74,6 +79,7 @@ impl fmt::Debug for TokenManager {
 }
 
 impl TokenManager {
+    /// Holds no tokens yet. Tokens expire by `clock`; `random` spreads renewals over 10 seconds.
     #[must_use]
     pub fn new(client: ClusterClient, clock: Arc<dyn Fn() -> Timestamp + Send + Sync>, random: Random) -> Self {
         Self { client, clock, random, tokens: Mutex::default() }

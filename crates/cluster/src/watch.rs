@@ -41,6 +41,7 @@ pub type Objects = BTreeMap<String, Arc<Value>>;
 pub struct Selected {
     /// True once the server has told all of them.
     pub ready: bool,
+    /// Objects by uid, without `managedFields`; while the server is away those that it had last.
     pub objects: Objects,
 }
 

@@ -24,10 +24,15 @@ pub struct BackoffList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingImage {
+    /// Namespace of the pod that waits.
     pub namespace: String,
+    /// Name of the pod that waits.
     pub pod: String,
+    /// Uid of the pod; a later pod of the same name has another one.
     pub uid: String,
+    /// The image as it was requested.
     pub image: String,
+    /// Host of the image's registry.
     pub registry: String,
     /// The cause of the last failed pull, in one word.
     pub cause: String,

@@ -36,25 +36,47 @@ pub enum AskError {
         .0.display()
     )]
     NotListening(PathBuf),
+    /// No connection to a socket that exists: permissions, for example.
     #[error("connect to {}", socket.display())]
-    Connect { socket: PathBuf, source: io::Error },
+    Connect {
+        /// Path of the agent's socket.
+        socket: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
     /// No answer within `PATIENCE`.
     #[error("{} does not answer", .0.display())]
     Late(PathBuf),
     /// The connection ended before the answer did.
     #[error("ask {}", socket.display())]
-    Broken { socket: PathBuf, source: Box<dyn Error + Send + Sync> },
+    Broken {
+        /// Path of the agent's socket.
+        socket: PathBuf,
+        /// Error of the HTTP connection, or an answer of more than 64 MiB.
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// The agent refuses, with this line.
     #[error("{line}")]
-    Refused { kind: Kind, line: String },
+    Refused {
+        /// Kind that the answer names; `Unknown` where the answer is no error of the API.
+        kind: Kind,
+        /// The refusal, for people.
+        line: String,
+    },
     /// The agent does not know the API, or lacks a part of it.
     #[error(
         "the agent on {} is older than this command, which needs version {API_VERSION} of its API: restart it with this version",
         .0.display()
     )]
     OlderAgent(PathBuf),
+    /// The answer is not the expected JSON, or a line of a stream is longer than 64 MiB.
     #[error("understand the answer of {}", socket.display())]
-    NotUnderstood { socket: PathBuf, source: Box<dyn Error + Send + Sync> },
+    NotUnderstood {
+        /// Path of the agent's socket.
+        socket: PathBuf,
+        /// Error of the JSON parser, or the limit that the answer exceeds.
+        source: Box<dyn Error + Send + Sync>,
+    },
 }
 
 impl AskError {

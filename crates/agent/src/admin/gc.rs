@@ -79,11 +79,17 @@ pub struct CollectedTarget {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskUsage {
+    /// Mount point of the file system.
     pub path: String,
+    /// Bytes in all.
     pub capacity_bytes: u64,
+    /// Bytes that can be written.
     pub available_bytes: u64,
+    /// Percent of the bytes that are in use, as the kubelet counts: available bytes are rounded down.
     pub used_percent: u64,
+    /// Inodes in all; 0 where the file system makes them as it needs them.
     pub inodes: u64,
+    /// Inodes that can still be made.
     pub inodes_free: u64,
     /// 0 where the file system makes them as it needs them.
     pub inodes_used_percent: u64,
@@ -92,7 +98,9 @@ pub struct DiskUsage {
 /// A file system before and after.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskChange {
+    /// The file system before the collection.
     pub before: DiskUsage,
+    /// The file system after the collection. In a plan only the bytes differ: available bytes grow by those that would be freed.
     pub after: DiskUsage,
 }
 
@@ -133,6 +141,7 @@ pub struct MissingSpace {
 pub struct KeptImages {
     /// The word for it.
     pub decision: String,
+    /// Number of images that stay for this reason.
     pub images: usize,
     /// Their sizes together, shared layers counted for each.
     pub size_bytes: u64,
@@ -199,17 +208,23 @@ pub struct CollectedContainers {
 pub struct Leftover {
     /// `container`, `sandbox`, `logs` or `link`.
     pub kind: String,
+    /// Id of the container or sandbox; of logs and links the name in their directory.
     pub id: String,
+    /// Name of the container; empty for everything else.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// `NAMESPACE/NAME` of the pod; empty where it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod: String,
+    /// Uid of the pod; empty where it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod_uid: String,
+    /// Time of creation, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
     /// `remove`, or a word for why it stays.
     pub decision: String,
+    /// Reason for the decision, for people.
     pub why: String,
 }
 
@@ -238,7 +253,9 @@ impl Leftover {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pin {
+    /// Pattern of images, as it was written.
     pub pattern: String,
+    /// Images on the node that the pattern keeps from collection.
     pub images: Vec<NamedImage>,
     /// Of a pin that was made or taken away: whether it was not there before, or was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -248,7 +265,9 @@ pub struct Pin {
 /// An image that a pin holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedImage {
+    /// Id of the image, as the runtime lists it.
     pub id: String,
+    /// Names of the image, tags first.
     pub names: Vec<String>,
 }
 
@@ -264,6 +283,7 @@ impl Pin {
 /// The answer to everything about pins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pins {
+    /// All pins; after a change only those that the request names.
     pub pins: Vec<Pin>,
 }
 

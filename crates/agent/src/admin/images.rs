@@ -9,6 +9,7 @@ use super::wire::ApiError;
 /// The answer to `GET /v1/images`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageList {
+    /// Images that are present; with the parameter `image` only the one of that name or id.
     pub images: Vec<cri_api::Image>,
 }
 
@@ -41,6 +42,7 @@ pub struct PulledImage {
 /// The answer to `POST /v1/images/remove`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RemovedImages {
+    /// Results in the order of the request.
     pub results: Vec<RemovalResult>,
 }
 

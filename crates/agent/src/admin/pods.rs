@@ -18,10 +18,10 @@ use crate::node::events::{EventBook, RecordedEvent};
 /// The state of pods and events that the routes answer from.
 #[derive(Clone)]
 pub struct PodBoard {
-    pub agent: Arc<PodAgent>,
-    pub desired: watch::Receiver<DesiredPods>,
-    pub events: Arc<EventBook>,
-    pub node: NodeInfo,
+    pub(crate) agent: Arc<PodAgent>,
+    pub(crate) desired: watch::Receiver<DesiredPods>,
+    pub(crate) events: Arc<EventBook>,
+    pub(crate) node: NodeInfo,
 }
 
 /// The node as its agent describes it.
@@ -64,10 +64,13 @@ pub struct PodDetail {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventList {
+    /// `v1`.
     pub api_version: String,
+    /// `EventList`.
     pub kind: String,
     /// `resourceVersion`: the number of the last event.
     pub metadata: Value,
+    /// Events of the core group, those that happened last at the end.
     pub items: Vec<Value>,
 }
 
@@ -75,10 +78,15 @@ pub struct EventList {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodList {
+    /// `v1`.
     pub api_version: String,
+    /// `PodList`.
     pub kind: String,
+    /// Always an empty object.
     pub metadata: Value,
+    /// Pods of the core group with their status; readers without the right to change things get a part of their fields.
     pub items: Vec<Value>,
+    /// Refused manifests; a pod of an earlier content may run on.
     pub refused: Vec<RefusedPod>,
 }
 
@@ -86,8 +94,11 @@ pub struct PodList {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RefusedPod {
+    /// Path or address of the manifest.
     pub origin: String,
+    /// `NAMESPACE/NAME` of the pod, where it is known.
     pub pod: Option<String>,
+    /// Reason for the refusal; withheld from readers without the right to change things.
     pub reason: String,
 }
 

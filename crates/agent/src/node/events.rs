@@ -10,15 +10,15 @@ use tokio::sync::watch;
 
 /// An event, with how often it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordedEvent {
+pub(crate) struct RecordedEvent {
     /// Counts what happened since the start: that of its last time.
-    pub number: u64,
+    pub(crate) number: u64,
     /// The first one's, which stands for its name.
-    pub id: u64,
-    pub event: Event,
-    pub count: u64,
-    pub first: Timestamp,
-    pub last: Timestamp,
+    pub(crate) id: u64,
+    pub(crate) event: Event,
+    pub(crate) count: u64,
+    pub(crate) first: Timestamp,
+    pub(crate) last: Timestamp,
 }
 
 /// The last events.
@@ -38,7 +38,7 @@ impl EventBook {
     }
 
     /// Those of higher numbers, in their order.
-    pub fn since(&self, number: u64) -> Vec<RecordedEvent> {
+    pub(crate) fn since(&self, number: u64) -> Vec<RecordedEvent> {
         let entries = self.entries.lock();
         let first = entries.partition_point(|entry| entry.number <= number);
         entries.range(first..).cloned().collect()

@@ -29,19 +29,37 @@ pub struct PodsLock {
 /// Why the pods of a root are not for this process.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
+    /// A process that runs has the lock.
     #[error(
         "{holder} runs the pods of {}: put manifests where it looks for them, or use another --root and another runtime",
         root.display()
     )]
-    Held { holder: String, root: PathBuf },
+    Held {
+        /// `process PID`, or `another process` where the file names none.
+        holder: String,
+        /// Root whose pods the process runs.
+        root: PathBuf,
+    },
+    /// The process that took the lock is gone, and the lock is still held after 5 seconds.
     #[error(
         "process {pid} ran the pods of {} and is gone, but its lock on {NAME} is still held: by a program that it started, or by a \
          process that cannot be seen from here",
         root.display()
     )]
-    HeldAfter { pid: u32, root: PathBuf },
+    HeldAfter {
+        /// Process id that the lock file names.
+        pid: u32,
+        /// Root whose pods the process ran.
+        root: PathBuf,
+    },
+    /// The root cannot be made, or its lock file cannot be opened or locked.
     #[error("lock {}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// Path of the lock file.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
 }
 
 impl PodsLock {

@@ -30,8 +30,15 @@ pub(super) struct Access {
 /// Why a token file has no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
+    /// The file cannot be read as text.
     #[error("read {path}")]
-    Read { path: String, source: io::Error },
+    Read {
+        /// Path of the file.
+        path: String,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The file has fewer than 16 characters, or other ones than printable ASCII without spaces.
     #[error("{0}: a token of at least {SHORTEST_TOKEN} characters without spaces was expected, and nothing else")]
     Unusable(String),
 }

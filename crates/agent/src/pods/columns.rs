@@ -14,8 +14,9 @@ pub struct Columns {
     pub ready: (usize, usize),
     /// The status in one word.
     pub status: String,
-    /// How often containers were started again, and when the last one of those that this is about ended.
+    /// How often the containers were started again.
     pub restarts: u32,
+    /// Last end of a container that `restarts` counts; `None` where no earlier run is known.
     pub last_restart: Option<Timestamp>,
 }
 

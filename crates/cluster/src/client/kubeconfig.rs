@@ -11,14 +11,34 @@ use super::files::CredentialFiles;
 /// Why there is no client of the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
+    /// The kubeconfig, or a file that it names, cannot be read or has the wrong form.
     #[error("kubeconfig {}", path.display())]
-    Read { path: PathBuf, source: Box<KubeconfigError> },
+    Read {
+        /// Path of the kubeconfig.
+        path: PathBuf,
+        /// Error of the reader.
+        source: Box<KubeconfigError>,
+    },
+    /// No client can be made of the credentials: a key that is no key, or an exec plugin that fails.
     #[error("kubeconfig {}: the credentials cannot be used", path.display())]
-    Credentials { path: PathBuf, source: Box<kube::Error> },
+    Credentials {
+        /// Path of the kubeconfig.
+        path: PathBuf,
+        /// Error of the client's construction.
+        source: Box<kube::Error>,
+    },
+    /// The cluster has a `proxy-url`, which is not supported.
     #[error("kubeconfig {}: the cluster has a proxy-url, and this node reaches its API server without a proxy", path.display())]
-    Proxy { path: PathBuf },
+    Proxy {
+        /// Path of the kubeconfig.
+        path: PathBuf,
+    },
+    /// The thread that reads the files ended before it answered.
     #[error("kubeconfig {}: the reader ended early", path.display())]
-    Interrupted { path: PathBuf },
+    Interrupted {
+        /// Path of the kubeconfig.
+        path: PathBuf,
+    },
 }
 
 /// Reads the file and makes a client of it. Answers the files that were read, too.

@@ -55,6 +55,8 @@ struct Server {
 }
 
 impl EventWriter {
+    /// Writes what `recorder` takes, with `node` as the reporting instance. `random` spreads the waits after failures.
+    /// Nothing is written before [`run`](Self::run).
     #[must_use]
     pub fn new(client: ClusterClient, recorder: ApiRecorder, node: String, random: Random) -> Self {
         Self { client, recorder, node, random }

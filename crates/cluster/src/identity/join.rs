@@ -14,16 +14,35 @@ use crate::retry::Random;
 /// Why a node has no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
+    /// No certificate was issued.
     #[error("join the cluster by {}", bootstrap.display())]
-    Signing { bootstrap: PathBuf, source: SigningError },
+    Signing {
+        /// Path of the kubeconfig that the request was made with; of a renewal the kubeconfig of the node.
+        bootstrap: PathBuf,
+        /// Refusal, denial or the end of the time for an approval.
+        source: SigningError,
+    },
+    /// The issued certificate cannot be read, or has expired by the clock of the node.
     #[error("join the cluster by {}: the certificate that came cannot be used", bootstrap.display())]
-    Certificate { bootstrap: PathBuf },
+    Certificate {
+        /// Path of the kubeconfig that the request was made with.
+        bootstrap: PathBuf,
+    },
+    /// The bootstrap kubeconfig cannot be read a second time, for the kubeconfig that is made of it.
     #[error("kubeconfig {}", path.display())]
-    Bootstrap { path: PathBuf, source: Box<KubeconfigError> },
+    Bootstrap {
+        /// Path of the bootstrap kubeconfig.
+        path: PathBuf,
+        /// Error of the reader.
+        source: Box<KubeconfigError>,
+    },
+    /// No client can be made of a kubeconfig.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The key, the certificate or the kubeconfig of the node cannot be read or written.
     #[error(transparent)]
     Files(#[from] FileError),
+    /// The thread that works with the files ended before it answered.
     #[error("join the cluster: interrupted")]
     Interrupted,
 }

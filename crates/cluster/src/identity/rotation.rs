@@ -18,12 +18,17 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// Renews the certificate of a node that joined by itself.
 pub struct Rotation {
+    /// Files of the key and the certificate, which a renewal replaces.
     pub files: IdentityFiles,
+    /// Path of the bootstrap kubeconfig, for a certificate that has expired.
     pub bootstrap: PathBuf,
     /// Name of the node.
     pub node: String,
+    /// Client of the node: requests renewals, and reads its credentials again after them.
     pub client: ClusterClient,
+    /// Clock by which certificates expire.
     pub clock: WallClock,
+    /// Spreads renewals over 70 to 90 % of a certificate's life, and the waits after failures.
     pub random: Random,
 }
 

@@ -17,10 +17,10 @@ const MIN_FREE_PIDS: u64 = 5;
 
 /// Pressures by kind; `None` where nobody measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pressures {
-    pub memory: Option<bool>,
-    pub disk: Option<bool>,
-    pub pids: Option<bool>,
+pub(super) struct Pressures {
+    pub(super) memory: Option<bool>,
+    pub(super) disk: Option<bool>,
+    pub(super) pids: Option<bool>,
 }
 
 /// A condition that stays for a while after its cause went, so that it does not flap.

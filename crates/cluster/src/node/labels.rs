@@ -24,19 +24,30 @@ const KUBELET_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.i
 /// A label, written `KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
+    /// A name of up to 63 characters; in front of it, if there is one, a DNS domain and a slash.
     pub key: String,
+    /// Empty, or up to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end.
     pub value: String,
 }
 
 /// Why a text is no label that a node may have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
+    /// Without `=`.
     #[error("{0}: a label is written KEY=VALUE")]
     NoValue(String),
+    /// The key is no qualified name, as Kubernetes wants keys of labels.
     #[error("{0}: this is no name of a label")]
     Key(String),
+    /// The value is none that a label may have.
     #[error("{key}: {value:?} is no value of a label")]
-    Value { key: String, value: String },
+    Value {
+        /// Key of the label.
+        key: String,
+        /// Refused value.
+        value: String,
+    },
+    /// The key is below `kubernetes.io` or `k8s.io`, and not in the list that the kubelet allows for `--node-labels`.
     #[error("{0}: a node may not give itself this label of kubernetes.io or k8s.io")]
     Reserved(String),
 }

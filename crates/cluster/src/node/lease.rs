@@ -38,6 +38,7 @@ const LEEWAY: i64 = 24 * 3600;
      other one and start again after {DURATION} s"
 )]
 pub struct NameTaken {
+    /// Name of the Node and its Lease.
     pub node: String,
     /// The other one, for people.
     pub holder: String,

@@ -6,15 +6,21 @@ use std::fs;
 /// Properties of this machine. They do not change while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
+    /// Processors that this process may use, at least 1: its affinity and the quota of its cgroup count.
     pub cpus: u64,
     /// Bytes.
     pub memory: u64,
     /// Bytes; `None` where there is no swap.
     pub swap: Option<u64>,
+    /// Content of `/etc/machine-id`, or of D-Bus's file where that is empty.
     pub machine_id: String,
+    /// UUID of the machine in DMI; `machine_id` where there is none.
     pub system_uuid: String,
+    /// Id of this boot, which the kernel chose.
     pub boot_id: String,
+    /// Release of the kernel, as `uname -r` shows it.
     pub kernel_version: String,
+    /// `PRETTY_NAME` of `os-release`; `Linux` where there is none.
     pub os_image: String,
 }
 

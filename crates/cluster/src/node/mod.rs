@@ -15,7 +15,7 @@ mod register;
 mod status;
 mod taint;
 
-pub use conditions::{MIN_FREE_MEMORY, Pressures};
+pub use conditions::MIN_FREE_MEMORY;
 pub use instance::{InstanceError, instance};
 pub use keeper::NodeKeeper;
 pub use labels::{Label, LabelError};
@@ -25,5 +25,5 @@ pub use observed::{Disk, Observe, Observed, RuntimeReport};
 pub use options::{NodeIdentity, NodeOptions};
 pub use own_node::OwnNode;
 pub use patch::{has_changed, status_patch};
-pub use status::{allocatable, node_status};
+pub use status::allocatable;
 pub use taint::{DEFAULT_TAINT, Taint, TaintError};

@@ -21,6 +21,7 @@ pub struct Observed {
 /// A file system, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
+    /// Size of the file system.
     pub capacity: u64,
     /// How much of it is kept free by evictions.
     pub kept_free: u64,

@@ -16,7 +16,9 @@ pub(super) const INSTANCE: &str = "imagelet.dev/instance";
 /// Identity of this node. Does not change while the process runs.
 #[derive(Clone, Debug, Default)]
 pub struct NodeIdentity {
+    /// Name of the Node.
     pub name: String,
+    /// Name of the host: an address of type `Hostname`, and the label `kubernetes.io/hostname`.
     pub hostname: String,
     /// The primary one first.
     pub addresses: Vec<IpAddr>,
@@ -24,14 +26,18 @@ pub struct NodeIdentity {
     pub version: String,
     /// The port of the kubelet's API; 0 where none is served.
     pub port: u16,
+    /// Most pods that the node runs: `pods` of capacity and allocatable.
     pub max_pods: u64,
 }
 
 /// How a node registers and keeps itself.
 #[derive(Clone)]
 pub struct NodeOptions {
+    /// Name, addresses and version that the Node reports.
     pub identity: NodeIdentity,
+    /// Processors, memory and ids that the Node reports.
     pub machine: Machine,
+    /// Labels of the configuration, which win over the default ones. A Node that exists gets the well-known ones only.
     pub labels: Vec<Label>,
     /// Given at creation.
     pub taints: Vec<Taint>,
@@ -41,7 +47,9 @@ pub struct NodeOptions {
     pub instance: String,
     /// How long a pressure lasts after its cause went.
     pub transition: Duration,
+    /// Time of heartbeats and Lease renewals.
     pub clock: WallClock,
+    /// Spreads Lease renewals, and the waits after failures.
     pub random: Random,
 }
 

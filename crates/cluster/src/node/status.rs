@@ -22,7 +22,7 @@ const UNKNOWN: &str = "Unknown";
 
 /// The status of the node now. `old` is the one that the API server has: conditions of others and times of changes come from there.
 #[must_use]
-pub fn node_status(
+pub(super) fn node_status(
     old: &NodeStatus,
     node: &NodeIdentity,
     machine: &Machine,

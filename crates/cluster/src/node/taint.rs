@@ -15,22 +15,39 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 /// A taint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taint {
+    /// A name of up to 63 characters; in front of it, if there is one, a DNS domain and a slash.
     pub key: String,
+    /// Empty, or a value that a label could have.
     pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
 }
 
 /// Why a text is no taint.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaintError {
+    /// Without `:`.
     #[error("{0}: a taint is written KEY=VALUE:EFFECT or KEY:EFFECT")]
     Form(String),
+    /// The key is no qualified name, as Kubernetes wants keys of taints.
     #[error("{0}: this is no name of a taint")]
     Key(String),
+    /// The value is none that a taint may have.
     #[error("{key}: {value:?} is no value of a taint")]
-    Value { key: String, value: String },
+    Value {
+        /// Key of the taint.
+        key: String,
+        /// Refused value.
+        value: String,
+    },
+    /// The effect is none that Kubernetes knows.
     #[error("{key}: {effect:?} is no effect; there are NoSchedule, PreferNoSchedule and NoExecute")]
-    Effect { key: String, effect: String },
+    Effect {
+        /// Key of the taint.
+        key: String,
+        /// Refused effect.
+        effect: String,
+    },
 }
 
 impl FromStr for Taint {
