@@ -48,11 +48,13 @@ pub struct DesiredPods {
     pub refused: Vec<RefusedManifest>,
 }
 
+/// A manifest that cannot be read, is not valid, or names a pod that another source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedManifest {
     /// Path or address.
     pub origin: String,
     /// Namespace and name of the pod, where they are known.
     pub pod: Option<String>,
+    /// Why, for people.
     pub reason: String,
 }
