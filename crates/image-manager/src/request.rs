@@ -10,7 +10,7 @@ use crate::{ObjectRef, PodRef, PullPolicy};
 /// A request for an image.
 #[derive(Clone, Debug)]
 pub struct EnsureImageRequest {
-    /// The pod that wants the image: back-off, credentials and records are by it. Empty where no pod is known.
+    /// The pod that wants the image: back-off and credentials are by it. Empty where no pod is known.
     pub pod: PodRef,
     /// Object of the events; `None`: events are only logged.
     pub object: Option<ObjectRef>,

@@ -14,7 +14,7 @@ use zeroize::Zeroize as _;
 pub enum DocumentKind {
     /// A ConfigMap: settings in plain text.
     ConfigMap,
-    /// A Secret: `Debug` shows no value.
+    /// A Secret; files made of it are in memory only.
     Secret,
 }
 

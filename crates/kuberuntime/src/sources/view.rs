@@ -48,7 +48,7 @@ pub struct DesiredPods {
     pub refused: Vec<RefusedManifest>,
 }
 
-/// A manifest that cannot be read, is not valid, or names a pod that another source has.
+/// A manifest, or a part of one, that is not taken: unreadable, not valid, or naming a pod or document that another one has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedManifest {
     /// Path or address.
