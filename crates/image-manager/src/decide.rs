@@ -13,7 +13,10 @@ pub enum Presence {
     /// Absent from the node.
     Absent,
     /// Present on the node under this image ref.
-    Present { image_ref: String },
+    Present {
+        /// Image ref of the runtime.
+        image_ref: String,
+    },
 }
 
 /// Access of a pod to an image that is present.
@@ -62,6 +65,7 @@ pub enum Decision {
     UseLocal {
         /// The image ref of the runtime.
         image_ref: String,
+        /// Why no pull is needed.
         why: UseLocalReason,
     },
     /// The image is pulled.

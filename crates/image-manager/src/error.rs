@@ -27,6 +27,7 @@ pub enum EnsureImageError {
     ImageInspect {
         /// The image as it was requested.
         image: String,
+        /// Error of the runtime's `ImageStatus`.
         source: Error,
     },
     /// The policy is `Never`, and the image is absent.
@@ -46,6 +47,7 @@ pub enum EnsureImageError {
     Record {
         /// The image as it was requested.
         image: String,
+        /// Why the pull intent could not be written.
         source: Arc<RecordsError>,
     },
     /// An earlier pull failed, and it is too early for the next one.
@@ -65,6 +67,7 @@ pub enum EnsureImageError {
     Pull {
         /// The image as it was requested.
         image: String,
+        /// The failed attempts with their errors; none where no attempt could be made.
         source: PullFailure,
     },
 }
@@ -141,6 +144,7 @@ impl EnsureImageError {
 pub struct Attempt {
     /// Where its credential came from; `None`: anonymous.
     pub source: Option<Source>,
+    /// Error of the image service.
     pub error: Error,
 }
 

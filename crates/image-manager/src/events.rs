@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::ObjectRef;
 
+/// Type of an event; Kubernetes has these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
     /// Something went as it should.
@@ -28,9 +29,11 @@ impl EventType {
     }
 }
 
+/// An event as Kubernetes has them, but for its time and its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
+    /// The pod, or the part of it, that the event is about.
     pub object: ObjectRef,
     /// Normal or warning.
     #[serde(rename = "type")]
@@ -58,6 +61,7 @@ impl Event {
 /// An event, lent to a recorder, which copies what it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRef<'a> {
+    /// The pod, or the part of it, that the event is about.
     pub object: &'a ObjectRef,
     /// Normal or warning.
     pub kind: EventType,
@@ -99,6 +103,7 @@ impl EventRecorder for LogRecorder {
 pub struct NumberedEvent {
     /// Counts from 1.
     pub number: u64,
+    /// The event itself; in JSON its fields stand beside the number.
     #[serde(flatten)]
     pub event: Event,
 }

@@ -22,6 +22,7 @@ pub struct Explanation {
     pub image: String,
     /// The name that the runtime would be sent; `None` where the request is no image name.
     pub sent: Option<String>,
+    /// Pull policy of the request.
     pub policy: PullPolicy,
     /// Presence of the image, as far as the policy asks.
     pub presence: Presence,
@@ -41,6 +42,7 @@ pub struct Explanation {
 /// Why a pull would not be made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackoffExplanation {
+    /// Cause of the last failure.
     pub cause: Cause,
     /// Reason and message of the last failure.
     pub message: String,

@@ -6,6 +6,7 @@
 //!
 //! The way of a request: [`request`](EnsureImageRequest) → presence → access → [`decide`] (pure) → back-off → puller →
 //! events.
+#![deny(missing_docs)]
 
 mod backoff;
 mod cause;

@@ -81,40 +81,69 @@ pub enum RecordKind {
 /// A call of an image service or of a runtime, as the kubelet names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
+    /// `ListImages`: images by a filter.
     ListImages,
+    /// `ImageStatus` of one image: present or absent.
     ImageStatus,
+    /// `PullImage`: an attempt to pull with one credential.
     PullImage,
+    /// `RemoveImage`: an image with all its names.
     RemoveImage,
+    /// `ImageFsInfo`: the file systems of images and containers.
     ImageFsInfo,
+    /// `Version`: name and version of the runtime.
     Version,
-    /// `Status`
+    /// `Status` of the runtime: its conditions.
     RuntimeStatus,
+    /// `RunPodSandbox`: a sandbox is created and started.
     RunPodSandbox,
+    /// `StopPodSandbox`: a sandbox and its containers are stopped.
     StopPodSandbox,
+    /// `RemovePodSandbox`: a sandbox and its containers are removed.
     RemovePodSandbox,
+    /// `PodSandboxStatus` of one sandbox.
     PodSandboxStatus,
+    /// `ListPodSandbox`: sandboxes by a filter.
     ListPodSandbox,
+    /// `CreateContainer` in a sandbox.
     CreateContainer,
+    /// `StartContainer`: a created container is started.
     StartContainer,
+    /// `StopContainer`, which waits for the grace period.
     StopContainer,
+    /// `RemoveContainer` by id.
     RemoveContainer,
+    /// `ContainerStatus` of one container.
     ContainerStatus,
+    /// `ListContainers` by a filter.
     ListContainers,
+    /// `ExecSync`: a command in a container, with its output; exec probes and hooks.
     ExecSync,
-    /// `UpdateContainerResources`
+    /// `UpdateContainerResources` of a running container.
     UpdateContainer,
-    /// `UpdatePodSandboxResources`
+    /// `UpdatePodSandboxResources` of a running sandbox.
     UpdatePodSandbox,
+    /// `ReopenContainerLog`, after the rotation of a log.
     ReopenContainerLog,
+    /// `Exec`: the address of a stream to a command in a container.
     Exec,
+    /// `Attach`: the address of a stream to a running container.
     Attach,
+    /// `PortForward`: the address of a stream to a port of a sandbox.
     PortForward,
+    /// `ContainerStats` of one container.
     ContainerStats,
+    /// `ListContainerStats` by a filter.
     ListContainerStats,
+    /// `PodSandboxStats` of one sandbox.
     PodSandboxStats,
+    /// `ListPodSandboxStats` by a filter.
     ListPodSandboxStats,
+    /// `GetContainerEvents`: the stream of container events.
     GetContainerEvents,
+    /// `UpdateRuntimeConfig`: the pod CIDR of the node.
     UpdateRuntimeConfig,
+    /// `RuntimeConfig`: the cgroup driver of the runtime.
     RuntimeConfig,
 }
 

@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodRef {
+    /// Namespace of the pod; empty where no pod is known.
     pub namespace: String,
+    /// Name of the pod; empty where no pod is known.
     pub name: String,
+    /// Uid of the pod; empty where it is not known.
     pub uid: String,
     /// All annotations; the runtime is told them with the image.
     pub annotations: BTreeMap<String, String>,
@@ -37,11 +40,13 @@ impl ObjectRef {
         Self::part(pod, String::new())
     }
 
+    /// A normal container of the pod: field path `spec.containers{NAME}`, as in the kubelet.
     #[must_use]
     pub fn container(pod: &PodRef, name: &str) -> Self {
         Self::part(pod, format!("spec.containers{{{name}}}"))
     }
 
+    /// An init container of the pod: field path `spec.initContainers{NAME}`, as in the kubelet.
     #[must_use]
     pub fn init_container(pod: &PodRef, name: &str) -> Self {
         Self::part(pod, format!("spec.initContainers{{{name}}}"))

@@ -10,11 +10,13 @@ use crate::{ObjectRef, PodRef, PullPolicy};
 /// A request for an image.
 #[derive(Clone, Debug)]
 pub struct EnsureImageRequest {
+    /// The pod that wants the image: back-off and credentials are by it. Empty where no pod is known.
     pub pod: PodRef,
     /// Object of the events; `None`: events are only logged.
     pub object: Option<ObjectRef>,
     /// The image as the user wrote it.
     pub image: String,
+    /// When to pull; [`PullPolicy::default_for`] is the default of the API server.
     pub policy: PullPolicy,
     /// The pod's pull secrets, in the order in which it names them.
     pub secrets: Vec<PullSecret>,

@@ -13,14 +13,14 @@ mod sandbox;
 use crate::pod::Pod;
 use crate::status::ObservedPod;
 use plan::start;
-pub use plan::{ContainerKill, ContainerReset, ContainerStart, PodActions};
+pub(crate) use plan::{ContainerKill, ContainerReset, PodActions};
 pub use probed::{ProbeResult, ProbeResults, Probed};
-pub use reason::{KillReason, LeaveReason, PodReason, StartReason};
-pub use restart::{RestartVerdict, restart_verdict};
+pub(crate) use reason::{KillReason, LeaveReason, PodReason, StartReason};
+pub(crate) use restart::{RestartVerdict, restart_verdict};
 
 /// Computes everything that `pod` needs done.
 #[must_use]
-pub fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &ProbeResults) -> PodActions {
+pub(crate) fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &ProbeResults) -> PodActions {
     let (mut actions, change) = sandbox::inspect(pod, observed);
     if pod.metadata.deletion_timestamp.is_some() {
         actions.kill_pod = Some(PodReason::Deleted);

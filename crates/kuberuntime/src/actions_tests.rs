@@ -5,6 +5,7 @@ use cri_api::ContainerState;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::plan::ContainerStart;
 use super::*;
 use crate::labels::{ContainerInfo, PodOwner, container_hash};
 use crate::pod::RestartPolicy;
@@ -545,7 +546,7 @@ fn reasons_are_sentences() {
          start container foo1: it ended with exit code 3, and its restart policy is Always\n\
          start container foo2: it failed its liveness probe"
     );
-    assert_eq!(actions.containers_to_kill[0].reason.as_str(), "LivenessProbe");
+    assert_eq!(actions.containers_to_kill[0].reason, KillReason::LivenessProbe);
     scene.sandbox_is_dead();
     let actions = compute_pod_actions(&scene.pod, &scene.seen, &scene.probes).to_string();
     assert!(

@@ -13,7 +13,9 @@ use crate::pod::{Container, Pod};
 /// The amounts of a node that pods may use, and what pods choose a node by.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCapacity {
+    /// Name of the node, for `matchFields` of a node affinity.
     pub name: String,
+    /// Labels of the node, for node selectors and node affinities.
     pub labels: BTreeMap<String, String>,
     /// Amounts that pods may use together, by the names of resources; a resource that is not named is not counted.
     pub allocatable: BTreeMap<String, Quantity>,

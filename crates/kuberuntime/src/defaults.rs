@@ -13,7 +13,7 @@ use crate::pod::{
 const FILE_MODE: i32 = 0o644;
 
 /// Fills in what is missing.
-pub fn set_defaults(pod: &mut Pod) {
+pub(crate) fn set_defaults(pod: &mut Pod) {
     let spec = &mut pod.spec;
     if pod.metadata.namespace.is_empty() {
         "default".clone_into(&mut pod.metadata.namespace);

@@ -12,7 +12,9 @@ use zeroize::Zeroize as _;
 /// Kind of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DocumentKind {
+    /// A ConfigMap: settings in plain text.
     ConfigMap,
+    /// A Secret; files made of it are in memory only.
     Secret,
 }
 
@@ -38,7 +40,9 @@ impl fmt::Display for DocumentKind {
 /// The ConfigMaps and Secrets that a pod can have, by their names, and what an API server makes for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
+    /// ConfigMaps by name.
     pub config_maps: BTreeMap<String, Document>,
+    /// Secrets by name.
     pub secrets: BTreeMap<String, Document>,
     /// Documents of which it is not known whether they exist.
     pub unknown: BTreeSet<(DocumentKind, String)>,

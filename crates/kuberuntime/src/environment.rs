@@ -12,12 +12,12 @@ use crate::documents::{Document, DocumentContent, DocumentKind, Documents, Missi
 use crate::pod::{Container, DocumentRef, EnvSource, KeyRef, Pod};
 pub use downward::Surroundings;
 pub(crate) use downward::{ContainerAmount, FieldUse, PodField, amount};
-pub use expand::expand;
+pub(crate) use expand::expand;
 pub(crate) use expand::names as names_in;
 
 /// The variables of a container, each once, in the order in which their names first came.
 #[derive(Clone, Debug, Default)]
-pub struct Environment {
+pub(crate) struct Environment {
     variables: Vec<(String, Secret)>,
     /// Keys that were left out, for an event.
     pub skipped: Vec<SkippedKeys>,
@@ -25,7 +25,7 @@ pub struct Environment {
 
 /// Keys of a document that are no names of variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SkippedKeys {
+pub(crate) struct SkippedKeys {
     /// `configMap` or `secret`.
     pub kind: &'static str,
     /// Namespace and name of the document.
@@ -50,23 +50,23 @@ impl std::fmt::Display for SkippedKeys {
 /// Why variables cannot be had. The container waits with `CreateContainerConfigError` and this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct EnvironmentError(String);
+pub(crate) struct EnvironmentError(String);
 
 impl Environment {
     /// The variables, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Secret)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Secret)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     /// The value of a variable.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose())
     }
 
     /// A command or its arguments, with `$(VAR)` filled in.
     #[must_use]
-    pub fn filled_in(&self, texts: &[String]) -> Vec<String> {
+    pub(crate) fn filled_in(&self, texts: &[String]) -> Vec<String> {
         texts.iter().map(|text| expand(text, |name| self.get(name))).collect()
     }
 
@@ -74,7 +74,7 @@ impl Environment {
     ///
     /// # Errors
     /// A variable is missing, or the path leads out of the volume.
-    pub fn path(&self, text: &str) -> Result<String, EnvironmentError> {
+    pub(crate) fn path(&self, text: &str) -> Result<String, EnvironmentError> {
         if let Some(name) = names_in(text).into_iter().find(|name| self.get(name).is_none()) {
             return Err(EnvironmentError(format!("missing value for {name:?}")));
         }
@@ -100,7 +100,7 @@ impl Environment {
 ///
 /// # Errors
 /// A document or key that must be there is not.
-pub fn resolve(
+pub(crate) fn resolve(
     pod: &Pod,
     container: &Container,
     documents: &Documents,

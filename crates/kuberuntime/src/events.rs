@@ -5,7 +5,7 @@ use image_manager::{EventRecorder, EventRef, EventType, ObjectRef};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodEvent<'a> {
+pub(crate) enum PodEvent<'a> {
     /// A container was made.
     Created,
     /// A container was started.
@@ -14,7 +14,7 @@ pub enum PodEvent<'a> {
     Failed(&'a str),
     FailedPostStartHook,
     FailedPreStopHook,
-    /// The start is delayed: the message of [`crate::RestartWait`].
+    /// The start is delayed: the message of [`RestartWait`](crate::restart_backoff::RestartWait).
     BackOff(&'a str),
     /// The container is stopped. The message is that of its kill, empty where the whole pod is stopped.
     Killing {
@@ -54,7 +54,7 @@ pub enum PodEvent<'a> {
         pod: &'a str,
         errors: &'a str,
     },
-    /// Keys of a document are no names of variables: the text of [`crate::SkippedKeys`].
+    /// Keys of a document are no names of variables: the text of [`SkippedKeys`](crate::environment::SkippedKeys).
     InvalidEnvironmentVariableNames(&'a str),
     /// A volume could not be made: the text of [`crate::volumes::VolumeSetupError`].
     FailedMount(&'a str),
@@ -72,7 +72,7 @@ pub enum PodEvent<'a> {
 impl PodEvent<'_> {
     /// Type, reason and message of the event.
     #[must_use]
-    pub fn parts(&self) -> (EventType, &'static str, String) {
+    pub(crate) fn parts(&self) -> (EventType, &'static str, String) {
         use EventType::{Normal, Warning};
         let text = |text: &str| text.to_owned();
         match self {

@@ -1,5 +1,5 @@
 //! Eviction: pods are ended when the disk is short although nothing unused is left on it, and when a pod uses more of it than its own
-//! limits allow. Order, reasons and messages are the kubelet's. [`Evictor`] measures and ends; [`rank`](rank()) and [`exceeded_limit`] decide, and are pure.
+//! limits allow. Order, reasons and messages are the kubelet's. [`Evictor`] measures and ends; `rank` and `exceeded_limit` decide, and are pure.
 
 mod disk_use;
 mod evictor;
@@ -7,11 +7,8 @@ mod limits;
 mod messages;
 mod rank;
 
-pub use disk_use::{ContainerDiskUse, DiskAmount, PodDiskUse};
+pub(crate) use disk_use::DiskAmount;
 pub use evictor::{Evictor, EvictorParts};
-pub use limits::exceeded_limit;
-pub use messages::low_resource;
-pub use rank::{Measure, rank};
 
 use crate::identity::CONFIG_SOURCE_ANNOTATION;
 use crate::pod::{PRIORITY_CLASSES, Pod};

@@ -34,6 +34,7 @@ impl FieldPath {
         Self(format!("{}[{key}]", self.0))
     }
 
+    /// The path in the notation of Kubernetes, `spec.containers[0].name`; empty for the object itself.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -53,6 +54,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
+/// A problem of a field, in the words of Kubernetes' `field.Error`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
     /// The field is missing.
@@ -72,21 +74,35 @@ pub enum FieldProblem {
     /// The value is not one of the supported ones.
     #[error("Unsupported value: {value:?}{}", choices(.supported))]
     Unsupported {
+        /// The value as written.
         value: String,
         /// Those that there are.
         supported: Vec<String>,
     },
     /// The value stands in its list twice.
     #[error("Duplicate value: {value:?}")]
-    Duplicate { value: String },
+    Duplicate {
+        /// The value that stands there twice.
+        value: String,
+    },
     /// The field must not be set here.
     #[error("Forbidden: {detail}")]
-    Forbidden { detail: String },
+    Forbidden {
+        /// Why, for people.
+        detail: String,
+    },
     /// The value names something that does not exist.
     #[error("Not found: {value:?}")]
-    NotFound { value: String },
+    NotFound {
+        /// The name that nothing has.
+        value: String,
+    },
+    /// The text is too long.
     #[error("Too long: may not be more than {max} bytes")]
-    TooLong { max: usize },
+    TooLong {
+        /// The most bytes.
+        max: usize,
+    },
     /// There is no field of this name.
     #[error("Unknown field{}", hint(.closest))]
     Unknown {
@@ -95,7 +111,10 @@ pub enum FieldProblem {
     },
     /// Kubernetes knows it, and pods of this node cannot have it.
     #[error("Not supported: {reason}")]
-    NotSupported { reason: String },
+    NotSupported {
+        /// Why this node cannot have it, for people.
+        reason: String,
+    },
 }
 
 fn after(detail: &str) -> String {
@@ -118,7 +137,9 @@ fn hint(closest: &Option<String>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct FieldError {
+    /// Path of the field.
     pub field: FieldPath,
+    /// The problem, with the value where there is one.
     pub problem: FieldProblem,
 }
 

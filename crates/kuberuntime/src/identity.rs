@@ -10,20 +10,22 @@ use crate::pod::{Pod, ProjectedSource, VolumeSource};
 use crate::{set_defaults, validate};
 
 /// The hash of the manifest of a static pod.
-pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
+pub(crate) const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
 /// Where a pod came from.
-pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+pub(crate) const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 /// The kubelet's name of pods that come from an API server, in that annotation.
 pub const API_SOURCE: &str = "api";
 /// When it was first seen.
-pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
+pub(crate) const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 /// On pods, and so on their sandboxes: the absolute path or the address of the manifest.
 pub const CONFIG_ORIGIN_ANNOTATION: &str = "imagelet.dev/config.origin";
 
 /// Where a manifest came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<'a> {
+    /// A file, by its absolute path.
     File(&'a str),
+    /// An address.
     Url(&'a str),
     /// Standard input.
     Stdin,
@@ -126,7 +128,7 @@ fn needs_server(pod: &Pod) -> FieldErrors {
 }
 
 /// Gives a pod the uid, the name and the annotations of a static pod. A uid that the manifest has is kept.
-pub fn make_static(pod: &mut Pod, manifest: &Value, node: &str, origin: Origin<'_>) {
+pub(crate) fn make_static(pod: &mut Pod, manifest: &Value, node: &str, origin: Origin<'_>) {
     let metadata = &mut pod.metadata;
     if metadata.uid.is_empty() {
         metadata.uid = format!("{:032x}", manifest_hash(manifest, node, origin));

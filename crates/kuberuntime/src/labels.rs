@@ -10,9 +10,13 @@ use serde_json::{Value, json};
 use crate::hash::{fnv32a, fnv64a};
 use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
 
+/// On sandboxes and containers: name of the pod. The kubelet's label, as the three below.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";
+/// On sandboxes and containers: namespace of the pod.
 pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+/// On sandboxes and containers: uid of the pod.
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
+/// On containers: name within the pod.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 /// On sandboxes: the node of the pod, where its name ends in it.
@@ -35,14 +39,14 @@ type Map = BTreeMap<String, String>;
 /// The hash of what a container is made of: when it changes, the container is made anew. As in the kubelet that is its
 /// name and its image; a static pod whose manifest changes otherwise is another pod.
 #[must_use]
-pub fn container_hash(container: &Container) -> u64 {
+pub(crate) fn container_hash(container: &Container) -> u64 {
     let text = json!({"image": container.image, "name": container.name}).to_string();
     u64::from(fnv32a(text.as_bytes()))
 }
 
 /// The key under which restarts of a container are counted against each other.
 #[must_use]
-pub fn backoff_key(pod: &Pod, container: &Container) -> String {
+pub(crate) fn backoff_key(pod: &Pod, container: &Container) -> String {
     let amounts = |map: &BTreeMap<String, oci::Quantity>| -> Value {
         map.iter().map(|(name, quantity)| (name.clone(), Value::from(quantity.to_string()))).collect()
     };
@@ -61,7 +65,7 @@ pub fn backoff_key(pod: &Pod, container: &Container) -> String {
 
 /// Labels of a pod's sandbox: the pod's own, and who it is.
 #[must_use]
-pub fn sandbox_labels(pod: &Pod) -> Map {
+pub(crate) fn sandbox_labels(pod: &Pod) -> Map {
     let mut labels = pod.metadata.labels.clone();
     labels.extend(names(pod));
     labels
@@ -69,7 +73,7 @@ pub fn sandbox_labels(pod: &Pod) -> Map {
 
 /// Annotations of a pod's sandbox: the pod's own, and what those need who look for it by what people call it.
 #[must_use]
-pub fn sandbox_annotations(pod: &Pod) -> Map {
+pub(crate) fn sandbox_annotations(pod: &Pod) -> Map {
     let mut annotations = pod.metadata.annotations.clone();
     let containers: Vec<&str> = pod.spec.containers.iter().map(|container| &*container.name).collect();
     annotations.insert(CONTAINERS.to_owned(), containers.join(","));
@@ -79,8 +83,9 @@ pub fn sandbox_annotations(pod: &Pod) -> Map {
     annotations
 }
 
+/// Labels of a container: the names and the uid of its pod, and its own name.
 #[must_use]
-pub fn container_labels(pod: &Pod, container: &Container) -> Map {
+pub(crate) fn container_labels(pod: &Pod, container: &Container) -> Map {
     let mut labels: Map = names(pod).into_iter().collect();
     labels.insert(CONTAINER_NAME.to_owned(), container.name.clone());
     labels
@@ -97,7 +102,7 @@ fn names(pod: &Pod) -> [(String, String); 3] {
 
 /// Annotations of a container: what is needed to know and to stop it when its pod is no longer known.
 #[must_use]
-pub fn container_annotations(pod: &Pod, kind: ContainerKind, container: &Container, restart_count: u32) -> Map {
+pub(crate) fn container_annotations(pod: &Pod, kind: ContainerKind, container: &Container, restart_count: u32) -> Map {
     let mut annotations = Map::new();
     let mut set = |key: &str, value: String| annotations.insert(key.to_owned(), value);
     set(HASH, format!("{:x}", container_hash(container)));
@@ -123,8 +128,11 @@ pub fn container_annotations(pod: &Pod, kind: ContainerKind, container: &Contain
 /// Whose a sandbox or a container is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodOwner {
+    /// Uid of the pod.
     pub uid: String,
+    /// Name of the pod.
     pub name: String,
+    /// Namespace of the pod.
     pub namespace: String,
 }
 
@@ -161,7 +169,9 @@ impl PodOwner {
 /// Facts about a container that its labels and annotations keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerInfo {
+    /// Name within the pod; empty without the label.
     pub name: String,
+    /// Kind of the container; `None` where the annotation is missing or cannot be read.
     pub kind: Option<ContainerKind>,
     /// The hash of what it was made of.
     pub hash: Option<u64>,
@@ -177,6 +187,7 @@ pub struct ContainerInfo {
     pub termination_grace_period: Option<i64>,
     /// Hook to run before the container is stopped.
     pub pre_stop: Option<Handler>,
+    /// Ports, for hooks that name them.
     pub ports: Vec<ContainerPort>,
     /// Annotations that are there and cannot be read; they count as absent.
     pub unreadable: Vec<&'static str>,

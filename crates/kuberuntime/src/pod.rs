@@ -1,7 +1,7 @@
 //! The model of a pod: what a runtime on one node can honour of Kubernetes' `Pod`, as small types of our own. It is read
 //! from a manifest as JSON (YAML is the caller's affair), strictly: an unknown field is refused by its path, and so is
 //! one that Kubernetes knows and this node cannot honour, with the reason; fields that only a scheduler or an API server
-//! uses are passed over. Zero means "not set", as in Kubernetes' own types, until [`crate::set_defaults`] was there.
+//! uses are passed over. Zero means "not set", as in Kubernetes' own types, until `set_defaults` was there.
 //!
 //! Called by pod sources through [`crate::admit`], and by whoever reads a pod.
 
@@ -51,9 +51,12 @@ pub use volume::{
 pub use workload::{Workload, WorkloadError, WorkloadNote};
 pub use workload_kind::{KindError, WorkloadKind};
 
+/// A pod of API version `v1`, without its status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
+    /// Name, namespace, labels and the like.
     pub metadata: Metadata,
+    /// The pod as it should be.
     pub spec: PodSpec,
 }
 
@@ -61,12 +64,17 @@ object! {
     /// Metadata of an object.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Metadata (ignored_in_metadata) {
+        /// Name within the namespace.
         pub name: String = "name",
         /// Prefix of a name that somebody else makes.
         pub generate_name: String = "generateName",
+        /// Namespace; `default` unless said.
         pub namespace: String = "namespace",
+        /// Unique id; that of a static pod is a hash of its manifest.
         pub uid: String = "uid",
+        /// Labels, by which clients select objects.
         pub labels: BTreeMap<String, String> = "labels",
+        /// Annotations; some are read by runtimes.
         pub annotations: BTreeMap<String, String> = "annotations",
         /// When its deletion was asked for.
         pub deletion_timestamp: Option<jiff::Timestamp> = "deletionTimestamp",

@@ -23,7 +23,7 @@ const BEST_EFFORT: i64 = 1000;
 
 /// The class of a pod. Containers for debugging do not count.
 #[must_use]
-pub fn qos_class(pod: &Pod) -> QosClass {
+pub(crate) fn qos_class(pod: &Pod) -> QosClass {
     const COUNTED: [&str; 2] = ["cpu", "memory"];
     let mut any = false;
     let mut guaranteed = true;
@@ -48,7 +48,7 @@ pub fn qos_class(pod: &Pod) -> QosClass {
 /// `oom_score_adj` of a container on a node with so many bytes of memory: the more of it a container asked for, the later
 /// it is killed. A sidecar is never killed before the normal containers that it serves.
 #[must_use]
-pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
+pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
     if pod.spec.priority == Some(NODE_CRITICAL) {
         return GUARANTEED;
     }

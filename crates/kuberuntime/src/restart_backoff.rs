@@ -21,7 +21,7 @@ const FORGET: SignedDuration = SignedDuration::from_secs(600);
 
 /// Delays of containers.
 #[derive(Clone, Debug)]
-pub struct RestartBackoff {
+pub(crate) struct RestartBackoff {
     longest: Duration,
     entries: HashMap<String, RestartDelay>,
 }
@@ -36,7 +36,7 @@ struct RestartDelay {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestartWait {
+pub(crate) struct RestartWait {
     /// Until when.
     pub until: Timestamp,
     /// The message of its waiting state, whose reason is `CrashLoopBackOff`.
@@ -48,13 +48,13 @@ pub struct RestartWait {
 impl RestartBackoff {
     /// Delays up to `longest`.
     #[must_use]
-    pub fn new(longest: Duration) -> Self {
+    pub(crate) fn new(longest: Duration) -> Self {
         Self { longest, entries: HashMap::new() }
     }
 
     /// Returns the wait of a container that is to be started, or `None` if it may start now; then its next delay is
     /// longer.
-    pub fn check(
+    pub(crate) fn check(
         &mut self,
         pod: &Pod,
         container: &Container,
@@ -96,7 +96,7 @@ impl RestartBackoff {
 
     /// Returns true if [`Self::check`] would make the container wait. Changes nothing.
     #[must_use]
-    pub fn waits(&self, pod: &Pod, container: &Container, observed: &ObservedPod, now: Timestamp) -> bool {
+    pub(crate) fn waits(&self, pod: &Pod, container: &Container, observed: &ObservedPod, now: Timestamp) -> bool {
         let key = backoff_key(pod, container);
         let Some(entry) = self.entries.get(&key) else { return false };
         // A look at a copy: what a check would change is this entry's alone.
@@ -105,14 +105,14 @@ impl RestartBackoff {
     }
 
     /// Forgets what no longer counts: of pods that are gone, and of containers that ran for long.
-    pub fn collect(&mut self, now: Timestamp) {
+    pub(crate) fn collect(&mut self, now: Timestamp) {
         let kept = FORGET + SignedDuration::try_from(self.longest).unwrap_or(FORGET);
         self.entries.retain(|_, entry| now.duration_since(entry.updated).abs() <= kept);
     }
 
     /// Returns true if there are no delays.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }

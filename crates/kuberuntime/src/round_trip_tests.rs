@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::PodReason;
+use crate::actions::PodReason;
 use crate::sync::tests::bench::Bench;
 
 #[tokio::test(start_paused = true)]

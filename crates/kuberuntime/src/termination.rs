@@ -6,12 +6,12 @@ use crate::labels::ContainerInfo;
 use crate::pod::{Container, Pod};
 
 /// The least that a container gets, in seconds.
-pub const MINIMUM_GRACE_PERIOD: i64 = 2;
+pub(crate) const MINIMUM_GRACE_PERIOD: i64 = 2;
 
 /// How many seconds a container may take to end, its preStop hook included. A deletion's own period goes before
 /// everything; a probe that failed may have one; the pod has one.
 #[must_use]
-pub fn grace_period(pod: &Pod, container: &Container, reason: Option<KillReason>) -> i64 {
+pub(crate) fn grace_period(pod: &Pod, container: &Container, reason: Option<KillReason>) -> i64 {
     if let Some(seconds) = pod.metadata.deletion_grace_period_seconds {
         return seconds.max(0);
     }
@@ -26,20 +26,20 @@ pub fn grace_period(pod: &Pod, container: &Container, reason: Option<KillReason>
 
 /// The same for a container whose pod nobody knows any more: what was written on it when it was made.
 #[must_use]
-pub fn orphan_grace_period(info: &ContainerInfo) -> i64 {
+pub(crate) fn orphan_grace_period(info: &ContainerInfo) -> i64 {
     info.deletion_grace_period.or(info.termination_grace_period).unwrap_or(MINIMUM_GRACE_PERIOD).max(0)
 }
 
 /// Seconds that are left of a grace period after a hook took `hook` seconds, never less than the minimum.
 #[must_use]
-pub fn after_hook(grace_period: i64, hook: i64) -> i64 {
+pub(crate) fn after_hook(grace_period: i64, hook: i64) -> i64 {
     grace_period.saturating_sub(hook).max(MINIMUM_GRACE_PERIOD)
 }
 
 /// The containers of a pod in the steps in which they are stopped: first everything but sidecars, together; then the
 /// sidecars one by one, the one that came last first. A step begins when the one before it is done.
 #[must_use]
-pub fn termination_order(pod: &Pod) -> Vec<Vec<&str>> {
+pub(crate) fn termination_order(pod: &Pod) -> Vec<Vec<&str>> {
     let is_sidecar = |name: &str| pod.spec.init_containers.iter().any(|c| c.is_sidecar() && c.name == name);
     let others = pod.all_containers().map(|(_, container)| container.name.as_str()).filter(|name| !is_sidecar(name));
     let sidecars = pod.spec.init_containers.iter().rev().filter(|container| container.is_sidecar());

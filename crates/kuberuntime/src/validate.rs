@@ -23,7 +23,7 @@ const ANNOTATIONS: usize = 256 * 1024;
 ///
 /// # Errors
 /// When anything is.
-pub fn validate(pod: &Pod) -> Result<(), FieldErrors> {
+pub(crate) fn validate(pod: &Pod) -> Result<(), FieldErrors> {
     let mut errors = FieldErrors::default();
     metadata(&pod.metadata, &mut errors);
     spec(pod, &mut errors);

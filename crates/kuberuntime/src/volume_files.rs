@@ -12,19 +12,19 @@ use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVo
 const MODE: i32 = 0o644;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeFile {
+pub(crate) struct VolumeFile {
     /// Mode, before the group of the volume adds to it.
     pub mode: u32,
     pub content: DocumentContent,
 }
 
 /// The files of a volume, by their paths below it. No path leads out of the volume.
-pub type VolumeFiles = BTreeMap<String, VolumeFile>;
+pub(crate) type VolumeFiles = BTreeMap<String, VolumeFile>;
 
 /// Why the files of a volume cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("volume {volume:?}: {reason}")]
-pub struct VolumeError {
+pub(crate) struct VolumeError {
     pub volume: String,
     pub reason: String,
 }
@@ -42,7 +42,7 @@ struct VolumeFilesMaker<'a> {
 ///
 /// # Errors
 /// A document or key that must be there is not.
-pub fn volume_files(
+pub(crate) fn volume_files(
     pod: &Pod,
     name: &str,
     documents: &Documents,

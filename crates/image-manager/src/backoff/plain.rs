@@ -43,12 +43,17 @@ impl Default for BackoffOptions {
 /// A pod that waits before an image is pulled for it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackoffEntry {
+    /// Namespace of the pod.
     pub namespace: String,
+    /// Name of the pod.
     pub name: String,
+    /// Uid of the pod: another pod of the same name waits on its own.
     pub uid: String,
     /// The image as it was requested.
     pub image: String,
+    /// Host of the image's registry, with its port where there is one: `docker.io`.
     pub registry: String,
+    /// Cause of the last failure.
     pub cause: Cause,
     /// Reason and message of the last failure.
     pub message: String,
@@ -70,7 +75,12 @@ pub enum BackoffSelector {
     /// That of an image, as it was requested.
     Image(String),
     /// That of a pod.
-    Pod { namespace: String, name: String },
+    Pod {
+        /// Namespace of the pod.
+        namespace: String,
+        /// Name of the pod: all pods that have had it count.
+        name: String,
+    },
     /// That of the pod with this uid.
     Uid(String),
     /// That of a registry's images.

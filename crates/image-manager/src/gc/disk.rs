@@ -56,6 +56,7 @@ fn percent(capacity: u64, available: u64) -> u64 {
 /// Bytes and inodes that a file system lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shortage {
+    /// Bytes to free; 0: none.
     pub bytes: u64,
     /// Inodes. The kubelet's image collection does not look at them.
     pub inodes: u64,

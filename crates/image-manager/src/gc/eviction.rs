@@ -120,17 +120,29 @@ pub enum ThresholdError {
     /// A percentage out of range.
     #[error("eviction percentage threshold {signal} must be {bound}: {text}")]
     Percentage {
+        /// The signal, for example `nodefs.available`.
         signal: String,
         /// `>= 0%` or `<= 100%`.
         bound: &'static str,
+        /// The threshold as it was written.
         text: String,
     },
     /// A quantity that is not above zero.
     #[error("eviction threshold {signal} must be positive: {text}")]
-    NotPositive { signal: String, text: String },
+    NotPositive {
+        /// The signal, for example `nodefs.available`.
+        signal: String,
+        /// The threshold as it was written.
+        text: String,
+    },
     /// Neither a percentage nor a quantity.
     #[error("eviction threshold {signal}: {text:?} is neither a quantity, as 1Gi or 500Mi, nor a percentage, as 10%")]
-    Unreadable { signal: String, text: String },
+    Unreadable {
+        /// The signal, for example `nodefs.available`.
+        signal: String,
+        /// The threshold as it was written.
+        text: String,
+    },
 }
 
 /// Signals that the kubelet knows and that are not about the disks which images can free.

@@ -56,9 +56,11 @@ impl NodeImages {
     }
 }
 
+/// A condition of a Node's status, as Kubernetes' `NodeCondition`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCondition {
+    /// Type of the condition: `DiskPressure`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
@@ -147,6 +149,7 @@ pub struct NodeStatus {
     pub images: NodeImages,
     /// How many images there are in all.
     pub image_count: usize,
+    /// Conditions of the node: disk pressure alone.
     pub conditions: Vec<NodeCondition>,
     /// The file system of the images.
     pub image_fs: FsStatus,

@@ -34,6 +34,7 @@ pub struct Outline {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedImage {
+    /// Id of the image as the runtime names it.
     pub id: String,
     /// Names, tags first.
     pub names: Vec<String>,

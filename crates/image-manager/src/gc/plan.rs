@@ -29,6 +29,7 @@ pub struct Removal {
     pub image: usize,
     /// Bytes that this frees once those before it are gone.
     pub frees: u64,
+    /// Why the image is removed.
     pub because: RemovedBecause,
     /// Until when it is protected: it goes all the same, after all others.
     pub protected_until: Option<Timestamp>,
@@ -80,6 +81,7 @@ impl RemovedBecause {
 pub struct Kept {
     /// Which one.
     pub image: usize,
+    /// Why the image stays.
     pub because: Because,
 }
 
@@ -102,6 +104,7 @@ pub enum Because {
     },
     /// Of its repository so many stay.
     MinimumCopies {
+        /// Name of the repository, without tag and digest.
         repository: String,
         /// How many.
         copies: usize,

@@ -37,7 +37,12 @@ pub enum GcPolicyError {
     Low(i32),
     /// They are the wrong way round.
     #[error("LowThresholdPercent {low} can not be higher than HighThresholdPercent {high}")]
-    Order { low: i32, high: i32 },
+    Order {
+        /// Percent of `imageGCLowThresholdPercent`.
+        low: i32,
+        /// Percent of `imageGCHighThresholdPercent`.
+        high: i32,
+    },
 }
 
 impl GcPolicy {

@@ -37,6 +37,7 @@ pub struct RemovedImage {
     pub names: Vec<String>,
     /// Bytes that this freed: known, measured, or what the runtime says of its size.
     pub freed_bytes: u64,
+    /// Why the image was removed.
     pub because: RemovedBecause,
     /// Until when it was protected, where it went all the same: nothing else sufficed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,10 +49,20 @@ pub struct RemovedImage {
 pub enum GcError {
     /// The runtime did not answer with its lists.
     #[error("{what}")]
-    Runtime { what: &'static str, source: cri_api::Error },
+    Runtime {
+        /// The call that failed, for people: `list images`.
+        what: &'static str,
+        /// Error of the runtime.
+        source: cri_api::Error,
+    },
     /// The file system could not be measured.
     #[error("measure the image file system {}", path.display())]
-    Disk { path: PathBuf, source: std::io::Error },
+    Disk {
+        /// A directory on the file system.
+        path: PathBuf,
+        /// Why it could not be measured.
+        source: std::io::Error,
+    },
     /// The runtime names no file system for its images.
     #[error("imageFs information is unavailable")]
     NoImageFs,
@@ -71,6 +82,7 @@ pub enum GcError {
     /// Removals by age failed.
     #[error("wanted to free images older than {}, encountered errors in image deletion: {failures}", base::GoDuration::from_millis_of(*limit))]
     AgeRemoval {
+        /// The age beyond which unused images go: `imageMaximumGCAge`.
         limit: Duration,
         /// The causes, one for each image.
         failures: String,

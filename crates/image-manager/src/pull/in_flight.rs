@@ -13,7 +13,12 @@ use crate::PodRef;
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum WantedBy {
     /// A pod of this node.
-    Pod { namespace: String, name: String },
+    Pod {
+        /// Namespace of the pod.
+        namespace: String,
+        /// Name of the pod.
+        name: String,
+    },
     /// A client of the CRI socket that named no pod.
     Client,
     /// A command of the command line, or a request to the admin API.

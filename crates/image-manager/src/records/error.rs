@@ -10,10 +10,18 @@ use oci::ReferenceError;
 pub enum RecordsError {
     /// The file system refused.
     #[error("cannot {operation} {}: {source}", path.display())]
-    Io { operation: &'static str, path: PathBuf, source: io::Error },
+    Io {
+        /// The operation that failed, a verb for the message: `read`, `write`, `lock`.
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Error of the file system.
+        source: io::Error,
+    },
     /// A file does not hold what its name says.
     #[error("{} holds no {kind}: {what}", path.display())]
     Content {
+        /// The file of the record.
         path: PathBuf,
         /// `ImagePullIntent` or `ImagePulledRecord`.
         kind: &'static str,
@@ -23,6 +31,7 @@ pub enum RecordsError {
     /// An image under whose name nothing can be recorded.
     #[error("invalid image name {image:?}: {source}")]
     Name {
+        /// The image as it was requested.
         image: String,
         /// The parser's error.
         source: ReferenceError,

@@ -12,12 +12,14 @@ use crate::Grant;
 /// When a pod has to prove that it may use an image that is already here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VerificationPolicy {
+    /// Never: whatever image is present is for every pod.
     NeverVerify,
     /// When the image was pulled by us; what was here before is for everybody.
     #[default]
     NeverVerifyPreloadedImages,
     /// Unless the image is on the list.
     NeverVerifyAllowlistedImages(Allowlist),
+    /// Always, also for images that were here before and for those of an allowlist.
     AlwaysVerify,
 }
 

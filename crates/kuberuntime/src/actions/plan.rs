@@ -10,7 +10,7 @@ use crate::status::{ObservedContainer, ObservedPod};
 
 /// A container that is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerStart {
+pub(crate) struct ContainerStart {
     /// Index among the containers of the same kind.
     pub index: usize,
     pub name: String,
@@ -19,7 +19,7 @@ pub struct ContainerStart {
 
 /// A container that is to be stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerKill {
+pub(crate) struct ContainerKill {
     pub id: String,
     pub name: String,
     pub kind: ContainerKind,
@@ -30,7 +30,7 @@ pub struct ContainerKill {
 
 /// A container that is to be removed, so that its pod begins anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerReset {
+pub(crate) struct ContainerReset {
     pub id: String,
     pub name: String,
     /// True if the container has to be stopped first.
@@ -39,7 +39,7 @@ pub struct ContainerReset {
 
 /// Everything that a pod needs done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodActions {
+pub(crate) struct PodActions {
     /// Everything of the pod is stopped, with its sandboxes, and why.
     pub kill_pod: Option<PodReason>,
     /// A sandbox is made.
@@ -62,7 +62,7 @@ pub struct PodActions {
 impl PodActions {
     /// Returns true if there is nothing to do.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let Self { kill_pod, create_sandbox, sandbox_id: _, attempt: _, .. } = self;
         let lists = self.ephemeral_to_start.len()
             + self.init_to_start.len()

@@ -4,7 +4,7 @@ use crate::pod::RestartPolicy;
 
 /// Why everything of a pod is stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PodReason {
+pub(crate) enum PodReason {
     /// Deletion of the pod was requested.
     #[error("it is being deleted")]
     Deleted,
@@ -36,7 +36,7 @@ pub enum PodReason {
 
 /// Why a container is started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartReason {
+pub(crate) enum StartReason {
     /// The container was never started.
     #[error("it was not started yet")]
     New,
@@ -79,7 +79,7 @@ pub enum StartReason {
 
 /// Why a container is not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LeaveReason {
+pub(crate) enum LeaveReason {
     /// The container runs.
     #[error("it runs")]
     Running,
@@ -92,24 +92,11 @@ pub enum LeaveReason {
 
 /// Why a container is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum KillReason {
+pub(crate) enum KillReason {
     /// The spec of the container changed.
     Changed,
     LivenessProbe,
     StartupProbe,
     /// The runtime does not know its state.
     Unknown,
-}
-
-impl KillReason {
-    /// The word that the kubelet has for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Changed => "",
-            Self::LivenessProbe => "LivenessProbe",
-            Self::StartupProbe => "StartupProbe",
-            Self::Unknown => "Unknown",
-        }
-    }
 }

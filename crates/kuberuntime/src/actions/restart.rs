@@ -11,7 +11,7 @@ use crate::status::{ObservedContainer, ObservedPod};
 
 /// Decision about one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RestartVerdict {
+pub(crate) enum RestartVerdict {
     Start(StartReason),
     /// The container is left as it is.
     Leave(LeaveReason),
@@ -19,7 +19,7 @@ pub enum RestartVerdict {
 
 /// Decides whether `container`, one of the pod's normal or init containers, is started.
 #[must_use]
-pub fn restart_verdict(pod: &Pod, container: &Container, observed: &ObservedPod) -> RestartVerdict {
+pub(crate) fn restart_verdict(pod: &Pod, container: &Container, observed: &ObservedPod) -> RestartVerdict {
     if pod.metadata.deletion_timestamp.is_some() {
         return RestartVerdict::Leave(LeaveReason::PodDeleted);
     }

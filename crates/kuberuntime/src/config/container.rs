@@ -11,7 +11,7 @@ use crate::pod::{Container, ContainerKind, Pod};
 
 /// Everything that the node adds to a container.
 #[derive(Clone, Debug, Default)]
-pub struct ContainerInput {
+pub(crate) struct ContainerInput {
     /// How many were before it.
     pub restart_count: u32,
     /// The image ref that the image manager answered.
@@ -31,7 +31,7 @@ pub struct ContainerInput {
 
 /// Config of a container for CRI. Variables in the command and its arguments are expanded.
 #[must_use]
-pub fn container_config(
+pub(crate) fn container_config(
     pod: &Pod,
     kind: ContainerKind,
     container: &Container,

@@ -20,7 +20,7 @@ pub struct ClusterDns {
 
 /// Whom a pod asks for names. `node` is what the node's own resolver file says.
 #[must_use]
-pub fn dns_config(pod: &Pod, node: &DnsConfig, cluster: &ClusterDns) -> DnsConfig {
+pub(crate) fn dns_config(pod: &Pod, node: &DnsConfig, cluster: &ClusterDns) -> DnsConfig {
     let spec = &pod.spec;
     let asks_cluster = match spec.dns_policy.unwrap_or(DnsPolicy::ClusterFirst) {
         DnsPolicy::ClusterFirst => !spec.host_network,

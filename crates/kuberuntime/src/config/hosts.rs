@@ -19,7 +19,7 @@ const LOCAL: &str = "127.0.0.1\tlocalhost\n\
 
 /// The hosts file of a pod with a network of its own.
 #[must_use]
-pub fn hosts_file(pod: &Pod, ips: &[String], name: &PodHostname) -> String {
+pub(crate) fn hosts_file(pod: &Pod, ips: &[String], name: &PodHostname) -> String {
     let mut text = format!("{HEAD}{LOCAL}");
     for ip in ips {
         let _ = match name.domain.as_str() {
@@ -35,7 +35,7 @@ pub fn hosts_file(pod: &Pod, ips: &[String], name: &PodHostname) -> String {
 
 /// The hosts file of a pod with the node's network: the node's, with the pod's aliases behind.
 #[must_use]
-pub fn managed_hosts_file(pod: &Pod, of_node: &str) -> String {
+pub(crate) fn managed_hosts_file(pod: &Pod, of_node: &str) -> String {
     let mut text = format!("{HEAD_OF_NODE}{of_node}");
     aliases(&mut text, &pod.spec.host_aliases);
     text

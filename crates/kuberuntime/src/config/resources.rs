@@ -25,7 +25,7 @@ pub struct NodeResources {
 
 /// Limits of a container for CRI.
 #[must_use]
-pub fn linux_resources(pod: &Pod, container: &Container, node: NodeResources) -> LinuxContainerResources {
+pub(crate) fn linux_resources(pod: &Pod, container: &Container, node: NodeResources) -> LinuxContainerResources {
     let (limits, requests) = (&container.resources.limits, &container.resources.requests);
     let milli = |map: &BTreeMap<String, Quantity>| map.get("cpu").map(|cpu| cpu.milli_value());
     let quota = quota(milli(limits).unwrap_or(0));

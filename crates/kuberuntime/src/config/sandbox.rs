@@ -16,7 +16,7 @@ const LONGEST_LABEL: usize = 63;
 
 /// Everything that the node adds to a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SandboxInput {
+pub(crate) struct SandboxInput {
     /// The number of the sandbox.
     pub attempt: u32,
     /// Whom the pod asks for names: see [`super::dns_config`].
@@ -30,7 +30,7 @@ pub struct SandboxInput {
 
 /// Name of a pod on the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodHostname {
+pub(crate) struct PodHostname {
     /// The first part, or all of it where the pod says so.
     pub hostname: String,
     /// Domain behind the host name; may be empty.
@@ -40,7 +40,7 @@ pub struct PodHostname {
 /// A pod's full name does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to construct FQDN from pod hostname and cluster domain, FQDN {fqdn} is too long ({LONGEST_HOSTNAME} characters is the max, {} characters requested)", .fqdn.len())]
-pub struct HostnameError {
+pub(crate) struct HostnameError {
     pub fqdn: String,
 }
 
@@ -49,7 +49,7 @@ pub struct HostnameError {
 ///
 /// # Errors
 /// The pod wants its full name as its host name, and that is too long.
-pub fn pod_hostname(pod: &Pod, cluster_domain: &str) -> Result<PodHostname, HostnameError> {
+pub(crate) fn pod_hostname(pod: &Pod, cluster_domain: &str) -> Result<PodHostname, HostnameError> {
     let spec = &pod.spec;
     if let Some(hostname) = &spec.hostname_override {
         return Ok(PodHostname { hostname: hostname.clone(), domain: String::new() });
@@ -75,20 +75,20 @@ fn shortened(name: &str) -> String {
 
 /// The directory of a pod's logs below `root`.
 #[must_use]
-pub fn pod_log_directory(root: &str, pod: &Pod) -> String {
+pub(crate) fn pod_log_directory(root: &str, pod: &Pod) -> String {
     let metadata = &pod.metadata;
     format!("{}/{}_{}_{}", root.trim_end_matches('/'), metadata.namespace, metadata.name, metadata.uid)
 }
 
 /// The log of a container below its pod's directory.
 #[must_use]
-pub fn container_log_path(container: &str, restart_count: u32) -> String {
+pub(crate) fn container_log_path(container: &str, restart_count: u32) -> String {
     format!("{container}/{restart_count}.log")
 }
 
 /// Config of a pod's sandbox for CRI.
 #[must_use]
-pub fn sandbox_config(pod: &Pod, input: SandboxInput) -> PodSandboxConfig {
+pub(crate) fn sandbox_config(pod: &Pod, input: SandboxInput) -> PodSandboxConfig {
     let (metadata, spec) = (&pod.metadata, &pod.spec);
     PodSandboxConfig {
         metadata: PodSandboxMetadata {

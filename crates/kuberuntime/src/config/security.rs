@@ -28,7 +28,7 @@ const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/
 
 /// Whom an image wants to run as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImageUser {
+pub(crate) struct ImageUser {
     pub uid: Option<i64>,
     pub username: String,
 }
@@ -36,13 +36,13 @@ pub struct ImageUser {
 /// Why a container that must not be root's is not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NonRootError(String);
+pub(crate) struct NonRootError(String);
 
 /// Checks that a container keeps to `runAsNonRoot`, where that is requested.
 ///
 /// # Errors
 /// The user would be root, or cannot be determined.
-pub fn verify_run_as_non_root(pod: &Pod, container: &Container, image: &ImageUser) -> Result<(), NonRootError> {
+pub(crate) fn verify_run_as_non_root(pod: &Pod, container: &Container, image: &ImageUser) -> Result<(), NonRootError> {
     let own = container.security_context.as_ref();
     if own.and_then(|own| own.run_as_non_root).or(pod.spec.security_context.run_as_non_root) != Some(true) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! [`ContainerGc`]: the thin shell around [`select`](super::select()), with its loop: a round at once, then on a timer and on
+//! [`ContainerGc`]: the thin shell around [`select`](super::select::select), with its loop: a round at once, then on a timer and on
 //! request. One round at a time: containers, then sandboxes, then logs, each by lists of its own moment; what fails is
 //! reported, and the rest goes on.
 

@@ -31,7 +31,7 @@ impl Default for LogDirectories {
 
 /// Result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogInventory {
+pub(crate) struct LogInventory {
     /// Entries of the pods' directory.
     pub directories: Vec<PodLogDirectory>,
     /// Links to logs of pods that are not there.
@@ -40,7 +40,7 @@ pub struct LogInventory {
 
 /// An entry of the pods' directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodLogDirectory {
+pub(crate) struct PodLogDirectory {
     /// Name in the directory of links.
     pub name: String,
     /// The pod that it is of; `None`: it is no directory, or has another name.
@@ -48,7 +48,7 @@ pub struct PodLogDirectory {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogOwner {
+pub(crate) struct LogOwner {
     pub namespace: String,
     pub name: String,
     pub uid: String,
@@ -56,7 +56,7 @@ pub struct LogOwner {
 
 /// A link to a container's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerLink {
+pub(crate) struct ContainerLink {
     /// Name of the directory.
     pub name: String,
     /// The container's id, or the beginning of it where the whole name would be too long; empty: not to be seen.
@@ -93,7 +93,7 @@ impl LogDirectories {
     ///
     /// # Errors
     /// When one cannot be read.
-    pub fn scan(&self) -> io::Result<LogInventory> {
+    pub(crate) fn scan(&self) -> io::Result<LogInventory> {
         let mut found = LogInventory::default();
         for (name, kind) in entries(&self.pods)? {
             let pod = if kind.is_dir() { LogOwner::parse(&name) } else { None };

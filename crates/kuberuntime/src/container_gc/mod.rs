@@ -1,5 +1,5 @@
 //! Collection of what containers leave behind: those that have ended, sandboxes that are not ready, and log directories of
-//! pods that are gone. [`select()`] decides (pure, with a reason for each thing), [`ContainerGc`] does it over
+//! pods that are gone. `select` decides (pure, with a reason for each thing), [`ContainerGc`] does it over
 //! `cri_api::RuntimeService`. It never touches what runs, and images are not its business. The binary calls it, and image
 //! collection under disk pressure.
 
@@ -10,10 +10,9 @@ mod policy;
 mod select;
 
 pub use collector::{ContainerGc, ContainerGcOptions};
+pub use logs::LogDirectories;
 pub(crate) use logs::link_name;
-pub use logs::{ContainerLink, LogDirectories, LogInventory, LogOwner, PodLogDirectory};
 pub use plan::{ContainerGcError, ContainerGcReport};
 pub use plan::{ContainerPlan, GcRow, GcVerdict, KeepReason, RemovalReason};
 pub use policy::{ContainerGcPolicy, ContainerGcPolicyError};
 pub use policy::{NoPodSource, PodStates};
-pub use select::{GcInventory, GcScope, select};

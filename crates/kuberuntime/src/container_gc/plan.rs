@@ -6,13 +6,15 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-/// Decisions of [`select`](super::select()).
+/// Decisions of `select`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerPlan {
     /// Containers: those that go in their order, then the others.
     pub containers: Vec<GcRow>,
+    /// Sandboxes, judged as if the containers to remove were gone; in the same order.
     pub sandboxes: Vec<GcRow>,
+    /// Directories in the pods' log directory; in the same order.
     pub log_directories: Vec<GcRow>,
     /// Links to logs that are not there.
     pub log_links: Vec<GcRow>,
@@ -66,8 +68,10 @@ pub struct GcRow {
 /// Decision to remove or to keep, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GcVerdict {
+    /// To be removed.
     #[error("{0}")]
     Remove(RemovalReason),
+    /// Left as it is.
     #[error("{0}")]
     Keep(KeepReason),
 }
@@ -75,8 +79,10 @@ pub enum GcVerdict {
 /// Why something is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemovalReason {
+    /// The pod is deleted and has ended, or no source has it: [`PodStates::content_removable`](super::PodStates::content_removable).
     #[error("its pod is gone")]
     PodGone,
+    /// The pod has ended, deleted or not, and the disk is short.
     #[error("its pod has ended, and space is needed")]
     PodEnded,
     /// The pod has this many newer ones of the same container.
@@ -88,6 +94,7 @@ pub enum RemovalReason {
     /// The pod has a newer sandbox.
     #[error("its pod has a newer one")]
     NotNewest,
+    /// The target of a link is missing, and its container has ended or is gone.
     #[error("the log that it leads to is not there")]
     Dangling,
 }
@@ -95,22 +102,33 @@ pub enum RemovalReason {
 /// Why something is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeepReason {
+    /// A container that runs is never removed.
     #[error("it runs")]
     Running,
     /// Created more recently than the policy allows.
     #[error("made {:#} ago, and containers stay for {:#} at least", seconds(*.age), seconds(*.min_age))]
-    TooYoung { age: Duration, min_age: Duration },
+    TooYoung {
+        /// Time since the creation of the container; zero if that lies in the future.
+        age: Duration,
+        /// The policy's least age (`minimum-container-ttl-duration` of the kubelet).
+        min_age: Duration,
+    },
+    /// A container that has ended, within the limits of the policy.
     #[error("so many may stay")]
     WithinLimits,
+    /// A sandbox that is ready is never removed.
     #[error("it is ready")]
     Ready,
+    /// A sandbox in which so many containers stay.
     #[error("{}", if *.0 == 1 { "a container is left in it".to_owned() } else { format!("{} containers are left in it", .0) })]
     HasContainers(usize),
+    /// The newest sandbox of a pod that is not gone.
     #[error("it is the newest of its pod")]
     Newest,
     /// Not every source of pods is ready, so that a pod may only be late.
     #[error("which pods there should be is not known, or not yet")]
     SourcesNotReady,
+    /// A log directory whose pod is not gone, or has containers that run.
     #[error("its pod is not gone")]
     PodMayLive,
     /// The log of a running container may be in rotation at this moment.
@@ -168,12 +186,17 @@ impl Serialize for GcVerdict {
 /// Result of a round, which goes on where a part of it fails.
 #[derive(Debug, Default)]
 pub struct ContainerGcReport {
+    /// Containers that were removed.
     pub containers: Vec<GcRow>,
+    /// Sandboxes that were removed.
     pub sandboxes: Vec<GcRow>,
+    /// Log directories that were removed.
     pub log_directories: Vec<GcRow>,
+    /// Links that were removed.
     pub log_links: Vec<GcRow>,
     /// Log files of containers that went with them.
     pub log_files: usize,
+    /// Failures, in order; what they are about stays until the next round.
     pub errors: Vec<ContainerGcError>,
 }
 
@@ -203,6 +226,7 @@ pub enum ContainerGcError {
     /// The runtime did not answer with a list.
     #[error("{what}")]
     List {
+        /// The call that failed: `list sandboxes` or `list containers`.
         what: &'static str,
         /// Error of the runtime.
         source: cri_api::Error,
@@ -210,14 +234,19 @@ pub enum ContainerGcError {
     /// A container or sandbox stays.
     #[error("{what} {id}")]
     Runtime {
+        /// The step that failed, for example `remove container`.
         what: &'static str,
+        /// Id of the container or sandbox.
         id: String,
         /// Why it stays.
         source: cri_api::Error,
     },
+    /// Something of the logs stays, or their directory cannot be read.
     #[error("{what} {name}")]
     Logs {
+        /// The step that failed, for example `remove link`.
         what: &'static str,
+        /// Path, name in its directory, or id of the container.
         name: String,
         /// Why they stay.
         source: std::io::Error,

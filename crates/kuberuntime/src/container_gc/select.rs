@@ -16,7 +16,7 @@ use crate::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 
 /// Everything on the node that can be collected.
 #[derive(Clone, Debug, Default)]
-pub struct GcInventory {
+pub(crate) struct GcInventory {
     pub containers: Vec<Container>,
     pub sandboxes: Vec<PodSandbox>,
     pub logs: LogInventory,
@@ -24,7 +24,7 @@ pub struct GcInventory {
 
 /// How much goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GcScope {
+pub(crate) enum GcScope {
     /// All beyond the limits of the policy, and the remains of pods that are gone.
     #[default]
     Policy,
@@ -42,7 +42,7 @@ fn pod_goes(pods: &dyn PodStates, scope: GcScope, uid: &str) -> Option<RemovalRe
 
 /// The whole plan: sandboxes as they are once the containers are gone.
 #[must_use]
-pub fn select(
+pub(crate) fn select(
     inventory: &GcInventory,
     policy: &ContainerGcPolicy,
     pods: &dyn PodStates,

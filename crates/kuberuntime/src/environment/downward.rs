@@ -28,6 +28,7 @@ pub(crate) enum PodField {
 /// Facts about a pod that are known only while it runs, and facts about its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
+    /// Name of the node: `spec.nodeName` in the downward API.
     pub node_name: String,
     /// Addresses of the node, the first one being its own.
     pub host_ips: Vec<String>,

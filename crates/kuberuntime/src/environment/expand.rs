@@ -2,7 +2,7 @@
 
 /// Replaces every `$(VAR)` that `value_of` knows; one that it does not know stays as it is, and so does a `$` that
 /// begins nothing. `$$` is one `$`, and what follows it is not looked at.
-pub fn expand<'v>(text: &str, mut value_of: impl FnMut(&str) -> Option<&'v str>) -> String {
+pub(crate) fn expand<'v>(text: &str, mut value_of: impl FnMut(&str) -> Option<&'v str>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {

@@ -14,7 +14,7 @@ use crate::pod::Pod;
 
 /// A part of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskAmount {
+pub(crate) struct DiskAmount {
     /// Allocated bytes.
     pub bytes: u64,
     pub inodes: u64,
@@ -29,14 +29,14 @@ impl AddAssign for DiskAmount {
 
 /// Disk use of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ContainerDiskUse {
+pub(crate) struct ContainerDiskUse {
     pub writable_layer: DiskAmount,
     pub logs: DiskAmount,
 }
 
 /// Disk use of a pod.
 #[derive(Clone, Debug, Default)]
-pub struct PodDiskUse {
+pub(crate) struct PodDiskUse {
     pub pod: Arc<Pod>,
     /// Containers by name.
     pub containers: BTreeMap<String, ContainerDiskUse>,

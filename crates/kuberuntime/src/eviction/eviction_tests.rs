@@ -6,6 +6,10 @@ use std::sync::Arc;
 use image_manager::gc::{EvictionCause, Signal};
 use serde_json::{Value, json};
 
+use super::disk_use::{ContainerDiskUse, DiskAmount, PodDiskUse};
+use super::limits::exceeded_limit;
+use super::messages::low_resource;
+use super::rank::{Measure, rank};
 use super::*;
 
 const MIB: u64 = 1 << 20;

@@ -34,7 +34,9 @@ const GRACE: i64 = 1;
 
 /// The parts that an [`Evictor`] needs.
 pub struct EvictorParts {
+    /// The runtime, for the disk use of writable layers.
     pub runtime: Arc<dyn RuntimeService>,
+    /// The directories of pods, for the disk use of volumes.
     pub volumes: Arc<Volumes>,
     /// Directory of the pods' logs.
     pub pod_logs: String,
@@ -50,6 +52,7 @@ pub struct Evictor {
 }
 
 impl Evictor {
+    /// Evicts nothing until [`Self::run`] or the collection of images asks for it.
     #[must_use]
     pub fn new(parts: EvictorParts) -> Self {
         Self { parts, last: Mutex::default() }

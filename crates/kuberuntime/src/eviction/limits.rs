@@ -16,7 +16,7 @@ pub(super) fn has_limits(pod: &Pod) -> bool {
 
 /// The message of the first limit that a pod exceeds.
 #[must_use]
-pub fn exceeded_limit(of: &PodDiskUse) -> Option<String> {
+pub(crate) fn exceeded_limit(of: &PodDiskUse) -> Option<String> {
     let pod = &of.pod;
     for volume in &pod.spec.volumes {
         let Some(limit) = empty_dir_limit(&volume.source) else { continue };

@@ -13,7 +13,7 @@ pub(super) fn bytes(value: u64) -> Quantity {
 
 /// Message of a pod that is evicted because the node is short of a resource.
 #[must_use]
-pub fn low_resource(cause: &EvictionCause, evicted: &PodDiskUse) -> String {
+pub(crate) fn low_resource(cause: &EvictionCause, evicted: &PodDiskUse) -> String {
     let resource = cause.signal.resource();
     let (threshold, available) = (bytes(cause.threshold), bytes(cause.available));
     let mut message =

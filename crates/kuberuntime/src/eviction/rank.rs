@@ -12,7 +12,7 @@ use crate::pod::Pod;
 
 /// The parts of a pod's disk use that count, and in which unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measure {
+pub(crate) struct Measure {
     pub writable_layers: bool,
     pub logs_and_volumes: bool,
     /// Inodes, not bytes.
@@ -58,7 +58,7 @@ impl Measure {
 }
 
 /// Sorts pods: the one to be evicted first stands first.
-pub fn rank(pods: &mut [PodDiskUse], measure: Measure) {
+pub(crate) fn rank(pods: &mut [PodDiskUse], measure: Measure) {
     pods.sort_by_key(|of| {
         let (used, requested) = (measure.amount(of), measure.requested(&of.pod));
         let priority = of.pod.spec.priority.unwrap_or(0);

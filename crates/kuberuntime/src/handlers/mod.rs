@@ -11,7 +11,7 @@ use cri_api::RuntimeService;
 use probe::{HttpGet, ProbeOutcome, ProbeReply};
 
 use crate::pod::{Handler, HttpGetAction, Probe};
-pub use target::HandlerTarget;
+pub(crate) use target::HandlerTarget;
 use target::HostPort;
 
 /// As often as a question is asked that the runtime does not take.
@@ -25,7 +25,7 @@ pub struct Handlers {
 /// Why a hook did not go well: the whole sentence, for the log. The event says no more than that it failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct HookError(pub String);
+pub(crate) struct HookError(pub(crate) String);
 
 impl Handlers {
     /// Over this runtime.
@@ -39,7 +39,7 @@ impl Handlers {
     ///
     /// # Errors
     /// The hook failed, or took too long.
-    pub async fn run_hook(
+    pub(crate) async fn run_hook(
         &self,
         handler: &Handler,
         target: &HandlerTarget<'_>,
@@ -80,7 +80,7 @@ impl Handlers {
 
     /// Asks once, within the probe's own limit: the answer, and what was said, for people. Where the runtime does not take
     /// the question, it is asked again at once, and not more than twice.
-    pub async fn ask(&self, probe: &Probe, target: &HandlerTarget<'_>) -> (ProbeOutcome, String) {
+    pub(crate) async fn ask(&self, probe: &Probe, target: &HandlerTarget<'_>) -> (ProbeOutcome, String) {
         let timeout = Duration::from_secs(u64::from(probe.timeout_seconds.max(1).unsigned_abs()));
         if let Some(exec) = &probe.handler.exec {
             let command = exec::expanded(&exec.command, target.env);

@@ -5,7 +5,7 @@ use crate::pod::{Container, ContainerPort, EnvVar, IntOrText};
 
 /// The container that is meant.
 #[derive(Clone, Copy, Debug)]
-pub struct HandlerTarget<'a> {
+pub(crate) struct HandlerTarget<'a> {
     pub container_id: &'a str,
     pub name: &'a str,
     pub ports: &'a [ContainerPort],
@@ -20,7 +20,7 @@ pub struct HandlerTarget<'a> {
 impl<'a> HandlerTarget<'a> {
     /// A container of a pod whose address is `ip`.
     #[must_use]
-    pub fn new(container: &'a Container, container_id: &'a str, ip: Option<&'a str>, pod: &'a str) -> Self {
+    pub(crate) fn new(container: &'a Container, container_id: &'a str, ip: Option<&'a str>, pod: &'a str) -> Self {
         Self { container_id, name: &container.name, ports: &container.ports, env: &container.env, ip, pod }
     }
 }

@@ -34,6 +34,7 @@ pub struct LogOptions {
     pub limit_bytes: Option<u64>,
 }
 
+/// Result of [`LogReader::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStep {
     /// Everything that there is was written; more may come.
@@ -44,6 +45,7 @@ pub enum LogStep {
     More,
 }
 
+/// Reader of the log of a container and of the files that were rotated away from it.
 pub struct LogReader {
     path: PathBuf,
     options: LogOptions,

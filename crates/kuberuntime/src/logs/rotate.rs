@@ -59,6 +59,7 @@ pub struct RotationReport {
     pub errors: Vec<String>,
 }
 
+/// Rotates the logs of running containers, as the kubelet does (`containerLogMaxSize`, `containerLogMaxFiles`).
 pub struct LogRotator {
     runtime: Arc<dyn RuntimeService>,
     options: LogRotationOptions,

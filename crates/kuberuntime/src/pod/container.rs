@@ -14,6 +14,7 @@ use super::variable::{EnvFromSource, EnvVar};
 use crate::field::{FieldErrors, FieldPath};
 
 words! {
+    /// Kind of a container: the list of the spec in which it stands.
     ContainerKind {
         /// An entry of `initContainers`; a sidecar if its restart policy is `Always`.
         Init = "init",
@@ -49,11 +50,15 @@ words! {
 }
 
 words! {
+    /// Transport protocol of a port.
     #[derive(Default)]
     Protocol {
+        /// TCP, the default.
         #[default]
         Tcp = "TCP",
+        /// UDP (RFC 768).
         Udp = "UDP",
+        /// SCTP (RFC 9260).
         Sctp = "SCTP",
     }
 }
@@ -61,6 +66,7 @@ words! {
 words! {
     /// Where the message of a container that ended comes from.
     TerminationMessagePolicy {
+        /// The file alone.
         File = "File",
         /// The file, or the end of its log when it failed and the file is empty.
         FallbackToLogsOnError = "FallbackToLogsOnError",
@@ -70,6 +76,7 @@ words! {
 words! {
     /// Propagation of later mounts between node and container.
     MountPropagation {
+        /// Neither way; the default.
         None = "None",
         /// From the node into the container.
         HostToContainer = "HostToContainer",
@@ -81,6 +88,7 @@ words! {
 words! {
     /// Read-only treatment of the mounts below a read-only mount.
     RecursiveReadOnly {
+        /// Mounts below stay writable; the default.
         Disabled = "Disabled",
         /// Where the runtime can.
         IfPossible = "IfPossible",
@@ -90,6 +98,7 @@ words! {
 }
 
 words! {
+    /// Action of a restart rule.
     RestartAction {
         /// The container is started again.
         Restart = "Restart",
@@ -137,6 +146,7 @@ fn unsupported_in_resources(fields: &mut ManifestFields<'_>) {
 
 object! {
 
+    /// A container of a pod, of any kind.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Container (unsupported_in_container) {
         /// Name within the pod.
@@ -151,9 +161,11 @@ object! {
         pub args: Vec<String> = "args",
         /// Working directory, instead of the image's.
         pub working_dir: String = "workingDir",
+        /// Ports that the container listens on.
         pub ports: Vec<ContainerPort> = "ports",
         /// Variables from whole documents.
         pub env_from: Vec<EnvFromSource> = "envFrom",
+        /// Environment variables; later ones may use earlier ones.
         pub env: Vec<EnvVar> = "env",
         /// Requests and limits.
         pub resources: Resources = "resources",
@@ -169,6 +181,7 @@ object! {
         pub readiness_probe: Option<Probe> = "readinessProbe",
         /// Startup probe: succeeds once the container has come up.
         pub startup_probe: Option<Probe> = "startupProbe",
+        /// Hooks after the start and before the stop.
         pub lifecycle: Lifecycle = "lifecycle",
         /// File that it leaves a last message in.
         pub termination_message_path: String = "terminationMessagePath",
@@ -197,6 +210,7 @@ object! {
     /// A container for debugging.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct EphemeralContainer {
+        /// The fields that all containers have.
         pub container: Container = flat,
         /// The container whose processes it sees.
         pub target_container_name: String = "targetContainerName",
@@ -205,12 +219,16 @@ object! {
 
 object! {
 
+    /// A port of a container.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ContainerPort {
+        /// Name by which probes and hooks may call it; may be empty.
         pub name: String = "name",
         /// Port of the node; 0 for none.
         pub host_port: i32 = "hostPort",
+        /// Port in the network of the pod.
         pub container_port: i32 = "containerPort" always,
+        /// Transport protocol.
         pub protocol: Protocol = "protocol" always,
         /// Address of the node.
         pub host_ip: String = "hostIP",
@@ -231,7 +249,9 @@ object! {
     /// Amounts by the name of the resource.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Resources (unsupported_in_resources) {
+        /// The most that the container may use.
         pub limits: BTreeMap<String, Quantity> = "limits",
+        /// The amounts that are reserved; those of limits unless said.
         pub requests: BTreeMap<String, Quantity> = "requests",
     }
 }
@@ -240,7 +260,9 @@ object! {
     /// Restart by exit code.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct RestartRule {
+        /// Action of a match; `None` does not pass validation.
         pub action: Option<RestartAction> = "action",
+        /// Exit codes to which the rule applies.
         pub exit_codes: ExitCodes = "exitCodes",
     }
 }
@@ -251,6 +273,7 @@ object! {
     pub struct ExitCodes {
         /// How the exit code is compared; `None` does not pass validation.
         pub operator: Option<ExitCodeOperator> = "operator",
+        /// Exit codes to compare with.
         pub values: Vec<i64> = "values",
     }
 }
@@ -259,9 +282,11 @@ object! {
     /// A volume that a container sees.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct VolumeMount {
+        /// Name of a volume of the pod.
         pub name: String = "name",
         /// Where the container sees it.
         pub mount_path: String = "mountPath",
+        /// True if the container cannot write to the volume.
         pub read_only: bool = "readOnly",
         /// Read-only treatment of mounts below.
         pub recursive_read_only: Option<RecursiveReadOnly> = "recursiveReadOnly",
@@ -269,6 +294,7 @@ object! {
         pub sub_path: String = "subPath",
         /// The same, with `$(VAR)` in it.
         pub sub_path_expr: String = "subPathExpr",
+        /// Propagation of mounts; `None` unless said.
         pub mount_propagation: Option<MountPropagation> = "mountPropagation",
     }
 }

@@ -22,6 +22,7 @@ object! {
     pub struct Handler {
         /// A program is run in it.
         pub exec: Option<ExecAction> = "exec",
+        /// An HTTP GET request is made to it.
         pub http_get: Option<HttpGetAction> = "httpGet",
         /// A connection is made to it.
         pub tcp_socket: Option<TcpAction> = "tcpSocket",
@@ -45,6 +46,7 @@ object! {
     /// A request over HTTP.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct HttpGetAction {
+        /// Path with query; `/` unless said.
         pub path: String = "path",
         /// Port, or its name.
         pub port: IntOrText = "port" always,
@@ -52,19 +54,24 @@ object! {
         pub host: String = "host",
         /// In plain text unless said.
         pub scheme: Option<Scheme> = "scheme",
+        /// Headers of the request; a name may stand there several times.
         pub http_headers: Vec<HttpHeader> = "httpHeaders",
     }
 }
 
 object! {
+    /// A header of an HTTP request.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct HttpHeader {
+        /// Name, in any case (RFC 9110, section 5.1).
         pub name: String = "name" always,
+        /// Value; may be empty.
         pub value: String = "value" always,
     }
 }
 
 object! {
+    /// A TCP connection, which is closed at once.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct TcpAction {
         /// Port, or its name.
@@ -78,6 +85,7 @@ object! {
     /// A request of gRPC's health protocol.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct GrpcAction {
+        /// Port of the pod; names are not allowed.
         pub port: i32 = "port" always,
         /// Service that is asked for; empty for the whole.
         pub service: String = "service" always,
@@ -110,6 +118,7 @@ object! {
     /// A question that is asked again and again.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Probe {
+        /// How the container is asked.
         pub handler: Handler = flat,
         /// Seconds before the first.
         pub initial_delay_seconds: i32 = "initialDelaySeconds",

@@ -5,6 +5,7 @@ use image_manager::PullPolicy;
 
 use super::{ContainerKind, ImageVolume, Pod, VolumeSource};
 
+/// Use of an image in a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageRole {
     /// The image is a volume.
@@ -16,6 +17,7 @@ pub enum ImageRole {
 /// An image that a pod needs, and the container or volume that needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodImage<'a> {
+    /// Use of the image: by a volume, or by a container of which kind.
     pub role: ImageRole,
     /// Name of the container or volume.
     pub name: &'a str,

@@ -17,6 +17,7 @@ words! {
 words! {
     /// Which profile of seccomp or AppArmor is in force.
     ProfileKind {
+        /// No profile.
         Unconfined = "Unconfined",
         /// The runtime's own.
         RuntimeDefault = "RuntimeDefault",
@@ -39,6 +40,7 @@ object! {
     /// A profile of seccomp or AppArmor.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Profile {
+        /// Kind of the profile; `None` does not pass validation.
         pub kind: Option<ProfileKind> = "type",
         /// Name of one of the node's.
         pub localhost_profile: Option<String> = "localhostProfile",
@@ -49,9 +51,13 @@ object! {
     /// Labels of SELinux.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct SeLinuxOptions {
+        /// User part of the label `user:role:type:level`.
         pub user: String = "user",
+        /// Role part of the label.
         pub role: String = "role",
+        /// Type part of the label, for example `container_t`.
         pub kind: String = "type",
+        /// Level part of the label, with its categories: `s0:c1,c2`.
         pub level: String = "level",
     }
 }
@@ -60,7 +66,9 @@ object! {
     /// A parameter of the kernel, in the pod's namespaces.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Sysctl {
+        /// Name, for example `net.ipv4.ip_local_port_range`.
         pub name: String = "name",
+        /// Value, as written to `/proc/sys`.
         pub value: String = "value",
     }
 }
@@ -69,8 +77,11 @@ object! {
     /// Rights of a pod.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct PodSecurityContext (unsupported_in_pod) {
+        /// SELinux label; the runtime's choice unless said.
         pub se_linux_options: Option<SeLinuxOptions> = "seLinuxOptions",
+        /// Uid of processes, instead of the image's.
         pub run_as_user: Option<i64> = "runAsUser",
+        /// Gid of processes, instead of the image's.
         pub run_as_group: Option<i64> = "runAsGroup",
         /// True if containers that run as root are refused.
         pub run_as_non_root: Option<bool> = "runAsNonRoot",
@@ -84,6 +95,7 @@ object! {
         pub sysctls: Vec<Sysctl> = "sysctls",
         /// System calls.
         pub seccomp_profile: Option<Profile> = "seccompProfile",
+        /// AppArmor profile of all containers.
         pub app_armor_profile: Option<Profile> = "appArmorProfile",
     }
 }
@@ -92,7 +104,9 @@ object! {
     /// Capabilities beside those that the runtime gives.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Capabilities {
+        /// Capabilities to add, without `CAP_`; `ALL` for all.
         pub add: Vec<String> = "add",
+        /// Capabilities to drop, without `CAP_`; `ALL` for all.
         pub drop: Vec<String> = "drop",
     }
 }
@@ -101,11 +115,15 @@ object! {
     /// Rights of a container.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct SecurityContext (unsupported_in_container) {
+        /// Changes to the runtime's set of capabilities.
         pub capabilities: Option<Capabilities> = "capabilities",
         /// True if the container has all rights of the node's root.
         pub privileged: Option<bool> = "privileged",
+        /// SELinux label, instead of the pod's.
         pub se_linux_options: Option<SeLinuxOptions> = "seLinuxOptions",
+        /// Uid of the process, instead of the pod's and the image's.
         pub run_as_user: Option<i64> = "runAsUser",
+        /// Gid of the process, instead of the pod's.
         pub run_as_group: Option<i64> = "runAsGroup",
         /// True if the container is refused as root.
         pub run_as_non_root: Option<bool> = "runAsNonRoot",
@@ -113,9 +131,11 @@ object! {
         pub read_only_root_filesystem: Option<bool> = "readOnlyRootFilesystem",
         /// False if no program can gain more rights than its parent.
         pub allow_privilege_escalation: Option<bool> = "allowPrivilegeEscalation",
+        /// Masking of `/proc`.
         pub proc_mount: Option<ProcMount> = "procMount",
         /// System calls.
         pub seccomp_profile: Option<Profile> = "seccompProfile",
+        /// AppArmor profile, instead of the pod's.
         pub app_armor_profile: Option<Profile> = "appArmorProfile",
     }
 }

@@ -28,11 +28,14 @@ words! {
 
 object! {
 
+    /// Specification of a pod.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct PodSpec (unsupported_in_spec) {
+        /// Volumes that containers may mount.
         pub volumes: Vec<Volume> = "volumes",
         /// Containers that run before the normal ones, in order, and sidecars.
         pub init_containers: Vec<Container> = "initContainers",
+        /// Normal containers; at least one.
         pub containers: Vec<Container> = "containers" always,
         /// Containers for debugging, which come later.
         pub ephemeral_containers: Vec<EphemeralContainer> = "ephemeralContainers",
@@ -72,7 +75,9 @@ object! {
         pub set_hostname_as_fqdn: Option<bool> = "setHostnameAsFQDN",
         /// Lines for the hosts file.
         pub host_aliases: Vec<HostAlias> = "hostAliases",
+        /// Priority class; only the two of the system have a value without an API server.
         pub priority_class_name: String = "priorityClassName",
+        /// Priority, higher for pods that are evicted later; 0 unless said.
         pub priority: Option<i32> = "priority",
         /// Runtime handler: a runtime class means the handler of its name.
         pub runtime_class_name: String = "runtimeClassName",
@@ -83,9 +88,11 @@ object! {
     /// Name servers of a pod's own.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DnsConfig {
+        /// Addresses of name servers.
         pub nameservers: Vec<String> = "nameservers",
         /// Domains that are tried behind a name.
         pub searches: Vec<String> = "searches",
+        /// Options of the resolver (resolv.conf(5)).
         pub options: Vec<DnsOption> = "options",
     }
 }
@@ -94,7 +101,9 @@ object! {
     /// An option of a resolver.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DnsOption {
+        /// Name of the option, for example `ndots`.
         pub name: String = "name",
+        /// Value of the option; `None` for a flag.
         pub value: Option<String> = "value",
     }
 }
@@ -103,7 +112,9 @@ object! {
     /// A line of the hosts file.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct HostAlias {
+        /// IPv4 or IPv6 address.
         pub ip: String = "ip",
+        /// Names of the address.
         pub hostnames: Vec<String> = "hostnames",
     }
 }

@@ -12,7 +12,9 @@ use crate::field::{FieldErrors, FieldPath};
 /// A number, or the name of something that has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntOrText {
+    /// A number, for example of a port.
     Int(i32),
+    /// The name of a port of the container.
     Text(String),
 }
 

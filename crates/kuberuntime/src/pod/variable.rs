@@ -9,8 +9,10 @@ use serde_json::{Map, Value};
 use super::macros::object;
 use super::read::{Json, ManifestField, ManifestFields, ManifestObject};
 
+/// An environment variable of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvVar {
+    /// Name: printable ASCII without `=`.
     pub name: String,
     /// Where its value comes from.
     pub source: EnvSource,
@@ -21,10 +23,13 @@ pub struct EnvVar {
 pub enum EnvSource {
     /// The literal value, with `$(VAR)` for other variables.
     Literal(String),
+    /// A field of the pod, by the downward API (`fieldRef`).
     Field(FieldRef),
     /// An amount of a container.
     Resource(ResourceFieldRef),
+    /// The value of a key of a ConfigMap.
     ConfigMapKey(KeyRef),
+    /// The value of a key of a Secret.
     SecretKey(KeyRef),
     /// Nowhere, or from more than one place: the number of places. It does not pass validation.
     Unclear(usize),
@@ -77,7 +82,9 @@ object! {
     /// A key of a document.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct KeyRef {
+        /// Name of the ConfigMap or Secret, in the pod's namespace.
         pub name: String = "name",
+        /// Key in the document.
         pub key: String = "key",
         /// True if document and key may be missing.
         pub optional: bool = "optional",
@@ -90,15 +97,19 @@ object! {
     pub struct EnvFromSource {
         /// Prefix of the keys.
         pub prefix: String = "prefix",
+        /// ConfigMap whose keys become variables.
         pub config_map: Option<DocumentRef> = "configMapRef",
+        /// Secret whose keys become variables; exactly one of the two is set.
         pub secret: Option<DocumentRef> = "secretRef",
     }
 }
 
 object! {
 
+    /// A ConfigMap or a Secret of the pod's namespace.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DocumentRef {
+        /// Name of the document.
         pub name: String = "name",
         /// True if the document may be missing.
         pub optional: bool = "optional",

@@ -15,12 +15,17 @@ words! {
     HostPathType {
         /// A directory; it is made where it is missing.
         DirectoryOrCreate = "DirectoryOrCreate",
+        /// A directory, which must be there.
         Directory = "Directory",
         /// A file; it is made where it is missing.
         FileOrCreate = "FileOrCreate",
+        /// A file, which must be there.
         File = "File",
+        /// A Unix domain socket, which must be there.
         Socket = "Socket",
+        /// A character device, which must be there.
         CharDevice = "CharDevice",
+        /// A block device, which must be there.
         BlockDevice = "BlockDevice",
     }
 }
@@ -28,6 +33,7 @@ words! {
 /// Where an empty directory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
+    /// A tmpfs; counts against the memory limits of the pod's containers.
     Memory,
 }
 
@@ -49,22 +55,27 @@ impl Json for Medium {
     }
 }
 
+/// A volume of a pod, which containers mount by its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
     /// Name within the pod.
     pub name: String,
+    /// Where the content comes from; an empty directory unless said.
     pub source: VolumeSource,
     /// Fields of further sources, of which there must be none.
     pub(crate) further: Vec<&'static str>,
 }
 
+/// Source of the content of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeSource {
     /// A path of the node.
     HostPath(HostPathVolume),
     /// A directory that lives as long as the pod.
     EmptyDir(EmptyDirVolume),
+    /// Keys of a ConfigMap as files.
     ConfigMap(DocumentVolume),
+    /// Keys of a Secret as files, in memory only.
     Secret(DocumentVolume),
     /// Fields of the pod as files.
     DownwardApi(DownwardApiVolume),
@@ -113,6 +124,7 @@ object! {
     /// A path of the node.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct HostPathVolume {
+        /// Path on the node.
         pub path: String = "path",
         /// Check of the path; `None`: no check.
         pub kind: Option<HostPathType> = "type",
@@ -134,6 +146,7 @@ object! {
     /// Fields of the pod as files.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DownwardApiVolume {
+        /// The files.
         pub items: Vec<DownwardItem> = "items",
         /// Mode of the files.
         pub default_mode: Option<i32> = "defaultMode",
@@ -144,6 +157,7 @@ object! {
     /// Several sources of files in one directory.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct ProjectedVolume {
+        /// Parts, all of which share the directory.
         pub sources: Vec<ProjectedSource> = "sources",
         /// Mode of the files.
         pub default_mode: Option<i32> = "defaultMode",
@@ -165,6 +179,7 @@ object! {
     /// A document as files.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DocumentVolume {
+        /// Name of the ConfigMap or Secret, in the pod's namespace.
         pub name: String = "name",
         /// The keys that become files; none: all.
         pub items: Vec<KeyToPath> = "items",
@@ -179,6 +194,7 @@ object! {
     /// A key that becomes a file.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct KeyToPath {
+        /// Key in the document.
         pub key: String = "key",
         /// The file, below the volume.
         pub path: String = "path",
@@ -193,7 +209,9 @@ object! {
     pub struct DownwardItem {
         /// The file, below the volume.
         pub path: String = "path",
+        /// A field of the pod.
         pub field_ref: Option<FieldRef> = "fieldRef",
+        /// An amount of a container; exactly one of the two is set.
         pub resource_field_ref: Option<ResourceFieldRef> = "resourceFieldRef",
         /// Mode of the file.
         pub mode: Option<i32> = "mode",
@@ -224,7 +242,9 @@ impl TokenProjection {
 /// A part of a projected volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProjectedSource {
+    /// Keys of a ConfigMap.
     ConfigMap(DocumentVolume),
+    /// Keys of a Secret.
     Secret(DocumentVolume),
     /// Fields of the pod.
     DownwardApi(Vec<DownwardItem>),

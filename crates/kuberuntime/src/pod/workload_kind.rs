@@ -20,10 +20,24 @@ pub struct WorkloadKind {
 pub enum KindError {
     /// There is no such version of the kind.
     #[error("{kind} of {version} is not known, only of {}", known.join(", "))]
-    Version { kind: String, version: String, known: &'static [&'static str] },
+    Version {
+        /// Kind of the object.
+        kind: String,
+        /// `apiVersion` of the object.
+        version: String,
+        /// API versions that have the kind, the newest first.
+        known: &'static [&'static str],
+    },
     /// The API group has no such kind, but one of a similar name.
     #[error("kind {kind} ({version}) is not known; did you mean {closest:?}?")]
-    Misspelt { kind: String, version: String, closest: &'static str },
+    Misspelt {
+        /// Kind of the object.
+        kind: String,
+        /// `apiVersion` of the object.
+        version: String,
+        /// The kind that was probably meant.
+        closest: &'static str,
+    },
 }
 
 /// A kind of Kubernetes that holds a pod.

@@ -86,6 +86,7 @@ impl ProbeManager {
         Self { shared: Arc::new(shared), tasks: TaskTracker::new(), _stop: stop.drop_guard() }
     }
 
+    /// Counts of probe results and their durations, to be registered.
     #[must_use]
     pub fn metrics(&self) -> Arc<ProbeMetrics> {
         Arc::clone(&self.shared.metrics)

@@ -50,6 +50,7 @@ pub enum Source {
     Cluster(watch::Receiver<ClusterPods>),
 }
 
+/// All sources of pods of a node, merged into one set of desired pods.
 pub struct Sources {
     sources: Vec<Source>,
     options: SourceOptions,

@@ -22,6 +22,7 @@ pub struct Once(SourceManifest);
 pub struct OnceError {
     /// Path, or `standard input`.
     pub origin: String,
+    /// Why, for people.
     pub reason: String,
 }
 

@@ -59,6 +59,7 @@ impl SourceOptions {
 /// A request. Headers may be secret: `Debug` shows none.
 #[derive(Clone)]
 pub struct FetchRequest {
+    /// Address with scheme `http` or `https`.
     pub url: String,
     /// Headers, of which a name may stand there several times.
     pub headers: Vec<(String, String)>,

@@ -124,7 +124,7 @@ async fn files_come_change_and_go() {
     let (uid, one) = first.pods.first_key_value().expect("one");
     let annotations = &one.metadata.annotations;
     assert_eq!(annotations[CONFIG_ORIGIN_ANNOTATION], at("a.yaml").display().to_string());
-    assert!(annotations[crate::CONFIG_SEEN_ANNOTATION].parse::<Timestamp>().is_ok());
+    assert!(annotations[crate::identity::CONFIG_SEEN_ANNOTATION].parse::<Timestamp>().is_ok());
 
     // Another file, and the first one is the same object still, though it was written again.
     write(&at("a.yaml"), &format!(" {} # the same", pod("a", "x:1")));
@@ -500,7 +500,7 @@ async fn an_address_is_asked_again_and_failures_change_nothing() {
     let first = scene.pods(&["a-n1 x:1"]).await;
     let one = first.pods.values().next().expect("one");
     assert_eq!(one.metadata.annotations[CONFIG_ORIGIN_ANNOTATION], "http://h/p");
-    assert_eq!(one.metadata.annotations[crate::CONFIG_SOURCE_ANNOTATION], "http");
+    assert_eq!(one.metadata.annotations[crate::identity::CONFIG_SOURCE_ANNOTATION], "http");
     assert!(first.held.is_empty());
     for (answer, want) in [(Err("503"), "503"), (Ok(""), "it is empty"), (Ok("{"), "")] {
         say(answer);

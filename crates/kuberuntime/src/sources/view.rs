@@ -48,11 +48,13 @@ pub struct DesiredPods {
     pub refused: Vec<RefusedManifest>,
 }
 
+/// A manifest, or a part of one, that is not taken: unreadable, not valid, or naming a pod or document that another one has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedManifest {
     /// Path or address.
     pub origin: String,
     /// Namespace and name of the pod, where they are known.
     pub pod: Option<String>,
+    /// Why, for people.
     pub reason: String,
 }

@@ -22,11 +22,13 @@ words! {
     }
 }
 
+/// Status of a pod, with the field names of Kubernetes' `PodStatus`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
     /// How far it is.
     pub phase: Phase,
+    /// Conditions, each type once.
     pub conditions: Vec<PodCondition>,
     /// Why it ended, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -40,15 +42,20 @@ pub struct PodStatus {
     /// All addresses of the node.
     #[serde(rename = "hostIPs", skip_serializing_if = "Vec::is_empty")]
     pub host_ips: Vec<PodIp>,
+    /// Primary address of the pod; empty until there is one.
     #[serde(rename = "podIP", skip_serializing_if = "String::is_empty")]
     pub pod_ip: String,
+    /// All addresses of the pod, the primary one first.
     #[serde(rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
     pub pod_ips: Vec<PodIp>,
     /// When this node took it.
     pub start_time: Timestamp,
+    /// Init containers and sidecars, in the order of the spec.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
+    /// Normal containers, in the order of the spec.
     pub container_statuses: Vec<ContainerStatus>,
+    /// Ephemeral containers, in the order of the spec.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ephemeral_container_statuses: Vec<ContainerStatus>,
     /// Quality of service.
@@ -69,8 +76,10 @@ impl PodStatus {
     }
 }
 
+/// An address, in an object of its own as in the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PodIp {
+    /// IPv4 or IPv6 address as text.
     pub ip: String,
 }
 
@@ -93,10 +102,13 @@ pub struct PodCondition {
     pub message: String,
 }
 
+/// Status of a container, with the field names of Kubernetes' `ContainerStatus`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatus {
+    /// Name within the pod.
     pub name: String,
+    /// The present state.
     pub state: ContainerState,
     /// How it ended before that.
     #[serde(rename = "lastState", serialize_with = "as_state")]
@@ -126,12 +138,15 @@ fn as_state<S: Serializer>(last: &Option<Terminated>, serializer: S) -> Result<S
     }
 }
 
+/// State of a container, in the API an object with one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ContainerState {
     /// To be started.
     Waiting(Waiting),
+    /// The process runs.
     Running(Running),
+    /// The container has ended.
     Terminated(Terminated),
 }
 
@@ -149,6 +164,7 @@ pub struct Waiting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Running {
+    /// Time of the start, in whole seconds; `None` where the runtime does not say.
     pub started_at: Option<Timestamp>,
 }
 
@@ -156,6 +172,7 @@ pub struct Running {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminated {
+    /// Exit code; 137 where nobody knows how the container ended.
     pub exit_code: i32,
     /// Why, in one word.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -163,9 +180,11 @@ pub struct Terminated {
     /// Termination message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// Time of the start; `None` if it is not known.
     pub started_at: Option<Timestamp>,
     /// Time of the end.
     pub finished_at: Option<Timestamp>,
+    /// `containerd://…`.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
 }

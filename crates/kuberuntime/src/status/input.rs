@@ -16,6 +16,7 @@ pub struct StatusInput<'a> {
     pub pod: &'a Pod,
     /// The pod as the runtime shows it.
     pub observed: &'a ObservedPod,
+    /// Last results of the probes, by container id.
     pub probes: &'a ProbeResults,
     /// Why containers could not be started when it was last tried, by their names. A start that went well removes its
     /// entry.
@@ -28,6 +29,7 @@ pub struct StatusInput<'a> {
     pub runtime_name: &'a str,
     /// The status before this one.
     pub previous: Option<&'a PodStatus>,
+    /// The present time: that of conditions that change.
     pub now: Timestamp,
 }
 

@@ -19,9 +19,11 @@ pub struct ObservedPod {
 /// A sandbox as the runtime shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedSandbox {
+    /// Id of the sandbox in the runtime.
     pub id: String,
     /// Which attempt at creating it.
     pub attempt: u32,
+    /// True in CRI's state `SANDBOX_READY`.
     pub ready: bool,
     /// Creation, nanoseconds since the epoch.
     pub created_at: i64,
@@ -36,15 +38,21 @@ pub struct ObservedSandbox {
 /// A container as the runtime shows it. Times are nanoseconds since the epoch, 0 for "not yet".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedContainer {
+    /// Id of the container in the runtime.
     pub id: String,
     /// Name within the pod.
     pub name: String,
     /// The sandbox that it is in; empty: not known. A status does not tell it, a list does.
     pub sandbox_id: String,
+    /// State in CRI's words.
     pub state: ContainerState,
+    /// Time of creation.
     pub created_at: i64,
+    /// Time of the start.
     pub started_at: i64,
+    /// Time of the end.
     pub finished_at: i64,
+    /// Exit code; of meaning only once the container has ended.
     pub exit_code: i32,
     /// Image as the runtime names it.
     pub image: String,

@@ -71,7 +71,7 @@ pub(super) type StartResult<T = ()> = Result<T, StartError>;
 /// Why a pod could not be observed, ended or removed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
-pub struct PodRuntimeError {
+pub(crate) struct PodRuntimeError {
     pub what: String,
     /// Why it failed.
     #[source]

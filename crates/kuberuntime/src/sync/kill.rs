@@ -228,7 +228,7 @@ impl PodRuntime {
     ///
     /// # Errors
     /// The objects that are still there.
-    pub async fn remove_pod(&self, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
+    pub(crate) async fn remove_pod(&self, observed: &ObservedPod) -> Result<(), PodRuntimeError> {
         let (runtime, uid) = (&self.parts.runtime, &observed.owner.uid);
         self.forget(uid);
         self.parts.images.reset_backoff(&BackoffSelector::Uid(uid.clone()));
@@ -262,7 +262,7 @@ impl PodRuntime {
     ///
     /// # Errors
     /// Names a mount or a file that is still there.
-    pub async fn release_volumes(&self, uid: &str) -> Result<(), PodRuntimeError> {
+    pub(crate) async fn release_volumes(&self, uid: &str) -> Result<(), PodRuntimeError> {
         if uid.is_empty() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! [`PodRuntime`]: the hands. It looks at a pod, does what [`compute_pod_actions`](crate::compute_pod_actions) says in the
+//! [`PodRuntime`]: the hands. It looks at a pod, does what `compute_pod_actions` says in the
 //! kubelet's order, ends pods and takes them away. It holds no pod and no time table: a worker calls it, one call at a time
 //! for each pod. What it keeps between two calls (delays of restarts, images that come ahead of their turn, hooks that
 //! were run) may be lost at any moment; what counts stands in the runtime.
@@ -23,10 +23,10 @@ use crate::actions::ProbeResults;
 use crate::pod::Pod;
 use crate::status::ObservedPod;
 use crate::status::api::Waiting;
-pub use failure::PodRuntimeError;
+pub(crate) use failure::PodRuntimeError;
 pub use metrics::PodMetrics;
 use pod_sync::PodSync;
-pub use pod_sync::SyncReport;
+pub(crate) use pod_sync::SyncReport;
 pub use runtime::PodRuntime;
 pub use runtime::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRuntimeParts};
 
@@ -34,7 +34,7 @@ impl PodRuntime {
     /// Does what the pod needs done. When `stop` is cancelled it waits for no image, no hook and no container to end, and
     /// begins no further step; calls of the runtime that make or start something and have begun are waited for. `report_start`
     /// hears of each start as soon as its outcome is known.
-    pub async fn sync_pod(
+    pub(crate) async fn sync_pod(
         &self,
         pod: &Pod,
         observed: &ObservedPod,
@@ -51,7 +51,7 @@ impl PodRuntime {
     ///
     /// # Errors
     /// What still runs, or may.
-    pub async fn end_pod(
+    pub(crate) async fn end_pod(
         &self,
         pod: Option<&Pod>,
         observed: &ObservedPod,

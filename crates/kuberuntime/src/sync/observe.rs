@@ -20,7 +20,7 @@ impl PodRuntime {
     ///
     /// # Errors
     /// The runtime does not answer.
-    pub async fn observe(&self, uid: &str) -> Result<ObservedPod, PodRuntimeError> {
+    pub(crate) async fn observe(&self, uid: &str) -> Result<ObservedPod, PodRuntimeError> {
         let runtime = &*self.parts.runtime;
         let labels = BTreeMap::from([(POD_UID.to_owned(), uid.to_owned())]);
         let sandboxes = PodSandboxFilter { labels: labels.clone(), ..PodSandboxFilter::default() };

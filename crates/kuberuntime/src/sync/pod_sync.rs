@@ -107,7 +107,7 @@ impl<'a> PodSync<'a> {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct SyncReport {
+pub(crate) struct SyncReport {
     /// Actions that were to be done.
     pub actions: PodActions,
     /// Outcomes of starts, by container: `None` for a success, otherwise the reason of the waiting state. Containers

@@ -58,6 +58,7 @@ impl PodRuntime {
         &self.parts
     }
 
+    /// Counts of pod and container starts, to be registered.
     #[must_use]
     pub fn metrics(&self) -> &Arc<PodMetrics> {
         &self.metrics
@@ -131,9 +132,11 @@ pub struct PodRuntimeParts {
     pub credentials: CredentialsOf,
     /// The documents that pods name.
     pub documents: DocumentsOf,
+    /// Facts of the node.
     pub node: NodeFacts,
 }
 
+/// Facts of the node that every sync of a pod needs.
 #[derive(Clone)]
 pub struct NodeFacts {
     /// Name, addresses, and what pods may use; the pod's own addresses are filled in.

@@ -23,7 +23,7 @@ const KEPT_MESSAGES: u32 = 8;
 
 /// Input from which the mounts of one container are made.
 #[derive(Clone, Debug)]
-pub struct MountInput {
+pub(crate) struct MountInput {
     pub pod: Pod,
     pub container: Container,
     /// How many were before it: the file of its last message is its own.

@@ -24,7 +24,7 @@ use cri_api::Mount;
 use crate::documents::Documents;
 use crate::environment::Surroundings;
 use crate::pod::{Pod, Volume};
-pub use container::MountInput;
+pub(crate) use container::MountInput;
 use place::{OpenDirectory, PRIVATE, one_name};
 
 /// Exists where SELinux is in force.
@@ -33,7 +33,7 @@ const SELINUX: &str = "/sys/fs/selinux/enforce";
 /// Why a pod's directories cannot be had, in the kubelet's words where it has some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct VolumeSetupError(String);
+pub(crate) struct VolumeSetupError(String);
 
 /// The directories of pods.
 pub struct Volumes(Arc<PodRoot>);
@@ -61,7 +61,7 @@ impl Volumes {
     ///
     /// # Errors
     /// The first volume that cannot be made, and why.
-    pub async fn set_up(
+    pub(crate) async fn set_up(
         &self,
         pod: &Pod,
         documents: &Documents,
@@ -80,7 +80,7 @@ impl Volumes {
     ///
     /// # Errors
     /// A path below a volume that is not there or leads out of it.
-    pub async fn mounts(&self, input: MountInput) -> Result<Vec<Mount>, VolumeSetupError> {
+    pub(crate) async fn mounts(&self, input: MountInput) -> Result<Vec<Mount>, VolumeSetupError> {
         self.work(&input.pod.metadata.uid.clone(), move |shared| {
             let directory = shared.make(&input.pod.metadata.uid);
             let failed = |error| format!("make a directory: {error}");
@@ -93,7 +93,7 @@ impl Volumes {
     ///
     /// # Errors
     /// What is still mounted, or cannot be removed.
-    pub async fn tear_down(&self, uid: &str) -> Result<(), VolumeSetupError> {
+    pub(crate) async fn tear_down(&self, uid: &str) -> Result<(), VolumeSetupError> {
         let name = uid.to_owned();
         let removed = self.work(uid, move |shared| {
             one_name(&name).map_err(|error| error.to_string())?;
@@ -112,7 +112,7 @@ impl Volumes {
     ///
     /// # Errors
     /// The root cannot be read.
-    pub async fn uids(&self) -> io::Result<Vec<String>> {
+    pub(crate) async fn uids(&self) -> io::Result<Vec<String>> {
         let shared = Arc::clone(&self.0);
         base::blocking(move || {
             let root = match OpenDirectory::open(&shared.root) {

@@ -1,5 +1,5 @@
 //! [`PodAgent`]: the sync loop. It keeps one worker for each pod, hears of changes from sources, from the runtime and from
-//! probes, and wakes the pods that they are about. What a pod needs is decided by [`crate::compute_pod_actions`] and done by
+//! probes, and wakes the pods that they are about. What a pod needs is decided by `compute_pod_actions` and done by
 //! [`PodRuntime`]; nothing of that is here.
 //!
 //! `agent` is the loop, `worker` the task of one pod, `relist` the kubelet's PLEG; what they share is in `shared` and `slot`.

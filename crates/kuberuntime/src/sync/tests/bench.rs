@@ -14,15 +14,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::actions::{PodActions, compute_pod_actions};
 use crate::config::{ClusterDns, NodeResources};
 use crate::handlers::Handlers;
 use crate::pod::Pod;
 use crate::sync::{NodeFacts, PodCredentials, PodRuntime, PodRuntimeError, PodRuntimeParts, SyncReport};
 use crate::volumes::Volumes;
-use crate::{
-    Documents, ObservedPod, Origin, PodActions, PodStatus, ProbeResults, StatusInput, Surroundings, Waiting,
-    compute_pod_actions, pod_status,
-};
+use crate::{Documents, ObservedPod, Origin, PodStatus, ProbeResults, StatusInput, Surroundings, Waiting, pod_status};
 
 /// When the clocks begin, in seconds.
 const BEGIN: i64 = 1_700_000_000;
