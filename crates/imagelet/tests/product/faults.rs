@@ -18,9 +18,10 @@ use testfault::{Class, Fault};
 use super::FORMAT;
 use crate::support::images::Image;
 use crate::support::manifests::{Manifests, Pod};
-use crate::support::process::{run, tool};
+use crate::support::process::{eventually, run, tool};
 use crate::support::random::noise_of;
 use crate::support::scene::Scene;
+use crate::support::scratch::loop_devices_below;
 use crate::support::{Imagelet, Packing};
 
 /// How calls fail.
@@ -155,10 +156,8 @@ impl Ground {
         let below = self.memory.display().to_string() + "/";
         let mounts: Vec<&str> = mounts.lines().filter(|line| line.contains(&below)).collect();
         assert_eq!(mounts.len(), usize::from(self.is_mounted()), "{context}: {mounts:#?}");
-        for device in fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok) {
-            let file = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
-            let attached = file.starts_with(&below) && !self.is_mounted();
-            assert!(!attached, "{context}: {:?} is attached to {file}", device.file_name());
+        if !self.is_mounted() {
+            eventually("no loop device is attached", || loop_devices_below(&self.memory).is_empty());
         }
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::support::cgroup::Cgroup;
 use crate::support::images::debian_tar;
 use crate::support::process::{eventually, need_root, run, tool};
+use crate::support::scratch::loop_devices_below;
 use crate::support::{Imagelet, Layout, Packing, Scratch};
 
 const NAME: &str = "example.org/debian:1";
@@ -59,7 +60,7 @@ impl Image {
 
     /// Loop devices that show the layer.
     fn devices(&self) -> Vec<String> {
-        devices_of(&self.layer)
+        loop_devices_below(&self.layer)
     }
 
     #[track_caller]
@@ -83,15 +84,6 @@ impl Image {
         }
         (cgroup.cached() + cached_of(&self.layer)) * 100 / self.content
     }
-}
-
-fn devices_of(layer: &Path) -> Vec<String> {
-    let shown = |device: &fs::DirEntry| {
-        let file = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
-        Path::new(file.trim_end()) == layer
-    };
-    let all = fs::read_dir("/sys/block").expect("the kernel's block devices").filter_map(Result::ok);
-    all.filter(shown).map(|device| device.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// Bytes of whole pages of all files, each inode once.

@@ -238,6 +238,22 @@ pub(crate) fn options() -> OpenOptions {
     }
 }
 
+/// Waits until no loop device shows a file at or below this path. The kernel clears one at its last close, and whoever looks for the
+/// device of another file may have it open for a moment.
+#[track_caller]
+pub(crate) fn until_detached(path: &Path) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let attached = || {
+        let devices = std::fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok);
+        let files = devices.map(|device| std::fs::read_to_string(device.path().join("loop/backing_file")));
+        files.filter_map(Result::ok).find(|file| Path::new(file.trim_end()).starts_with(path))
+    };
+    while let Some(file) = attached() {
+        assert!(std::time::Instant::now() < until, "a loop device is still attached to {file}");
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+}
+
 pub(crate) fn open(root: &Path) -> Store {
     Store::open(root, options()).unwrap()
 }
@@ -451,6 +467,8 @@ impl LoopDisk {
     pub(crate) fn again(&self) {
         rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::empty()).unwrap();
         let file = self.directory.path().join("disk");
+        // As long as the device is there, it would be the old file system that is mounted.
+        until_detached(&file);
         run("mount", &["-o", "loop", file.to_str().unwrap(), self.path.to_str().unwrap()]);
     }
 

@@ -114,12 +114,20 @@ fn empty(directory: &Path) {
         let _ = rustix::mount::unmount(*mount, rustix::mount::UnmountFlags::DETACH);
     }
     // A loop device goes with its mount, but for one that was made and never mounted.
-    for device in fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok) {
-        let file = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
-        if Path::new(file.trim_end()).starts_with(directory) {
-            let _ = tool("losetup").arg("-d").arg(Path::new("/dev").join(device.file_name())).output();
-        }
+    for device in loop_devices_below(directory) {
+        let _ = tool("losetup").arg("-d").arg(Path::new("/dev").join(device)).output();
     }
+}
+
+/// Names of the loop devices that show files at or below a path. The kernel clears a device at its last close: behind an unmount, and
+/// while others look for the device of another file.
+pub(crate) fn loop_devices_below(path: &Path) -> Vec<String> {
+    let shown = |device: &fs::DirEntry| {
+        let file = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+        Path::new(file.trim_end()).starts_with(path)
+    };
+    let all = fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok);
+    all.filter(shown).map(|device| device.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// Named after the directory: no other one has its name.
