@@ -13,12 +13,17 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::client::{ClusterClient, request, text, within};
-use crate::retry::Random;
+use crate::retry::{Backoff, Random};
 
 /// A token is not kept for longer.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 /// By so much the renewals of tokens differ.
 const JITTER: Duration = Duration::from_secs(10);
+
+/// A pod that was bound a moment ago is not yet this node's to every part of the API server: a request that is forbidden is
+/// made so many times more, after waits that double from the first one.
+const FORBIDDEN_RETRIES: usize = 3;
+const FIRST_WAIT: Duration = Duration::from_millis(200);
 
 /// The life of a token for which a request names none, in seconds: the API server's default.
 const DEFAULT_LIFE: i64 = 3600;
@@ -145,10 +150,18 @@ impl TokenManager {
             body["metadata"] = json!({"uid": account_uid});
         }
         let uri = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
-        let asked = request::post(&uri, &body);
-        let answer: Value = match self.client.current().request(asked).await {
-            Ok(answer) => answer,
-            Err(error) => return Err(TokenError(text(&error))),
+        let mut waits = Backoff::new(FIRST_WAIT, FIRST_WAIT * 8);
+        let mut retries = FORBIDDEN_RETRIES;
+        let answer: Value = loop {
+            match self.client.current().request(request::post(&uri, &body)).await {
+                Ok(answer) => break answer,
+                Err(kube::Error::Api(status)) if status.code == 403 && retries > 0 => {
+                    tracing::debug!(pod, namespace, message = status.message, "no token yet, will retry");
+                    retries -= 1;
+                    tokio::time::sleep(waits.next(&self.random)).await;
+                }
+                Err(error) => return Err(TokenError(text(&error))),
+            }
         };
         let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| TokenError("the server answered without a token".to_owned()))?;

@@ -100,6 +100,23 @@ async fn an_answer_without_a_token_is_an_error() {
     assert_eq!(scene.at(0, &request("u", 3600)).await, Err("a fault of the test".to_owned()));
 }
 
+/// The API server's rules learn of a binding a moment after the node does.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_forbidden_is_made_again() {
+    let scene = scene();
+    let later = "node requested token bound to a pod scheduled on a different node";
+    for _ in 0..3 {
+        scene.server.refuse("POST", 403, later);
+    }
+    assert_eq!(scene.at(0, &request("u", 3600)).await.as_deref(), Ok("token-1"));
+    assert_eq!(scene.server.take_requests().len(), 4);
+    for _ in 0..4 {
+        scene.server.refuse("POST", 403, later);
+    }
+    assert_eq!(scene.at(0, &request("v", 3600)).await, Err(later.to_owned()));
+    assert_eq!(scene.server.take_requests().len(), 4);
+}
+
 // upstream: token/TestTokenCachingAndExpiration/service account recreated - cache miss due to different UID
 // upstream: token/TestTokenCachingAndExpiration/service account UID consistent - cache hit
 // upstream: token/TestServiceAccountRecreationCacheInvalidation
