@@ -16,7 +16,7 @@ for directory in one another/and-deeper; do
   (
     cd "$tree"
     RUSTFLAGS="--remap-path-prefix=$tree=/imagelet --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" CARGO_TARGET_DIR=$tree/target \
-      cargo rustc -q --locked --release -p "$package" "${flags[@]}" -- -C target-feature=+crt-static
+      cargo rustc -q --locked --release -p "$package" "${flags[@]}" -- -C target-feature=+crt-static -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs
     cd target/release
     find . -maxdepth 1 -type f ! -name '*.d' ! -name '.*' -exec sha256sum {} +
   ) | sort >"$work/$(basename "$directory").sums"
