@@ -77,13 +77,15 @@ class Agent:
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(") ", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def memory(self, field):
-        for line in pathlib.Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) / 1024
-        raise ValueError(field)
+    def memories(self):
+        lines = pathlib.Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines()[1:]
+        kilobytes = {line.split()[0]: int(line.split()[1]) for line in lines}
+        return f"RSS {kilobytes['Rss:'] / 1024:.1f} MB, without files {kilobytes['Anonymous:'] / 1024:.1f} MB"
 
-    def end(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
 
@@ -104,13 +106,15 @@ def answers(port, path, seconds):
     return times, size
 
 
-def shown(what, times, more=""):
-    times = sorted(times)
-    at = lambda part: times[min(len(times) - 1, int(len(times) * part))] * 1000
-    print(f"{what}: median {at(0.5):.1f} ms, 99 of 100 within {at(0.99):.1f} ms, {len(times)} times{more}", flush=True)
+def requests(load, page, metrics):
+    for path, port in (("/", page), ("/metrics", metrics)):
+        times, size = answers(port, path, 10)
+        times.sort()
+        median, most = (times[int(len(times) * part)] * 1000 for part in (0.5, 0.99))
+        print(f"GET {path} {load}: median {median:.1f} ms, 99 of 100 within {most:.1f} ms, {len(times)} times, {size / 1000:.0f} kB", flush=True)
 
 
-def pulled(program, store, work, image):
+def start_pulls(program, store, work, image):
     """Pulls and removes an image by the agent, again and again, until the process is ended."""
     pull = f'"{program}" --root "{store}" --progress none'
     script = f"while :; do {pull} pull {image} || exit 1; {pull} rmi {image} || exit 1; done"
@@ -134,31 +138,28 @@ def measure(program, store, work, image, rounds, idle):
             if cold:
                 subprocess.run(["sync"], check=True)
                 pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
-            agent = Agent(program, store, work, page, metrics)
-            times.append(agent.ready)
-            agent.end()
+            with Agent(program, store, work, page, metrics) as agent:
+                times.append(agent.ready)
         name = "start to ready, nothing in the page cache" if cold else "start to ready, again"
         print(f"{name}: median {statistics.median(times) * 1000:.0f} ms of {rounds}, longest {max(times) * 1000:.0f} ms", flush=True)
 
-    agent = Agent(program, store, work, page, metrics)
-    time.sleep(5)
-    before = agent.cpu()
-    time.sleep(idle)
-    used = (agent.cpu() - before) * 60 / idle
-    figures = ", ".join(f"{name} {agent.memory(field):.1f} MB" for name, field in (("RSS", "Rss"), ("without files", "Anonymous")))
-    print(f"idle for {idle} s: CPU {used:.2f} s a minute, {figures}", flush=True)
-    for load in ("while nothing happens", "while an image is pulled again and again"):
-        loop = None if load == "while nothing happens" else pulled(program, store, work, image)
-        for path, port in (("/", page), ("/metrics", metrics)):
-            times, size = answers(port, path, 10)
-            shown(f"GET {path} {load}", times, f", {size / 1000:.0f} kB")
-        if loop is not None:
-            if loop.poll() is not None:
+    with Agent(program, store, work, page, metrics) as agent:
+        time.sleep(5)
+        before = agent.cpu()
+        time.sleep(idle)
+        used = (agent.cpu() - before) * 60 / idle
+        print(f"idle for {idle} s: CPU {used:.2f} s a minute, {agent.memories()}", flush=True)
+        requests("while nothing happens", page, metrics)
+        pulls = start_pulls(program, store, work, image)
+        try:
+            requests("while an image is pulled again and again", page, metrics)
+            if pulls.poll() is not None:
                 raise SystemExit(pathlib.Path(f"{work}/pulls.log").read_text())
-            os.killpg(loop.pid, signal.SIGTERM)
-            loop.wait(60)
-    print(f"after that: RSS {agent.memory('Rss'):.1f} MB, without files {agent.memory('Anonymous'):.1f} MB", flush=True)
-    agent.end()
+        finally:
+            if pulls.poll() is None:
+                os.killpg(pulls.pid, signal.SIGTERM)
+                pulls.wait(60)
+        print(f"after that: {agent.memories()}", flush=True)
 
 
 if __name__ == "__main__":

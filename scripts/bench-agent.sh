@@ -19,7 +19,7 @@ echo "bench-agent: making the images"
 scripts/agent-figures.py images "$work/many" "${BENCH_IMAGES:-1000}"
 "$imagelet" --root "$store" --progress none -q import "$work/many" >/dev/null
 rm -rf "$work/many"
-# Four layers of a fresh system's files, twice as long as they are by bytes that do not compress.
+# Four layers: the programs and libraries of this machine, each with 128 MB that do not compress.
 umoci init --layout "$work/large"
 umoci new --image "$work/large:1"
 for part in bin lib share sbin; do

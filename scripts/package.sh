@@ -9,11 +9,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# What a release program may have at most, stripped. A dynamic one had 33 MB before more crates were built small; the static
-# one has glibc in it as well.
+# Bytes that a release program may have at most, stripped (docs/decisions/0090-small-by-default.md).
 largest=$((30 * 1000 * 1000))
-# Functions with the same instructions stand once, and relocations are packed, which a static program does itself.
-smaller=(-C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs)
 
 output=$PWD/target/packages program= fast=() # --fast compresses less, for tests
 while [ $# -gt 0 ]; do
@@ -38,6 +35,7 @@ flock 9
 rm -rf "$demo" "$layout" "$work/share" "$work/program"
 mkdir -p "$demo" "$work/share" "$work/program"
 . scripts/layout-lib.sh
+. scripts/release-lib.sh
 
 released=
 if [ -z "$program" ]; then
@@ -45,7 +43,7 @@ if [ -z "$program" ]; then
   echo "package: building the static release program"
   # Paths of this machine do not come into the program: it is the same wherever it is built.
   RUSTFLAGS="--remap-path-prefix=$PWD=/imagelet --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" CARGO_TARGET_DIR=$work/target \
-    cargo rustc -q --locked --release -p imagelet --bin imagelet --config 'profile.release.strip="none"' -- -C target-feature=+crt-static "${smaller[@]}"
+    cargo rustc -q --locked --release -p imagelet --bin imagelet --config 'profile.release.strip="none"' -- "${release_flags[@]}"
   program=$work/target/release/imagelet
 fi
 

@@ -3,6 +3,7 @@
 # (imagelet-oci, which takes a minute; imagelet is the whole, 20 minutes each time). Built as scripts/package.sh builds; of the last commit.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/release-lib.sh
 
 package=${1:-imagelet-oci}
 work=$PWD/target/reproducible
@@ -16,7 +17,7 @@ for directory in one another/and-deeper; do
   (
     cd "$tree"
     RUSTFLAGS="--remap-path-prefix=$tree=/imagelet --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" CARGO_TARGET_DIR=$tree/target \
-      cargo rustc -q --locked --release -p "$package" "${flags[@]}" -- -C target-feature=+crt-static -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs
+      cargo rustc -q --locked --release -p "$package" "${flags[@]}" -- "${release_flags[@]}"
     cd target/release
     find . -maxdepth 1 -type f ! -name '*.d' ! -name '.*' -exec sha256sum {} +
   ) | sort >"$work/$(basename "$directory").sums"
