@@ -68,12 +68,10 @@ fn immutable(scene: &Namespace<'_>) {
     let mut fixed = document("ConfigMap", "fixed", json!({"key": "value"}));
     fixed["immutable"] = json!(true);
     scene.apply(fixed);
-    scene.pod(
-        "reader",
-        reader(scene, json!({"configMap": {"name": "fixed", "items": [{"key": "key", "path": "a/b"}]}})),
-    );
-    scene.ready("reader");
-    assert_eq!(scene.cluster.node.in_container("reader/main", "cat /data/a/b"), "value");
+    scene
+        .pod("fixed", reader(scene, json!({"configMap": {"name": "fixed", "items": [{"key": "key", "path": "a/b"}]}})));
+    scene.ready("fixed");
+    assert_eq!(scene.cluster.node.in_container("fixed/main", "cat /data/a/b"), "value");
 }
 
 fn token(scene: &Namespace<'_>) {

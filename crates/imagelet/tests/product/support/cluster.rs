@@ -215,7 +215,8 @@ pub(crate) fn play(cluster: &Cluster, scenes: &[Played]) {
         let played = catch_unwind(AssertUnwindSafe(|| {
             let namespace = cluster.namespace(name);
             scene(&namespace);
-            namespace.clear();
+            // Its controller takes seconds for each, in which the next scenes are played.
+            cluster.plane.kubectl(&["delete", "namespace", name, "--wait=false"]);
         }));
         if played.is_err() {
             let said = cluster.plane.try_kubectl(&["get", "all,events", "-o", "wide", "-n", name]);
@@ -226,5 +227,7 @@ pub(crate) fn play(cluster: &Cluster, scenes: &[Played]) {
         }
     }
     assert!(failed.is_empty(), "of {} scenes these failed: {}", scenes.len(), failed.join(", "));
+    let names: Vec<&str> = scenes.iter().map(|(name, _)| *name).collect();
+    cluster.plane.kubectl(&[&["delete", "namespace", "--ignore-not-found", "--timeout=120s"], &names[..]].concat());
     cluster.node.nothing_is_left();
 }

@@ -3,10 +3,12 @@
 //! `scripts/control-plane.sh` brings the programs, or `KUBEBUILDER_ASSETS=DIR` names others.
 
 use std::fs;
+use std::io::BufReader;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -315,10 +317,14 @@ impl ControlPlane {
         let mut last = None;
         let from = Instant::now();
         loop {
-            let found = self.try_get(args);
-            match found {
-                Some(object) if wanted(&object) => return object,
-                other => last = other.or(last),
+            // One watch rather than a look again and again: it ends when the object is not there, or the server.
+            let mut watch =
+                Watch::start(self.command(&[&["get"], args, &["-o", "json", "-w", "--output-watch-events"]].concat()));
+            while let Some(object) = watch.next(PATIENCE.saturating_sub(from.elapsed())) {
+                if wanted(&object) {
+                    return object;
+                }
+                last = Some(object);
             }
             assert!(
                 from.elapsed() < PATIENCE,
@@ -383,6 +389,40 @@ impl Drop for ControlPlane {
                 eprintln!("a daemon of the control plane:\n{}", last_of(&daemon.lines()));
             }
         }
+    }
+}
+
+/// A `kubectl get -w` that runs.
+struct Watch {
+    child: Child,
+    objects: Receiver<Value>,
+}
+
+impl Watch {
+    #[track_caller]
+    fn start(mut command: Command) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = child.unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+        let (sender, objects) = mpsc::channel();
+        let events = BufReader::new(child.stdout.take().expect("piped"));
+        let events = serde_json::Deserializer::from_reader(events).into_iter::<Value>();
+        std::thread::spawn(move || {
+            let lasting = events.map_while(Result::ok).filter(|event| event["type"] != "DELETED");
+            lasting.map(|mut event| event["object"].take()).try_for_each(|object| sender.send(object))
+        });
+        Self { child, objects }
+    }
+
+    /// How the object is next; `None` at the end of the watch or of the patience.
+    fn next(&mut self, patience: Duration) -> Option<Value> {
+        self.objects.recv_timeout(patience).ok()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
