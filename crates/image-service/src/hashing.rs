@@ -2,11 +2,13 @@
 //! its own: of the two threads of a layer, the one that is ahead does the hashing, so that both cores are busy evenly. It
 //! knows nothing of what it hashes. Used for the digests of blobs and of tar streams.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use oci::{Algorithm, Digest, Hasher};
+
+use crate::handoff::HandoffMutex;
 
 /// Work for one who waits.
 pub(crate) trait Chore: Send + Sync {
@@ -20,9 +22,9 @@ pub(crate) type Tee = Box<dyn FnMut(&[u8]) + Send>;
 /// A digest in the making.
 pub(crate) struct Hashing<P> {
     /// Pieces that are yet to be hashed.
-    pieces: Mutex<VecDeque<P>>,
+    pieces: HandoffMutex<VecDeque<P>>,
     /// Held by who hashes; pieces are taken only by who holds it, which keeps their order.
-    hasher: Mutex<HasherState>,
+    hasher: HandoffMutex<HasherState>,
     /// Nobody will ask.
     forgone: AtomicBool,
 }
@@ -39,8 +41,8 @@ impl<P: AsRef<[u8]>> Hashing<P> {
 
     /// Hashing of pieces that are handed on as well, in order.
     pub(crate) fn with(algorithm: Algorithm, tee: Option<Tee>) -> Self {
-        let hasher = Mutex::new(HasherState { hasher: Some(algorithm.hasher()), tee });
-        Self { pieces: Mutex::default(), hasher, forgone: AtomicBool::new(false) }
+        let hasher = HandoffMutex::new(HasherState { hasher: Some(algorithm.hasher()), tee });
+        Self { pieces: HandoffMutex::default(), hasher, forgone: AtomicBool::new(false) }
     }
 
     /// Adds a piece. It is dropped when it has been hashed.
@@ -99,6 +101,7 @@ impl<P: AsRef<[u8]> + Send> Chore for Hashing<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use std::sync::Arc;
 
     #[test]

@@ -21,6 +21,7 @@ mod error;
 mod flight;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod handoff;
 mod hashing;
 mod image_engine;
 mod intake;

@@ -3,14 +3,14 @@
 //! says so; a writer that just goes away is an error to the reader, and a reader that goes away ends the writer. Who has to
 //! wait does chores first. Made by the layer job's threads.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use inflate::{BUFFER, Sink, Stopped};
 
 use crate::budget::{Budget, Share};
+use crate::handoff::{HandoffCondvar, HandoffMutex};
 use crate::hashing::{Chore, Hashing};
 
 /// How many buffers a ring may always have, and how many it has at most, where there is memory to spare. It makes them as they
@@ -25,9 +25,9 @@ pub(crate) type TarHash = Hashing<Filled>;
 struct ByteRing {
     budget: Budget,
     /// Guards everything that moves.
-    state: Mutex<RingState>,
-    filled: Condvar,
-    freed: Condvar,
+    state: HandoffMutex<RingState>,
+    filled: HandoffCondvar,
+    freed: HandoffCondvar,
 }
 
 #[derive(Default)]
@@ -102,9 +102,9 @@ impl Progress {
 pub(crate) fn ring(budget: &Budget, chores: &[Arc<dyn Chore>], progress: Progress) -> (RingWriter, RingReader) {
     let ring = Arc::new(ByteRing {
         budget: budget.clone(),
-        state: Mutex::default(),
-        filled: Condvar::new(),
-        freed: Condvar::new(),
+        state: HandoffMutex::default(),
+        filled: HandoffCondvar::default(),
+        freed: HandoffCondvar::default(),
     });
     let chores = chores.to_vec();
     let reader = RingReader { ring: Arc::clone(&ring), now: None, at: 0, before: 0, chores: chores.clone(), progress };
@@ -222,7 +222,7 @@ impl Sink for RingWriter {
             let mut state = self.ring.lock();
             while state.free.is_empty() && !state.reader_gone {
                 state.writer_waits = true;
-                self.ring.freed.wait(&mut state);
+                state = self.ring.freed.wait(state);
                 state.writer_waits = false;
             }
         }
@@ -281,7 +281,7 @@ impl RingReader {
             let mut state = self.ring.lock();
             while state.full.is_empty() && state.end.is_none() && !state.writer_gone {
                 state.reader_waits = true;
-                self.ring.filled.wait(&mut state);
+                state = self.ring.filled.wait(state);
                 state.reader_waits = false;
             }
         }

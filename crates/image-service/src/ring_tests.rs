@@ -1,5 +1,7 @@
 //! The ring between the thread that inflates and the one that unpacks.
 
+use parking_lot::Mutex;
+
 use super::*;
 use oci::{Algorithm, Digest};
 
