@@ -1,5 +1,5 @@
 //! A mutex and a condition variable for two threads that hand each other buffers thousands of times: the standard library's, never
-//! poisoned. With `parking_lot`'s the threads of a layer wait longer for each other, and a large pull takes 6 % more time
+//! poisoned. With `parking_lot`'s the threads of a layer wait longer for each other, and a large pull takes 3 to 9 % more time
 //! (decision 91). Used by [`crate::ring`] and [`crate::hashing`].
 #![expect(clippy::disallowed_types, reason = "this module makes of them what the others may use")]
 
