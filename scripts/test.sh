@@ -70,8 +70,8 @@ left_out=(--skip ::child --skip testdisk_server --skip each_sync_is_missed_elsew
 
 tests() { # all tests, those too that plain cargo test shows as ignored; the runner's closing lines are kept for whoever calls this script
   local log=target/test-output.txt result=0
-  # Many tests wait for daemons, so that three times as many as there are cores keep these busy.
-  export NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 3))}
+  # Many tests wait for daemons, so that twice as many as there are cores keep these busy.
+  export NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 2))}
   if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --locked --workspace --run-ignored all --status-level slow --final-status-level slow 2>&1 | tee "$log" || result=1
     # From the last rule on: the summary, and the names of what failed. One program: a pipe into one that ends early can break.

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use oci::text::escaped;
+
 use crate::yaml::Position;
 
 /// Where an object was written.
@@ -38,11 +40,11 @@ pub struct ManifestNote {
 /// The most objects that are named where none of them is a pod.
 const NAMED: usize = 5;
 
-/// Why a manifest is refused: one line that says where.
+/// Why a manifest is refused: one line that says where, whatever the names in the manifest are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// Text that is no YAML.
-    #[error("{}{}: {message}", shown(file), position.map(|p| format!(":{}:{}", p.line, p.column)).unwrap_or_default())]
+    #[error("{}{}: {}", shown(file), position.map(|p| format!(":{}:{}", p.line, p.column)).unwrap_or_default(), escaped(message, &[]))]
     Yaml {
         /// File name as given.
         file: String,
@@ -60,7 +62,7 @@ pub enum ManifestError {
         passed_by: Vec<String>,
     },
     /// An object with a field that is missing or wrong.
-    #[error("{at}: {message}")]
+    #[error("{at}: {}", escaped(message, &[]))]
     Object {
         /// The place of the object.
         at: ObjectOrigin,
@@ -82,5 +84,5 @@ fn others(passed_by: &[String]) -> String {
     }
     let (named, rest) = passed_by.split_at(passed_by.len().min(NAMED));
     let rest = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-    format!(", only {}{rest}", named.join(", "))
+    format!(", only {}{rest}", escaped(&named.join(", "), &[]))
 }

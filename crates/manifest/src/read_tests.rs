@@ -172,6 +172,10 @@ fn mistakes_are_named_with_their_place() {
         ("apiVersion: v1\nkind: Pod\nspec: {}\n".to_owned(), "f.yaml:1: document 1: Pod has no metadata.name"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n".to_owned(), "f.yaml:1: document 1: Pod p has no spec"),
         (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\nb\"}\n".to_owned(),
+            "f.yaml:1: document 1: Pod a\\u000ab has no spec",
+        ),
+        (
             "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: p}\nspec: {jobTemplate: {}}\n".to_owned(),
             "f.yaml:4: document 1: CronJob p has no spec.jobTemplate.spec",
         ),

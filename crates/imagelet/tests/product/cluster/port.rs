@@ -1,13 +1,15 @@
 //! The kubelet's port through the API server: `kubectl logs`, `exec`, `attach`, `cp`, `port-forward`, figures; and who is let in.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::top::top;
 use crate::support::cluster::{Cluster, Namespace, play};
-use crate::support::control_plane::free_ports;
+use crate::support::control_plane::{PATIENCE, free_ports};
 use crate::support::network::{NODE_IP, get};
 use crate::support::node::{FOREVER, NODE, container_status};
 use crate::support::process::{Daemon, tool};
@@ -126,13 +128,26 @@ fn attach(scene: &Namespace<'_>) {
     let mut command = scene.cluster.plane.command(&["attach", "-i", "plain", "-n", &scene.name]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
     let mut input = child.stdin.take().expect("piped");
+    let (sender, said) = mpsc::channel();
+    let output = BufReader::new(child.stdout.take().expect("piped"));
+    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    // The runtime may hand on input before it hands on output: what is said in between is in the log alone.
+    let begin = Instant::now();
+    loop {
+        input.write_all(b"ready\n").expect("kubectl reads its input");
+        if said.recv_timeout(Duration::from_millis(200)).is_ok() {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "no output comes");
+    }
     // Everything of an input is read, and what the container says while somebody is attached comes.
     let numbers: String = (0..500).map(|n| format!("{n}\n")).collect();
     input.write_all(numbers.as_bytes()).expect("kubectl reads its input");
     input.write_all(b"end\n").expect("kubectl reads its input");
     let output = child.wait_with_output().expect("it is our child");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("got 499"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let said: Vec<String> = said.iter().collect();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.iter().any(|line| line == "got 499"), "{said:?}{errors}");
     scene.phase("plain", "Succeeded");
     assert!(scene.kubectl(&["logs", "plain"]).ends_with("got 498\ngot 499\n"));
     let over = scene.try_kubectl(&["attach", "-i", "plain"]);
