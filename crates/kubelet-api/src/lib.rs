@@ -6,6 +6,7 @@
 mod access;
 mod answer;
 mod authority;
+mod carry;
 mod certificate;
 mod logs;
 mod machine;

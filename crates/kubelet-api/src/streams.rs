@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Refusal;
 use crate::answer::{self, Answer};
+use crate::carry::carry;
 use crate::stream_address::StreamAddress;
 
 /// How long the runtime may take to answer.
@@ -62,7 +63,7 @@ pub(crate) async fn connect(
     }
     let runtime = hyper::upgrade::on(answered);
     tracker.spawn(async move {
-        let _ = stop.run_until_cancelled(carry(client, runtime)).await;
+        let _ = stop.run_until_cancelled(join(client, runtime)).await;
     });
     Ok(response)
 }
@@ -102,14 +103,10 @@ async fn ask(
     sender.send_request(asked).await.map_err(|error| failed(&error))
 }
 
-/// Carries bytes both ways until one side is gone.
-async fn carry(client: hyper::upgrade::OnUpgrade, runtime: hyper::upgrade::OnUpgrade) {
-    let both = tokio::try_join!(client, runtime);
-    let Ok((client, runtime)) = both else { return };
-    let (mut client, mut runtime) = (TokioIo::new(client), TokioIo::new(runtime));
-    if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut runtime).await {
-        tracing::debug!(%error, "streams of a client ended");
-    }
+/// Carries bytes both ways once both sides have changed the protocol.
+async fn join(client: hyper::upgrade::OnUpgrade, runtime: hyper::upgrade::OnUpgrade) {
+    let Ok((client, runtime)) = tokio::try_join!(client, runtime) else { return };
+    carry(TokioIo::new(client), TokioIo::new(runtime)).await;
 }
 
 #[cfg(test)]
