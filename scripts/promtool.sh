@@ -11,8 +11,9 @@ if [ ! -x "$place/promtool" ]; then
   work=$(mktemp -d "$place/.fetching.XXXXXX")
   trap 'rm -rf "$work"' EXIT
   cd "$work"
-  if ! apt-get download -qq prometheus >said 2>&1 </dev/null; then
-    apt-get update -qq >said 2>&1 </dev/null && apt-get download -qq prometheus >said 2>&1 </dev/null ||
+  apt() { apt-get -qq -o Acquire::Retries=5 "$@" >said 2>&1 </dev/null; } # a name server may fail for a moment
+  if ! apt download prometheus; then
+    apt update && apt download prometheus ||
       { cat said >&2; echo "promtool: Debian's package prometheus cannot be had" >&2; exit 1; }
   fi
   dpkg -x prometheus_*.deb package

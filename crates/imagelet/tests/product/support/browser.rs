@@ -94,6 +94,12 @@ impl Browser {
     /// Calls a method of the protocol, and answers its result.
     #[track_caller]
     pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.try_call(method, &parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// The same, where an error is an answer.
+    #[track_caller]
+    fn try_call(&mut self, method: &str, parameters: &Value) -> Result<Value, Value> {
         self.last += 1;
         let mut message = json!({"id": self.last, "method": method, "params": parameters});
         if let Some(session) = &self.session {
@@ -105,8 +111,10 @@ impl Browser {
             let left = until.saturating_duration_since(Instant::now());
             let message = self.messages.recv_timeout(left).unwrap_or_else(|e| panic!("{method}: no answer: {e}"));
             if message["id"] == json!(self.last) {
-                assert!(message.get("error").is_none(), "{method}: {}", message["error"]);
-                return message["result"].clone();
+                return match message.get("error") {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(message["result"].clone()),
+                };
             }
             self.events.push(message);
         }
@@ -123,17 +131,24 @@ impl Browser {
     /// The value of an expression in the page.
     #[track_caller]
     pub(crate) fn js(&mut self, expression: &str) -> Value {
+        self.try_js(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
+    /// The same, where the page may be about to go.
+    #[track_caller]
+    fn try_js(&mut self, expression: &str) -> Result<Value, Value> {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let answer = self.call("Runtime.evaluate", parameters);
+        let answer = self.try_call("Runtime.evaluate", &parameters)?;
         assert!(answer.get("exceptionDetails").is_none(), "{expression}: {}", answer["exceptionDetails"]);
-        answer["result"]["value"].clone()
+        Ok(answer["result"]["value"].clone())
     }
 
     /// Waits until an expression is true in the page.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, what: &str, expression: &str) {
         let until = Instant::now() + PATIENCE;
-        while self.js(&format!("Boolean({expression})")) != json!(true) {
+        // A page that goes while it is asked answers with an error. The next page is asked then.
+        while self.try_js(&format!("Boolean({expression})")) != Ok(json!(true)) {
             if Instant::now() > until {
                 let text = self.js("document.body.innerText");
                 panic!("it never comes to this: {what}: {expression}\n{}", text.as_str().unwrap_or_default());

@@ -103,7 +103,7 @@ pub(crate) fn look_at_stores(below: &Path) {
 #[track_caller]
 pub(crate) fn search(what: &str, bytes: &[u8]) {
     let noted = NOTED.lock();
-    let found = noted.iter().find(|secret| bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
+    let found = noted.iter().find(|secret| memchr::memmem::find(bytes, secret.as_bytes()).is_some());
     let found = found.cloned();
     drop(noted);
     assert!(found.is_none(), "{what} tells the secret {found:?}:\n{}", String::from_utf8_lossy(bytes));
