@@ -166,7 +166,7 @@ fn every_field_is_taken() {
         "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\npullEngine: embedded\n\
          containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
          staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\nstaticPodURLHeader: {{X-Node: edge}}\n\
-         fileCheckFrequency: 7s\nhttpCheckFrequency: 8s\nsyncFrequency: 9s\ndocumentsDirectory: /documents\nnodeName: edge-1\n\
+         httpCheckFrequency: 8s\nsyncFrequency: 9s\ndocumentsDirectory: /documents\nnodeName: edge-1\n\
          nodeIP: [10.0.0.1, 'fd00::1']\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: /run/resolv.conf\n\
          kubeconfig: /k\nbootstrapKubeconfig: /b\nnodeLabels: [rack=7]\nregisterWithTaints: [a=b:NoExecute]\nproviderID: lab://1\nport: 7\nclientCAFile: /ca\n\
          podCgroup: /pods\nseccompDefault: true\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
@@ -176,14 +176,13 @@ fn every_field_is_taken() {
          statusAddress: '[::]:10260'\nstatusTokenFile: /token\nstatusClientCAFile: /readers\nstatusTLSCertFile: /cert\nstatusTLSPrivateKeyFile: /key\n\
          tracing: {{endpoint: 'localhost:4317', samplingRatePerMillion: 5}}\n\
          serializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelImagePullsPerRegistry: 2\nregistryPullQPS: 7\n\
-         registryBurst: 8\nregistryPullWait: 9s\ncoalesceImagePulls: false\npullLinger: 1s\npullAgeing: 2s\n\
+         registryBurst: 8\nregistryPullWait: 9s\n\
          imagePullProgressDeadline: 3s\nimagePullMinimumRate: 4Ki\nimagePullDeadline: 5s\nmaxPullBandwidth: 10Mi\n\
-         imagePullBackOff: {{initial: 1s, max: 2s, byCause: false, eventPerCheck: true}}\n\
+         imagePullBackOff: {{initial: 1s, max: 2s}}\n\
          imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n\
          preloadedImagesVerificationAllowlist: [a.example/x, b.example/*]\n\
          imageCredentialProviderConfig: p.yaml\nimageCredentialProviderBinDir: /bin\n\
-         credentials: {{pathMatch: compat, anonymousFallback: true, dockerConfigPaths: [/c, d], helperTimeout: 4s,
-           providerTimeout: 6s}}\n\
+         credentials: {{anonymousFallback: true, dockerConfigPaths: [/c, d], providerTimeout: 6s}}\n\
          secretsDirectory: /s\nserviceAccountTokenDirectory: /t\n\
          imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 60\nimageMinimumGCAge: 3m\nimageMaximumGCAge: 24h\n\
          imageGC: {{enabled: true, order: leastRecentlyUsed, minimumCopies: 2, keep: [a.example/*, 'b.example/x;weight=2'],\n  \
@@ -193,7 +192,7 @@ fn every_field_is_taken() {
          containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
          parallelRanges: off\n\
          platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nsharedContent: open\nresumeTransfers: always\nlayerFormat: dir\nshareFiles: hardlink\n\
-         limits: {{layerBytes: 1Gi, layerEntries: 10, pathDepth: 5, pathBytes: 1Ki, headerBytes: 4096, imageBytes: 2Gi, imageLayers: 11, inflateRatio: 9, manifestBytes: 1Mi,\n  configBytes: 2Mi}}\nlogging:\n  format: json\n  level: debug\n"
+         limits: {{layerBytes: 1Gi, layerEntries: 10, imageBytes: 2Gi, inflateRatio: 9}}\nlogging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
     let unset = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field);
@@ -214,16 +213,13 @@ fn every_field_is_taken() {
         burst: Some(8),
         wait: second(9),
         per_registry: Some(2),
-        linger: second(1),
-        ageing: second(2),
-        coalesce: false,
         progress_deadline: second(3),
         minimum_rate: 4096,
         bandwidth: 10 << 20,
         deadline: second(5),
     };
     assert_eq!(config.pulls, pulls);
-    let back_off = BackOff { initial: second(1), max: second(2), by_cause: false, event_per_check: true };
+    let back_off = BackOff { initial: second(1), max: second(2) };
     assert_eq!(config.back_off, back_off);
     assert_eq!(config.verification.allowlist, ["a.example/x", "b.example/*"]);
     let Credentials { docker_config_paths, provider_config, .. } = &config.credentials;
@@ -243,16 +239,8 @@ fn every_field_is_taken() {
     assert_eq!(engine.platform.to_string(), "linux/arm64");
     assert_eq!(engine.signature_policy.as_deref(), Some(Path::new("/policy.json")));
     let layer = &engine.store.limits;
-    assert_eq!((layer.layer_bytes, layer.entries, layer.path_depth), (1 << 30, 10, 5));
-    assert_eq!((layer.path_bytes, layer.pax_header_bytes), (1024, 4096));
-    let want = Limits {
-        image_bytes: 2 << 30,
-        image_layers: 11,
-        inflate_ratio: 9,
-        manifest_bytes: 1 << 20,
-        config_bytes: 2 << 20,
-        ..Limits::default()
-    };
+    assert_eq!((layer.layer_bytes, layer.entries), (1 << 30, 10));
+    let want = Limits { image_bytes: 2 << 30, inflate_ratio: 9, ..Limits::default() };
     assert_eq!(engine.limits, want);
     assert_eq!(config.gc.keep, ["a.example/*", "b.example/x;weight=2"]);
     assert_eq!(

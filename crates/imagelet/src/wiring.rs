@@ -23,7 +23,7 @@ use std::time::Duration;
 use ::cluster::tokens::TokenManager;
 use credentials::exec::{Clock, ExecOptions, ParseYaml, Providers};
 use credentials::helper::HelperOptions;
-use credentials::{Keyring, KeyringOptions, NodeFiles};
+use credentials::{Keyring, KeyringOptions, NodeFiles, PathMatch};
 use cri_api::{ImageService, RuntimeService};
 use image_manager::{
     Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, MakeRoom, Metrics,
@@ -48,6 +48,8 @@ const MAX_RECORDS: usize = 10_000;
 /// How many pulls of a process that runs pods go side by side: enough for the images of a pod, and few enough that those of
 /// pods with a higher priority do not wait behind everything.
 const SIDE_BY_SIDE: usize = 5;
+/// How long a docker credential helper may take, unless providers have less.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long node files are believed, as in the kubelet.
 const NODE_CACHE: Duration = Duration::from_secs(300);
 
@@ -224,24 +226,16 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
         qps: pulls.qps.map_or(if agent { 5.0 } else { 0.0 }, |qps| f64::from(i32::try_from(qps).unwrap_or(i32::MAX))),
         burst: pulls.burst.filter(|burst| *burst > 0).map_or(10, |burst| u32::try_from(burst).unwrap_or(u32::MAX)),
         pull_wait: pulls.wait,
-        linger: pulls.linger,
-        ageing: pulls.ageing,
-        coalesce: pulls.coalesce,
         progress_deadline: Some(pulls.progress_deadline).filter(|time| !time.is_zero()),
         minimum_rate: Some(pulls.minimum_rate).filter(|rate| *rate > 0),
         deadline: Some(pulls.deadline).filter(|time| !time.is_zero()),
+        ..PullerOptions::default()
     }
 }
 
 /// Back-off by the configuration.
 fn backoff_options(config: &Config) -> BackoffOptions {
-    BackoffOptions {
-        initial: config.back_off.initial,
-        max: config.back_off.max,
-        by_cause: config.back_off.by_cause,
-        event_every_check: config.back_off.event_per_check,
-        ..BackoffOptions::default()
-    }
+    BackoffOptions { initial: config.back_off.initial, max: config.back_off.max, ..BackoffOptions::default() }
 }
 
 /// The policy by which pods may have images that are on the node.
@@ -284,7 +278,7 @@ pub(crate) fn helper_options(config: &Config, environment: &Environment) -> Help
     HelperOptions {
         path: environment.path.clone(),
         environment: environment.of_children(),
-        timeout: config.credentials.helper_timeout,
+        timeout: HELPER_TIMEOUT.min(config.credentials.provider_timeout),
     }
 }
 
@@ -299,13 +293,13 @@ fn keyring(
     let wanted = &config.credentials;
     let helpers = helper_options(config, environment);
     Keyring::new(KeyringOptions {
-        path_match: config.credentials.path_match,
         node_files: node_files(config, environment, mode),
         node_cache: NODE_CACHE,
         helpers,
         providers,
         anonymous_fallback: wanted.anonymous_fallback,
         clock,
+        ..KeyringOptions::default()
     })
 }
 
@@ -327,9 +321,9 @@ async fn providers(
         environment: environment.of_children(),
         clock: Arc::clone(clock),
         yaml: parse,
-        path_match: config.credentials.path_match,
         service_account_tokens: true,
         tokens,
+        path_match: PathMatch::default(),
         timeout: config.credentials.provider_timeout,
     };
     let (file, programs) = (file.to_owned(), programs.to_owned());

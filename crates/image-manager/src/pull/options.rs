@@ -23,11 +23,11 @@ pub struct PullerOptions {
     /// How long a pull may wait for its turn by `qps` (`registryPullWait`). One that would wait longer fails at once; with
     /// 0 every pull that would wait fails, as in the kubelet.
     pub pull_wait: Duration,
-    /// How long a pull goes on after the last request for it went away (`pullLinger`).
+    /// How long a pull goes on after the last request for it went away: a pod that is made anew finds what was begun.
     pub linger: Duration,
-    /// A pull that waited longer than this (`pullAgeing`) goes before all others, whatever their priority.
+    /// A pull that waited longer than this goes before all others, whatever their priority, so that none starves.
     pub ageing: Duration,
-    /// True if requests for the same image share one pull (`coalesceImagePulls`). The kubelet's do not.
+    /// True if requests for the same image share one pull. The kubelet's do not.
     pub coalesce: bool,
     /// Ends a pull whose name is being resolved, or of which layers are being fetched, and no byte came for so long (`imagePullProgressDeadline`). Needs a
     /// service that tells progress. `None` and 0: it may stall for ever.

@@ -33,7 +33,7 @@ fn setting(field: &str) -> &'static Setting {
 fn what_is_taken_exists_on_both_sides() {
     assert!(taken(RESTARTS).is_some());
     let taken: Vec<&str> = SETTINGS.iter().filter(|s| s.kubelet.is_some()).map(|s| s.field).collect();
-    assert_eq!(taken.len(), 36);
+    assert_eq!(taken.len(), 35);
     for field in taken {
         let name = field.split('.').next().unwrap_or_default();
         assert!(FIELDS.iter().any(|(field, _)| *field == name), "{name}");
@@ -67,13 +67,13 @@ fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
     assert!(
         note.ends_with(
             "kubelet.yaml: passed over, as it does not concern imagelet: authentication, cgroupDriver, \
-             evictionHard.memory.available, evictionHard.pid.available, logging, memorySwap, \
+             evictionHard.memory.available, evictionHard.pid.available, fileCheckFrequency, logging, memorySwap, \
              shutdownGracePeriodByPodPriority"
         ),
         "{note}"
     );
     assert_eq!(config.pods.cluster_dns, ["10.96.0.10".parse::<std::net::IpAddr>().expect("an address")]);
-    assert_eq!((config.pods.longest_restart_delay, config.pods.file_period.as_secs()), (Duration::from_secs(90), 20));
+    assert_eq!(config.pods.longest_restart_delay, Duration::from_secs(90));
     assert_eq!((&config.pods.resolv_conf, config.pods.manifests.is_some()), (&None, true));
     assert_eq!(config.pods.url.as_deref(), Some("http://config/pods"));
     let headers: Vec<_> = config.pods.headers.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();

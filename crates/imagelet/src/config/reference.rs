@@ -58,7 +58,7 @@ meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint
 `imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist`, `imageGCHighThresholdPercent`,
 `imageGCLowThresholdPercent`, `imageMinimumGCAge`, `imageMaximumGCAge`, `nodeStatusMaxImages`, `evictionHard` (what is about images
 and their disk), `mergeDefaultEvictionSettings`, `evictionPressureTransitionPeriod`, `podLogsDir`, `staticPodPath`, `staticPodURL`,
-`staticPodURLHeader`, `fileCheckFrequency`, `httpCheckFrequency`, `syncFrequency`, `clusterDNS`, `clusterDomain`, `resolvConf`,
+`staticPodURLHeader`, `httpCheckFrequency`, `syncFrequency`, `clusterDNS`, `clusterDomain`, `resolvConf`,
 `crashLoopBackOff`, `seccompDefault`, `containerLogMaxSize`, `containerLogMaxFiles`, `containerLogMaxWorkers`, `containerLogMonitorInterval` and the
 feature gate `KubeletEnsureSecretPulledImages`. As for the kubelet, the images are behind `containerRuntimeEndpoint` where no
 `imageServiceEndpoint` is given; `--image-endpoint=` (empty) keeps them in the embedded store. All other fields are passed over and

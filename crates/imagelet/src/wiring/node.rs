@@ -72,7 +72,6 @@ pub(crate) fn admin_address(config: &Config) -> AdminAddress {
 /// Reading of manifests as configured, for a node that stays or for a command in the foreground.
 pub(crate) fn reading(config: &Config, stays: bool) -> Reading {
     let mut reading = Reading::new(config.pods.node_name(), stays);
-    reading.options.file_check = config.pods.file_period;
     reading.options.http_check = config.pods.http_period;
     reading.options.seccomp_default = config.pods.seccomp_default;
     reading

@@ -280,7 +280,7 @@ fn helpers_that_hang_or_print_garbage_are_told_and_stop_nobody() {
     for (name, hangs) in [("garbage", false), ("stuck", true)] {
         let imagelet = w
             .with_docker_config(&json!({"credHelpers": {w.registry.host.clone(): name}}))
-            .global("--credential-helper-timeout", "300ms");
+            .global("--credential-provider-timeout", "300ms");
         let done = imagelet.run(&["--log-level", "trace", "ensure", "-f", &w.pod()]);
         assert_eq!(done.stderr.contains("no answer within 300ms"), hangs, "its own time ends it:\n{}", done.stderr);
         assert_eq!(done.code, Some(77), "{}", done.stderr);
@@ -294,6 +294,7 @@ fn helpers_that_hang_or_print_garbage_are_told_and_stop_nobody() {
     // A good provider beside them.
     let providers = w.with_providers(&[w.good_provider("carpenter")]);
     let directory = w.s.scratch.join("docker").display().to_string();
-    let imagelet = providers.global("--docker-config-path", &directory).global("--credential-helper-timeout", "300ms");
+    let imagelet =
+        providers.global("--docker-config-path", &directory).global("--credential-provider-timeout", "300ms");
     imagelet.ok(&["ensure", "-f", &w.pod()]);
 }

@@ -3,17 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use credentials::PathMatch;
 use serde_json::json;
 
 use crate::config::check::POLICIES;
 use crate::config::declare::settings;
-use crate::config::kind::{boolean, choice, directories, duration, path, text, unset, words};
+use crate::config::kind::{boolean, directories, duration, path, text, unset, words};
 
 /// The kubelet's default `imagePullCredentialsVerificationPolicy`.
 pub(crate) const DEFAULT_POLICY: &str = "NeverVerifyPreloadedImages";
-
-const PATH_MATCHES: &[(&str, PathMatch)] = &[("segments", PathMatch::Segments), ("compat", PathMatch::Compat)];
 
 settings! {
     /// Which pods may have an image that is on the node already. As written: the kubelet's validation words its own errors.
@@ -45,10 +42,6 @@ settings! {
             provider_bin_dir: Option<PathBuf> = None =>
                 "imageCredentialProviderBinDir", "image-credential-provider-bin-dir", unset(path("DIR")),
                 "Directory of the credential providers' programs";
-            path_match: PathMatch = PathMatch::Segments =>
-                "credentials.pathMatch", "credential-path-match", choice(PATH_MATCHES),
-                "segments: a credential for reg/a is for reg/a and reg/a/b; compat: for reg/ab as well, as in \
-                 the kubelet";
             anonymous_fallback: bool = false =>
                 "credentials.anonymousFallback", "credential-anonymous-fallback", boolean(),
                 "Try without a credential after all were refused", reloads();
@@ -58,12 +51,9 @@ settings! {
                 "Files with docker's or podman's credentials, or directories that are searched for config.json, and then for \
                  .dockercfg; may be given again [default: the root, the working directory of an agent, ~/.docker, \
                  /.docker; for a command of a person $REGISTRY_AUTH_FILE, or podman's auth.json and $DOCKER_CONFIG, too]", reloads();
-            helper_timeout: Duration = Duration::from_secs(30) =>
-                "credentials.helperTimeout", "credential-helper-timeout", duration(Duration::from_millis(100)..=Duration::from_secs(600)),
-                "Timeout of a docker credential helper", reloads();
             provider_timeout: Duration = Duration::from_secs(60) =>
                 "credentials.providerTimeout", "credential-provider-timeout", duration(Duration::from_millis(100)..=Duration::from_secs(600)),
-                "Timeout of an exec credential provider";
+                "Timeout of an exec credential provider. A docker credential helper has 30s, or this if it is less";
             secrets_directory: Option<PathBuf> = None =>
                 "secretsDirectory", "secrets-dir", unset(path("DIR")),
                 "Directory of Secret and ServiceAccount manifests (*.yaml, *.yml, *.json) that pods may name";

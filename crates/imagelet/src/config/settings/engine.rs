@@ -98,33 +98,14 @@ settings! {
                 "limits.layerEntries", "limit-layer-entries", count(1..=1_000_000_000),
                 "Largest number of files, directories and other entries of a layer; all layers of an image \
                  together may have twice as many. limits.inflateRatio relates them to the compressed size";
-            store.limits.path_depth =>
-                "limits.pathDepth", "limit-path-depth", count(1..=2048),
-                "Largest number of components of a path in a layer";
-            store.limits.path_bytes =>
-                "limits.pathBytes", "limit-path-bytes", bytes(64..=4096),
-                "Longest path in a layer; a single name may have 255 bytes, as in file systems";
-            store.limits.pax_header_bytes =>
-                "limits.headerBytes", "limit-header-bytes", bytes(1024..=1 << 30),
-                "Largest extended (PAX) header in a layer; a record of it may have 1 MiB, and a GNU long name \
-                 64 KiB, or less if this is less";
             limits.image_bytes =>
                 "limits.imageBytes", "limit-image-bytes", bytes(1..=MAX_LAYER),
                 "Largest size of the files of all layers of an image";
-            limits.image_layers =>
-                "limits.imageLayers", "limit-image-layers", count(1..=100_000),
-                "Largest number of layers of an image";
             limits.inflate_ratio =>
                 "limits.inflateRatio", "limit-inflate-ratio", count(1..=1_000_000_000),
                 "Largest ratio of a layer's uncompressed to its compressed size; 1Gi is always allowed, and \
                  gzip reaches 1032 at most. Above 200000 entries of a layer or an image, each entry counts as \
                  128Ki: with 1500 it needs 87 compressed bytes";
-            limits.manifest_bytes =>
-                "limits.manifestBytes", "limit-manifest-bytes", bytes(1024..=1 << 30),
-                "Largest index or manifest";
-            limits.config_bytes =>
-                "limits.configBytes", "limit-config-bytes", bytes(1024..=1 << 30),
-                "Largest image config";
         }
     }
 }

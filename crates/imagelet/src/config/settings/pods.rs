@@ -41,9 +41,6 @@ settings! {
                 "staticPodURLHeader", "manifest-url-header", headers(),
                 "Headers that are sent to staticPodURL; may be given again. Their values are never shown \
                  [default: none]", kubelet();
-            file_period: Duration = Duration::from_secs(20) =>
-                "fileCheckFrequency", "file-check-frequency", duration(OFTEN..=DAY),
-                "How often manifests on disk are read again without a change having been seen", kubelet();
             http_period: Duration = Duration::from_secs(20) =>
                 "httpCheckFrequency", "http-check-frequency", duration(OFTEN..=DAY),
                 "How often staticPodURL is fetched", kubelet();

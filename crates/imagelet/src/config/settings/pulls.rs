@@ -41,16 +41,6 @@ settings! {
                 "registryPullWait", "registry-pull-wait", duration(Duration::ZERO..=DAY),
                 "How long a pull that registryPullQPS delays waits for its turn. 0: it fails at once and \
                  backs off, as in the kubelet", reloads();
-            coalesce: bool = true =>
-                "coalesceImagePulls", "coalesce-image-pulls", boolean(),
-                "Pods that want the same image at the same time, with the same credentials, share one pull", reloads();
-            linger: Duration = Duration::from_millis(500) =>
-                "pullLinger", "pull-linger", duration(Duration::ZERO..=DAY),
-                "How long a pull continues after the last pod that wanted it is gone", reloads();
-            ageing: Duration = Duration::from_secs(60) =>
-                "pullAgeing", "pull-ageing", duration(Duration::ZERO..=DAY),
-                "Pulls wait in the order of their pods' priorities; a pull that has waited this long goes \
-                 first, so that none starves. 0: in the order of arrival", reloads();
             /// Zero: none.
             progress_deadline: Duration = Duration::from_secs(300) =>
                 "imagePullProgressDeadline", "image-pull-progress-deadline", duration(Duration::ZERO..=DAY),
@@ -84,13 +74,6 @@ settings! {
             max: Duration = Duration::from_secs(300) =>
                 "imagePullBackOff.max", "image-pull-back-off-max", duration(Duration::from_millis(1)..=DAY),
                 "Longest time that a pod waits", reloads();
-            by_cause: bool = true =>
-                "imagePullBackOff.byCause", "image-pull-back-off-by-cause", boolean(),
-                "Back off by cause: as long as the registry's Retry-After says, and from the start when \
-                 credentials or the registry's configuration change. false: by time alone, as in the kubelet", reloads();
-            event_per_check: bool = false =>
-                "imagePullBackOff.eventPerCheck", "image-pull-back-off-event-per-check", boolean(),
-                "Record a BackOff event at every check, as in the kubelet, and not once for each wait", reloads();
         }
     }
 }
