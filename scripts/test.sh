@@ -98,6 +98,7 @@ step "crates" crates
 step "Debian root file system" scripts/debian-rootfs.sh
 step "Kubernetes control plane (the first time it is built, for about 4 minutes)" scripts/control-plane.sh
 step "axe-core" scripts/axe-core.sh
+step "promtool" scripts/promtool.sh
 step "tests" tests
 step "packages, on a clean Debian node" scripts/package-tests.sh
 
