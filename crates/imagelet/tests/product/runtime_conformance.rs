@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::testing::conformance::runtime::{Command, Program, RuntimeDeviation, RuntimeHarness, run_all};
+use cri_api::testing::conformance::runtime::{Command, Program, READY, RuntimeDeviation, RuntimeHarness, run_all};
 use cri_api::{ImageSpec, PodSandboxConfig, RuntimeService};
 use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, connect_runtime_service};
@@ -55,8 +55,8 @@ impl RuntimeHarness for Stage {
 
     fn program(&self, _container_name: &str, program: Program) -> Vec<String> {
         let script = match program {
-            Program::Sleeps => "trap 'exit 143' TERM; sleep 1000000 & wait".to_owned(),
-            Program::IgnoresSignals => "trap '' TERM; while :; do sleep 1000; done".to_owned(),
+            Program::Sleeps => format!("trap 'exit 143' TERM; echo {READY}; sleep 1000000 & wait"),
+            Program::IgnoresSignals => format!("trap '' TERM; echo {READY}; while :; do sleep 1000; done"),
             Program::Ends(code) => format!("exit {code}"),
             Program::Speaks => "echo \"$GREETING\"; echo \"$1\"; echo oh >&2".to_owned(),
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::bench::{Checked, Outcome};
-use super::{Program, RuntimeDeviation, RuntimeHarness, Stop};
+use super::{Program, READY, RuntimeDeviation, RuntimeHarness, Stop};
 use crate::{
     Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, Error, Kind, PodSandbox,
     PodSandboxConfig, PodSandboxMetadata, Result, RuntimeService,
@@ -115,7 +115,20 @@ impl<'h> RuntimeBench<'h> {
     pub(super) async fn started(&self, pod: &Pod, name: &str, program: Program) -> Checked<String> {
         let id = self.created(pod, name, program).await?;
         self.service.start_container(&id).await.map_err(|e| failed("start a container", &e))?;
+        if matches!(program, Program::Sleeps | Program::IgnoresSignals) {
+            self.ready(&id).await?;
+        }
         Ok(id)
+    }
+
+    /// Waits until the program has said that its signals are set: a stop before that ends it like any other. A runtime without logs
+    /// starts no real programs.
+    async fn ready(&self, id: &str) -> Checked<()> {
+        let path = self.status(id).await?.log_path;
+        while self.harness.log(&path).is_some_and(|log| !log.contains(READY)) {
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
     }
 
     pub(super) async fn status(&self, id: &str) -> Checked<ContainerStatus> {

@@ -42,12 +42,15 @@ pub trait RuntimeHarness: Send + Sync {
     }
 }
 
+/// What programs that run until they are stopped write to standard output when their signals are set.
+pub const READY: &str = "ready for signals";
+
 /// Program that a container runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// Runs until it is asked to end, and then ends with code 143.
+    /// Writes [`READY`], runs until it is asked to end, and then ends with code 143.
     Sleeps,
-    /// Runs, whatever it is asked.
+    /// Writes [`READY`] and runs, whatever it is asked.
     IgnoresSignals,
     /// Ends at once with this code.
     Ends(i32),

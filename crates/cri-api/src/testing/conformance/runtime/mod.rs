@@ -17,7 +17,7 @@ mod stats;
 
 pub use bench::RuntimeBench;
 pub use fake::FakePods;
-pub use harness::{Command, Program, RuntimeDeviation, RuntimeHarness};
+pub use harness::{Command, Program, READY, RuntimeDeviation, RuntimeHarness};
 
 use super::bench::Outcome;
 use super::{CaseResult, Report, Stop, Verdict, within};
