@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 use oci::Secret;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::client::{ClusterClient, request, text, within};

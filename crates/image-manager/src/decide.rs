@@ -103,6 +103,7 @@ pub enum RefuseReason {
 }
 
 /// Decides. What nobody looked for counts as not present: doubt never makes an image usable.
+#[inline]
 #[must_use]
 pub fn decide(policy: PullPolicy, presence: Presence, access: Access) -> Decision {
     match (policy, presence, access) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use oci::{Algorithm, Digest, Hasher};
 
-use crate::handoff::HandoffMutex;
+use base::lock::Mutex;
 
 /// Work for one who waits.
 pub(crate) trait Chore: Send + Sync {
@@ -22,9 +22,9 @@ pub(crate) type Tee = Box<dyn FnMut(&[u8]) + Send>;
 /// A digest in the making.
 pub(crate) struct Hashing<P> {
     /// Pieces that are yet to be hashed.
-    pieces: HandoffMutex<VecDeque<P>>,
+    pieces: Mutex<VecDeque<P>>,
     /// Held by who hashes; pieces are taken only by who holds it, which keeps their order.
-    hasher: HandoffMutex<HasherState>,
+    hasher: Mutex<HasherState>,
     /// Nobody will ask.
     forgone: AtomicBool,
 }
@@ -41,8 +41,8 @@ impl<P: AsRef<[u8]>> Hashing<P> {
 
     /// Hashing of pieces that are handed on as well, in order.
     pub(crate) fn with(algorithm: Algorithm, tee: Option<Tee>) -> Self {
-        let hasher = HandoffMutex::new(HasherState { hasher: Some(algorithm.hasher()), tee });
-        Self { pieces: HandoffMutex::default(), hasher, forgone: AtomicBool::new(false) }
+        let hasher = Mutex::new(HasherState { hasher: Some(algorithm.hasher()), tee });
+        Self { pieces: Mutex::default(), hasher, forgone: AtomicBool::new(false) }
     }
 
     /// Adds a piece. It is dropped when it has been hashed.
@@ -101,7 +101,7 @@ impl<P: AsRef<[u8]> + Send> Chore for Hashing<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parking_lot::Mutex;
+    use base::lock::Mutex;
     use std::sync::Arc;
 
     #[test]

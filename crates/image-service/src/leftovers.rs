@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
+use base::lock::Mutex;
 use engine_api::runtime_store::UnfinishedDeposit;
 use oci::Digest;
-use parking_lot::Mutex;
 
 use crate::options::RuntimeTarget;
 

@@ -21,7 +21,6 @@ mod error;
 mod flight;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
-mod handoff;
 mod hashing;
 mod image_engine;
 mod intake;

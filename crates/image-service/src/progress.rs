@@ -77,7 +77,7 @@ impl Hub {
 mod tests {
     use std::sync::Arc;
 
-    use parking_lot::Mutex;
+    use base::lock::Mutex;
 
     use super::*;
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, MutexGuard};
 use inflate::{BUFFER, Sink, Stopped};
 
 use crate::budget::{Budget, Share};
-use crate::handoff::{HandoffCondvar, HandoffMutex};
 use crate::hashing::{Chore, Hashing};
+use base::lock::{Condvar, Mutex};
 
 /// How many buffers a ring may always have, and how many it has at most, where there is memory to spare. It makes them as they
 /// are first needed.
@@ -25,9 +25,9 @@ pub(crate) type TarHash = Hashing<Filled>;
 struct ByteRing {
     budget: Budget,
     /// Guards everything that moves.
-    state: HandoffMutex<RingState>,
-    filled: HandoffCondvar,
-    freed: HandoffCondvar,
+    state: Mutex<RingState>,
+    filled: Condvar,
+    freed: Condvar,
 }
 
 #[derive(Default)]
@@ -102,9 +102,9 @@ impl Progress {
 pub(crate) fn ring(budget: &Budget, chores: &[Arc<dyn Chore>], progress: Progress) -> (RingWriter, RingReader) {
     let ring = Arc::new(ByteRing {
         budget: budget.clone(),
-        state: HandoffMutex::default(),
-        filled: HandoffCondvar::default(),
-        freed: HandoffCondvar::default(),
+        state: Mutex::default(),
+        filled: Condvar::default(),
+        freed: Condvar::default(),
     });
     let chores = chores.to_vec();
     let reader = RingReader { ring: Arc::clone(&ring), now: None, at: 0, before: 0, chores: chores.clone(), progress };

@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
+use base::lock::Mutex;
 use bytes::Bytes;
 use cri_api::{Error, Result};
 use oci::{Descriptor, Digest};
-use parking_lot::Mutex;
 use registry::{BlobStream, Repository};
 
 use crate::error;

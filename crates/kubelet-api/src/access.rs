@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::lock::Mutex;
 use hashlink::LruCache;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use oci::Secret;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::authority::{Access, Authority, AuthorityError, Identity};

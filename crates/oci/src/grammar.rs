@@ -13,6 +13,8 @@ const IN_TAG: u8 = 1 << 4;
 /// Bytes that only a domain has, and no first component of a path.
 const IN_DOMAIN: u8 = 1 << 5;
 const NOT_ASCII: u8 = 1 << 6;
+/// Anywhere in a part of a host name but at its ends.
+const IN_LABEL: u8 = 1 << 7;
 
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
@@ -36,6 +38,9 @@ const CLASSES: [u8; 256] = {
         }
         if matches!(byte, b'.' | b':') {
             class |= IN_DOMAIN;
+        }
+        if byte.is_ascii_alphanumeric() || byte == b'-' {
+            class |= IN_LABEL;
         }
         if !byte.is_ascii() {
             class |= NOT_ASCII;
@@ -87,7 +92,7 @@ pub(crate) fn is_domain(text: &str) -> bool {
     let mut at = 0;
     loop {
         let start = at;
-        while at < bytes.len() && (bytes[at] == b'-' || is(bytes[at], LOWER_OR_DIGIT | UPPER)) {
+        while at < bytes.len() && is(bytes[at], IN_LABEL) {
             at += 1;
         }
         if at == start || bytes[start] == b'-' || bytes[at - 1] == b'-' {

@@ -1,6 +1,6 @@
 //! Questions to servers on loopback that answer byte by byte as they are told.
 
-use parking_lot::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::sync::{oneshot, watch};
+use base::lock::Mutex;
+use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 /// The part of a flight that its waiters share.
@@ -34,7 +34,7 @@ impl Shared for CancellationToken {
     }
 }
 
-pub(crate) type Flights<K, S, A, W> = HashMap<K, Arc<Call<S, A, W>>>;
+pub(crate) type Flights<K, S, A, W> = HashMap<K, Arc<Call<K, S, A, W>>>;
 
 /// Flights by key.
 pub(crate) struct Table<K, S, A, W> {
@@ -43,12 +43,13 @@ pub(crate) struct Table<K, S, A, W> {
 }
 
 /// A flight as its waiters see it.
-pub(crate) struct Call<S, A, W> {
+pub(crate) struct Call<K, S, A, W> {
+    pub(crate) key: K,
     pub(crate) shared: S,
     /// Guards the waiters.
     pub(crate) waiters: Mutex<Waiters<A, W>>,
-    /// Number of waiters.
-    pub(crate) count: watch::Sender<usize>,
+    /// Notified when the first waiter comes and when the last one has gone. The flight alone waits for it.
+    pub(crate) first_or_last: Notify,
     /// The answer. The channel closes without one if the flight panics.
     pub(crate) answer: watch::Receiver<Option<A>>,
 }
@@ -70,28 +71,49 @@ pub struct WaiterId(u64);
 
 impl<K: Hash + Eq, S, A, W> Table<K, S, A, W> {
     /// Takes a flight out.
-    pub(crate) fn remove(&self, key: &K, call: &Arc<Call<S, A, W>>) {
-        remove(&mut self.flights.lock(), key, call);
+    pub(crate) fn remove(&self, call: &Arc<Call<K, S, A, W>>) {
+        remove(&mut self.flights.lock(), call);
     }
 
     /// Takes a flight out if nobody waits for it. Returns true if nobody does.
-    pub(crate) fn retire(&self, key: &K, call: &Arc<Call<S, A, W>>) -> bool {
+    pub(crate) fn retire(&self, call: &Arc<Call<K, S, A, W>>) -> bool {
         let mut flights = self.flights.lock();
         let is_left = call.waiters.lock().by_id.is_empty();
         if is_left {
-            remove(&mut flights, key, call);
+            remove(&mut flights, call);
         }
         is_left
     }
 }
 
-pub(crate) fn remove<K: Hash + Eq, S, A, W>(flights: &mut Flights<K, S, A, W>, key: &K, call: &Arc<Call<S, A, W>>) {
-    if flights.get(key).is_some_and(|entry| Arc::ptr_eq(entry, call)) {
-        flights.remove(key);
+pub(crate) fn remove<K: Hash + Eq, S, A, W>(flights: &mut Flights<K, S, A, W>, call: &Arc<Call<K, S, A, W>>) {
+    if flights.get(&call.key).is_some_and(|entry| Arc::ptr_eq(entry, call)) {
+        flights.remove(&call.key);
     }
 }
 
-impl<S, A, W> Call<S, A, W> {
+impl<K, S, A, W> Call<K, S, A, W> {
+    /// Enters a waiter, and returns its number.
+    pub(crate) fn enter(&self, waiter: Waiter<A, W>) -> u64 {
+        let mut waiters = self.waiters.lock();
+        let id = waiters.next;
+        waiters.next += 1;
+        waiters.by_id.insert(id, waiter);
+        let is_first = waiters.by_id.len() == 1;
+        drop(waiters);
+        if is_first {
+            self.first_or_last.notify_one();
+        }
+        id
+    }
+
+    /// Returns when somebody waits, or when nobody does.
+    pub(crate) async fn until_waited_for(&self, is_waited_for: bool) {
+        while self.waiters.lock().by_id.is_empty() == is_waited_for {
+            self.first_or_last.notified().await;
+        }
+    }
+
     /// The first waiter, in order of arrival, for which `of` returns something.
     pub(crate) fn find_waiter<R>(&self, mut of: impl FnMut(&mut W) -> Option<R>) -> Option<(WaiterId, R)> {
         let mut waiters = self.waiters.lock();
@@ -100,16 +122,21 @@ impl<S, A, W> Call<S, A, W> {
 
     /// Answers one waiter, which then waits no longer.
     pub(crate) fn answer_one(&self, waiter: WaiterId, answer: A) {
-        if let Some(waiter) = self.leave(waiter.0) {
+        if let Some((waiter, _)) = self.leave(waiter.0) {
             // An error means that the waiter has gone away.
             let _ = waiter.own_answer.send(answer);
         }
     }
 
-    pub(crate) fn leave(&self, id: u64) -> Option<Waiter<A, W>> {
+    /// Takes a waiter out. Returns it, and whether it was the last one; `None` if it was answered before.
+    pub(crate) fn leave(&self, id: u64) -> Option<(Waiter<A, W>, bool)> {
         let mut waiters = self.waiters.lock();
         let waiter = waiters.by_id.remove(&id)?;
-        self.count.send_replace(waiters.by_id.len());
-        Some(waiter)
+        let is_last = waiters.by_id.is_empty();
+        drop(waiters);
+        if is_last {
+            self.first_or_last.notify_one();
+        }
+        Some((waiter, is_last))
     }
 }

@@ -13,8 +13,7 @@ use crate::call::{Call, Shared, Table, WaiterId};
 #[must_use = "dropping it ends the flight without an answer"]
 pub struct Flight<K: Hash + Eq, S: Shared, A, W = ()> {
     table: Arc<Table<K, S, A, W>>,
-    key: K,
-    call: Arc<Call<S, A, W>>,
+    call: Arc<Call<K, S, A, W>>,
     sender: watch::Sender<Option<A>>,
     answer: Option<A>,
 }
@@ -22,11 +21,10 @@ pub struct Flight<K: Hash + Eq, S: Shared, A, W = ()> {
 impl<K: Hash + Eq, S: Shared, A, W> Flight<K, S, A, W> {
     pub(crate) fn new(
         table: Arc<Table<K, S, A, W>>,
-        key: K,
-        call: Arc<Call<S, A, W>>,
+        call: Arc<Call<K, S, A, W>>,
         sender: watch::Sender<Option<A>>,
     ) -> Self {
-        Self { table, key, call, sender, answer: None }
+        Self { table, call, sender, answer: None }
     }
 
     /// The value that the waiters of the flight share.
@@ -53,16 +51,15 @@ impl<K: Hash + Eq, S: Shared, A, W> Flight<K, S, A, W> {
     /// Leaves the group if nobody waits. Returns true if nobody does.
     #[must_use]
     pub fn retire(&self) -> bool {
-        self.table.retire(&self.key, &self.call)
+        self.table.retire(&self.call)
     }
 
     /// Returns when nobody has waited for as long as `linger` returns. The flight has left its group then, so that nobody
     /// joins what is given up.
     pub async fn abandoned(&self, linger: impl Fn(&S) -> Duration) {
-        let mut count = self.call.count.subscribe();
         loop {
-            let _ = count.wait_for(|count| *count == 0).await.expect("this flight holds the sender");
-            let joined = async { count.wait_for(|count| *count > 0).await.is_ok() };
+            self.call.until_waited_for(false).await;
+            let joined = self.call.until_waited_for(true);
             if tokio::time::timeout(linger(&self.call.shared), joined).await.is_err() && self.retire() {
                 return;
             }
@@ -72,7 +69,7 @@ impl<K: Hash + Eq, S: Shared, A, W> Flight<K, S, A, W> {
 
 impl<K: Hash + Eq, S: Shared, A, W> Drop for Flight<K, S, A, W> {
     fn drop(&mut self) {
-        self.table.remove(&self.key, &self.call);
+        self.table.remove(&self.call);
         if let Some(answer) = self.answer.take() {
             self.sender.send_replace(Some(answer));
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::sync::{oneshot, watch};
+use base::lock::Mutex;
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::Flight;
 use crate::call::{Call, Shared, Table, Waiter, Waiters, remove};
@@ -21,8 +21,7 @@ pub type Joined<K, S, A, W> = (Ticket<K, S, A, W>, Option<Flight<K, S, A, W>>);
 #[must_use = "dropping it leaves the flight"]
 pub struct Ticket<K: Hash + Eq, S: Shared, A, W = ()> {
     table: Arc<Table<K, S, A, W>>,
-    key: K,
-    call: Arc<Call<S, A, W>>,
+    call: Arc<Call<K, S, A, W>>,
     id: u64,
     own_answer: oneshot::Receiver<A>,
 }
@@ -43,34 +42,37 @@ impl<K: Hash + Eq + Clone, S: Shared, A: Clone, W> Group<K, S, A, W> {
     /// Joins the flight of `key`. If there is none, it is entered with what `start` makes, with the group locked, and the
     /// caller gets the [`Flight`] to run.
     pub fn join(&self, key: &K, brought: W, start: impl FnOnce() -> S) -> Joined<K, S, A, W> {
+        let (own_answer, receiver) = oneshot::channel();
+        let waiter = Waiter { own_answer, brought };
         let mut flights = self.0.flights.lock();
         if let Some(call) = flights.get(key) {
-            return (self.ticket(key, call, brought), None);
+            return (self.ticket(call, waiter, receiver), None);
         }
         let (sender, answer) = watch::channel(None);
         let waiters = Mutex::new(Waiters { next: 0, by_id: BTreeMap::new() });
-        let call = Arc::new(Call { shared: start(), waiters, count: watch::Sender::new(0), answer });
-        let ticket = self.ticket(key, &call, brought);
+        let call = Call { key: key.clone(), shared: start(), waiters, first_or_last: Notify::new(), answer };
+        let call = Arc::new(call);
+        let ticket = self.ticket(&call, waiter, receiver);
         flights.insert(key.clone(), Arc::clone(&call));
         drop(flights);
-        (ticket, Some(Flight::new(Arc::clone(&self.0), key.clone(), call, sender)))
+        (ticket, Some(Flight::new(Arc::clone(&self.0), call, sender)))
     }
 
     /// Joins the flight of `key`, if there is one.
     pub fn join_running(&self, key: &K, brought: W) -> Option<Ticket<K, S, A, W>> {
+        let (own_answer, receiver) = oneshot::channel();
         let flights = self.0.flights.lock();
-        flights.get(key).map(|call| self.ticket(key, call, brought))
+        flights.get(key).map(|call| self.ticket(call, Waiter { own_answer, brought }, receiver))
     }
 
-    fn ticket(&self, key: &K, call: &Arc<Call<S, A, W>>, brought: W) -> Ticket<K, S, A, W> {
-        let (sender, own_answer) = oneshot::channel();
-        let mut waiters = call.waiters.lock();
-        let id = waiters.next;
-        waiters.next += 1;
-        waiters.by_id.insert(id, Waiter { own_answer: sender, brought });
-        call.count.send_replace(waiters.by_id.len());
-        drop(waiters);
-        Ticket { table: Arc::clone(&self.0), key: key.clone(), call: Arc::clone(call), id, own_answer }
+    fn ticket(
+        &self,
+        call: &Arc<Call<K, S, A, W>>,
+        waiter: Waiter<A, W>,
+        own_answer: oneshot::Receiver<A>,
+    ) -> Ticket<K, S, A, W> {
+        let id = call.enter(waiter);
+        Ticket { table: Arc::clone(&self.0), call: Arc::clone(call), id, own_answer }
     }
 }
 
@@ -142,8 +144,8 @@ impl<K: Hash + Eq, S: Shared, A, W> Drop for Ticket<K, S, A, W> {
     fn drop(&mut self) {
         let mut flights = self.table.flights.lock();
         let left = self.call.leave(self.id);
-        if left.is_some() && *self.call.count.borrow() == 0 && self.call.shared.last_left() {
-            remove(&mut flights, &self.key, &self.call);
+        if left.as_ref().is_some_and(|(_, is_last)| *is_last) && self.call.shared.last_left() {
+            remove(&mut flights, &self.call);
         }
         // What the waiter brought may hold tickets of its own.
         drop(flights);

@@ -123,6 +123,7 @@ fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container]
     history.passes = history.passes.wrapping_add(1);
     let pass = history.passes;
     history.records.reserve(images.len().saturating_sub(history.records.len()));
+    let hasher = history.records.hasher().clone();
     let mut seen = 0;
     for (image, user) in images.iter().zip(users) {
         let key = key(&image.id, handler(image));
@@ -154,9 +155,12 @@ fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container]
         record.last_used = Some(at.now);
         if let User::Container(number) = user
             && let Some(container) = containers.get(*number)
-            && !is_named(&record.used_by, container)
         {
-            record.used_by = name(container).into_boxed_str();
+            let hash = hasher.hash_one(&container.id) | 1;
+            if tracked.container != hash {
+                tracked.container = hash;
+                tracked.record.used_by = name(container).into_boxed_str();
+            }
         }
     }
     if seen != history.records.len() {
@@ -176,19 +180,6 @@ pub(crate) fn name(container: &Container) -> String {
     }
 }
 
-/// Returns true if `text` is this container's [`name`], without making it.
-fn is_named(text: &str, container: &Container) -> bool {
-    match (container.labels.get(NAMESPACE), container.labels.get(POD)) {
-        (Some(namespace), Some(pod)) => text
-            .strip_prefix(namespace.as_str())
-            .and_then(|rest| rest.strip_prefix('/'))
-            .and_then(|rest| rest.strip_prefix(pod.as_str()))
-            .and_then(|rest| rest.strip_prefix('/'))
-            .is_some_and(|rest| rest == container.metadata.name),
-        _ => text.strip_prefix("container ").is_some_and(|id| id == container.id),
-    }
-}
-
 /// The runtime handler that an image is for.
 pub(crate) fn handler(image: &Image) -> &str {
     image.spec.as_ref().map_or("", |spec| spec.runtime_handler.as_str())
@@ -199,36 +190,84 @@ fn id_of(container: &Container) -> &str {
     if container.image_id.is_empty() { &container.image_ref } else { &container.image_id }
 }
 
+/// Of several users the first is kept.
+fn set(place: &mut User, user: User) {
+    if *place == User::None {
+        *place = user;
+    }
+}
+
+/// Hash of an id. Of a digest sixteen digits are enough: nobody can choose them.
+fn hash_of(builder: &DefaultHashBuilder, id: &str) -> u64 {
+    let digest = id.strip_prefix("sha256:").filter(|digest| digest.len() == 64);
+    builder.hash_one(digest.and_then(|digest| digest.as_bytes().first_chunk::<16>()).map_or(id.as_bytes(), |d| d))
+}
+
 /// Finds images by id, and by name where an id does not fit.
 struct UsageIndex<'a> {
     images: &'a [Image],
     hash: DefaultHashBuilder,
     /// Numbers of images by id. There are several of one id only if runtime handlers have images of their own.
     by_id: HashTable<u32>,
+    /// False if several images may have one id, or an image is for one runtime handler alone.
+    ids_are_enough: bool,
     /// Numbers of images by name, made when first needed.
     names: Option<HashMap<&'a str, usize>>,
 }
 
+/// How many containers are looked up together: the processor then waits for the memory of all of them at the same time.
+const BLOCK: usize = 32;
+
 impl<'a> UsageIndex<'a> {
     fn new(images: &'a [Image]) -> Self {
         let hash = DefaultHashBuilder::default();
-        let mut by_id = HashTable::with_capacity(images.len());
-        let of = |number: &u32| hash.hash_one(&images[*number as usize].id);
+        let mut index =
+            Self { images, hash, by_id: HashTable::with_capacity(images.len()), ids_are_enough: true, names: None };
         // No node has more images than that.
-        for number in 0..u32::try_from(images.len()).unwrap_or(u32::MAX) {
-            by_id.insert_unique(of(&number), number, of);
+        for (number, image) in (0..u32::MAX).zip(images) {
+            let hash = index.hash_of(&image.id);
+            let is_same = |other: &u32| images[*other as usize].id == image.id;
+            index.ids_are_enough &= handler(image).is_empty() && index.by_id.find(hash, is_same).is_none();
+            let UsageIndex { by_id, hash: builder, .. } = &mut index;
+            by_id.insert_unique(hash, number, |other| hash_of(builder, &images[*other as usize].id));
         }
-        Self { images, hash, by_id, names: None }
+        index
+    }
+
+    fn hash_of(&self, id: &str) -> u64 {
+        hash_of(&self.hash, id)
+    }
+
+    /// Number of the first image whose id may have this hash: seven bits of it are compared. Looks at no image.
+    fn first_of(&self, hash: u64) -> Option<usize> {
+        self.by_id.find(hash, |_| true).map(|number| *number as usize)
     }
 
     /// Marks the images of containers. Runtimes may name an image by id, by digest of the manifest or by name.
     fn mark_containers(&mut self, users: &mut [User], containers: &[Container]) {
-        for (number, container) in containers.iter().enumerate() {
-            let (user, handler) = (User::Container(number), &container.image.runtime_handler);
-            let _ = self.mark(users, id_of(container), handler, user)
-                || self.mark(users, &container.image_ref, handler, user)
-                || self.mark(users, &container.image.image, handler, user);
+        for (block, containers) in containers.chunks(BLOCK).enumerate() {
+            let mut hashes = [0; BLOCK];
+            for (hash, container) in hashes.iter_mut().zip(containers) {
+                *hash = self.hash_of(id_of(container));
+            }
+            let found = hashes.map(|hash| self.first_of(hash));
+            for (number, (container, found)) in containers.iter().zip(found).enumerate() {
+                let user = User::Container(block * BLOCK + number);
+                match found {
+                    Some(image) if self.ids_are_enough && self.images[image].id == id_of(container) => {
+                        set(&mut users[image], user);
+                    }
+                    _ => self.mark_container(users, container, user),
+                }
+            }
         }
+    }
+
+    fn mark_container(&mut self, users: &mut [User], container: &Container, user: User) {
+        let handler = &container.image.runtime_handler;
+        let _ = self.mark(users, id_of(container), handler, user)
+            || self.mark(users, &container.image_ref, handler, user)
+            || self.mark(users, &container.image.image, handler, user);
     }
 
     /// Marks an image by id or by name, unless it has a user already. Returns true if there is such an image.
@@ -240,7 +279,7 @@ impl<'a> UsageIndex<'a> {
 
     fn mark_id(&self, users: &mut [User], id: &str, runtime_handler: &str, user: User) -> bool {
         let mut is_here = false;
-        for &number in self.by_id.iter_hash(self.hash.hash_one(id)) {
+        for &number in self.by_id.iter_hash(self.hash_of(id)) {
             let number = number as usize;
             let image = &self.images[number];
             if image.id != id {
@@ -249,8 +288,8 @@ impl<'a> UsageIndex<'a> {
             is_here = true;
             // An image without a handler is for every handler, and a user without one may use any.
             let of = handler(image);
-            if users[number] == User::None && (of.is_empty() || runtime_handler.is_empty() || of == runtime_handler) {
-                users[number] = user;
+            if of.is_empty() || runtime_handler.is_empty() || of == runtime_handler {
+                set(&mut users[number], user);
             }
         }
         is_here

@@ -239,9 +239,26 @@ fn the_last_user_is_named() {
     pass(&mut history, &[image("0")], &[], 2);
     assert_eq!(history.get("0", "").map(|r| &*r.used_by), Some("shop/web-0/main"));
     let lone = Container { id: "lone".into(), ..container("0") };
-    pass(&mut history, &[image("0")], &[lone], 3);
+    pass(&mut history, &[image("0")], std::slice::from_ref(&lone), 3);
     assert_eq!(history.get("0", "").map(|r| &*r.used_by), Some("container lone"));
-    assert!(is_named("shop/web-0/main", &user) && !is_named("shop/web-0/main2", &user));
+    pass(&mut history, &[image("0")], std::slice::from_ref(&user), 4);
+    assert_eq!(history.get("0", "").map(|r| &*r.used_by), Some("shop/web-0/main"));
+    // After the use that another process saw, too.
+    let mut other = history.clone();
+    pass(&mut other, &[image("0")], &[lone], 5);
+    history.merge(other);
+    assert_eq!(history.get("0", "").map(|r| &*r.used_by), Some("container lone"));
+    pass(&mut history, &[image("0")], &[user], 6);
+    assert_eq!(history.get("0", "").map(|r| &*r.used_by), Some("shop/web-0/main"));
+}
+
+#[test]
+fn ids_that_begin_alike_are_told_apart() {
+    let id = |end: char| format!("sha256:{}{end}", "0123456789abcdef".repeat(4).split_at(63).0);
+    let found = pass(&mut UsageHistory::default(), &[image(&id('0')), image(&id('1'))], &[container(&id('1'))], 1);
+    assert_eq!([0, 1].map(|number| found.in_use(number)), [false, true]);
+    let found = pass(&mut UsageHistory::default(), &[image(&id('0'))], &[container(&id('1'))], 1);
+    assert!(!found.in_use(0));
 }
 
 #[test]

@@ -51,15 +51,17 @@ impl UsageRecord {
     }
 }
 
-/// A record, and the last pass that saw its image.
+/// A record, the last pass that saw its image, and the container of the last use.
 #[derive(Clone, Debug)]
 pub(super) struct TrackedRecord {
     pub(super) record: UsageRecord,
     /// Number of the pass. Not stored.
     pub(super) pass: u32,
+    /// Hash of the id of the container of the last use, whose name is in the record; 0: not known. Not stored.
+    pub(super) container: u64,
 }
 
-/// Equal if the records are equal: the pass does not count.
+/// Equal if the records are equal: the rest does not count.
 impl PartialEq for TrackedRecord {
     fn eq(&self, other: &Self) -> bool {
         self.record == other.record
@@ -68,7 +70,7 @@ impl PartialEq for TrackedRecord {
 
 impl TrackedRecord {
     pub(super) fn new(record: UsageRecord) -> Box<Self> {
-        Box::new(Self { record, pass: 0 })
+        Box::new(Self { record, pass: 0, container: 0 })
     }
 }
 
@@ -189,6 +191,7 @@ impl UsageHistory {
                 self.records.insert(key, theirs);
                 continue;
             };
+            ours.container = 0;
             let (ours, theirs) = (&mut ours.record, theirs.record);
             if theirs.pulled_at == ours.pulled_at {
                 ours.first_detected = ours.first_detected.min(theirs.first_detected);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base::lock::Mutex;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::in_flight::{EndedPull, PullInFlight, PullOutcome, PullStep, WantedBy};
@@ -67,9 +67,9 @@ pub(super) struct RunningPull {
 struct Waiters {
     next: u64,
     /// Those who wait, by number of their arrival.
-    by_id: BTreeMap<u64, WantedBy>,
+    by_id: BTreeMap<u64, Arc<WantedBy>>,
     /// The first ones that ever came.
-    first: Vec<WantedBy>,
+    first: Vec<Arc<WantedBy>>,
 }
 
 /// A share in a running pull. Dropping it is leaving.
@@ -159,7 +159,7 @@ impl PullBoard {
         let id = state.next;
         state.running.insert(id, Arc::clone(&pull));
         drop(state);
-        self.0.changes.send_modify(|changes| *changes += 1);
+        self.0.changed();
         OnBoard { board: Arc::clone(&self.0), id, pull, end: End::default() }
     }
 
@@ -177,11 +177,12 @@ impl std::fmt::Debug for PullBoard {
 impl RunningPull {
     /// Joins those who wait.
     pub(super) fn join(self: &Arc<Self>, by: WantedBy) -> BoardWaiter {
+        let by = Arc::new(by);
         let mut waiters = self.waiters.lock();
         let id = waiters.next;
         waiters.next += 1;
         if waiters.first.len() < NAMED && !waiters.first.contains(&by) {
-            waiters.first.push(by.clone());
+            waiters.first.push(Arc::clone(&by));
         }
         waiters.by_id.insert(id, by);
         drop(waiters);
@@ -202,7 +203,7 @@ impl RunningPull {
         let mut wanted_by: Vec<WantedBy> = Vec::new();
         for by in waiters.by_id.values() {
             if wanted_by.len() < NAMED && !wanted_by.contains(by) {
-                wanted_by.push(by.clone());
+                wanted_by.push(WantedBy::clone(by));
             }
         }
         PullInFlight {
@@ -259,22 +260,20 @@ impl OnBoard {
 impl Drop for OnBoard {
     fn drop(&mut self) {
         let now = self.board.time.now();
-        let (since, wanted_by) = (self.pull.since, std::mem::take(&mut self.pull.waiters.lock().first));
+        let first = std::mem::take(&mut self.pull.waiters.lock().first);
+        let wanted_by = first.into_iter().map(Arc::unwrap_or_clone).collect();
         let received_bytes = self.pull.progress.with(|progress| progress.received());
         let End { outcome, image_ref, cause, message } = std::mem::take(&mut self.end);
         let present = self.pull.present.load(Ordering::Relaxed).then_some(PullOutcome::Present);
         let duration = now.saturating_sub(self.pull.begun);
         let queued = self.pull.queued.lock().unwrap_or(duration);
         let ended = (self.board.wall_clock)();
-        let mut state = self.board.state.lock();
-        state.running.remove(&self.id);
-        state.ends += 1;
-        let ended = EndedPull {
-            number: state.ends,
+        let mut ended = EndedPull {
+            number: 0,
             id: self.id,
             image: self.pull.image.clone(),
             wanted_by,
-            since,
+            since: self.pull.since,
             ended,
             duration_milliseconds: millis(duration),
             queued_milliseconds: millis(queued),
@@ -284,12 +283,24 @@ impl Drop for OnBoard {
             cause: cause.map(|cause| cause.to_string()),
             message,
         };
-        if state.ended.len() == ENDED_PULLS {
-            state.ended.pop_front();
-        }
+        let mut state = self.board.state.lock();
+        state.running.remove(&self.id);
+        state.ends += 1;
+        ended.number = state.ends;
+        let oldest = if state.ended.len() == ENDED_PULLS { state.ended.pop_front() } else { None };
         state.ended.push_back(ended);
         drop(state);
-        self.board.changes.send_modify(|changes| *changes += 1);
+        drop(oldest);
+        self.board.changed();
+    }
+}
+
+impl Board {
+    /// Called after a change of the state. Whoever waits has subscribed before looking at the state, so that nobody misses it.
+    fn changed(&self) {
+        if self.changes.receiver_count() > 0 {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
     }
 }
 

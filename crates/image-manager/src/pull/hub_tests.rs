@@ -4,7 +4,7 @@ use cri_api::LayerState;
 use oci::Digest;
 use tokio::time::Instant;
 
-use parking_lot::Mutex;
+use base::lock::Mutex;
 
 use super::*;
 

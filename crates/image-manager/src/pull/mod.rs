@@ -100,7 +100,7 @@ impl Puller {
             places = Some((place, on_board));
             shared
         });
-        let waiter = ticket.shared().running.join(wanted.by.clone());
+        let waiter = ticket.shared().running.join(std::mem::replace(&mut wanted.by, WantedBy::Command));
         let joined = match flight.zip(places) {
             Some((flight, (place, on_board))) => {
                 self.start(&wanted, flight, place, on_board);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use async_trait::async_trait;
+use base::lock::Mutex;
 use cri_api::{
     Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PodSandboxConfig,
     PullImageRequest, Reason, Result,
@@ -18,7 +19,6 @@ use engine_api::runtime_store::{
 };
 use image_service::{PullEngine, RuntimeImages};
 use oci::{Digest, Reference};
-use parking_lot::Mutex;
 use registry::testing::{BuiltImage, TestRegistry};
 
 use crate::support::{blob, image, layer, options};

@@ -9,8 +9,8 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use base::lock::Mutex;
 use oci::{Algorithm, Descriptor, Digest, Document, Hasher, media_type};
-use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 

@@ -10,8 +10,8 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::lock::{Condvar, Mutex};
 use cri_api::PullEvent;
-use parking_lot::{Condvar, Mutex};
 
 use super::frame::{self, PullView};
 
@@ -80,7 +80,7 @@ impl Shared {
         while !state.pulls.is_empty() {
             state.turn += 1;
             state.paint();
-            self.empty.wait_for(&mut state, TICK);
+            state = self.empty.wait_timeout(state, TICK);
         }
         state.painted = false;
     }

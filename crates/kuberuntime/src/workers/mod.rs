@@ -33,7 +33,7 @@ mod timing;
 mod unknown;
 mod worker;
 
-use parking_lot::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

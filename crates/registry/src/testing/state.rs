@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
+use base::lock::Mutex;
 use bytes::Bytes;
 use oci::Digest;
-use parking_lot::Mutex;
 
 use super::faults::Faults;
 use super::line::Traffic;

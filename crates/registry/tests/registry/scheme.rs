@@ -4,8 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
+use base::lock::Mutex;
 use oci::{RegistryAuth, Secret};
-use parking_lot::Mutex;
 use registry::testing::{Auth, ImageBuilder, Options, TestRegistry, TestTls, ca_pem};
 use registry::{Client, ErrorKind, HostConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

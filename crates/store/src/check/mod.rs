@@ -15,9 +15,9 @@ mod settle;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use base::lock::Mutex;
 use engine_api::{CheckProgress, CheckReport};
 use oci::Digest;
-use parking_lot::Mutex;
 use problem::{Faults, Verdict};
 
 use crate::disk::layer::{LayerId, Shape};

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::sync::Arc;
 
+use base::lock::MutexGuard;
 use oci::Digest;
-use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
 use crate::content::left::{self, LAYER, LeftKind, LeftWork, SPOOL, beside_name};

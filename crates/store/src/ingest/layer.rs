@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use base::lock::{Mutex, MutexGuard};
 use oci::Digest;
-use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::Mode;
 
 use crate::content::private::Private;

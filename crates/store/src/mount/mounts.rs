@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::lock::Mutex;
 use base::mount::{mounts_lenient, topmost};
 use engine_api::ImageMount;
 use oci::Digest;
-use parking_lot::Mutex;
 use rustix::fs::AtFlags;
 
 use super::kernel_features::KernelFeatures;

@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
+use base::lock::Mutex;
 use bytes::Bytes;
 use futures::stream;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -18,7 +19,6 @@ use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use parking_lot::Mutex;
 use prost::Message as _;
 
 /// Bytes before each message of gRPC: whether it is compressed, and its length.

@@ -1,6 +1,6 @@
 //! Starts programs: tools that run to their end, and daemons that die with their test. Knows none of them by name.
 
-use parking_lot::{Condvar, Mutex};
+use base::lock::{Condvar, Mutex};
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -164,7 +164,7 @@ impl Daemon {
             }
             let left = until.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "{}: no line says {what}:\n{}", self.name, lines.join("\n"));
-            changed.wait_for(&mut lines, left);
+            lines = changed.wait_timeout(lines, left);
         }
     }
 
