@@ -48,7 +48,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-cri-api",
-        uses: &["imagelet-oci"],
+        uses: &["imagelet-lock", "imagelet-oci"],
         third_party: Some(&["async-trait", "futures-core", "schemars", "serde", "serde_json", "thiserror"]),
         never_reaches: IO,
         reason: "cri-api is the waist: traits and plain types, no I/O",
@@ -71,14 +71,14 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-cri-grpc",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api"],
+        uses: &["imagelet-lock", "imagelet-base", "imagelet-oci", "imagelet-cri-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-image-manager", "imagelet-image-service"],
         reason: "cri-grpc converts, it decides nothing and stores nothing",
         ..ALONE
     },
     Border {
         package: "imagelet-credentials",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-single-flight"],
+        uses: &["imagelet-lock", "imagelet-base", "imagelet-oci", "imagelet-single-flight"],
         never_reaches: &[
             "hyper",
             "reqwest",
@@ -100,15 +100,23 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
+        package: "imagelet-lock",
+        third_party: Some(&[]),
+        never_reaches: IO,
+        reason: "lock is the standard library's locks without poison",
+        ..ALONE
+    },
+    Border {
         package: "imagelet-single-flight",
-        third_party: Some(&["parking_lot", "tokio", "tokio-util", "tracing"]),
+        uses: &["imagelet-lock"],
+        third_party: Some(&["tokio", "tokio-util", "tracing"]),
         never_reaches: &["reqwest", "hyper", "tonic", "axum", "redb"],
         reason: "single-flight shares work between callers, and knows nothing of the work",
         ..ALONE
     },
     Border {
         package: "imagelet-inflate",
-        third_party: Some(&["bytes", "crc32fast", "flate2", "parking_lot", "thiserror", "zstd"]),
+        third_party: Some(&["bytes", "crc32fast", "flate2", "thiserror", "zstd"]),
         never_reaches: IO,
         reason: "inflate turns bytes into bytes: no network, no disk, no async, no digest",
         ..ALONE
@@ -122,7 +130,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-registry",
-        uses: &["imagelet-base", "imagelet-oci"],
+        uses: &["imagelet-lock", "imagelet-base", "imagelet-oci"],
         never_reaches: &["redb", "tonic", "axum", "imagelet-store", "imagelet-cri-api"],
         reason: "registry is HTTP only: no disk, no CRI",
         ..ALONE
@@ -137,7 +145,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-store",
-        uses: &["imagelet-oci", "imagelet-base", "imagelet-engine-api", "imagelet-erofs"],
+        uses: &["imagelet-lock", "imagelet-oci", "imagelet-base", "imagelet-engine-api", "imagelet-erofs"],
         tests_use: &["imagelet-testdisk", "imagelet-testfault"],
         never_reaches: NETWORK,
         reason: "store is disk only: no network, no async; reports of its work are the plain types of engine-api",
@@ -146,6 +154,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-image-service",
         uses: &[
+            "imagelet-lock",
             "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
@@ -164,6 +173,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-image-manager",
         uses: &[
+            "imagelet-lock",
             "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
@@ -179,14 +189,21 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-probe",
         uses: &["imagelet-base"],
-        tests_use: &["imagelet-registry"],
+        tests_use: &["imagelet-lock", "imagelet-registry"],
         never_reaches: &["reqwest", "tonic", "axum", "redb", "imagelet-cri-api"],
         reason: "probe asks containers over the network as the kubelet's probes do; it knows no pods, no images, no CRI",
         ..ALONE
     },
     Border {
         package: "imagelet-kuberuntime",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-probe"],
+        uses: &[
+            "imagelet-lock",
+            "imagelet-base",
+            "imagelet-oci",
+            "imagelet-cri-api",
+            "imagelet-image-manager",
+            "imagelet-probe",
+        ],
         never_reaches: &["tonic", "prost", "reqwest", "axum", "redb", "k8s-openapi", "imagelet-image-service"],
         reason: "kuberuntime runs pods over the waist: no wire format, no engine",
         ..ALONE
@@ -201,14 +218,21 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-kubelet-api",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-kuberuntime"],
+        uses: &["imagelet-lock", "imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-kuberuntime"],
         never_reaches: &["tonic", "prost", "axum", "redb", "clap", "kube", "imagelet-store", "imagelet-image-service"],
         reason: "kubelet-api answers the API server: it runs no pod, and asks through a trait who may",
         ..ALONE
     },
     Border {
         package: "imagelet-cluster",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-kubelet-api"],
+        uses: &[
+            "imagelet-lock",
+            "imagelet-base",
+            "imagelet-oci",
+            "imagelet-cri-api",
+            "imagelet-image-manager",
+            "imagelet-kubelet-api",
+        ],
         never_reaches: &["tonic", "prost", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
         reason: "cluster speaks with the API server, and only it: it runs no pod and pulls no image",
         ..ALONE
@@ -216,6 +240,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-agent",
         uses: &[
+            "imagelet-lock",
             "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
@@ -243,6 +268,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet",
         uses: &[
+            "imagelet-lock",
             "imagelet-agent",
             "imagelet-base",
             "imagelet-cluster",
@@ -267,8 +293,8 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-testdisk",
-        uses: &["imagelet-base"],
-        third_party: Some(&["fuser", "parking_lot", "rustix"]),
+        uses: &["imagelet-lock", "imagelet-base"],
+        third_party: Some(&["fuser", "rustix"]),
         never_reaches: &["tokio", "hyper", "redb", "imagelet-store"],
         reason: "testdisk is a disk for tests: it knows nothing of what is kept on it, and nothing that is shipped has it",
         ..ALONE
@@ -289,10 +315,10 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-bench",
-        uses: &["imagelet-cri-api", "imagelet-cri-grpc"],
-        third_party: Some(&["anyhow", "clap", "parking_lot", "serde", "serde_json", "tokio"]),
+        uses: &["imagelet-lock", "imagelet-cri-api", "imagelet-cri-grpc"],
+        third_party: Some(&["anyhow", "clap", "serde", "serde_json", "tokio"]),
         never_reaches: &["imagelet-store", "imagelet-registry", "imagelet-image-service", "redb"],
-        reason: "the benchmark measures programs, its own build among them; of the product it has the client of CRI, with which it asks them",
+        reason: "the benchmark measures programs, its own build among them; of the product it has the client of CRI, with which it asks them, and locks",
         ..ALONE
     },
 ];

@@ -1,5 +1,5 @@
-//! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`],
-//! [locks](lock) that a panic does not poison, the table of [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks](FileLock) and [states](FileIdentity) of files, files that [no other user
+//! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
+//! table of [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks](FileLock) and [states](FileIdentity) of files, files that [no other user
 //! reads](write_private), the error of a [full disk](is_disk_full), reads that [`fill`] a buffer, the encodings of certificates ([`der`], [`pem`]),
 //! [sizes and durations](units) for people, the names [`nearest`] to a wrong one, trace context in headers, and parts of
 //! TLS clients.
@@ -15,7 +15,6 @@ mod file_identity;
 mod file_lock;
 mod fill;
 mod go_duration;
-pub mod lock;
 mod loop_device;
 pub mod mount;
 mod nearest;

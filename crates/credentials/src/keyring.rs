@@ -4,7 +4,7 @@
 //! Presence and access are not decided here, and an error of a source becomes a note: only a pull secret of the
 //! right type with broken content fails the look-up, as in the kubelet. The image manager asks it.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! The first file that can be read wins, as in the kubelet, or all of them count, as for podman; one that cannot is noted and
 //! passed over. It knows no environment: the directories are arguments. The keyring calls this.
 
-use base::lock::{Mutex, MutexGuard};
+use lock::{Mutex, MutexGuard};
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read as _};

@@ -2,7 +2,7 @@
 
 extern crate imagelet_cri_api as cri_api;
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

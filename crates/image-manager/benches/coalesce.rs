@@ -1,7 +1,7 @@
 //! 10,000 requests for 100 images at the same moment: what sharing a pull costs, and what it saves beside the kubelet's
 //! way, where everybody pulls. Run by `cargo bench -p imagelet-image-manager --bench coalesce`.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::Arc;

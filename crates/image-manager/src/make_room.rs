@@ -1,7 +1,7 @@
 //! [`MakeRoom`]: what the manager asks of garbage collection. A pull that found the disk full asks for space; pulls that are
 //! under way are held, so that nobody removes what they bring. The collector implements it; no pull waits for another here.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl Holds {
         names.keys().cloned().collect()
     }
 
-    fn lock(&self) -> base::lock::MutexGuard<'_, BTreeMap<String, ImagePulls>> {
+    fn lock(&self) -> lock::MutexGuard<'_, BTreeMap<String, ImagePulls>> {
         self.names.lock()
     }
 }

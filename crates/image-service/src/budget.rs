@@ -4,7 +4,7 @@
 //! is told and measures nothing. It also keeps the buffers that have been used, so that they are used again.
 //! Asked by layer jobs and by what they call.
 
-use base::lock::{Mutex, MutexGuard};
+use lock::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use oci::{Algorithm, Digest, Hasher};
 
-use base::lock::Mutex;
+use lock::Mutex;
 
 /// Work for one who waits.
 pub(crate) trait Chore: Send + Sync {
@@ -101,7 +101,7 @@ impl<P: AsRef<[u8]> + Send> Chore for Hashing<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::lock::Mutex;
+    use lock::Mutex;
     use std::sync::Arc;
 
     #[test]

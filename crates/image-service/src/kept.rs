@@ -2,7 +2,7 @@
 //! the store has in the place of the registry's. What is written is finished only after the verdict over the bytes; what is
 //! read is verified by who reads it, and dropped where it is not what it was. Called by layer jobs and their sources.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;

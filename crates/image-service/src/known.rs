@@ -2,7 +2,7 @@
 //! believed: it only says where to look first. Who may use what was brought by others is believed, and errs on the side of
 //! fetching. Filled at the opening and by every commit.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use oci::{Digest, Document, ImageConfig};
@@ -100,7 +100,7 @@ impl ContentHints {
         self.lock().is_made_of(diff_id, blob)
     }
 
-    fn lock(&self) -> base::lock::MutexGuard<'_, Maps> {
+    fn lock(&self) -> lock::MutexGuard<'_, Maps> {
         self.0.lock()
     }
 }

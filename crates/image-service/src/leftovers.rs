@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use base::lock::Mutex;
 use engine_api::runtime_store::UnfinishedDeposit;
+use lock::Mutex;
 use oci::Digest;
 
 use crate::options::RuntimeTarget;

@@ -77,7 +77,7 @@ impl Hub {
 mod tests {
     use std::sync::Arc;
 
-    use base::lock::Mutex;
+    use lock::Mutex;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 //! when it is slower than what comes. What is read back is verified piece by piece, and all of it with the blob in the end; wrong
 //! bytes are never kept. Layers that are whole are left by [`crate::pull::layer`]. It knows no registry and no layer.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

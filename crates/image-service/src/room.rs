@@ -3,7 +3,7 @@
 //! what has come of it; what is written is that much or more. It asks no file system: the free bytes are handed in.
 //! Claims are made by [`crate::pull::assemble`], progress is told by the layer jobs.
 
-use base::lock::{Mutex, MutexGuard};
+use lock::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

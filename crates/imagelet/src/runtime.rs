@@ -3,7 +3,7 @@
 //! is told, and ends the process. So does, whenever it comes, a thread that was started and gets no memory for its own stack of
 //! signals: what waits for its work would wait for ever. Knows nothing of what runs on it. Called by `main`.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

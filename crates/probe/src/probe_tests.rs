@@ -1,6 +1,6 @@
 //! Questions to servers on loopback that answer byte by byte as they are told.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

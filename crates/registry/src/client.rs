@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::lock::Mutex;
+use lock::Mutex;
 use tokio::time::Instant;
 use url::Url;
 

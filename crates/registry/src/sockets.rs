@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use base::lock::Mutex;
+use lock::Mutex;
 use tokio::sync::watch;
 
 /// The sockets of one HTTP client, by origin.

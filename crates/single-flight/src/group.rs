@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use base::lock::Mutex;
+use lock::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::Flight;

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use base::lock::Mutex;
+use lock::Mutex;
 
 /// The present state of some work.
 pub trait Progress: Send + 'static {

@@ -1,7 +1,7 @@
 //! The process that serves a disk's file over FUSE: the file itself, and one by which it is told what to do. One request after
 //! the other, so that the record has them in their order. It ends when nobody has the file system any more.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -103,7 +103,7 @@ impl State {
 }
 
 impl Server {
-    fn state(&self) -> base::lock::MutexGuard<'_, State> {
+    fn state(&self) -> lock::MutexGuard<'_, State> {
         self.state.lock()
     }
 

@@ -1,7 +1,7 @@
 //! [`EventBook`]: the last events of this node with their times, each once: one that happens again is counted, as in Kubernetes.
 //! Tells whoever waits for more. Written by everything that has events; read by the admin endpoint.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::VecDeque;
 
 use image_manager::{Event, EventRecorder, EventRef, WallClock};

@@ -1,6 +1,6 @@
 //! Connecting: nobody there, a peer that says nothing, a peer that is no CRI, a connection that comes and goes.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;

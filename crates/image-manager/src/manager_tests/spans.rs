@@ -1,6 +1,6 @@
 //! The span around a request: its fields, and that it is made only for who listens.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::BTreeMap;
 
 use tracing::field::{Field, Visit};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::lock::Mutex;
 use jiff::Timestamp;
+use lock::Mutex;
 use tokio::sync::watch;
 
 use super::in_flight::{EndedPull, PullInFlight, PullOutcome, PullStep, WantedBy};

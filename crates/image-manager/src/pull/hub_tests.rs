@@ -4,7 +4,7 @@ use cri_api::LayerState;
 use oci::Digest;
 use tokio::time::Instant;
 
-use base::lock::Mutex;
+use lock::Mutex;
 
 use super::*;
 

@@ -4,7 +4,7 @@
 //! As long as a pull goes on its process shares a lock on the intent's file. So an intent that several processes have
 //! is removed by the last one, and one that a killed process left is told from one that is in use.
 
-use base::lock::{Mutex, MutexGuard};
+use lock::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Checks through the image service: what is damaged is absent, comes back with one layer, and an unclean stop is seen.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::sync::Arc;
 
 use cri_api::Kind;

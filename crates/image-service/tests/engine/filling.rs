@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use async_trait::async_trait;
-use base::lock::Mutex;
 use cri_api::{
     Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PodSandboxConfig,
     PullImageRequest, Reason, Result,
@@ -18,6 +17,7 @@ use engine_api::runtime_store::{
     Slot, StackedLayer, UnfinishedDeposit, Unsuited,
 };
 use image_service::{PullEngine, RuntimeImages};
+use lock::Mutex;
 use oci::{Digest, Reference};
 use registry::testing::{BuiltImage, TestRegistry};
 

@@ -1,7 +1,7 @@
 //! `imagelet logs`: what containers wrote, from the files that the runtime writes. It asks the runtime which they are, and
 //! while it follows one, whether its container still runs; the reading is [`kuberuntime::logs`]'.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::io::{self, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

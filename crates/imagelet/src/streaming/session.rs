@@ -2,7 +2,7 @@
 //! the streams say. A stream whose reader is slow holds up the others of its connection: those of one command belong
 //! together, and forwarded ports have a connection each.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

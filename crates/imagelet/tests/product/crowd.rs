@@ -1,7 +1,7 @@
 //! Many pods at once, through the library: each image is pulled once, whoever leaves takes nothing along, and when
 //! everybody has left the traffic stops. On the embedded engine and on Debian's containerd.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

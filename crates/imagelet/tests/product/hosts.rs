@@ -1,7 +1,7 @@
 //! Registries that want TLS and a password, `hosts.toml` files with mirrors and certificates, and proxies: what is asked of
 //! whom, and that no secret is told.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -5,7 +5,7 @@
 //! manifest that has just come waits for a moment before it takes the place of another: it may be a file that is being
 //! renamed, and then both changes come in one.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! [`DocumentStore`]: the ConfigMaps and Secrets that lie on this node, by namespace, and word of when they change. Reads no
 //! file; the sources fill it. Called by whoever makes environments and volumes, and by who looks for pull secrets.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! needs the image takes its answer away: so every request is made, told and counted once, as if it had been made in its
 //! turn. Decides nothing about images. Called by the syncs of pods.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::lock::Mutex;
+use lock::Mutex;
 use tokio::sync::watch;
 
 use crate::labels::PodOwner;

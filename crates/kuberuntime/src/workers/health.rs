@@ -1,7 +1,7 @@
 //! [`Health`]: whether the runtime answers. One line is logged when it stops, and one when it is back, however many pods
 //! notice. Told by the relist, asked by the node's health check and by workers.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;

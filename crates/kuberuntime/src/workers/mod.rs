@@ -33,7 +33,7 @@ mod timing;
 mod unknown;
 mod worker;
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! [`Faults`]: what a test registry does wrong, for which requests, and how often.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Proxies: used for what is elsewhere, never for this machine.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::sync::Arc;
 
 use oci::RegistryAuth;

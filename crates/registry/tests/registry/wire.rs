@@ -1,7 +1,7 @@
 //! Answers as no honest server writes them, byte by byte: two lengths, chunks without end, answers that nobody asked for, another
 //! protocol, an encoding that was not asked for. What the client makes of them is an error in time, or the right bytes.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

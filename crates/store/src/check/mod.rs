@@ -15,8 +15,8 @@ mod settle;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use base::lock::Mutex;
 use engine_api::{CheckProgress, CheckReport};
+use lock::Mutex;
 use oci::Digest;
 use problem::{Faults, Verdict};
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::sync::Arc;
 
-use base::lock::MutexGuard;
+use lock::MutexGuard;
 use oci::Digest;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 

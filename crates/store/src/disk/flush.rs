@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use base::lock::Mutex;
+use lock::Mutex;
 use rustix::fs::{Mode, OFlags};
 
 use crate::disk::layout::forget_layers;

@@ -14,7 +14,7 @@ pub(crate) mod young;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::lock::RwLock;
+use ::lock::RwLock;
 
 use crate::disk::flush::{Flusher, NO_SYNC_FAILED};
 use crate::disk::layout::Layout;

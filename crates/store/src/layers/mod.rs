@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use base::lock::RwLock;
+use lock::RwLock;
 
 use crate::content::Content;
 use crate::disk::layer::{LayerId, Shape};

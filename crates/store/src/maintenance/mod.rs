@@ -10,7 +10,7 @@ pub(crate) mod sweep_at_open;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use base::lock::{Mutex, MutexGuard};
+use lock::{Mutex, MutexGuard};
 
 use crate::content::Content;
 use crate::disk::layer::LayerId;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::lock::Mutex;
 use engine_api::HiddenImage;
+use lock::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::DIRECTORY;

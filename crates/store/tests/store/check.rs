@@ -476,7 +476,7 @@ fn a_check_can_be_given_up_and_tells_how_far_it_is() {
         progress: &|_| {},
     };
     assert!(matches!(store.check(&options), Err(CheckError::Cancelled)));
-    let greatest = base::lock::Mutex::new(None);
+    let greatest = lock::Mutex::new(None);
     let progress = |now| *greatest.lock() = Some(now);
     let report = store.check(&CheckOptions { cancelled: &|| false, progress: &progress, ..options }).expect("ends");
     let last = greatest.into_inner().expect("told");

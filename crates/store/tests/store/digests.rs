@@ -1,6 +1,6 @@
 //! Names with a digest: only that of the manifest, or of an index that leads to it, is recorded and leads anywhere.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::fmt;
 use std::sync::Arc;
 

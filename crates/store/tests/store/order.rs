@@ -2,7 +2,7 @@
 //! in, the mounted image is what applying them one after the other gives. Against a model of the specification's rules
 //! that knows nothing of overlays. Needs root.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,6 +1,6 @@
 //! Pulls that several requests share, requests that leave, and the reports to each.
 
-use base::lock::Mutex;
+use lock::Mutex;
 
 use cri_api::{ProgressSink, PullEvent};
 

@@ -2,7 +2,7 @@
 //! whatever the program writes, to its outputs and into any store, is searched for them. The support does both; no test need think
 //! of it. What containers write is theirs, and so is what lies in a pod's volumes.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};

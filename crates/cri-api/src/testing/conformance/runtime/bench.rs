@@ -1,7 +1,7 @@
 //! [`RuntimeBench`]: what a case works with: sandboxes and containers that go after the case, and calls that fail the case
 //! with a telling text.
 
-use base::lock::Mutex;
+use lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

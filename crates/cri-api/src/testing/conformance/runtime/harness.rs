@@ -42,7 +42,7 @@ pub trait RuntimeHarness: Send + Sync {
     }
 }
 
-/// What programs that run until they are stopped write to standard output when their signals are set.
+/// The line that programs which run until they are stopped write to standard output once their signals are set.
 pub const READY: &str = "ready for signals";
 
 /// Program that a container runs.
