@@ -107,7 +107,7 @@ impl<K, S, A, W> Call<K, S, A, W> {
         id
     }
 
-    /// Returns when somebody waits, or when nobody does.
+    /// Returns when somebody waits (`true`), or when nobody does (`false`).
     pub(crate) async fn until_waited_for(&self, is_waited_for: bool) {
         while self.waiters.lock().by_id.is_empty() == is_waited_for {
             self.first_or_last.notified().await;
