@@ -1,6 +1,6 @@
 //! The locks of all crates: the standard library's, never poisoned. Whoever waits goes on after a panic of another thread, so that what a
 //! lock guards must be valid at every point where the code that holds it can panic.
-#![expect(clippy::disallowed_types, reason = "this module makes of them what the others use")]
+#![expect(clippy::disallowed_types, reason = "this crate makes of them what the others use")]
 
 use std::fmt;
 use std::sync::{self, PoisonError, TryLockError};

@@ -296,7 +296,7 @@ impl Drop for OnBoard {
 }
 
 impl Board {
-    /// Called after a change of the state. Whoever waits has subscribed before looking at the state, so that nobody misses it.
+    /// Notifies the subscribers after a change of the state. A later subscriber finds the change in the state.
     fn changed(&self) {
         if self.changes.receiver_count() > 0 {
             self.changes.send_modify(|changes| *changes += 1);
