@@ -1,45 +1,92 @@
-//! [`Authenticator`]: the credential of one pull at one host, and the token made of it. Answers challenges, keeps the
-//! token for the rest of the pull, renews it before it ends, and lets one request at a time do so.
+//! [`Authenticator`]: the credential of one pull at one host, and the headers made of it. Answers challenges, keeps the
+//! headers for the rest of the pull, renews a token before it ends, and lets one request at a time do so.
+//!
+//! A registry may ask for `Basic` at one part of its API and for `Bearer` at another, or change from one to the other. One
+//! header of each scheme is kept, with the scheme that each part was last asked by. A request answers each scheme once.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
-use http::HeaderValue;
-use oci::RegistryAuth;
+use http::{HeaderValue, Method};
+use oci::{RegistryAuth, Secret};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-use url::Url;
 
 use crate::challenge::Challenge;
 use crate::error::Cause;
 use crate::redact::{self, Secrets};
-use crate::token::{self, TokenRequest};
+use crate::token::{self, ChallengeOrigin, TokenRequest};
 use crate::transport::Transport;
 
-/// The credential of one pull at one host, and the header that it was turned into.
+/// The credential of one pull at one host, and the headers that it was turned into.
 pub(crate) struct Authenticator {
     credential: Option<RegistryAuth>,
     /// The host that the pull's credential is for, where that is not this one.
     withheld_for: Option<String>,
-    /// The scope that a token needs, where the challenge names none; `None` where nothing of a repository is asked for.
-    scope: Option<String>,
+    /// The repository; `None` where nothing of a repository is asked for.
+    path: Option<String>,
     state: Mutex<AuthState>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AuthScheme {
+    Basic,
+    Bearer,
 }
 
 #[derive(Default)]
 struct AuthState {
-    /// Counts the headers that were made, so that a request can tell whether another one has renewed it meanwhile.
-    generation: u64,
-    header: Option<HeaderValue>,
+    /// `Basic`, once the registry has asked for it.
+    basic: Option<HeaderValue>,
+    /// `Bearer`: the registry token, or the latest token of a token service.
+    bearer: Option<HeaderValue>,
+    /// The request that the latest token answers, and when it is renewed.
     token: Option<(TokenRequest, Instant)>,
+    /// The scheme by which each part of the API was last asked.
+    by_part: BTreeMap<&'static str, AuthScheme>,
+    /// The scheme by which any part was last asked.
+    latest: Option<AuthScheme>,
+}
+
+impl AuthState {
+    fn scheme(&self, part: &str) -> Option<AuthScheme> {
+        self.by_part.get(part).copied().or(self.latest)
+    }
+
+    fn header(&self, part: &str) -> Option<&HeaderValue> {
+        match self.scheme(part)? {
+            AuthScheme::Basic => self.basic.as_ref(),
+            AuthScheme::Bearer => self.bearer.as_ref(),
+        }
+    }
+
+    fn ask_by(&mut self, scheme: AuthScheme, part: &'static str) {
+        self.by_part.insert(part, scheme);
+        self.latest = Some(scheme);
+    }
 }
 
 /// The part of the authentication that belongs to one request.
-#[derive(Default)]
 pub(crate) struct AuthRound {
-    generation: u64,
+    /// The part of the API: `manifests`, `blobs` and so on.
+    part: &'static str,
+    /// The actions that the request needs a token for.
+    actions: &'static str,
+    /// The header that was sent last.
+    sent: Option<HeaderValue>,
+    /// True if `Basic` was sent.
+    sent_basic: bool,
     /// Scopes of the token that was made for this very request.
     fresh: Option<BTreeSet<String>>,
+    /// True if no token could be had for this request.
+    has_no_token: bool,
+}
+
+impl AuthRound {
+    /// A round for a request to a part of the API.
+    pub(crate) fn new(part: &'static str, method: &Method) -> Self {
+        let actions = if matches!(*method, Method::GET | Method::HEAD) { "pull" } else { "pull,push" };
+        Self { part, actions, sent: None, sent_basic: false, fresh: None, has_no_token: false }
+    }
 }
 
 impl Authenticator {
@@ -50,10 +97,10 @@ impl Authenticator {
     ) -> Result<Self, Cause> {
         let mut state = AuthState::default();
         if let Some(credential) = credential.as_ref().filter(|c| !c.registry_token.is_empty()) {
-            state.header = Some(token::bearer(&credential.registry_token)?);
+            state.bearer = Some(token::bearer(&credential.registry_token)?);
+            state.latest = Some(AuthScheme::Bearer);
         }
-        let scope = path.map(|path| format!("repository:{path}:pull"));
-        Ok(Self { credential, withheld_for, scope, state: Mutex::new(state) })
+        Ok(Self { credential, withheld_for, path: path.map(str::to_owned), state: Mutex::new(state) })
     }
 
     /// Returns the header to send now, renewed where its token is about to end.
@@ -64,14 +111,17 @@ impl Authenticator {
         round: &mut AuthRound,
     ) -> Result<Option<HeaderValue>, Cause> {
         let mut state = self.state.lock().await;
-        if let Some((wanted, until)) = &state.token
+        let scheme = state.scheme(round.part);
+        if scheme == Some(AuthScheme::Bearer)
+            && let Some((wanted, until)) = &state.token
             && Instant::now() >= *until
         {
             let wanted = wanted.clone();
             self.renew(&mut state, wanted, transport, secrets).await?;
         }
-        round.generation = state.generation;
-        Ok(state.header.clone())
+        round.sent_basic |= scheme == Some(AuthScheme::Basic);
+        round.sent = state.header(round.part).cloned();
+        Ok(round.sent.clone())
     }
 
     /// Takes in the challenges of a 401. Afterwards the request may be made again; an error says that this would be
@@ -84,20 +134,36 @@ impl Authenticator {
         round: &mut AuthRound,
     ) -> Result<(), Cause> {
         let mut state = self.state.lock().await;
-        if state.generation != round.generation {
+        if state.header(round.part) != round.sent.as_ref() {
+            // Another request has answered meanwhile.
             return Ok(());
         }
-        let find = |scheme: &str| challenges.iter().find(|c| c.scheme == scheme);
         if self.credential.as_ref().is_some_and(|c| !c.registry_token.is_empty()) {
             return Err(self.refused("the registry token was refused", challenges));
         }
-        if let Some(bearer) = find("bearer") {
-            return self.bearer(bearer, challenges, &mut state, transport, secrets, round).await;
+        let find = |scheme: &str| challenges.iter().find(|c| c.scheme == scheme);
+        let basic = find("basic").map(|_| self.basic(challenges, round));
+        let Some(bearer) = find("bearer").filter(|_| basic.is_none() || !round.has_no_token) else {
+            let unknown = "the registry asks for no kind of authentication that is known here";
+            let (user, password) = basic.unwrap_or_else(|| Err(self.refused(unknown, challenges)))?;
+            return answer_basic(&mut state, &user, &password, round);
+        };
+        match (self.bearer(bearer, challenges, &mut state, transport, secrets, round).await, basic) {
+            (Err(cause), Some(Ok((user, password)))) if !cause.is_transient() => {
+                tracing::debug!(host = transport.name, error = %cause, "no token, answering the other challenge");
+                round.has_no_token = true;
+                answer_basic(&mut state, &user, &password, round)
+            }
+            (answered, _) => answered,
         }
-        if find("basic").is_none() {
-            return Err(self.refused("the registry asks for no kind of authentication that is known here", challenges));
-        }
-        if state.header.is_some() {
+    }
+
+    /// Returns the user name and password for a `Basic` challenge.
+    ///
+    /// # Errors
+    /// [`Cause::Unauthenticated`], when there are none, or when this request was made with them already.
+    fn basic(&self, challenges: &[Challenge], round: &AuthRound) -> Result<(String, Secret), Cause> {
+        if round.sent_basic {
             return Err(self.refused("the credential was refused", challenges));
         }
         let Some((user, password)) = self.credential.as_ref().and_then(RegistryAuth::user_and_password) else {
@@ -106,9 +172,7 @@ impl Authenticator {
         if user.is_empty() || password.is_empty() {
             return Err(self.refused("the registry wants a user name and a password and one is empty", challenges));
         }
-        state.header = Some(token::basic(&user, &password)?);
-        state.generation += 1;
-        Ok(())
+        Ok((user, password))
     }
 
     async fn bearer(
@@ -120,26 +184,18 @@ impl Authenticator {
         secrets: &Secrets,
         round: &mut AuthRound,
     ) -> Result<(), Cause> {
-        let mut scopes: BTreeSet<String> =
-            bearer.get("scope").unwrap_or_default().split_whitespace().map(str::to_owned).collect();
-        // Some registries name the scope of no repository. One of another name is right, where a prefix is configured.
-        if !scopes.iter().any(|s| s.starts_with("repository:")) {
-            scopes.extend(self.scope.clone());
-        }
-        if let Some(before) = &round.fresh
-            && scopes.is_subset(before)
+        let scope = self.path.as_ref().map(|path| format!("repository:{path}:{}", round.actions));
+        let wanted = TokenRequest::answering(bearer, scope, ChallengeOrigin::Host, transport);
+        if let (Ok(wanted), Some(before)) = (&wanted, &round.fresh)
+            && wanted.scopes.is_subset(before)
         {
             let what = if self.is_anonymous() { "the anonymous token was refused" } else { "the token was refused" };
             return Err(self.refused(what, all));
         }
-        let realm =
-            bearer.get("realm").ok_or_else(|| Cause::Challenge("the challenge names no token service".into()))?;
-        let realm = Url::parse(realm).map(redact::without_user).map_err(|_| {
-            Cause::Challenge(format!("the challenge's token service is no URL ({})", redact::text(realm, 100)))
-        })?;
-        transport.check_realm(&realm).map_err(|why| Cause::Challenge(format!("{why} ({})", redact::url(&realm))))?;
-        let wanted = TokenRequest { realm, service: bearer.get("service").map(str::to_owned), scopes: scopes.clone() };
+        let wanted = wanted?;
+        let scopes = wanted.scopes.clone();
         self.renew(state, wanted, transport, secrets).await?;
+        state.ask_by(AuthScheme::Bearer, round.part);
         round.fresh = Some(scopes);
         Ok(())
     }
@@ -151,13 +207,9 @@ impl Authenticator {
         transport: &Transport,
         secrets: &Secrets,
     ) -> Result<(), Cause> {
-        let credential = self.credential.as_ref();
-        let token = token::fetch(transport, &wanted, credential, secrets).await?;
-        state.header = Some(token::bearer(&token.value)?);
-        // Renewed a little early, so that it does not end on the way. A far end is as good as none.
-        let lifetime = token.lifetime.min(Duration::from_secs(24 * 3600)).mul_f32(0.9);
-        state.token = Some((wanted, Instant::now() + lifetime));
-        state.generation += 1;
+        let token = token::fetch(transport, &wanted, self.credential.as_ref(), secrets).await?;
+        state.bearer = Some(token::bearer(&token.value)?);
+        state.token = Some((wanted, token.renewal()));
         Ok(())
     }
 
@@ -176,4 +228,10 @@ impl Authenticator {
         }
         Cause::Unauthenticated(words)
     }
+}
+
+fn answer_basic(state: &mut AuthState, user: &str, password: &Secret, round: &AuthRound) -> Result<(), Cause> {
+    state.basic = Some(token::basic(user, password)?);
+    state.ask_by(AuthScheme::Basic, round.part);
+    Ok(())
 }

@@ -11,6 +11,11 @@ pub(crate) struct Challenge {
 }
 
 impl Challenge {
+    /// Returns true if the challenge can be answered: `Basic` and `Bearer` can.
+    pub(crate) fn is_known(&self) -> bool {
+        matches!(self.scheme.as_str(), "basic" | "bearer")
+    }
+
     /// The first parameter of this name (lower case) that is not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_str())

@@ -1,10 +1,10 @@
 //! To which origin secrets go: the pull's credential, a token made of it, and a host's configured headers and client
 //! certificate. [`is_for`] decides which hosts of a namespace get the credential; [`RedirectChain::secrets`] decides what is
-//! left of them after redirects. Where a registry may send us at all is the rule of [`crate::target`]. Pure: `session` and
-//! `transport` ask.
+//! left of them after redirects, and [`RedirectChain::redirect_token`] which anonymous token goes there instead. Where a
+//! registry may send us at all is the rule of [`crate::target`]. Pure: `session` and `transport` ask.
 
 use http::header::LOCATION;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use oci::RegistryAuth;
 use url::Url;
 
@@ -30,6 +30,20 @@ pub(crate) struct TravellingSecrets {
     pub(crate) authorization: bool,
 }
 
+/// An anonymous token for a registry to which a host redirects.
+#[derive(Clone, Debug)]
+pub(crate) struct RedirectToken {
+    /// The URL that asked for the token. The token is for the origin of this URL alone.
+    pub(crate) at: Url,
+    /// `Authorization`.
+    pub(crate) header: HeaderValue,
+}
+
+/// Returns the token for exactly the origin of `url`.
+pub(crate) fn token_for<'t>(tokens: &'t [RedirectToken], url: &Url) -> Option<&'t HeaderValue> {
+    tokens.iter().find(|token| same_origin(&token.at, url)).map(|token| &token.header)
+}
+
 impl<'a> RedirectChain<'a> {
     /// A chain that begins at `first`. `left_origin` is true where the host redirected to that URL before, as if it had done
     /// so just now.
@@ -49,22 +63,33 @@ impl<'a> RedirectChain<'a> {
         }
     }
 
+    /// Returns the anonymous token that travels to `url`: the one that this very origin asked for, once a redirect has led away
+    /// from the origin that was asked first.
+    pub(crate) fn redirect_token<'t>(&self, url: &Url, tokens: &'t [RedirectToken]) -> Option<&'t HeaderValue> {
+        if self.left_origin { token_for(tokens, url) } else { None }
+    }
+
     /// Returns true if a redirect led to another origin.
     pub(crate) fn left_origin(&self) -> bool {
         self.left_origin
     }
 
-    /// Takes a redirect to `next`.
+    /// Takes a redirect to `next`. Returns false if it is not followed, since it turns a POST into a GET, which would lose the
+    /// form (RFC 9110, section 15.4); the caller then has the redirect as its answer.
     ///
     /// # Errors
-    /// [`Cause::Redirect`], when a form with a credential would be sent to another origin, or by another method.
-    pub(crate) fn follow(&mut self, status: StatusCode, next: &Url, has_form: bool) -> Result<(), Cause> {
-        self.left_origin |= !same_origin(&self.first, next);
-        let keeps_method = matches!(status.as_u16(), 307 | 308);
-        if has_form && (self.left_origin || !keeps_method) {
+    /// [`Cause::Redirect`], when a form with a credential would be sent to another origin.
+    pub(crate) fn follow(&mut self, status: StatusCode, next: &Url, has_form: bool) -> Result<bool, Cause> {
+        let leaves_origin = !same_origin(&self.first, next);
+        if has_form && (self.left_origin || leaves_origin) {
             return Err(Cause::Redirect(format!("the credential was not sent on to {}", redact::origin(next))));
         }
-        Ok(())
+        let keeps_method = matches!(status.as_u16(), 307 | 308);
+        if has_form && !keeps_method {
+            return Ok(false);
+        }
+        self.left_origin |= leaves_origin;
+        Ok(true)
     }
 }
 
@@ -150,20 +175,65 @@ mod tests {
                 let base = u(BASE);
                 let mut chain = RedirectChain::new(&base, u(first), false);
                 let mut at = u(first);
-                let mut followed = Ok(());
+                let mut followed = Ok(true);
                 for (status, next) in redirects {
                     at = u(next);
                     let status = StatusCode::from_u16(*status).expect("valid");
-                    followed = followed.and_then(|()| chain.follow(status, &at, has_form));
+                    followed = match followed {
+                        Ok(true) => chain.follow(status, &at, has_form),
+                        ended => ended,
+                    };
                 }
                 let TravellingSecrets { of_host, authorization } = chain.secrets(&at);
-                let got = followed.ok().map(|()| (of_host, authorization));
+                let got = matches!(followed, Ok(true)).then_some((of_host, authorization));
                 assert_eq!(got, want, "{first} {redirects:?}, form: {has_form}");
             }
         }
         let base = u(BASE);
         let elsewhere = RedirectChain::new(&base, u("https://cdn.example/x"), true);
         assert_eq!(elsewhere.secrets(&base), TravellingSecrets { of_host: false, authorization: false });
+    }
+
+    #[test]
+    fn redirected_forms() {
+        let base = u("https://r.example");
+        let first = u("https://auth.example/token");
+        let follow = |status: u16, next: &str, has_form: bool| {
+            let mut chain = RedirectChain::new(&base, first.clone(), false);
+            chain.follow(StatusCode::from_u16(status).expect("valid"), &u(next), has_form).ok()
+        };
+        for status in [301, 302, 303] {
+            assert_eq!(follow(status, "https://auth.example/token/", true), Some(false), "{status} loses the form");
+            assert_eq!(follow(status, "https://auth.example/token/", false), Some(true), "{status}");
+        }
+        for status in [307, 308] {
+            assert_eq!(follow(status, "https://auth.example/token/", true), Some(true), "{status} keeps the form");
+        }
+        for status in [301, 302, 303, 307, 308] {
+            for other in ["https://r.example/x", "http://auth.example/token", "https://auth.example:444/token"] {
+                assert_eq!(follow(status, other, true), None, "{status} to {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_of_redirect_targets_go_to_their_origin() {
+        let token = |at: &str| RedirectToken { at: u(at), header: HeaderValue::from_static("Bearer t") };
+        let tokens = [token("https://other.example/v2/app/manifests/1"), token("https://r.example/v2/app")];
+        let base = u("https://r.example");
+        let mut chain = RedirectChain::new(&base, u("https://r.example/v2/app"), false);
+        assert!(chain.redirect_token(&u("https://r.example/v2/app"), &tokens).is_none(), "it is no redirect");
+        chain.follow(StatusCode::TEMPORARY_REDIRECT, &u("https://other.example/x"), false).expect("followed");
+        for (url, want) in [
+            ("https://other.example/y", true),
+            ("https://other.example:443/y", true),
+            ("http://other.example/y", false),
+            ("https://other.example:444/y", false),
+            ("https://sub.other.example/y", false),
+            ("https://example/y", false),
+        ] {
+            assert_eq!(chain.redirect_token(&u(url), &tokens).is_some(), want, "{url}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use http::StatusCode;
+use url::Url;
 
 use crate::redact;
 
@@ -145,6 +146,11 @@ impl Cause {
             Self::Idle { .. } | Self::Truncated { .. } => {}
         }
         self
+    }
+
+    /// Names the registry to which a host redirected, and which asked for a token that could not be had.
+    pub(crate) fn at_redirect_target(self, at: &Url) -> Self {
+        self.map_text(|text| format!("redirected to {}: {text}", redact::host(at)))
     }
 
     /// The wait that the host asked for.

@@ -33,6 +33,7 @@ mod proxy;
 mod range_request;
 mod ranges;
 mod redact;
+mod redirect_token;
 mod repository;
 mod resolve;
 mod retry;

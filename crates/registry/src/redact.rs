@@ -179,6 +179,9 @@ impl Secrets {
             self.add(password.expose());
             self.add(basic(&user, password.expose()).expose());
         }
+        if !identity_token.is_empty() {
+            self.add(basic("", identity_token.expose()).expose());
+        }
     }
 
     /// The text without any of the secrets.

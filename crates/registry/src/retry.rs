@@ -3,7 +3,7 @@
 //! jitter. The loops in `session`, `document` and `blob` drive it.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 use http::header::{DATE, RETRY_AFTER};
@@ -50,16 +50,18 @@ impl RetryPolicy {
     }
 }
 
-/// The wait that an answer asks for: seconds, or a date, which is measured against the answer's own `Date`, so that
-/// this machine's clock does not matter.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// Returns the wait that an answer asks for: seconds, or a date. A date is measured against the answer's own `Date`, so that
+/// this machine's clock does not matter; in an answer without one, against the time at which it was `received` (RFC 9110, section
+/// 6.6.1).
+pub(crate) fn retry_after(headers: &HeaderMap, received: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // More than fits is long enough in any case.
         return Some(Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()));
     }
     let then = httpdate::parse_http_date(text).ok()?;
-    let now = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?.trim()).ok()?;
+    let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+    let now = date.and_then(|date| httpdate::parse_http_date(date.trim()).ok()).unwrap_or(received);
     Some(then.duration_since(now).unwrap_or_default())
 }
 
@@ -208,14 +210,15 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, value.parse().expect("printable"));
             headers.insert(DATE, date.parse().expect("printable"));
-            let _ = retry_after(&headers);
+            let _ = retry_after(&headers, SystemTime::UNIX_EPOCH);
         }
     }
 
     #[test]
     fn retry_after_forms() {
         let date = "Wed, 21 Oct 2015 07:28:00 GMT";
-        let cases: [(&str, Option<&str>, Option<u64>); 10] = [
+        let received = httpdate::parse_http_date("Wed, 21 Oct 2015 07:27:50 GMT").expect("a date");
+        let cases: [(&str, Option<&str>, Option<u64>); 12] = [
             ("120", None, Some(120)),
             ("18446744073709551615", None, Some(u32::MAX.into())),
             ("99999999999999999999999", None, Some(u32::MAX.into())),
@@ -223,7 +226,10 @@ mod tests {
             (" 0 ", None, Some(0)),
             ("Wed, 21 Oct 2015 07:28:30 GMT", Some(date), Some(30)),
             ("Wed, 21 Oct 2015 07:27:00 GMT", Some(date), Some(0)),
-            ("Wed, 21 Oct 2015 07:28:30 GMT", None, None),
+            // Without a date of its own, or with one that is none: the time of receipt.
+            ("Wed, 21 Oct 2015 07:28:30 GMT", None, Some(40)),
+            ("Wed, 21 Oct 2015 07:27:00 GMT", None, Some(0)),
+            ("Wed, 21 Oct 2015 07:28:30 GMT", Some("yesterday"), Some(40)),
             ("soon", Some(date), None),
             ("-1", None, None),
         ];
@@ -233,9 +239,9 @@ mod tests {
             if let Some(date) = date {
                 headers.insert(DATE, date.parse().expect("header"));
             }
-            assert_eq!(retry_after(&headers), want.map(Duration::from_secs), "{value}");
+            assert_eq!(retry_after(&headers, received), want.map(Duration::from_secs), "{value}");
         }
-        assert_eq!(retry_after(&HeaderMap::new()), None);
+        assert_eq!(retry_after(&HeaderMap::new(), received), None);
     }
 
     const WHO: HostLabel<'static> = HostLabel { name: "h", upstream: true };

@@ -74,8 +74,8 @@ impl PullSession {
     }
 }
 
-/// The root of the API, without a secret.
-async fn ping(transport: &Transport) -> Result<RegistryAnswer, Cause> {
+/// Asks the root of the API, without a secret.
+pub(crate) async fn ping(transport: &Transport) -> Result<RegistryAnswer, Cause> {
     let mut url = transport.config.base.clone();
     url.set_path(&format!("{}/", transport.config.api_root()));
     let ask = RegistryRequest {
@@ -86,6 +86,7 @@ async fn ping(transport: &Transport) -> Result<RegistryAnswer, Cause> {
         form: None,
         upload: None,
         is_token: false,
+        redirect_tokens: &[],
     };
     transport.send(ask).await
 }

@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{WARNING, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use oci::{Descriptor, Reference, RegistryAuth};
+use tokio::sync::OnceCell;
 use url::Url;
 
 use crate::authenticator::{AuthRound, Authenticator};
@@ -20,7 +21,9 @@ use crate::credential_origin::{is_for, server_host};
 use crate::error::{Cause, RegistryError};
 use crate::ranges::HostRanges;
 use crate::redact::{self, Secrets};
+use crate::redirect_token::{RedirectRound, RedirectTokens};
 use crate::retry::{HostAttempts, HostLabel, RetryStep};
+use crate::scheme::ping;
 use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
 use crate::upload_body::Upload;
 
@@ -49,6 +52,10 @@ pub(crate) struct SessionHost {
     /// True once it has answered in the scheme in which it is asked.
     pub(crate) scheme_known: AtomicBool,
     authenticator: Authenticator,
+    /// The tokens for registries to which it redirects.
+    redirect_tokens: RedirectTokens,
+    /// The challenges at the root of its API.
+    root_challenges: OnceCell<Vec<Challenge>>,
     /// True if it failed in this session, so that it is asked last.
     failed: AtomicBool,
 }
@@ -62,6 +69,8 @@ impl SessionHost {
 /// A request to a host: all but the authorization.
 pub(crate) struct HostRequest<'a> {
     pub(crate) method: Method,
+    /// The part of the API: that of an [`ApiPath`], `uploads`, or nothing for the root.
+    pub(crate) part: &'static str,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Option<&'a Upload>,
@@ -97,7 +106,7 @@ impl PullSession {
         if let Some(auth) = &auth {
             secrets.add_credential(auth);
         }
-        let mut hosts = Vec::new();
+        let mut hosts: Vec<SessionHost> = Vec::new();
         for config in namespace.hosts {
             let mut config = client.in_known_scheme(config);
             // A credential that is for HTTPS alone does not go along into plain HTTP.
@@ -126,6 +135,8 @@ impl PullSession {
                 likelier: transport,
                 other: OnceLock::new(),
                 authenticator,
+                redirect_tokens: RedirectTokens::new(path),
+                root_challenges: OnceCell::new(),
                 failed: AtomicBool::new(false),
             });
         }
@@ -219,14 +230,17 @@ impl PullSession {
         headers: HeaderMap,
     ) -> Result<RegistryAnswer, Cause> {
         let url = self.url(self.hosts[host].transport(), path);
-        self.exchange(host, HostRequest { method: path.method.clone(), url, headers, upload: None }).await
+        let method = path.method.clone();
+        self.exchange(host, HostRequest { method, part: path.what, url, headers, upload: None }).await
     }
 
     /// A request to a URL of a host, with its challenges answered. The answer may be one without success.
     pub(crate) async fn exchange(&self, host: usize, request: HostRequest<'_>) -> Result<RegistryAnswer, Cause> {
-        let HostRequest { method, mut url, headers, upload } = request;
-        let authenticator = &self.hosts[host].authenticator;
-        let mut round = AuthRound::default();
+        let HostRequest { method, part, mut url, headers, upload } = request;
+        let SessionHost { authenticator, redirect_tokens, .. } = &self.hosts[host];
+        let mut round = AuthRound::new(part, &method);
+        let mut redirect_round = RedirectRound::default();
+        let is_read = matches!(method, Method::GET | Method::HEAD);
         let mut challenges_seen = 0;
         loop {
             let transport = self.hosts[host].transport();
@@ -236,6 +250,7 @@ impl PullSession {
                 follow_scheme(&mut url, &self.hosts[host].transport().config.base);
                 continue;
             }
+            redirect_round.sent = redirect_tokens.current().await;
             let ask = RegistryRequest {
                 method: method.clone(),
                 url: url.clone(),
@@ -244,6 +259,7 @@ impl PullSession {
                 form: None,
                 upload,
                 is_token: false,
+                redirect_tokens: &redirect_round.sent,
             };
             let sent = transport.send(ask).await;
             if self.is_in_other_scheme(host, &sent).await? {
@@ -254,19 +270,36 @@ impl PullSession {
             self.client.note_reached(&transport.config.base);
             self.note_places(&answer);
             self.show_warnings(&answer);
-            let challenges = if answer.left_origin { Vec::new() } else { challenges(&answer) };
+            let mut challenges = challenges(&answer);
             let is_challenge = match answer.status().as_u16() {
-                401 => !answer.left_origin,
+                401 => true,
                 403 => challenges.iter().any(|c| c.get("error") == Some("insufficient_scope")),
                 _ => false,
             };
             if !is_challenge {
                 return Ok(answer);
             }
-            let refused = answer.into_cause().await;
             challenges_seen += 1;
+            if answer.left_origin {
+                // Another registry, which may want an anonymous token. It is given nothing else.
+                let mut again = is_read && challenges_seen <= MAX_CHALLENGES;
+                if again {
+                    let at = answer.url.clone();
+                    let challenged =
+                        redirect_tokens.challenged(&at, &challenges, transport, &self.secrets, &mut redirect_round);
+                    again = challenged.await.map_err(|cause| cause.at_redirect_target(&at))?;
+                }
+                if again {
+                    continue;
+                }
+                return Ok(answer);
+            }
+            let refused = answer.into_cause().await;
             if challenges_seen > MAX_CHALLENGES {
                 return Err(refused);
+            }
+            if !challenges.iter().any(Challenge::is_known) {
+                challenges.extend_from_slice(self.root_challenges(host).await);
             }
             authenticator
                 .challenged(&challenges, transport, &self.secrets, &mut round)
@@ -275,15 +308,34 @@ impl PullSession {
         }
     }
 
-    /// Asks for more of what a host redirected to: another origin, which is told nothing of the registry's credential,
-    /// headers or client certificate. The answer may be one without success.
+    /// Returns the challenges at the root of a host's API. Some registries name the scheme there alone.
+    async fn root_challenges(&self, host: usize) -> &[Challenge] {
+        let asked = async || match ping(self.hosts[host].transport()).await {
+            Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED && !answer.left_origin => challenges(&answer),
+            _ => Vec::new(),
+        };
+        self.hosts[host].root_challenges.get_or_init(asked).await
+    }
+
+    /// Asks for more of what a host redirected to: another origin, which gets nothing of the registry's credential, headers or
+    /// client certificate. The answer may be one without success.
     pub(crate) async fn request_at(
         &self,
         host: usize,
         target: &Url,
         headers: HeaderMap,
     ) -> Result<RegistryAnswer, Cause> {
-        let answer = self.hosts[host].transport().send_elsewhere(target.clone(), headers).await?;
+        let ask = RegistryRequest {
+            method: Method::GET,
+            url: target.clone(),
+            headers,
+            authorization: None,
+            form: None,
+            upload: None,
+            is_token: false,
+            redirect_tokens: &self.hosts[host].redirect_tokens.current().await,
+        };
+        let answer = self.hosts[host].transport().send_elsewhere(ask).await?;
         self.note_places(&answer);
         Ok(answer)
     }
@@ -306,7 +358,7 @@ impl PullSession {
             let text = self.secrets.scrub(&redact::text(&String::from_utf8_lossy(value.as_bytes()), 300));
             let mut shown = self.warnings.lock();
             if shown.len() < MAX_WARNINGS && shown.insert(text.clone()) {
-                tracing::warn!(host = answer.host, warning = text, "warning from the registry");
+                tracing::warn!(host = answer.host(), warning = text, "warning from the registry");
             }
         }
     }

@@ -1,14 +1,18 @@
 //! Requests bearer tokens from a token service (distribution specification, "Token Authentication"): OAuth2 by POST
-//! where there is a secret, with a fall-back to GET and Basic for services that know no OAuth2; GET without a secret.
+//! where there is a secret, with a fall-back to GET and Basic for services that know no OAuth2 or redirect the POST; GET
+//! without a secret.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use oci::{RegistryAuth, Secret};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
+use tokio::time::Instant;
+
+use crate::challenge::Challenge;
 use crate::error::Cause;
 use crate::redact::{self, Secrets};
 use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
@@ -17,17 +21,64 @@ const CLIENT_ID: &str = "imagelet";
 /// Lifetime of a token whose answer names none (same specification).
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 
-/// The request for a token: whom to ask, and for which scopes.
+/// The request for a token: the service's URL, and the scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenRequest {
     pub(crate) realm: Url,
     pub(crate) service: Option<String>,
     pub(crate) scopes: BTreeSet<String>,
+    /// The registry that names the service.
+    pub(crate) named_by: ChallengeOrigin,
+}
+
+/// The registry that sent a challenge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChallengeOrigin {
+    /// The host that was asked.
+    Host,
+    /// A registry to which the host redirected. Requests on its behalf carry nothing that belongs to the host.
+    RedirectTarget,
+}
+
+impl TokenRequest {
+    /// Makes the request that answers a `Bearer` challenge. `scope` is the one that the request needs, for challenges that name
+    /// the scope of no repository.
+    ///
+    /// # Errors
+    /// [`Cause::Challenge`], when the challenge names no token service, or one that may not be asked.
+    pub(crate) fn answering(
+        bearer: &Challenge,
+        scope: Option<String>,
+        named_by: ChallengeOrigin,
+        transport: &Transport,
+    ) -> Result<Self, Cause> {
+        let mut scopes: BTreeSet<String> =
+            bearer.get("scope").unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+        // A repository of another name is right where a prefix is configured.
+        if !scopes.iter().any(|scope| scope.starts_with("repository:")) {
+            scopes.extend(scope);
+        }
+        let realm =
+            bearer.get("realm").ok_or_else(|| Cause::Challenge("the challenge names no token service".into()))?;
+        let realm = Url::parse(realm).map(redact::without_user).map_err(|_| {
+            Cause::Challenge(format!("the challenge's token service is no URL ({})", redact::text(realm, 100)))
+        })?;
+        transport.check_realm(&realm).map_err(|why| Cause::Challenge(format!("{why} ({})", redact::url(&realm))))?;
+        Ok(Self { realm, service: bearer.get("service").map(str::to_owned), scopes, named_by })
+    }
 }
 
 pub(crate) struct BearerToken {
     pub(crate) value: Secret,
-    pub(crate) lifetime: Duration,
+    lifetime: Duration,
+}
+
+impl BearerToken {
+    /// Returns the time at which the token is to be renewed: a little before its end, so that it does not end on the way.
+    pub(crate) fn renewal(&self) -> Instant {
+        // A far end is as good as none.
+        Instant::now() + self.lifetime.min(Duration::from_secs(24 * 3600)).mul_f32(0.9)
+    }
 }
 
 /// `Basic` and the two texts, as a header value.
@@ -64,19 +115,30 @@ pub(crate) async fn fetch(
 
     if identity.is_some() || with_user.is_some() {
         let form = form(wanted, identity.as_ref(), with_user.as_ref());
-        let answer = send(transport, wanted.realm.clone(), None, Some(form)).await?;
-        let knows_no_oauth = matches!(answer.status().as_u16(), 400 | 401 | 404 | 405);
-        if !(knows_no_oauth && with_user.is_some()) {
+        let answer = send(transport, wanted, wanted.realm.clone(), None, Some(form)).await?;
+        if !is_without_oauth(answer.status()) {
             return take(answer, transport, secrets).await;
         }
-        tracing::debug!(realm = redact::url(&wanted.realm), "token service knows no OAuth2, requesting by GET");
+        tracing::debug!(
+            realm = redact::url(&wanted.realm),
+            status = answer.status().as_u16(),
+            "token service knows no OAuth2, requesting by GET"
+        );
     }
-    let authorization = match &with_user {
-        Some((user, password)) => Some(basic(user, password)?),
-        None => None,
+    let authorization = match (&with_user, &identity) {
+        (Some((user, password)), _) => Some(basic(user, password)?),
+        // A secret without a user, as containerd sends it.
+        (None, Some(secret)) => Some(basic("", secret)?),
+        (None, None) => None,
     };
-    let answer = send(transport, get_url(wanted), authorization, None).await?;
+    let answer = send(transport, wanted, get_url(wanted), authorization, None).await?;
     take(answer, transport, secrets).await
+}
+
+/// Returns true if an answer to a POST says that the service may know GET alone: by its status, or by a redirect within its
+/// origin that turns a POST into a GET, and so would lose the form.
+fn is_without_oauth(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 400 | 401 | 404 | 405)
 }
 
 /// The realm with service and scopes in its query.
@@ -114,6 +176,7 @@ fn form(wanted: &TokenRequest, identity: Option<&Secret>, with_user: Option<&(St
 
 async fn send(
     transport: &Transport,
+    wanted: &TokenRequest,
     url: Url,
     authorization: Option<HeaderValue>,
     form: Option<String>,
@@ -128,8 +191,13 @@ async fn send(
         form,
         upload: None,
         is_token: true,
+        redirect_tokens: &[],
     };
-    transport.send(ask).await.map_err(|mut cause| {
+    let sent = match wanted.named_by {
+        ChallengeOrigin::Host => transport.send(ask).await,
+        ChallengeOrigin::RedirectTarget => transport.send_elsewhere(ask).await,
+    };
+    sent.map_err(|mut cause| {
         if let Cause::Connect(words) | Cause::Tls(words) | Cause::Transport(words) | Cause::Redirect(words) = &mut cause
         {
             words.insert_str(0, &format!("token service {host}: "));
@@ -139,7 +207,9 @@ async fn send(
 }
 
 async fn take(answer: RegistryAnswer, transport: &Transport, secrets: &Secrets) -> Result<BearerToken, Cause> {
-    let host = answer.host.clone();
+    // The host is named in any case.
+    let (host, mut answer) = (answer.host(), answer);
+    answer.left_origin = false;
     if !answer.status().is_success() {
         return Err(refusal(&host, answer.into_cause().await));
     }
@@ -229,6 +299,7 @@ mod tests {
             realm: Url::parse("https://a.example/token?x=1").expect("parses"),
             service: Some("r.example".into()),
             scopes: ["repository:b:pull".to_owned(), "repository:a:pull".to_owned()].into(),
+            named_by: ChallengeOrigin::Host,
         };
         assert_eq!(
             get_url(&wanted).as_str(),

@@ -2,7 +2,7 @@
 //! Answers no challenge and does not retry.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base::trace_context;
 use bytes::{Bytes, BytesMut};
@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::address::same_origin;
 use crate::bandwidth::BandwidthShare;
-use crate::credential_origin::{RedirectChain, redirect_target};
+use crate::credential_origin::{RedirectChain, RedirectToken, redirect_target};
 use crate::error::{Cause, NO_ANSWER, body_message};
 use crate::http_client::{self, HttpClient, HttpResponse};
 use crate::namespace::HostConfig;
@@ -83,6 +83,8 @@ pub(crate) struct RegistryRequest<'a> {
     pub(crate) upload: Option<&'a Upload>,
     /// True for a request to a token service: every hop must be one that may see a secret.
     pub(crate) is_token: bool,
+    /// Anonymous tokens for registries to which this host redirects.
+    pub(crate) redirect_tokens: &'a [RedirectToken],
 }
 
 /// An answer whose body has not been read.
@@ -90,10 +92,12 @@ pub(crate) struct RegistryAnswer {
     pub(crate) response: HttpResponse,
     /// True if it came from another origin than the one that was asked.
     pub(crate) left_origin: bool,
-    /// The host that answered.
-    pub(crate) host: String,
+    /// The URL that answered: the last one of the redirects.
+    pub(crate) url: Url,
     /// The targets of redirects. Their queries may be signatures.
     pub(crate) places: Vec<Url>,
+    /// The time at which its head arrived, by this machine's clock.
+    received: SystemTime,
     /// Bytes that are read of the body of an error.
     error_body: usize,
 }
@@ -136,22 +140,13 @@ impl Transport {
         self.network.check(realm, TargetSource::Realm)
     }
 
-    /// Sends, follows redirects, and gives back the first answer that is none.
+    /// Sends, follows redirects, and returns the first answer that is none, or whose redirect would lose the request's form.
     pub(crate) async fn send(&self, ask: RegistryRequest<'_>) -> Result<RegistryAnswer, Cause> {
         self.follow(ask, false).await
     }
 
     /// Sends to a URL at another origin, to which this host redirected before: as if it had done so just now.
-    pub(crate) async fn send_elsewhere(&self, url: Url, headers: HeaderMap) -> Result<RegistryAnswer, Cause> {
-        let ask = RegistryRequest {
-            method: Method::GET,
-            url,
-            headers,
-            authorization: None,
-            form: None,
-            upload: None,
-            is_token: false,
-        };
+    pub(crate) async fn send_elsewhere(&self, ask: RegistryRequest<'_>) -> Result<RegistryAnswer, Cause> {
         self.follow(ask, true).await
     }
 
@@ -179,9 +174,11 @@ impl Transport {
                     headers.append(name.clone(), value.clone());
                 }
             }
-            if secrets.authorization
-                && let Some(authorization) = ask.authorization
-            {
+            let authorization = match ask.authorization {
+                Some(authorization) if secrets.authorization => Some(authorization),
+                _ => chain.redirect_token(&url, ask.redirect_tokens),
+            };
+            if let Some(authorization) = authorization {
                 headers.insert(AUTHORIZATION, authorization.clone());
             }
             if ask.form.is_some() {
@@ -227,17 +224,24 @@ impl Transport {
             // Where a redirect leads, the path may be a signature.
             let path = if url == first && !chain.left_origin() { url.path() } else { "…" };
             tracing::debug!(host = redact::host(&url), path, status = response.status().as_u16(), "received an answer");
-            let Some(next) = redirect_target(response.status(), response.headers(), &url)? else {
-                let left_origin = chain.left_origin();
-                let error_body = self.options().limits.error_body;
-                return Ok(RegistryAnswer { response, left_origin, host: redact::host(&url), places, error_body });
-            };
-            let why = if ask.is_token { TargetSource::Realm } else { TargetSource::Redirect };
-            let checked = self.network.check(&next, why);
-            checked.map_err(|why| Cause::Redirect(format!("{why} ({})", redact::origin(&next))))?;
-            chain.follow(response.status(), &next, ask.form.is_some())?;
-            places.push(next.clone());
-            url = next;
+            let next = redirect_target(response.status(), response.headers(), &url)?;
+            if let Some(next) = &next {
+                let why = if ask.is_token { TargetSource::Realm } else { TargetSource::Redirect };
+                let checked = self.network.check(next, why);
+                checked.map_err(|why| Cause::Redirect(format!("{why} ({})", redact::origin(next))))?;
+            }
+            match next {
+                Some(next) if chain.follow(response.status(), &next, ask.form.is_some())? => {
+                    places.push(next.clone());
+                    url = next;
+                }
+                _ => {
+                    let (left_origin, options) = (chain.left_origin(), self.options());
+                    let received = (options.wall_clock)();
+                    let error_body = options.limits.error_body;
+                    return Ok(RegistryAnswer { response, left_origin, url, places, received, error_body });
+                }
+            }
         }
         Err(Cause::Redirect(format!("more than {MAX_REDIRECTS} redirects in a row")))
     }
@@ -290,6 +294,11 @@ impl RegistryAnswer {
 
     pub(crate) fn status(&self) -> StatusCode {
         self.response.status()
+    }
+
+    /// The host that answered.
+    pub(crate) fn host(&self) -> String {
+        redact::host(&self.url)
     }
 
     /// The whole body, or an error when it is larger than `limit`.
@@ -346,8 +355,8 @@ impl RegistryAnswer {
     /// The error that an answer without success stands for.
     pub(crate) async fn into_cause(self) -> Cause {
         let status = self.status();
-        let retry_after = retry::retry_after(self.response.headers());
-        let elsewhere = self.left_origin.then(|| self.host.clone());
+        let retry_after = retry::retry_after(self.response.headers(), self.received);
+        let elsewhere = self.left_origin.then(|| self.host());
         let (message, name_invalid) = body_message(&self.error_start().await);
         let message = match elsewhere {
             Some(host) if message.is_empty() => format!("from {host}"),

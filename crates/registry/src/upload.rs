@@ -1,5 +1,5 @@
 //! Uploads (distribution specification, "Pushing"): blobs in one piece or mounted from another repository, manifests by tag
-//! or digest. Bytes come from the caller, anew for each try. Only hosts with the capability to push are asked, and an
+//! or digest. The caller opens the bytes for each attempt. Only hosts with the capability to push are asked, and an
 //! upload that a registry sends to another origin carries no secret.
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use crate::transport::{RegistryAnswer, RegistryRequest};
 use crate::upload_body::{BlobUpload, Upload};
 
 const DIGEST_HEADER: HeaderName = HeaderName::from_static("docker-content-digest");
+
 impl Repository {
     /// Has the repository take a blob over from another one of the same registry. Returns false where the registry does not.
     ///
@@ -28,12 +29,16 @@ impl Repository {
         self.pushed(&asked, async |session, host| {
             let mut url = session.url_at(host, "blobs", "uploads/");
             url.query_pairs_mut().append_pair("mount", &digest.to_string()).append_pair("from", from);
-            let answer = post(session, host, url).await?;
+            let answer = match post(session, host, url).await {
+                // The other repository may be one that this credential may not read. The upload will show what it may do here.
+                Err(Cause::Unauthenticated(_)) => return Ok(false),
+                answer => answer?,
+            };
             match answer.status() {
                 StatusCode::CREATED => Ok(true),
                 // The registry has begun an upload instead, which it drops after a while.
-                StatusCode::ACCEPTED => Ok(false),
-                status if status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 429) => Ok(false),
+                status if status.is_success() => Ok(false),
+                status if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => Ok(false),
                 _ => Err(answer.into_cause().await),
             }
         })
@@ -50,14 +55,16 @@ impl Repository {
         let upload = Upload::of_blob(blob);
         self.pushed(&asked, async |session, host| {
             let url = session.url_at(host, "blobs", "uploads/");
-            let answer = post(session, host, url.clone()).await?;
-            if answer.status() != StatusCode::ACCEPTED {
+            let answer = post(session, host, url).await?;
+            // 202 by the specification; some registries answer otherwise.
+            if !matches!(answer.status().as_u16(), 200 | 201 | 202 | 204) {
                 return Err(no_success(answer).await);
             }
-            let mut target = location(&answer, &url, &session.transport(host).config.base)?;
+            let mut target = location(&answer)?;
             target.query_pairs_mut().append_pair("digest", &digest.to_string());
-            let answer = put(session, host, target, &upload).await?;
-            if answer.status() == StatusCode::CREATED { Ok(()) } else { Err(no_success(answer).await) }
+            let answer = put(session, host, "uploads", target, &upload).await?;
+            // 201 by the specification. 202 would be an upload that goes on.
+            if matches!(answer.status().as_u16(), 200 | 201 | 204) { Ok(()) } else { Err(no_success(answer).await) }
         })
         .await
     }
@@ -74,7 +81,7 @@ impl Repository {
         })?;
         let upload = Upload::of_document(media_type, bytes);
         self.pushed(&asked, async |session, host| {
-            let answer = put(session, host, session.url_at(host, "manifests", name), &upload).await?;
+            let answer = put(session, host, "manifests", session.url_at(host, "manifests", name), &upload).await?;
             if !answer.status().is_success() {
                 return Err(answer.into_cause().await);
             }
@@ -99,7 +106,7 @@ impl Repository {
             let transport = session.transport(host);
             let mut url = transport.config.base.clone();
             url.set_path(&format!("{}/", transport.config.api_root()));
-            let request = HostRequest { method: Method::GET, url, headers: HeaderMap::new(), upload: None };
+            let request = HostRequest { method: Method::GET, part: "", url, headers: HeaderMap::new(), upload: None };
             let answer = session.exchange(host, request).await?;
             if answer.status().is_success() { Ok(()) } else { Err(answer.into_cause().await) }
         })
@@ -130,13 +137,19 @@ impl Repository {
 
 async fn post(session: &PullSession, host: usize, url: Url) -> Result<RegistryAnswer, Cause> {
     let headers = HeaderMap::from_iter([(CONTENT_LENGTH, HeaderValue::from_static("0"))]);
-    session.exchange(host, HostRequest { method: Method::POST, url, headers, upload: None }).await
+    session.exchange(host, HostRequest { method: Method::POST, part: "uploads", url, headers, upload: None }).await
 }
 
-async fn put(session: &PullSession, host: usize, url: Url, upload: &Upload) -> Result<RegistryAnswer, Cause> {
+async fn put(
+    session: &PullSession,
+    host: usize,
+    part: &'static str,
+    url: Url,
+    upload: &Upload,
+) -> Result<RegistryAnswer, Cause> {
     let transport = session.transport(host);
     if same_origin(&url, &transport.config.base) {
-        let request = HostRequest { method: Method::PUT, url, headers: HeaderMap::new(), upload: Some(upload) };
+        let request = HostRequest { method: Method::PUT, part, url, headers: HeaderMap::new(), upload: Some(upload) };
         return session.exchange(host, request).await;
     }
     let ask = RegistryRequest {
@@ -147,21 +160,25 @@ async fn put(session: &PullSession, host: usize, url: Url, upload: &Upload) -> R
         form: None,
         upload: Some(upload),
         is_token: false,
+        redirect_tokens: &[],
     };
     transport.send_to_named(ask).await
 }
 
-/// Where an upload goes on. A registry behind a proxy that ends TLS may not know its own scheme: the host's counts.
-fn location(answer: &RegistryAnswer, at: &Url, base: &Url) -> Result<Url, Cause> {
+/// Returns the URL at which an upload goes on. A relative `Location` is relative to the URL that answered, which is another one
+/// than the host's after a redirect (RFC 9110, section 10.2.2). A registry behind a proxy that ends TLS may not know its own
+/// scheme: the one in which it was asked counts.
+fn location(answer: &RegistryAnswer) -> Result<Url, Cause> {
+    let at = &answer.url;
     let Some(text) = answer.response.headers().get(LOCATION) else {
         return Err(Cause::Content("the answer to the start of an upload has no Location".into()));
     };
     let text = String::from_utf8_lossy(text.as_bytes());
     let bad = |_| Cause::Content(format!("Location is no URL ({})", redact::text(&text, 100)));
     let mut url = redact::without_user(at.join(&text).map_err(bad)?);
-    if base.scheme() == "https" && url.scheme() == "http" && url.host() == base.host() {
+    if at.scheme() == "https" && url.scheme() == "http" && url.host() == at.host() {
         let port = (url.port() != Some(80)).then(|| url.port()).flatten();
-        if url.set_scheme("https").is_err() || (port.is_none() && url.set_port(base.port()).is_err()) {
+        if url.set_scheme("https").is_err() || (port.is_none() && url.set_port(at.port()).is_err()) {
             return Err(Cause::Content("Location cannot be asked".into()));
         }
     }

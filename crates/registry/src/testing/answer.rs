@@ -18,7 +18,7 @@ use super::faults::Fault;
 use super::line::Transfer;
 use super::request_log::RequestLog;
 use super::state::{Auth, Content, RegistryState};
-use super::tokens;
+use super::tokens::{self, BasicOffer};
 
 pub(super) type AnswerBody = BoxBody<Bytes, io::Error>;
 
@@ -113,15 +113,25 @@ fn refuse(state: &RegistryState, request: &RequestLog) -> Option<Response<Answer
                 .find_map(|mark| rest.rsplit_once(mark))
                 .map_or("", |(name, _)| name);
             let scope = format!("repository:{repository}:pull");
-            if let Some(token) = given.strip_prefix("Bearer ")
-                && auth.accepts_tokens
-                && (auth.registry_token.as_deref() == Some(token) || state.tokens.is_good(token, &scope))
+            let takes_basic = auth.basic != BasicOffer::Never;
+            if let Some((user, password)) = &auth.user
+                && takes_basic
+                && given == tokens::basic(user, password)
+                && !matches!(auth.basic, BasicOffer::For(part) if !request.path.contains(part))
             {
                 return None;
             }
-            if let Some((user, password)) = &auth.user
-                && auth.offers_basic
-                && given == tokens::basic(user, password)
+            let is_basic_alone = match auth.basic {
+                BasicOffer::Never | BasicOffer::WithBearer => false,
+                BasicOffer::AfterToken => given.starts_with("Bearer "),
+                BasicOffer::For(part) => request.path.contains(part),
+            };
+            if is_basic_alone {
+                return Some(challenged(&["Basic realm=\"test\"".to_owned()]));
+            }
+            if let Some(token) = given.strip_prefix("Bearer ")
+                && auth.accepts_tokens
+                && (auth.registry_token.as_deref() == Some(token) || state.tokens.is_good(token, &scope))
             {
                 return None;
             }
@@ -129,16 +139,21 @@ fn refuse(state: &RegistryState, request: &RequestLog) -> Option<Response<Answer
             let realm = auth.realm.as_deref().unwrap_or(&own);
             let scope = auth.challenge_scope.as_deref().unwrap_or(&scope);
             let error = if given.is_empty() { "" } else { ",error=\"invalid_token\"" };
-            if auth.offers_basic {
+            if auth.basic == BasicOffer::WithBearer {
                 challenges.push("Basic realm=\"test\"".to_owned());
             }
             challenges.push(format!("Bearer realm=\"{realm}\",service=\"test\",scope=\"{scope}\"{error}"));
         }
     }
+    Some(challenged(&challenges))
+}
+
+/// A 401 with these challenges.
+fn challenged(challenges: &[String]) -> Response<AnswerBody> {
     let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-    headers.extend(challenges.into_iter().map(|c| ("www-authenticate".to_owned(), c)));
+    headers.extend(challenges.iter().map(|challenge| ("www-authenticate".to_owned(), challenge.clone())));
     let body = json!({ "errors": [{ "code": "UNAUTHORIZED", "message": "authentication required" }] }).to_string();
-    Some(status(401, &headers, &body))
+    status(401, &headers, &body)
 }
 
 /// Finds the document of `name/manifests/reference` or `name/blobs/digest`, or the code of the error.

@@ -26,4 +26,4 @@ pub use server::TestRegistry;
 pub use state::{Auth, Options};
 pub use tar::{Entry, EntryKind};
 pub use tls::{TestTls, ca_pem, client_certificate_pem, client_key_pem, self_signed_for_pem, self_signed_pem};
-pub use tokens::TokenAuth;
+pub use tokens::{BasicOffer, TokenAuth};

@@ -28,8 +28,22 @@ pub struct TokenAuth {
     pub challenge_scope: Option<String>,
     /// True if tokens are good for anything; otherwise every token is refused.
     pub accepts_tokens: bool,
-    /// True if Basic is offered beside Bearer.
-    pub offers_basic: bool,
+    /// The requests that may, or must, use Basic.
+    pub basic: BasicOffer,
+}
+
+/// The requests that a registry with tokens asks for Basic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BasicOffer {
+    /// None.
+    #[default]
+    Never,
+    /// All: both schemes are offered, and either is accepted.
+    WithBearer,
+    /// Those with a token: it is answered by a challenge for Basic alone, which is what the registry accepts.
+    AfterToken,
+    /// Those whose path contains this text, where tokens are not accepted.
+    For(&'static str),
 }
 
 impl Default for TokenAuth {
@@ -44,7 +58,7 @@ impl Default for TokenAuth {
             realm: None,
             challenge_scope: None,
             accepts_tokens: true,
-            offers_basic: false,
+            basic: BasicOffer::Never,
         }
     }
 }

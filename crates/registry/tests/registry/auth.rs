@@ -2,7 +2,7 @@
 
 use oci::{RegistryAuth, Secret};
 use registry::ErrorKind;
-use registry::testing::{Auth, Fault, ImageBuilder, Options, TestRegistry, TokenAuth};
+use registry::testing::{Auth, BasicOffer, Fault, ImageBuilder, Options, TestRegistry, TokenAuth};
 
 use crate::support::{client, client_of, fetch, host, noise, quick, session};
 
@@ -182,7 +182,8 @@ async fn an_anonymous_token() {
 
 #[tokio::test]
 async fn bearer_is_preferred_to_basic() {
-    let registry = start(Auth::Token(TokenAuth { offers_basic: true, ..TokenAuth::user("ada", "swordfish") })).await;
+    let registry =
+        start(Auth::Token(TokenAuth { basic: BasicOffer::WithBearer, ..TokenAuth::user("ada", "swordfish") })).await;
     session(&client(), &registry, "app:1", Some(ada())).resolve().await.expect("resolves");
     assert_eq!(registry.requests_for("/token").len(), 1);
 }
@@ -395,4 +396,75 @@ async fn a_registry_header_is_for_its_origin() {
     fetch(&session, &blob).await.expect("comes");
     assert_eq!(registry.requests()[0].header("x-key"), Some("header-secret"));
     assert_eq!(cdn.requests()[0].header("x-key"), None);
+}
+
+fn redirect(code: u16, location: &str) -> Fault {
+    Fault::Status { code, headers: vec![("location".to_owned(), location.to_owned())], body: String::new() }
+}
+
+#[tokio::test]
+async fn a_token_by_get_where_the_post_is_redirected() {
+    for code in [301, 302, 303] {
+        let registry = start(Auth::Token(TokenAuth::user("ada", "swordfish"))).await;
+        registry.faults().once("/token", redirect(code, "/token?moved=1"));
+        session(&client(), &registry, "app:1", Some(ada())).resolve().await.expect("resolves");
+        let asked = registry.requests_for("/token");
+        let methods: Vec<&str> = asked.iter().map(|r| r.method.as_str()).collect();
+        assert_eq!(methods, ["POST", "GET"], "{code}: the form is not sent on");
+        assert_eq!(asked[1].query, "service=test&scope=repository%3Aapp%3Apull", "{code}: all of the request is");
+        assert!(asked[1].authorization().is_some_and(|a| a.starts_with("Basic ")), "{code}");
+    }
+    // The GET is redirected as well.
+    let registry = start(Auth::Token(TokenAuth::user("ada", "swordfish"))).await;
+    registry.faults().once("/token", redirect(301, "/token"));
+    registry.faults().once("/token", redirect(301, "/token?service=test&scope=repository%3Aapp%3Apull&moved=1"));
+    session(&client(), &registry, "app:1", Some(ada())).resolve().await.expect("resolves");
+    assert!(registry.requests_for("/token")[2].authorization().is_some(), "it is the same origin");
+    // 307 and 308 keep the method, and so the form.
+    for code in [307, 308] {
+        let registry = start(Auth::Token(TokenAuth::user("ada", "swordfish"))).await;
+        registry.faults().once("/token", redirect(code, "/token?moved=1"));
+        session(&client(), &registry, "app:1", Some(ada())).resolve().await.expect("resolves");
+        let asked = registry.requests_for("/token");
+        assert_eq!((asked.len(), asked[1].method.as_str()), (2, "POST"), "{code}");
+        assert_eq!((asked[0].body.as_str(), asked[1].authorization()), (asked[1].body.as_str(), None), "{code}");
+    }
+}
+
+#[tokio::test]
+async fn no_redirect_of_a_token_request_carries_a_secret_to_another_origin() {
+    for code in [301, 302, 303, 307, 308] {
+        let thief = TestRegistry::open().await;
+        let elsewhere = format!("{}/token", thief.url());
+        let registry = start(Auth::Token(TokenAuth::user("ada", "swordfish"))).await;
+        registry.faults().once("/token", redirect(code, &elsewhere));
+        let error = session(&client(), &registry, "app:1", Some(ada())).resolve().await.expect_err("redirected");
+        assert!(error.to_string().contains("the credential was not sent on to"), "{code}: {error}");
+        assert_eq!(thief.requests(), [], "{code}");
+        // First within the origin, and then away from it.
+        registry.faults().once("/token", redirect(307, "/token?moved=1"));
+        registry.faults().once("/token", redirect(code, &elsewhere));
+        session(&client(), &registry, "app:1", Some(ada())).resolve().await.expect_err("redirected");
+        assert_eq!(thief.requests(), [], "{code}");
+        // The GET that follows a redirected POST may be sent on, without the secret.
+        registry.faults().once("/token", redirect(302, "/token"));
+        registry.faults().once("/token", redirect(code, &elsewhere));
+        session(&client(), &registry, "app:1", Some(ada())).resolve().await.expect_err("no token there");
+        let seen = thief.requests();
+        assert!(seen.len() == 1 && seen[0].authorization().is_none() && seen[0].body.is_empty(), "{code}: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_without_a_user_falls_back_to_get() {
+    let identity = RegistryAuth { identity_token: Secret::new("refresh-me"), ..RegistryAuth::default() };
+    for credential in [identity, RegistryAuth::basic("", "refresh-me")] {
+        let registry = start(Auth::Token(TokenAuth { oauth: false, ..TokenAuth::user("", "refresh-me") })).await;
+        session(&client(), &registry, "app:1", Some(credential)).resolve().await.expect("resolves");
+        assert_eq!(
+            statuses(&registry)[1..3],
+            ["POST /token 405", "GET /token 200"],
+            "as containerd does for 400, 401 and 404"
+        );
+    }
 }

@@ -14,6 +14,7 @@ mod ranges;
 mod real;
 mod redirects;
 mod scheme;
+mod schemes;
 mod secrets;
 mod stalls;
 mod support;

@@ -216,6 +216,16 @@ async fn a_date_to_come_back_at_is_kept() {
     let started = tokio::time::Instant::now();
     server.session(2).resolve().await.expect("resolves");
     assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
+    // An answer without a date of its own counts from its receipt, by this machine's clock.
+    let undated = |after: &str| say(format!("HTTP/1.1 429 Slow\r\nretry-after: {after}\r\ncontent-length: 0\r\n\r\n"));
+    let server = Wire::start(vec![undated("Wed, 21 Oct 2015 08:28:00 GMT")]).await;
+    let received = httpdate::parse_http_date("Wed, 21 Oct 2015 07:58:00 GMT").expect("a date");
+    let namespace = registry::Namespace { hosts: vec![host(&format!("http://{}", server.address), true)] };
+    let options = registry::Options::new(Arc::new(move |_: &str| Ok(namespace.clone())));
+    let client = registry::Client::new(registry::Options { wall_clock: Arc::new(move || received), ..options });
+    let session = client.repository(&reference("r.example/app:1"), None).expect("hosts");
+    let error = session.resolve().await.expect_err("too long");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(1800)), "{error}");
     // Too far away: it is said for how long.
     for (after, seconds) in [("Wed, 21 Oct 2015 08:28:00 GMT", 3600), ("18446744073709551615", u32::MAX.into())] {
         let server = Wire::start(vec![limited(after)]).await;
