@@ -10,6 +10,7 @@ mod hostile;
 mod mirrors;
 mod presence;
 mod proxy;
+mod push;
 mod ranges;
 mod real;
 mod redirects;
