@@ -305,7 +305,11 @@ impl HostsFile {
         for mut entry in self.hosts {
             if let Some(url) = entry.url.take() {
                 let upstream = is_upstream(&url);
-                hosts.push(entry.into_host(url, upstream, read)?);
+                // The table of the registry itself, whose scheme is a guess, too: the server at the end adds nothing to it.
+                let is_guess = self.server.url.is_none() && entry.headers.is_empty();
+                let either_scheme = is_guess && defaults.hosts.iter().any(|d| d.either_scheme && d.base == url);
+                let host = entry.into_host(url, upstream, read)?;
+                hosts.push(HostConfig { either_scheme, ..host });
             }
         }
         let mut server = self.server;

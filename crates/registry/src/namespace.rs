@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use url::Url;
 
+use crate::address::same_origin;
 use crate::redact;
 
 /// How long making a connection may take, unless configured.
@@ -98,6 +99,22 @@ impl HostConfig {
         let other = if base.scheme() == "https" { "http" } else { "https" };
         let changed = self.either_scheme && base.set_scheme(other).is_ok();
         changed.then(|| Self { base, either_scheme: false, ..self.clone() })
+    }
+
+    /// Returns true if this host is the same endpoint as another one and leads nowhere else: the same requests would be sent, over a
+    /// connection that trusts no one more.
+    pub(crate) fn adds_nothing_to(&self, other: &Self) -> bool {
+        let (own, theirs) = (&self.tls, &other.tls);
+        let trusts_no_more = self.base.scheme() == "http" && !self.either_scheme
+            || own.client_identity_pem == theirs.client_identity_pem
+                && own.ca_pem.iter().all(|ca| theirs.ca_pem.contains(ca))
+                && (theirs.skip_verify || !own.skip_verify);
+        same_origin(&self.base, &other.base)
+            && self.api_root() == other.api_root()
+            && self.headers == other.headers
+            && self.proxy == other.proxy
+            && trusts_no_more
+            && (other.either_scheme || !self.either_scheme)
     }
 
     /// The path under which the API lies, without a slash at its end: `/v2` is put behind `base` unless it stands
@@ -304,6 +321,47 @@ mod tests {
                 assert_eq!(places(&normal), before, "{domain} and {normal}");
             }
         }
+    }
+
+    #[test]
+    fn repeated_endpoints() {
+        let host = |url: &str| HostConfig::new(Url::parse(url).expect("parses"), true);
+        let plain = host("https://r.example");
+        type Change = fn(&mut HostConfig);
+        let same: [(&str, HostConfig); 3] = [
+            ("itself", plain.clone()),
+            ("another spelling", host("https://R.example:443/")),
+            ("the API's root written out", host("https://r.example/v2")),
+        ];
+        for (name, other) in same {
+            assert!(other.adds_nothing_to(&plain) && plain.adds_nothing_to(&other), "{name}");
+        }
+        for other in ["http://r.example", "https://r.example:5000", "https://r.example/prefix", "https://s.example"] {
+            assert!(!host(other).adds_nothing_to(&plain), "{other}");
+        }
+        // The more trusting one adds something to the other, and the other nothing to it.
+        let trusts: [(&str, Change); 2] =
+            [("ca", |h| h.tls.ca_pem.push(b"pem".to_vec())), ("skip_verify", |h| h.tls.skip_verify = true)];
+        for (name, change) in trusts {
+            let mut other = plain.clone();
+            change(&mut other);
+            assert!(plain.adds_nothing_to(&other) && !other.adds_nothing_to(&plain), "{name}");
+        }
+        // What changes the answers, or the way to them, counts in both directions.
+        let differs: [(&str, Change); 4] = [
+            ("headers", |h| h.headers.push(("x".into(), "y".into()))),
+            ("client", |h| h.tls.client_identity_pem.push((b"c".to_vec(), b"k".to_vec()))),
+            ("proxy", |h| h.proxy = Url::parse("http://proxy.example").ok()),
+            ("override_path", |h| h.override_path = true),
+        ];
+        for (name, change) in differs {
+            let mut other = plain.clone();
+            change(&mut other);
+            assert!(!plain.adds_nothing_to(&other) && !other.adds_nothing_to(&plain), "{name}");
+        }
+        let mut asked_once = plain.clone();
+        asked_once.capabilities.push = false;
+        assert!(plain.adds_nothing_to(&asked_once), "capabilities are compared by who asks");
     }
 
     #[test]

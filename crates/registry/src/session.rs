@@ -56,6 +56,8 @@ pub(crate) struct SessionHost {
     redirect_tokens: RedirectTokens,
     /// The challenges at the root of its API.
     root_challenges: OnceCell<Vec<Challenge>>,
+    /// The first host of the session that is the same endpoint: itself, or one that leaves nothing for it to add.
+    same_as: usize,
     /// True if it failed in this session, so that it is asked last.
     failed: AtomicBool,
 }
@@ -130,6 +132,8 @@ impl PullSession {
                 Authenticator::new(credential, withheld_for, path).map_err(|cause| fail(cause.to_string()))?;
             let transport = client.transport(config).map_err(|cause| fail(cause.to_string()))?;
             transport.proxy_secrets().for_each(|secret| secrets.add(&secret));
+            let is_same = |host: &SessionHost| transport.config.adds_nothing_to(&host.likelier.config);
+            let same_as = hosts.iter().position(is_same).unwrap_or(hosts.len());
             hosts.push(SessionHost {
                 scheme_known: AtomicBool::new(!transport.config.either_scheme),
                 likelier: transport,
@@ -137,6 +141,7 @@ impl PullSession {
                 authenticator,
                 redirect_tokens: RedirectTokens::new(path),
                 root_challenges: OnceCell::new(),
+                same_as,
                 failed: AtomicBool::new(false),
             });
         }
@@ -167,11 +172,18 @@ impl PullSession {
                 can.pull && (can.resolve || !by_tag)
             })
             .collect();
+        self.leave_each_once(&mut order);
         order.sort_by_key(|i| {
             let host = &self.hosts[*i];
             host.failed.load(Ordering::Relaxed) || self.client.is_unreachable(&host.transport().config.base)
         });
         order
+    }
+
+    /// Leaves the first of the hosts that are the same endpoint, so that none is asked the same twice.
+    fn leave_each_once(&self, order: &mut Vec<usize>) {
+        let mut seen = BTreeSet::new();
+        order.retain(|host| seen.insert(self.hosts[*host].same_as));
     }
 
     /// No host has the capability that is needed.
@@ -369,7 +381,10 @@ impl PullSession {
 
     /// The hosts to which content may be uploaded, as configured.
     pub(crate) fn push_hosts(&self) -> Vec<usize> {
-        (0..self.hosts.len()).filter(|i| self.hosts[*i].transport().config.capabilities.push).collect()
+        let can_push = |i: &usize| self.hosts[*i].transport().config.capabilities.push;
+        let mut order: Vec<usize> = (0..self.hosts.len()).filter(can_push).collect();
+        self.leave_each_once(&mut order);
+        order
     }
 
     /// The connections to a host.

@@ -270,3 +270,48 @@ async fn foreign_urls_of_a_descriptor_are_not_followed() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(foreign.requests(), []);
 }
+
+#[tokio::test]
+async fn an_endpoint_that_is_listed_twice_is_asked_once() {
+    let (mirror, upstream, hosts) = two().await;
+    let error = by(&client_of([hosts.clone(), hosts.clone()].concat(), quick())).resolve().await.expect_err("nowhere");
+    assert_eq!(error.hosts().collect::<Vec<_>>(), [mirror.host(), upstream.host()], "{error}");
+    assert_eq!((mirror.requests().len(), upstream.requests().len()), (1, 1));
+    // What one of the entries may not be asked is asked of the other.
+    let image = ImageBuilder::tiny("a");
+    upstream.push("app", "1", &image);
+    let mut list = vec![hosts[1].clone(), hosts[1].clone()];
+    list[0].capabilities = HostCapabilities { pull: true, resolve: false, push: false };
+    let session = by(&client_of(list, quick()));
+    session.resolve().await.expect("the second entry resolves");
+    session.blob_bytes(&image.config_descriptor, 4096).await.expect("config");
+}
+
+#[tokio::test]
+async fn server_and_host_of_one_file_are_one_endpoint() {
+    let registry = TestRegistry::open().await;
+    let url = registry.url();
+    for text in [
+        format!("server = \"{url}\"\n[host.\"{url}\"]\ncapabilities = [\"pull\", \"resolve\"]\n"),
+        format!("server = \"{url}/v2\"\n[host.\"{url}/\"]\nskip_verify = true\n"),
+        // The server is the registry itself where none is named.
+        format!("[host.\"{url}\"]\ncapabilities = [\"pull\", \"resolve\"]\n"),
+    ] {
+        registry.clear_requests();
+        let namespace = {
+            let (text, domain) = (text.clone(), registry.host());
+            move |_: &str| {
+                registry::hosts::parse(&text)?
+                    .into_namespace(&domain, &mut |_| Err(std::io::ErrorKind::NotFound.into()))
+            }
+        };
+        let client = Client::new(Options { retry: quick(), ..Options::new(std::sync::Arc::new(namespace)) });
+        let session = client.repository(&reference(&format!("{}/app:1", registry.host())), None).expect("hosts");
+        let error = session.resolve().await.expect_err("no such image");
+        assert_eq!(error.to_string().matches("404").count(), 1, "{text}: {error}");
+        assert_eq!(registry.requests().len(), 1, "{text}: {error}");
+        // The capability to push is the server's.
+        let error = session.put_manifest("1", "a/b", bytes::Bytes::from_static(b"{}")).await.expect_err("no uploads");
+        assert!(error.to_string().contains("404"), "{text}: {error}");
+    }
+}
