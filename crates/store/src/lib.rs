@@ -48,4 +48,4 @@ pub use records::accounting::LayersOfImages;
 pub use records::entries::{ImageRecord, Layer, LayerStats, Removed, Totals};
 pub use store::Store;
 pub use store::choice::NewLayers;
-pub use unpack::{Limits, TarError, UnpackError};
+pub use unpack::{Limits, PrintableName, TarError, UnpackError};

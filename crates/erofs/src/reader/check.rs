@@ -85,7 +85,7 @@ impl<R: Source> ErofsCheck<'_, R> {
                 name => {
                     let info = image.inode(entry.nid)?;
                     if info.kind != entry.kind {
-                        let name = String::from_utf8_lossy(name).escape_debug().to_string();
+                        let name = String::from_utf8_lossy(name);
                         return Err(damaged(format!("it says something else of {name:?} than its inode")));
                     }
                     if info.kind == Kind::Directory {

@@ -63,7 +63,7 @@ impl Checker<'_> {
         problems.extend(self.store.maintenance.find_strays(&keep, &blobs, repair)?.into_iter().map(of_stray));
         for problem in &problems {
             tracing::warn!(
-                kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, detail = problem.detail, "problem of the store"
+                kind = ?problem.kind, subject = problem.subject, repaired = problem.repaired, detail = %problem.detail, "problem of the store"
             );
         }
         let incomplete_images = incomplete.iter().map(Digest::to_string).collect();

@@ -85,7 +85,7 @@ impl WholeLayer {
                 return Ok(None);
             }
             Err(why) => {
-                tracing::warn!(blob = %record.blob, reason = why, "a layer that a pull left is not what it was: it is fetched again");
+                tracing::warn!(blob = %record.blob, reason = %why, "a layer that a pull left is not what it was: it is fetched again");
                 return Ok(None);
             }
         };

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::tar::PrintableName;
+
 /// Why a tar stream could not be rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
@@ -21,7 +23,7 @@ pub enum RecipeError {
     #[error("reading {path:?} of the layer")]
     Read {
         /// The recipe, or a file below `fs/`.
-        path: String,
+        path: PrintableName,
         /// Why.
         #[source]
         source: io::Error,

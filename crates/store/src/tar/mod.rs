@@ -19,8 +19,8 @@ mod reader;
 mod sparse;
 
 pub(crate) use entry::{Entry, Kind, Piece, Time};
-pub use error::TarError;
-pub(crate) use error::shown;
+pub use error::{PrintableName, TarError};
+pub(crate) use error::{shown, shown_xattr};
 pub use limits::Limits;
 pub(crate) use reader::Reader;
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::tar::{TarError, shown};
+use crate::tar::{PrintableName, TarError, shown};
 
 /// Why a layer could not be unpacked. Paths are those inside the layer, made printable.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum UnpackError {
     #[error("layer entry {path:?} is refused: {reason}")]
     Refused {
         /// The name.
-        path: String,
+        path: PrintableName,
         /// Why.
         reason: String,
     },
@@ -27,7 +27,7 @@ pub enum UnpackError {
         /// The operation.
         operation: &'static str,
         /// On what.
-        path: String,
+        path: PrintableName,
         /// Why it failed.
         #[source]
         source: io::Error,

@@ -34,7 +34,7 @@ pub(crate) use whiteout::OPAQUE;
 pub(crate) use xattrs::LABELS;
 
 use crate::tar::Reader;
-pub use crate::tar::{Limits, TarError};
+pub use crate::tar::{Limits, PrintableName, TarError};
 
 /// Unpacks a tar stream into `fs/` of the private directory `layer_dir`, and reads `tar` to its end, trailing bytes
 /// included. File data is written from the buffers of `tar`, which are best some hundred KiB long and a multiple of 512. `recipe.zst` and, where needed, `deferred.jsonl` and `replaced/` are created beside `fs/`, which must be

@@ -4,9 +4,9 @@
 
 use std::io;
 
-use super::error::{UnpackError, failed};
+use super::error::UnpackError;
 use super::form::{Form, Unpacker};
-use crate::tar::{Entry, TarError, shown};
+use crate::tar::{Entry, TarError, shown, shown_xattr};
 
 pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 pub(super) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -26,8 +26,7 @@ pub(super) fn is_foreign(name: &[u8]) -> bool {
 
 /// The error of an attribute that could not be set.
 pub(super) fn failed_xattr(name: &[u8], path: &[u8], error: impl Into<io::Error>) -> UnpackError {
-    let text = format!("{}\" of \"{}", shown(name), shown(path));
-    failed("setting the extended attribute", text.as_bytes(), error)
+    UnpackError::Io { operation: "setting the extended attribute", path: shown_xattr(name, path), source: error.into() }
 }
 
 impl<F: Form> Unpacker<'_, F> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use oci::Digest;
 
 use super::attributes::Kind;
+use crate::tar::PrintableName;
 
 /// Why a view does not answer. Paths are cut and their control characters written out.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +41,7 @@ pub enum ViewError {
         /// The layer.
         diff_id: Digest,
         /// The name.
-        name: String,
+        name: PrintableName,
     },
     /// A layer could not be opened.
     #[error("open layer {diff_id}")]

@@ -73,7 +73,7 @@ impl Ingests {
     pub(crate) fn share_erofs(&self, layer: BorrowedFd<'_>, cancelled: Cancelled<'_>) -> Result<Saved, UnpackError> {
         let failed = |path: &str, source: io::Error| UnpackError::Io {
             operation: "sharing files of",
-            path: path.to_owned(),
+            path: path.into(),
             source,
         };
         let mut file = recipe::open_erofs(layer, OFlags::RDWR).map_err(|error| failed(EROFS_FILE, error))?;

@@ -68,7 +68,7 @@ impl Ingests {
     pub(crate) fn share_files(&self, layer: BorrowedFd<'_>, cancelled: Cancelled<'_>) -> Result<Saved, UnpackError> {
         let failed = |path: &str, source: io::Error| UnpackError::Io {
             operation: "sharing files of",
-            path: path.to_owned(),
+            path: path.into(),
             source,
         };
         let beneath = Beneath::default();

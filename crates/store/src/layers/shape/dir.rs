@@ -48,7 +48,7 @@ pub(super) fn apply(
         root_opaque: outcome.root_opaque,
     };
     let (bytes, inodes) =
-        beside(private).map_err(|source| UnpackError::Io { operation: "looking at", path: ".".to_owned(), source })?;
+        beside(private).map_err(|source| UnpackError::Io { operation: "looking at", path: ".".into(), source })?;
     stats.disk_bytes += bytes;
     stats.inodes += inodes;
     Ok((outcome, stats))

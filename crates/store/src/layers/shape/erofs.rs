@@ -33,7 +33,7 @@ pub(super) fn apply(
     let outcome = unpack::unpack_erofs(tar, private, options)?;
     let (disk_bytes, inodes) = measure(private).map_err(|source| UnpackError::Io {
         operation: "looking at",
-        path: EROFS_FILE.to_owned(),
+        path: EROFS_FILE.into(),
         source,
     })?;
     let stats = LayerStats {
