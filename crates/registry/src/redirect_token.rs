@@ -67,7 +67,9 @@ impl RedirectTokens {
         secrets: &Secrets,
         round: &mut RedirectRound,
     ) -> Result<bool, Cause> {
-        let Some(bearer) = challenges.iter().find(|challenge| challenge.scheme == "bearer") else { return Ok(false) };
+        // Some storages send a challenge that names no token service; theirs is an answer like any other.
+        let is_answerable = |challenge: &&Challenge| challenge.scheme == "bearer" && challenge.get("realm").is_some();
+        let Some(bearer) = challenges.iter().find(is_answerable) else { return Ok(false) };
         let mut kept = self.kept.lock().await;
         let present = kept.iter().find(|kept| same_origin(&kept.token.at, at)).map(|kept| &kept.token.header);
         if present.is_some() && present != token_for(&round.sent, at) {

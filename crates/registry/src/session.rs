@@ -367,10 +367,11 @@ impl PullSession {
     /// The distribution specification wants the registry's warnings shown, each once.
     fn show_warnings(&self, answer: &RegistryAnswer) {
         for value in answer.response.headers().get_all(WARNING) {
-            let text = self.secrets.scrub(&redact::text(&String::from_utf8_lossy(value.as_bytes()), 300));
+            let text = warn_text(&String::from_utf8_lossy(value.as_bytes()));
+            let text = self.secrets.scrub(&redact::text(&text, 300));
             let mut shown = self.warnings.lock();
             if shown.len() < MAX_WARNINGS && shown.insert(text.clone()) {
-                tracing::warn!(host = answer.host(), warning = text, "warning from the registry");
+                tracing::warn!(host = answer.host(), warning = %text, "warning from the registry");
             }
         }
     }
@@ -430,6 +431,38 @@ fn with_message(cause: Cause, refused: Cause) -> Cause {
     }
 }
 
+/// Returns the text of a warning, without its quotation marks (distribution specification, "Warnings"): `299 - "text"`. A warning of
+/// another form is returned as it is.
+fn warn_text(header: &str) -> String {
+    let quoted = header.trim().strip_prefix("299 - \"").and_then(|rest| rest.strip_suffix('"'));
+    let Some(quoted) = quoted else { return header.to_owned() };
+    let mut text = String::with_capacity(quoted.len());
+    let mut chars = quoted.chars();
+    while let Some(c) = chars.next() {
+        text.extend(if c == '\\' { chars.next() } else { Some(c) });
+    }
+    text
+}
+
 fn challenges(answer: &RegistryAnswer) -> Vec<Challenge> {
     challenge::parse(answer.response.headers().get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_warnings() {
+        for (header, want) in [
+            (r#"299 - "use another name""#, "use another name"),
+            (r#"299 - "say \"hi\" in C:\\""#, r#"say "hi" in C:\"#),
+            (r#"110 host "Response is stale""#, r#"110 host "Response is stale""#),
+            ("299 - bare", "299 - bare"),
+            (r#"299 - ""#, r#"299 - ""#),
+            ("", ""),
+        ] {
+            assert_eq!(warn_text(header), want, "{header}");
+        }
+    }
 }

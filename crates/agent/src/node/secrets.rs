@@ -69,7 +69,7 @@ impl PullCredentials {
     /// Tells what was not told the last time.
     fn report(&self, problems: BTreeSet<String>) {
         let mut told = self.told.lock();
-        problems.difference(&told).for_each(|problem| tracing::warn!(error = problem, "secrets are left out"));
+        problems.difference(&told).for_each(|problem| tracing::warn!(error = %problem, "secrets are left out"));
         *told = problems;
     }
 

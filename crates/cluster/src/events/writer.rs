@@ -86,7 +86,7 @@ impl EventWriter {
             match written {
                 Ok(()) => backoff.reset(),
                 Err(error) if is_lasting(&error) => {
-                    tracing::debug!(error = text(&error), object = %next.event.object, reason = next.event.reason, "event refused");
+                    tracing::debug!(error = %text(&error), object = %next.event.object, reason = next.event.reason, "event refused");
                 }
                 Err(error) => {
                     tracing::debug!(error = text(&error), "events wait for the API server");

@@ -55,7 +55,7 @@ impl CallRouter {
         let path = request.uri().path();
         let passed = self.runtime.is_some() && path.starts_with(RUNTIME);
         if !passed && let Some(message) = refusal(path) {
-            tracing::debug!(call = path, error = message, "call is not served");
+            tracing::debug!(call = path, error = %message, "call is not served");
             return Ok(Status::unimplemented(message).into_http());
         }
         let name = path.trim_start_matches('/').to_owned();

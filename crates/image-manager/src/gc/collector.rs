@@ -274,7 +274,7 @@ impl Collector {
                 if self.failures.fetch_add(1, Ordering::Relaxed) > 0 {
                     self.context.record_event(EventType::Warning, "ImageGCFailed", &text);
                 } else {
-                    tracing::warn!(error = text, "image garbage collection failed once");
+                    tracing::warn!(error = %text, "image garbage collection failed once");
                 }
             }
         }

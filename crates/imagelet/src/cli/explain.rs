@@ -138,7 +138,7 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
             row.would_ask.clear();
         }
         for note in &row.notes {
-            tracing::warn!(image = row.image, error = note, "credentials are left out");
+            tracing::warn!(image = row.image, error = %note, "credentials are left out");
         }
         for name in &row.missing_secrets {
             tracing::warn!(

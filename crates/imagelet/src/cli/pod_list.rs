@@ -109,7 +109,7 @@ async fn listed(app: &App, scope: &Scope, names: &[String], tells: bool) -> Outc
     let (pods, refused) = ask(app).await?;
     if tells {
         for refused in refused {
-            tracing::warn!(origin = refused.origin, pod = refused.pod, error = refused.reason, "refused a manifest");
+            tracing::warn!(origin = refused.origin, pod = refused.pod, error = %refused.reason, "refused a manifest");
         }
     }
     if !names.is_empty() {

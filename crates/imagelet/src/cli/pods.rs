@@ -46,7 +46,7 @@ fn secrets_of(directory: &Path) -> Outcome<Objects> {
     let read = read_directory(directory)
         .map_err(|error| Failure::new(Code::Config, format!("secretsDirectory {}: {error}", directory.display())))?;
     for problem in read.problems.iter().cloned().chain(read.duplicates()) {
-        tracing::warn!(error = problem, "secrets are left out");
+        tracing::warn!(error = %problem, "secrets are left out");
     }
     Ok(read.objects)
 }

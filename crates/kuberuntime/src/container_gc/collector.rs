@@ -127,7 +127,7 @@ impl ContainerGc {
                 if *failures > 1 {
                     self.record_warning("ContainerGCFailed", &text);
                 } else {
-                    tracing::warn!(error = text, "container garbage collection failed once");
+                    tracing::warn!(error = %text, "container garbage collection failed once");
                 }
             }
         }

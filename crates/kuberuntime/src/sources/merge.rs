@@ -137,7 +137,7 @@ impl Merge {
             }
             match word {
                 RefusalReport::Line => {
-                    tracing::warn!(origin, pod = pod.as_deref(), error = reason, "refused a manifest")
+                    tracing::warn!(origin, pod = pod.as_deref(), error = %reason, "refused a manifest")
                 }
                 RefusalReport::Event(owner) => {
                     let (title, errors) = (owner.title(), format!("{reason} ({origin})"));

@@ -169,7 +169,7 @@ impl BlobStream {
             tracing::debug!(
                 request = self.asked,
                 host = self.host(),
-                reason = why,
+                reason = %why,
                 "range requests brought wrong bytes, fetching in one piece"
             );
             return Ok(());
