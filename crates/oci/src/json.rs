@@ -3,7 +3,7 @@
 //!
 //! Go reads `null` as an absent value, and U+FFFD where a string is not valid Unicode; so does this. Go also matches keys in any case
 //! and lets the last of two equal keys win. No two readers may see different content in one document, so keys that another reader
-//! could take for a field of ours are refused: see [`other`]. Digests are of the raw bytes, which callers keep.
+//! could take for a field of ours are refused: see `other`. Digests are of the raw bytes, which callers keep.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
