@@ -9,7 +9,7 @@ pods=(containerd runc containernetworking-plugins iptables iproute2 mount util-l
 # Real daemons and tools that the product tests compare with, and what makes images and file systems.
 tests=(
   docker-registry apache2-utils openssl curl podman
-  python3 python3-jsonschema binutils dpkg-dev systemd systemd-container chromium
+  python3 python3-grpcio python3-jsonschema binutils dpkg-dev systemd systemd-container chromium
   skopeo umoci mmdebstrap zstd xz-utils attr libcap2-bin e2fsprogs xfsprogs btrfs-progs erofs-utils procps time faketime
 )
 # What `cargo xtask bench-pull` measures, measures with, and makes its images of. igzip (isal) and libdeflate are for the floor of the machine.

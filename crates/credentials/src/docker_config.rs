@@ -188,7 +188,11 @@ impl JsonFields for RawConfig {
     fn field<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<(), M::Error> {
         match name {
             "auths" => self.auths = map.next_value::<Option<OrderedMap<_>>>()?.unwrap_or_default().0,
-            "credhelpers" => self.helpers = map.next_value::<Option<OrderedMap<_>>>()?.unwrap_or_default().0,
+            "credhelpers" => {
+                let helpers = map.next_value::<Option<OrderedMap<Option<String>>>>()?.unwrap_or_default().0;
+                self.helpers =
+                    helpers.into_iter().map(|(location, helper)| (location, helper.unwrap_or_default())).collect();
+            }
             "credsstore" => self.store = map.next_value()?,
             _ => {
                 map.next_value::<IgnoredAny>()?;

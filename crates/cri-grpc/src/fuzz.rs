@@ -11,7 +11,7 @@ use crate::pb;
 pub type Harness = (&'static str, fn(&[u8]));
 
 /// The harnesses by name. Each panics where a conversion does not keep what it has to.
-pub const HARNESSES: &[Harness] = &[("cri", cri)];
+pub const HARNESSES: &[Harness] = &[("cri", cri), ("authority", crate::server::fuzz_authority)];
 
 /// Messages, and the plain types that they become. The first byte chooses.
 const MESSAGES: &[fn(&[u8])] = &[

@@ -168,7 +168,7 @@ pub(crate) fn verbose_info(record: &ImageRecord) -> Result<BTreeMap<String, Stri
         Error::new(Kind::DataLoss, format!("the config of image {} cannot be read: {error}", record.id))
     };
     let config = ImageConfig::parse(&record.config).map_err(|e| failed(&e))?;
-    let spec: serde_json::Value = serde_json::from_slice(&record.config).map_err(|e| failed(&e))?;
+    let spec: serde_json::Value = oci::json::from_slice(&record.config).map_err(|e| failed(&e))?;
     let chain_id = chain_ids(&config.rootfs.diff_ids).pop().map(|id| id.to_string()).unwrap_or_default();
     let info = serde_json::json!({ "chainID": chain_id, "imageSpec": spec });
     Ok(BTreeMap::from([("info".to_owned(), info.to_string())]))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::null_as_default;
+use crate::json::{self, Fields, null_as_default, other, string_map, strings};
 use crate::{Digest, Platform};
 
 /// The reason why bytes are not an image config.
@@ -28,7 +28,7 @@ pub struct ImageConfig {
     /// The layers by diff id.
     pub rootfs: RootFs,
     /// Everything else.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "other::<_, ImageConfig>")]
     pub other: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -40,22 +40,22 @@ pub struct RunConfig {
     #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "null_as_default")]
     pub user: String,
     /// Environment as `NAME=value`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "strings")]
     pub env: Vec<String>,
     /// Entry point.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "strings")]
     pub entrypoint: Vec<String>,
     /// Arguments, or the command where there is no entry point.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "strings")]
     pub cmd: Vec<String>,
     /// Working directory.
     #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "null_as_default")]
     pub working_dir: String,
     /// Labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "string_map")]
     pub labels: BTreeMap<String, String>,
     /// Everything else.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "other::<_, RunConfig>")]
     pub other: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -63,14 +63,27 @@ pub struct RunConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootFs {
     /// Always `layers`.
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type", default, deserialize_with = "null_as_default")]
     pub kind: String,
     /// Digests of the uncompressed layers, lowest first.
     #[serde(default, deserialize_with = "null_as_default")]
     pub diff_ids: Vec<Digest>,
     /// Everything else.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "other::<_, RootFs>")]
     pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Fields for ImageConfig {
+    const FIELDS: &'static [&'static str] =
+        &["created", "architecture", "os", "variant", "config", "rootfs", "history"];
+}
+
+impl Fields for RunConfig {
+    const FIELDS: &'static [&'static str] = &["User", "Env", "Entrypoint", "Cmd", "WorkingDir", "Labels"];
+}
+
+impl Fields for RootFs {
+    const FIELDS: &'static [&'static str] = &["type", "diff_ids"];
 }
 
 impl ImageConfig {
@@ -79,7 +92,7 @@ impl ImageConfig {
     /// # Errors
     /// [`ConfigError`] when they are not JSON of this shape.
     pub fn parse(bytes: &[u8]) -> Result<Self, ConfigError> {
-        Ok(serde_json::from_slice(bytes)?)
+        Ok(json::from_slice(bytes)?)
     }
 
     /// The user that the image runs as, in CRI's two forms: a uid where the part before the colon is a number within
@@ -133,5 +146,51 @@ mod tests {
             br#"{"os":"linux","architecture":"amd64","config":null,"rootfs":{"type":"layers","diff_ids":null}}"#,
         );
         assert_eq!(config.expect("parses").config, RunConfig::default());
+    }
+
+    #[test]
+    fn null_is_absent_in_every_optional_field() {
+        let text = r#"{"created":null,"os":null,"architecture":null,"variant":null,"history":null,
+            "config":{"User":null,"Env":["A=1",null],"Entrypoint":null,"Cmd":null,"WorkingDir":null,"Labels":{"a":null}},
+            "rootfs":{"type":null,"diff_ids":null}}"#;
+        let config = ImageConfig::parse(text.as_bytes()).expect("parses");
+        assert_eq!(
+            (config.config.env, config.config.labels["a"].as_str()),
+            (vec!["A=1".to_owned(), String::new()], "")
+        );
+        assert_eq!((config.platform.os.as_str(), config.rootfs.kind.as_str()), ("", ""));
+    }
+
+    #[test]
+    fn text_that_is_no_unicode_is_shown_as_replaced() {
+        let text = b"{\"os\":\"linux\",\"architecture\":\"amd64\",\"rootfs\":{\"diff_ids\":[]},\"history\":[{\"comment\":\"\xff\"}],
+            \"config\":{\"Env\":[\"A=\xc3\"],\"Labels\":{\"a\":\"\\ud83d\",\"b\\udc00\":\"c\"}}}";
+        let config = ImageConfig::parse(text).expect("parses");
+        assert_eq!(config.config.env, ["A=\u{fffd}"]);
+        assert_eq!((config.config.labels["a"].as_str(), config.config.labels["b\u{fffd}"].as_str()), ("\u{fffd}", "c"));
+    }
+
+    /// A container would run as another user than the one that is checked, or with other layers.
+    #[test]
+    fn keys_that_two_readers_could_read_differently_are_refused() {
+        let config = |top: &str, run: &str, rootfs: &str| {
+            format!(
+                r#"{{"os":"linux","architecture":"amd64"{top},"config":{{"User":"1000"{run}}},"rootfs":{{"diff_ids":[]{rootfs}}}}}"#
+            )
+        };
+        assert!(ImageConfig::parse(config("", r#","Onbuild":1,"user.x":2"#, "").as_bytes()).is_ok());
+        for text in [
+            config("", r#","user":"0""#, ""),
+            config("", r#","User":"0""#, ""),
+            config("", r#","entryPoint":["sh"]"#, ""),
+            config(r#","OS":"windows""#, "", ""),
+            config(r#","os":"windows""#, "", ""),
+            config(r#","Config":{"User":"0"}"#, "", ""),
+            config(r#","RootFS":{}"#, "", ""),
+            config("", "", r#","Diff_IDs":[]"#),
+            config("", "", r#","diff_ids":[]"#),
+        ] {
+            assert!(ImageConfig::parse(text.as_bytes()).is_err(), "{text}");
+        }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::null_as_default;
+use crate::json::{Fields, null_as_default, other, string_map, strings};
+use crate::platform::nested_platform;
 use crate::{Digest, Platform};
 
 /// A content descriptor (image specification, "OCI Content Descriptors").
@@ -13,24 +14,28 @@ use crate::{Digest, Platform};
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
     /// Media type of the content.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "null_as_default")]
     pub media_type: String,
     /// Digest of the content.
     pub digest: Digest,
     /// Size of the content in bytes.
     pub size: u64,
     /// Foreign places of the content. They are kept and never followed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "strings")]
     pub urls: Vec<String>,
     /// Annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "string_map")]
     pub annotations: BTreeMap<String, String>,
     /// The platform that a manifest in an index is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "nested_platform")]
     pub platform: Option<Platform>,
     /// Everything else.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "other::<_, Descriptor>")]
     pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Fields for Descriptor {
+    const FIELDS: &'static [&'static str] = &["mediaType", "digest", "size", "urls", "annotations", "platform", "data"];
 }
 
 impl Descriptor {

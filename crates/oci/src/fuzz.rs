@@ -1,6 +1,7 @@
 //! Invariants of this crate's parsers for any input: run by libFuzzer (`fuzz/` at the top of the repository), and over
 //! the committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
 
+use crate::lenient::{compare_config, compare_document};
 use crate::{
     Digest, Document, ImageConfig, Platform, Reference, apply_default_tag, bare_name, media_type, parse_image_name,
 };
@@ -9,8 +10,14 @@ use crate::{
 pub type Harness = (&'static str, fn(&[u8]));
 
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[Harness] =
-    &[("reference", reference), ("digest", digest), ("manifest", manifest), ("index", index), ("config", config)];
+pub const HARNESSES: &[Harness] = &[
+    ("reference", reference),
+    ("digest", digest),
+    ("manifest", manifest),
+    ("index", index),
+    ("config", config),
+    ("second-reader", second_reader),
+];
 
 /// A name that can be read is written so that it reads the same; the three ways to parse a name agree.
 fn reference(bytes: &[u8]) {
@@ -94,6 +101,18 @@ fn config(bytes: &[u8]) {
     assert!(uid.is_none_or(|uid| (0..=i64::from(i32::MAX)).contains(&uid) && name.is_empty()));
     let written = serde_json::to_vec(&config).expect("has a JSON form");
     assert_eq!(ImageConfig::parse(&written).ok(), Some(config));
+}
+
+/// A more lenient reader sees the same content in every document that is accepted.
+fn second_reader(bytes: &[u8]) {
+    for declared in TYPES {
+        if let Ok(document) = Document::parse(bytes, *declared) {
+            compare_document(bytes, &document);
+        }
+    }
+    if let Ok(config) = ImageConfig::parse(bytes) {
+        compare_config(bytes, &config);
+    }
 }
 
 #[cfg(test)]

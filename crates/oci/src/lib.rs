@@ -14,7 +14,9 @@ mod digest;
 pub mod fuzz;
 mod grammar;
 mod host;
-mod json;
+pub mod json;
+#[cfg(any(test, feature = "fuzzing"))]
+mod lenient;
 mod manifest;
 pub mod media_type;
 mod platform;

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::json::null_as_default;
+use crate::json::{self, Fields, null_as_default, other, string_map};
 use crate::{Descriptor, media_type};
 
 /// An image manifest (image specification, or Docker schema 2).
@@ -29,10 +31,10 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Descriptor>,
     /// Annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "string_map")]
     pub annotations: BTreeMap<String, String>,
     /// Everything else.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "other::<_, Manifest>")]
     pub other: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -52,11 +54,48 @@ pub struct Index {
     #[serde(deserialize_with = "null_as_default")]
     pub manifests: Vec<Descriptor>,
     /// Annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_as_default")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "string_map")]
     pub annotations: BTreeMap<String, String>,
     /// Everything else.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "other::<_, Index>")]
     pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Keys of either kind: a document that another reader takes for the other kind is refused, in whatever case its keys are.
+const FIELDS: &[&str] = &[
+    "schemaVersion",
+    "mediaType",
+    "artifactType",
+    "config",
+    "layers",
+    "manifests",
+    "subject",
+    "annotations",
+    "fsLayers",
+    "history",
+    "signatures",
+];
+
+impl Fields for Manifest {
+    const FIELDS: &'static [&'static str] = FIELDS;
+}
+
+impl Fields for Index {
+    const FIELDS: &'static [&'static str] = FIELDS;
+}
+
+/// The keys that show the kind of a document. None of them may occur twice.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Marks {
+    schema_version: Option<Value>,
+    media_type: Option<Value>,
+    config: Option<IgnoredAny>,
+    layers: Option<IgnoredAny>,
+    manifests: Option<IgnoredAny>,
+    fs_layers: Option<IgnoredAny>,
+    history: Option<IgnoredAny>,
+    signatures: Option<IgnoredAny>,
 }
 
 /// The reason why bytes are no manifest or index that can be used.
@@ -100,19 +139,18 @@ impl Document {
         if declared.as_deref().is_some_and(media_type::is_schema1) {
             return Err(ManifestError::Schema1);
         }
-        let value: serde_json::Value = serde_json::from_slice(bytes).map_err(ManifestError::Json)?;
-        let object = value.as_object().ok_or_else(|| ManifestError::MediaType("not an object".into()))?;
-        if object.contains_key("fsLayers") || object.contains_key("history") && object.contains_key("signatures") {
+        let marks: Marks = json::from_slice(bytes).map_err(ManifestError::Json)?;
+        if marks.fs_layers.is_some() || marks.history.is_some() && marks.signatures.is_some() {
             return Err(ManifestError::Schema1);
         }
-        match object.get("schemaVersion").and_then(serde_json::Value::as_u64) {
+        match marks.schema_version.as_ref().and_then(Value::as_u64) {
             Some(2) => {}
             Some(1) => return Err(ManifestError::Schema1),
             other => return Err(ManifestError::SchemaVersion(other.unwrap_or(0))),
         }
-        let own = match object.get("mediaType") {
-            None | Some(serde_json::Value::Null) => None,
-            Some(serde_json::Value::String(text)) => Some(media_type::essence(text)).filter(|t| !t.is_empty()),
+        let own = match &marks.media_type {
+            None => None,
+            Some(Value::String(text)) => Some(media_type::essence(text)).filter(|t| !t.is_empty()),
             Some(_) => return Err(ManifestError::Confusion("mediaType is not a string".into())),
         };
         // A registry that serves plain JSON says nothing about the kind.
@@ -123,8 +161,8 @@ impl Document {
         {
             return Err(ManifestError::Confusion(format!("it came as {declared} and calls itself {own}")));
         }
-        let has_manifests = object.contains_key("manifests");
-        let has_image = object.contains_key("config") || object.contains_key("layers");
+        let has_manifests = marks.manifests.is_some();
+        let has_image = marks.config.is_some() || marks.layers.is_some();
         if has_manifests && has_image {
             return Err(ManifestError::Confusion("it has both manifests and config or layers".into()));
         }
@@ -145,9 +183,9 @@ impl Document {
             None => has_manifests,
         };
         if is_index {
-            serde_json::from_value(value).map(Self::Index).map_err(ManifestError::Json)
+            json::from_slice(bytes).map(Self::Index).map_err(ManifestError::Json)
         } else {
-            serde_json::from_value(value).map(Self::Manifest).map_err(ManifestError::Json)
+            json::from_slice(bytes).map(Self::Manifest).map_err(ManifestError::Json)
         }
     }
 }
@@ -181,7 +219,7 @@ mod tests {
             (typed(OCI_MANIFEST, r#""manifests":[]"#), None, "ambiguous"),
             (both, None, "ambiguous"),
             ("<html>".into(), Some("text/html"), "not a manifest"),
-            ("[]".into(), None, "unsupported manifest media type"),
+            ("[]".into(), None, "not a manifest"),
             (r#"{"schemaVersion":1,"fsLayers":[]}"#.into(), None, "schema 1"),
             (r#"{"schemaVersion":1}"#.into(), None, "schema 1"),
             ("{}".into(), Some(DOCKER_SCHEMA1_SIGNED), "schema 1"),
@@ -214,5 +252,74 @@ mod tests {
         let text =
             r#"{"schemaVersion":2,"config":{"mediaType":"x","size":1,"digest":"sha256:../../etc/passwd"},"layers":[]}"#;
         assert!(Document::parse(text.as_bytes(), None).is_err());
+    }
+
+    #[test]
+    fn null_is_absent_in_every_optional_field() {
+        let descriptor = CONFIG.replace('}', r#","urls":null,"annotations":{"a":null},"platform":null,"data":null}"#);
+        let platform = CONFIG.replace('}', r#","platform":{"os":null,"architecture":"amd64","variant":null}}"#);
+        let untyped = CONFIG.replace(r#""application/vnd.oci.image.config.v1+json""#, "null");
+        let manifest = format!(
+            r#"{{"schemaVersion":2,"mediaType":null,"artifactType":null,"config":{descriptor},"layers":[{untyped}],"subject":null,"annotations":null,"manifests":null}}"#
+        );
+        let Ok(Document::Manifest(manifest)) = Document::parse(manifest.as_bytes(), None) else { panic!("{manifest}") };
+        assert_eq!(manifest.config.urls, Vec::<String>::new());
+        assert_eq!(manifest.config.annotations["a"], "", "as Go reads it");
+        assert_eq!((manifest.layers[0].media_type.as_str(), manifest.media_type), ("", None));
+        let index = format!(r#"{{"schemaVersion":2,"manifests":[{platform}],"config":null,"layers":null}}"#);
+        let Ok(Document::Index(index)) = Document::parse(index.as_bytes(), None) else { panic!("{index}") };
+        assert_eq!(index.manifests[0].platform, Some(crate::Platform::new("", "amd64", "")));
+        let empty = r#"{"schemaVersion":2,"manifests":null}"#;
+        assert!(matches!(Document::parse(empty.as_bytes(), Some(OCI_INDEX)), Ok(Document::Index(_))));
+    }
+
+    #[test]
+    fn annotations_that_are_no_unicode_do_not_matter() {
+        let text = |value: &[u8]| {
+            let start = format!(r#"{{"schemaVersion":2,"config":{CONFIG},"layers":[],"annotations":{{"a":""#);
+            [start.as_bytes(), value, b"\"}}"].concat()
+        };
+        for value in [&b"x\\ud83d"[..], b"x\xff"] {
+            let Ok(Document::Manifest(manifest)) = Document::parse(&text(value), None) else { panic!("{value:?}") };
+            assert_eq!(manifest.annotations["a"], "x\u{fffd}");
+        }
+        let digest = CONFIG.replace("44136", "4413\\ud83d");
+        let broken = format!(r#"{{"schemaVersion":2,"config":{digest},"layers":[]}}"#);
+        assert!(Document::parse(broken.as_bytes(), None).is_err(), "a digest stays exact");
+    }
+
+    /// Go's reader takes the last of these for the field; others take the first, or the exact one.
+    #[test]
+    fn keys_that_two_readers_could_read_differently_are_refused() {
+        let doubled = |key: &str, value: &str| CONFIG.replace('{', &format!(r#"{{"{key}":{value},"#));
+        let plain = |extra: &str| format!(r#"{{"schemaVersion":2,"config":{CONFIG},"layers":[]{extra}}}"#);
+        let of = |config: &str| format!(r#"{{"schemaVersion":2,"config":{config},"layers":[]}}"#);
+        let index = |platform: &str| {
+            let entry = CONFIG.replace('}', &format!(r#","platform":{platform}}}"#));
+            format!(r#"{{"schemaVersion":2,"manifests":[{entry}]}}"#)
+        };
+        let other = "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"";
+        let cases = [
+            plain(r#","layers":[]"#),
+            plain(r#","Layers":[]"#),
+            plain(r#","layerſ":[]"#),
+            plain(r#","Config":{}"#),
+            plain(r#","Manifests":[]"#),
+            plain(r#","MediaType":"x""#),
+            plain(r#","fslayers":[]"#),
+            plain(r#","schemaVersion":2"#),
+            of(&doubled("digest", other)),
+            of(&doubled("Digest", other)),
+            of(&doubled("size", "1")),
+            of(&doubled("Size", "1")),
+            of(&doubled("urlS", "[]")),
+            index(r#"{"os":"linux","OS":"windows","architecture":"amd64"}"#),
+            index(r#"{"os":"linux","os":"windows","architecture":"amd64"}"#),
+        ];
+        for text in cases {
+            assert!(Document::parse(text.as_bytes(), None).is_err(), "{text}");
+        }
+        let fine = plain(r#","x":1,"X":2,"annotations":{"Layers":"a","layers":"b","LAYERS":"c"}"#);
+        assert!(Document::parse(fine.as_bytes(), None).is_ok(), "keys without a meaning may be any");
     }
 }

@@ -3,16 +3,18 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::json::{Fields, null_as_default, other};
 
 /// Operating system, architecture and variant, as in an image index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Platform {
     /// CPU architecture by its Go name, for example `amd64`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub architecture: String,
     /// Operating system by its Go name, for example `linux`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub os: String,
     /// Variant of the architecture, for example `v7`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,6 +25,22 @@ pub struct Platform {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid platform {0:?}: want os/architecture[/variant], for example linux/arm64")]
 pub struct PlatformError(String);
+
+impl Fields for Platform {
+    const FIELDS: &'static [&'static str] = &["architecture", "os", "variant"];
+}
+
+/// Reads the platform of a descriptor, an object of its own.
+pub(crate) fn nested_platform<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Platform>, D::Error> {
+    #[derive(Deserialize)]
+    struct Nested {
+        #[serde(flatten)]
+        platform: Platform,
+        #[serde(flatten, deserialize_with = "other::<_, Platform>")]
+        _other: serde_json::Map<String, serde_json::Value>,
+    }
+    Ok(Option::<Nested>::deserialize(deserializer)?.map(|nested| nested.platform))
+}
 
 impl Platform {
     /// A platform of these three parts; an empty variant is none.

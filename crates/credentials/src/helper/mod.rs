@@ -174,16 +174,16 @@ fn read(stdout: &[u8]) -> Option<(String, Secret)> {
     // A structure could be given as a list of its values as well.
     let object = Some(stdout).filter(|text| text.trim_ascii_start().starts_with(b"{"))?;
     let HelperOutput { username, secret } = serde_json::from_slice(object).ok()?;
-    Some((username, Secret::new(secret)))
+    Some((username.unwrap_or_default(), Secret::new(secret.unwrap_or_default())))
 }
 
 /// Output of a helper. Further fields are ignored.
 #[derive(serde::Deserialize)]
 struct HelperOutput {
     #[serde(rename = "Username", alias = "username", default)]
-    username: String,
+    username: Option<String>,
     #[serde(rename = "Secret", alias = "secret", default)]
-    secret: String,
+    secret: Option<String>,
 }
 
 fn answer(stdout: &[u8]) -> Result<Option<RegistryAuth>, String> {

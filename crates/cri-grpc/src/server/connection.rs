@@ -3,7 +3,8 @@
 //! is gone.
 //!
 //! The transport's own server is not used: it detaches its tasks, and answers `Canceled` to a client whose deadline
-//! passes, where every other server says `DeadlineExceeded`.
+//! passes, where every other server says `DeadlineExceeded`. Connections are read through [`Filtered`], because the transport
+//! refuses authorities that gRPC's libraries send.
 
 use std::future::Future;
 use std::io;
@@ -21,6 +22,8 @@ use tonic::body::Body;
 use tonic::codegen::http::Request;
 
 use super::Listener;
+use super::authority::MAX_HEADER_LIST;
+use super::filtered::Filtered;
 use super::lingering::Lingering;
 use super::listener::BACKLOG;
 use super::served::CallRouter;
@@ -80,9 +83,9 @@ impl Connections {
 
     /// Serves a connection to its end.
     async fn serve(self, stream: UnixStream) {
-        if let Ok(peer) = stream.peer_cred() {
-            tracing::debug!(pid = peer.pid(), uid = peer.uid(), "connection");
-        }
+        let peer = stream.peer_cred().ok();
+        let pid = peer.and_then(|peer| peer.pid());
+        tracing::debug!(pid, uid = peer.map(|peer| peer.uid()), "connection");
         let leaving = CancellationToken::new();
         let served = CallRouter { ending: self.served.ending.of_connection(leaving.clone()), ..self.served.clone() };
         let service = service_fn(move |request: Request<Incoming>| {
@@ -94,7 +97,8 @@ impl Connections {
             .max_concurrent_streams(MAX_STREAMS)
             .initial_stream_window_size(1024 * 1024)
             .initial_connection_window_size(4 * 1024 * 1024)
-            .serve_connection(TokioIo::new(Lingering::new(stream)), service);
+            .max_header_list_size(u32::from(MAX_HEADER_LIST))
+            .serve_connection(TokioIo::new(Filtered::new(Lingering::new(stream), pid)), service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
             biased;

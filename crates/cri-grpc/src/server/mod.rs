@@ -4,8 +4,12 @@
 //! what a client asks for when it connects, and says that no pods run here: `Unimplemented` with a reason for the rest. A
 //! call whose client goes away is dropped at once, and with it the future of the service.
 
+mod authority;
 mod connection;
 mod ending;
+mod filtered;
+mod hpack;
+mod hpack_tables;
 mod image;
 mod inherited;
 mod lingering;
@@ -21,6 +25,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use authority::fuzz::authority as fuzz_authority;
 use connection::Connections;
 use ending::Ending;
 use served::CallRouter;

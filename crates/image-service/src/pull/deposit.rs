@@ -235,16 +235,18 @@ pub(crate) fn chain_id(status: &ImageStatus) -> Option<String> {
     Some(chain_id.to_owned())
 }
 
-/// The media type of an index, which its own text says.
-fn index_type(bytes: &[u8]) -> &str {
+/// The media type of an index, as its own text names it.
+fn index_type(bytes: &[u8]) -> &'static str {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Typed<'a> {
-        #[serde(borrow)]
-        media_type: Option<&'a str>,
+    struct Typed {
+        media_type: Option<String>,
     }
-    let typed: Option<Typed<'_>> = serde_json::from_slice(bytes).ok();
-    typed.and_then(|typed| typed.media_type).unwrap_or(oci::media_type::OCI_INDEX)
+    let typed: Option<Typed> = oci::json::from_slice(bytes).ok();
+    match typed.and_then(|typed| typed.media_type) {
+        Some(named) if named == oci::media_type::DOCKER_INDEX => oci::media_type::DOCKER_INDEX,
+        _ => oci::media_type::OCI_INDEX,
+    }
 }
 
 #[cfg(test)]

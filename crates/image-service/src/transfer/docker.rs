@@ -30,7 +30,7 @@ struct ManifestItem {
 pub(crate) fn entries(archive: &Archive) -> Result<Option<Vec<ArchivedImage>>> {
     let Some(extent) = archive.find(MANIFEST)? else { return Ok(None) };
     let place = archive.path().display();
-    let items: Vec<ManifestItem> = serde_json::from_slice(&archive.read(&extent, MANIFEST)?)
+    let items: Vec<ManifestItem> = oci::json::from_slice(&archive.read(&extent, MANIFEST)?)
         .map_err(|e| damaged(format!("{place}: {MANIFEST}: {e}")))?;
     items.into_iter().map(|item| entry(archive, item)).collect::<Result<Vec<_>>>().map(Some)
 }

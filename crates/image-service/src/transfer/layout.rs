@@ -103,7 +103,7 @@ fn index_of(archive: &Archive) -> Result<Option<Index>> {
     let version = archive.find(OCI_LAYOUT)?.map(|extent| archive.read(&extent, OCI_LAYOUT)).transpose()?;
     let Some(version) = version else { return Ok(None) };
     let version: serde_json::Value =
-        serde_json::from_slice(&version).map_err(|e| damaged(format!("{place}: {OCI_LAYOUT}: {e}")))?;
+        oci::json::from_slice(&version).map_err(|e| damaged(format!("{place}: {OCI_LAYOUT}: {e}")))?;
     let version = version.get("imageLayoutVersion").and_then(|v| v.as_str()).unwrap_or_default();
     if version != "1.0.0" {
         return Err(invalid(format!("{place}: image layout version {version:?} is not supported, only 1.0.0")));

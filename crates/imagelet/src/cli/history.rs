@@ -35,10 +35,10 @@ struct Steps(Vec<Step>);
 #[derive(Deserialize)]
 struct ConfigHistory {
     #[serde(default)]
-    history: Option<Vec<Entry>>,
+    history: Option<Vec<Option<Entry>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Entry {
     #[serde(default)]
     created: Option<String>,
@@ -47,7 +47,7 @@ struct Entry {
     #[serde(default)]
     comment: Option<String>,
     #[serde(default)]
-    empty_layer: bool,
+    empty_layer: Option<bool>,
 }
 
 impl Report for Steps {
@@ -90,20 +90,22 @@ pub(super) async fn run(app: &App, args: &History) -> Outcome {
 
 /// The steps, the last one first. Layers that no step names are steps without a word.
 fn steps(id: &str, config: &str, layers: &[u64], now: Timestamp) -> Outcome<Vec<Step>> {
-    let parsed: ConfigHistory = serde_json::from_str(config)
+    let parsed: ConfigHistory = oci::json::from_slice(config.as_bytes())
         .map_err(|error| Failure::failed(format!("the config of image {id} cannot be read: {error}")))?;
     let mut layers = layers.iter().copied();
     let mut steps = Vec::new();
     for entry in parsed.history.unwrap_or_default() {
+        let entry = entry.unwrap_or_default();
+        let empty_layer = entry.empty_layer.unwrap_or_default();
         let created = entry.created.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
         steps.push(Step {
             id: String::new(),
             age: created.map(|created| age(created, now)).unwrap_or_default(),
             created,
             created_by: entry.created_by.unwrap_or_default(),
-            size: if entry.empty_layer { 0 } else { layers.next().unwrap_or_default() },
+            size: if empty_layer { 0 } else { layers.next().unwrap_or_default() },
             comment: entry.comment.unwrap_or_default(),
-            empty_layer: entry.empty_layer,
+            empty_layer,
         });
     }
     let rest = |size| Step {

@@ -61,7 +61,7 @@ impl Layout {
             Err(LayoutError::Read { source, .. }) => return Err(no(format!("oci-layout: {source}"))),
             Err(other) => return Err(other),
         };
-        let marker: serde_json::Value = serde_json::from_slice(&bytes).map_err(|e| no(format!("oci-layout: {e}")))?;
+        let marker: serde_json::Value = oci::json::from_slice(&bytes).map_err(|e| no(format!("oci-layout: {e}")))?;
         match marker.get("imageLayoutVersion").and_then(serde_json::Value::as_str) {
             Some("1.0.0") => {}
             Some(other) => return Err(no(format!("its version is {other:?}, only \"1.0.0\" is known"))),
@@ -84,7 +84,7 @@ impl Layout {
     /// All repositories by name.
     pub(crate) fn repositories(&self) -> Result<BTreeMap<String, Tags>, LayoutError> {
         let bytes = self.read("index.json", MAX_DOCUMENT)?;
-        let index: Index = serde_json::from_slice(&bytes).map_err(|e| LayoutError::NoLayout {
+        let index: Index = oci::json::from_slice(&bytes).map_err(|e| LayoutError::NoLayout {
             directory: self.directory.clone(),
             why: format!("index.json: {e}"),
         })?;

@@ -283,8 +283,8 @@ impl Writer {
         let path = self.layout.directory().join("index.json");
         let text = self.layout.read("index.json", MAX_DOCUMENT)?;
         let failed = |source| WriteError::Write { path: path.clone(), source };
-        let mut index: Value = serde_json::from_slice(&text).map_err(|e| failed(io::Error::other(e)))?;
-        let entries = index.get("manifests").cloned().unwrap_or_else(|| json!([]));
+        let mut index: Value = oci::json::from_slice(&text).map_err(|e| failed(io::Error::other(e)))?;
+        let entries = index.get("manifests").filter(|entries| !entries.is_null()).cloned().unwrap_or_else(|| json!([]));
         let mut entries: Vec<Descriptor> = serde_json::from_value(entries).map_err(|e| failed(io::Error::other(e)))?;
         let new = change(&mut entries);
         let mut entries: Vec<Value> = entries.into_iter().map(|entry| json!(entry)).collect();

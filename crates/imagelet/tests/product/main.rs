@@ -33,6 +33,8 @@ mod gc_containers;
 mod gc_disk;
 mod gc_kill;
 mod gc_rules;
+mod go_documents;
+mod grpc_clients;
 mod help;
 mod hosts;
 mod housekeeping;

@@ -88,8 +88,9 @@ impl<F: Form> Unpacker<'_, F> {
             refused(&entry.path, format!("the target {target:?} of the hard link is not in the layer"))
         };
         let mut target = Name::default();
-        if target.set(&entry.link, self.options.limits)? != Meaning::Thing {
-            return Err(missing());
+        match target.set(&entry.link, self.options.limits)? {
+            Meaning::Thing | Meaning::LinkTarget => {}
+            Meaning::Root | Meaning::Whiteout | Meaning::Opaque | Meaning::Ignored => return Err(missing()),
         }
         let Parent::Directory(from) = self.look_up(target.parent(), Need::Target)? else { return Err(missing()) };
         if self.tree.child(from, target.leaf()).is_some() {

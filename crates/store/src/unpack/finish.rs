@@ -3,11 +3,16 @@
 use super::UnpackOutcome;
 use super::error::{UnpackError, recipe};
 use super::form::{Form, Unpacker};
+use super::name::LINK_DIRECTORY;
 use super::tree::{Id, ROOT};
 
 impl<F: Form> Unpacker<'_, F> {
     /// Ends the layer, whose tar stream had `stream_bytes` bytes.
     pub(super) fn finish(mut self, stream_bytes: u64) -> Result<UnpackOutcome, UnpackError> {
+        if let Some(id) = self.tree.child(ROOT, LINK_DIRECTORY) {
+            // Its files have the names that hard links gave them.
+            F::discard_directory(&mut self, id)?;
+        }
         self.prune()?;
         let implicit = self.implicit_directories();
         F::finish(&mut self, &implicit)?;

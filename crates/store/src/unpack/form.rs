@@ -99,6 +99,9 @@ pub(super) trait Form: Sized {
     /// Takes an empty directory away, which the tree still knows.
     fn remove_directory(unpacker: &mut Unpacker<'_, Self>, id: Id) -> Result<(), UnpackError>;
 
+    /// Removes a directory with its content from the tree. What the recipe needs of it is kept.
+    fn discard_directory(unpacker: &mut Unpacker<'_, Self>, id: Id) -> Result<(), UnpackError>;
+
     /// Gives directories, which are all there, their last attributes. `implicit` are those that will be in the outcome, parents
     /// first.
     fn finish(unpacker: &mut Unpacker<'_, Self>, implicit: &[Id]) -> Result<(), UnpackError>;

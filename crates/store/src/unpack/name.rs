@@ -15,6 +15,8 @@ pub(super) enum Meaning {
     Whiteout,
     /// `.wh..wh..opq`: its directory hides that of the layers below.
     Opaque,
+    /// `.wh..wh.plnk/NAME`: where aufs keeps files that have several names. Hard links may refer to it.
+    LinkTarget,
     /// Other `.wh..wh.…`: what aufs keeps for itself.
     Ignored,
 }
@@ -31,6 +33,8 @@ pub(super) struct Name {
 const PREFIX: &[u8] = b".wh.";
 const META: &[u8] = b".wh..wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
+/// The directory in the root of a layer in which aufs keeps files that have several names.
+pub(super) const LINK_DIRECTORY: &[u8] = b".wh..wh.plnk";
 
 impl Name {
     /// Cleans `raw` into this value, whose buffer is used again.
@@ -70,6 +74,9 @@ impl Name {
     fn meaning(&self, raw: &[u8]) -> Result<Meaning, UnpackError> {
         if self.path.is_empty() {
             return Ok(Meaning::Root);
+        }
+        if self.parent() == LINK_DIRECTORY {
+            return Ok(Meaning::LinkTarget);
         }
         for part in self.parent().split(|b| *b == b'/') {
             if part.starts_with(META) {
@@ -135,7 +142,7 @@ mod tests {
 
     #[test]
     fn names() {
-        use Meaning::{Ignored, Opaque, Root, Thing, Whiteout};
+        use Meaning::{Ignored, LinkTarget, Opaque, Root, Thing, Whiteout};
         type Row<'a> = (&'a [u8], Meaning, &'a [u8], &'a [u8]);
         let cases: &[Row<'_>] = &[
             (b"", Root, b"", b""),
@@ -155,7 +162,10 @@ mod tests {
             (b".wh..wh..opq", Opaque, b"", b".wh..wh..opq"),
             (b"a/.wh..wh..opq", Opaque, b"a", b".wh..wh..opq"),
             (b"a/.wh..wh.plnk", Ignored, b"a", b".wh..wh.plnk"),
-            (b".wh..wh.plnk/1.2", Ignored, b".wh..wh.plnk", b"1.2"),
+            (b".wh..wh.plnk/1.2", LinkTarget, b".wh..wh.plnk", b"1.2"),
+            (b"./x/../.wh..wh.plnk/.wh.1", LinkTarget, b".wh..wh.plnk", b".wh.1"),
+            (b".wh..wh.plnk/d/1", Ignored, b".wh..wh.plnk/d", b"1"),
+            (b"a/.wh..wh.plnk/1", Ignored, b"a/.wh..wh.plnk", b"1"),
             (b".wh..wh.aufs", Ignored, b"", b".wh..wh.aufs"),
         ];
         for (raw, meaning, parent, leaf) in cases {

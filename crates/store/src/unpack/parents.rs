@@ -6,6 +6,7 @@ use std::io;
 
 use super::error::{UnpackError, failed, refused};
 use super::form::{Form, There, Unpacker};
+use super::name::LINK_DIRECTORY;
 use super::tree::{Id, ROOT};
 
 /// The purpose for which a parent is looked up.
@@ -77,6 +78,9 @@ impl<F: Form> Unpacker<'_, F> {
             if part == b".." {
                 at = self.tree.parent(at);
                 continue;
+            }
+            if at == ROOT && links > 0 && part == LINK_DIRECTORY {
+                return Err(refused(path, "a symbolic link leads to files that aufs keeps for itself"));
             }
             if let Some(child) = self.tree.child(at, &part) {
                 at = child;

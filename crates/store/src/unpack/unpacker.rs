@@ -37,7 +37,8 @@ impl<'a, F: Form> Unpacker<'a, F> {
             }
             self.outcome.entries += 1;
             match name.set(&entry.path, self.options.limits)? {
-                Meaning::Ignored => {}
+                Meaning::LinkTarget if entry.kind == Kind::File => self.file(reader, &entry, &name)?,
+                Meaning::LinkTarget | Meaning::Ignored => {}
                 Meaning::Root => self.root(&entry)?,
                 Meaning::Opaque => self.opaque(&name)?,
                 Meaning::Whiteout => self.whiteout(&entry, &name, name.hidden())?,

@@ -39,7 +39,7 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
-    fn descriptor(&self) -> Value {
+    pub(crate) fn descriptor(&self) -> Value {
         json!({"mediaType": self.media_type, "digest": self.digest.to_string(), "size": self.size})
     }
 }

@@ -359,6 +359,12 @@ impl Form for ErofsForm<'_> {
         removed.map(drop).map_err(|e| of_writer("removing the directory", &unpacker.tree.path(id), e))
     }
 
+    fn discard_directory(unpacker: &mut Unpacker<'_, Self>, id: Id) -> Result<(), UnpackError> {
+        Self::remove_directory(unpacker, id)?;
+        unpacker.tree.detach(id);
+        Ok(())
+    }
+
     fn finish(unpacker: &mut Unpacker<'_, Self>, implicit: &[Id]) -> Result<(), UnpackError> {
         let mut implicit = implicit.iter().rev().peekable();
         for id in unpacker.tree.ids().rev() {

@@ -323,6 +323,11 @@ impl Form for Files<'_> {
         Ok(())
     }
 
+    fn discard_directory(unpacker: &mut Unpacker<'_, Self>, id: Id) -> Result<(), UnpackError> {
+        let name = unpacker.tree.name(id).to_vec();
+        unpacker.displace(unpacker.tree.parent(id), &name)
+    }
+
     fn finish(unpacker: &mut Unpacker<'_, Self>, _: &[Id]) -> Result<(), UnpackError> {
         unpacker.finish_directories()
     }

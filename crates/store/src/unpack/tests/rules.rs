@@ -335,6 +335,18 @@ fn whiteouts() {
             implicit: &[""],
         },
         Case {
+            name: "files that aufs keeps are targets of hard links and no part of the tree",
+            tar: Tar::new()
+                .dir(".wh..wh.plnk")
+                .item(&Item::new(b'0', ".wh..wh.plnk/12.34").mode(0o4750).owner(0, 6).data("twice"))
+                .file("./.wh..wh.plnk/56.78", "unused")
+                .link("a/first", ".wh..wh.plnk/12.34")
+                .link("second", "/.wh..wh.plnk/12.34")
+                .item(&Item::new(b'2', ".wh..wh.plnk/link").link("a")),
+            tree: &[("a", "dir 0755"), ("a/first", "file 4750 twice 0:6"), ("second", "file 4750 twice 0:6")],
+            implicit: &["", "a"],
+        },
+        Case {
             name: "symbolic link and device over a whiteout, whiteout over nothing twice",
             tar: Tar::new()
                 .file(".wh.a", "")
@@ -358,5 +370,36 @@ fn an_opaque_root_is_reported() {
         assert!(outcome.root_opaque);
         assert_eq!(outcome.implicit_dirs, [b"".to_vec()], "what is below the root is hidden");
         assert_eq!(layer.picture()["."], OPAQUE, "{shape:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: scripts/test.sh"]
+fn links_to_files_that_aufs_keeps_are_refused_where_there_is_none() {
+    let cases = [
+        ("no such file", Tar::new().file(".wh..wh.plnk/1", "").link("a", ".wh..wh.plnk/2"), "is not in the layer"),
+        (
+            "another directory",
+            Tar::new().file("d/.wh..wh.plnk/1", "").link("a", "d/.wh..wh.plnk/1"),
+            "is not in the layer",
+        ),
+        ("below it", Tar::new().file(".wh..wh.plnk/d/1", "").link("a", ".wh..wh.plnk/d/1"), "is not in the layer"),
+        (
+            "no regular file",
+            Tar::new().symlink(".wh..wh.plnk/1", "t").link("a", ".wh..wh.plnk/1"),
+            "is not in the layer",
+        ),
+        ("through a link", Tar::new().symlink("l", ".wh..wh.plnk").file("l/1", "x"), "aufs keeps for itself"),
+        (
+            "through a link, once it exists",
+            Tar::new().file(".wh..wh.plnk/1", "x").symlink("l", ".wh..wh.plnk").file("l/2", "x"),
+            "aufs keeps for itself",
+        ),
+    ];
+    for (name, tar, want) in cases {
+        for shape in Shape::ALL {
+            let error = Layer::of(shape).unpack(&tar.clone().end()).expect_err(name).to_string();
+            assert!(error.contains(want), "{name}, {shape:?}: {error}");
+        }
     }
 }
