@@ -185,8 +185,7 @@ fn failed(operation: &'static str, depth: usize) -> impl Fn(Errno) -> TreeWalkEr
 /// Attributes of the file of this name, or of `directory` itself where the name is empty.
 fn attributes(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
-    let wanted =
-        StatxFlags::TYPE | StatxFlags::NLINK | StatxFlags::INO | StatxFlags::BLOCKS | StatxFlags::MNT_ID;
+    let wanted = StatxFlags::TYPE | StatxFlags::NLINK | StatxFlags::INO | StatxFlags::BLOCKS | StatxFlags::MNT_ID;
     rustix::fs::statx(directory, name, flags, wanted)
 }
 
