@@ -301,10 +301,10 @@ pub(super) fn is_over(view: &PodView) -> bool {
     matches!(view.status.phase, Phase::Succeeded | Phase::Failed)
 }
 
-/// Returns true if the manifest of a pod is there and cannot be read now.
+/// Returns true if the manifest of a pod, or the source of it, cannot be read now.
 fn is_held(slot: &WorkerSlot, desired: &DesiredPods) -> bool {
     let origin = slot.pod().and_then(|pod| pod.metadata.annotations.get(CONFIG_ORIGIN_ANNOTATION).cloned());
-    origin.is_some_and(|origin| desired.held.contains(&origin))
+    origin.is_some_and(|origin| desired.holds(&origin))
 }
 
 fn seen_order(pod: &Pod) -> (Option<String>, String, String) {
