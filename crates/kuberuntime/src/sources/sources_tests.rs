@@ -448,7 +448,9 @@ async fn an_unmounted_directory_is_not_an_empty_one() {
     fs::create_dir(&path).expect("made");
     rustix::mount::mount(c"none", &path, c"tmpfs", rustix::mount::MountFlags::empty(), None).expect("mounted");
     write(&path.join("a.yaml"), &pod("a", "x:1"));
-    let mut scene = scene(&path);
+    // The kernel tells nobody that something was mounted.
+    let often = |options: &mut SourceOptions| options.file_check = Duration::from_millis(300);
+    let mut scene = scene_with(vec![Source::Path(path.clone())], often);
     scene.pods(&["a-n1 x:1"]).await;
     rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
     let gone = scene.until("told", |desired| !desired.refused.is_empty()).await;
