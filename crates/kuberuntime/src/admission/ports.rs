@@ -13,7 +13,7 @@ pub(crate) struct HostPorts {
 }
 
 impl HostPorts {
-    /// Returns the pod whose ports are in the way of this one, if there is one. A pod is in nobody's way under its own uid.
+    /// Returns the pod whose ports are in the way of this one, if there is one. A pod is not in the way of itself.
     pub(crate) fn in_the_way(&self, pod: &Pod) -> Option<&Arc<Pod>> {
         let others = self.pods.iter().filter(|other| other.metadata.uid != pod.metadata.uid);
         others.into_iter().find(|other| conflicts(pod, other))

@@ -27,7 +27,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Says whether a path has to be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// A setting names it: its absence is a problem, and until it can be read nobody knows its pods.
+    /// A setting names it: its absence is a problem, and its pods are unknown until it can be read.
     Required,
     /// No setting names it: it may be absent for ever.
     Optional,

@@ -36,7 +36,7 @@ pub(super) struct Listing {
     pub(super) is_directory: Option<bool>,
     /// The device of the directory.
     pub(super) device: Option<u64>,
-    /// The files by name; one that stands for itself has none. A path that is absent is an error: nobody knows what is in it.
+    /// The files by name; one that stands for itself has none. A path that is absent is an error, since its content is unknown.
     pub(super) files: io::Result<BTreeMap<OsString, ListedFile>>,
 }
 

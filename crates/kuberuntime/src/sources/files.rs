@@ -52,7 +52,7 @@ pub(super) enum ReadOutcome<T, P> {
     /// The content is not valid, or cannot be read.
     Bad(Option<FileIdentity>, P),
     Absent,
-    /// Nobody can tell, because the directory of the file cannot be read.
+    /// Unknown, because the directory of the file cannot be read.
     Unknown,
     /// A directory, which is ignored.
     Directory,

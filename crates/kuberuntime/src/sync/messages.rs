@@ -40,8 +40,8 @@ struct MessageFile {
 }
 
 impl MessageFile {
-    /// Returns the file that is mounted from `path` if this program or a kubelet made it for the container. Another one is of a volume, and whoever
-    /// writes to the volume decides which file that is.
+    /// Returns the file that is mounted from `path` if this program or a kubelet made it for the container. Another one is in a
+    /// volume, and the writers of the volume decide which file that is.
     fn new(path: &Path, uid: &str, container: &str) -> Option<Self> {
         let mut names = path.iter().rev().map(OsStr::to_str);
         let file = names.next()??.to_owned();

@@ -149,7 +149,7 @@ impl Agent {
             let pod = seen.as_ref().and_then(|seen| seen.pods.get(&pod.metadata.uid));
             pod.is_some_and(|pod| pod.sandboxes.values().any(|ready| *ready))
         };
-        // Those that run, then the others, each in the order in which they were told.
+        // Running pods first, then the others, each in the order in which the sources reported them.
         added.sort_by_key(|pod| (!runs(pod), seen_order(pod)));
         self.undecided_ports = false;
         if seen.is_none() {
@@ -210,7 +210,7 @@ impl Agent {
     }
 
     /// Removes pods of manifests that were rejected and whose ports are free by now: they come back as pods that are new. A pod of an API server has
-    /// failed for good, and whoever made it makes another.
+    /// failed for good, and its controller makes another.
     fn admit_again(&self, slots: &HashMap<String, Arc<WorkerSlot>>, taken: &HostPorts) {
         if !self.shared.options.end_unknown {
             return;

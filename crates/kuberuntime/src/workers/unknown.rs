@@ -82,7 +82,7 @@ mod tests {
             desired.unread = [unread.to_owned()].into();
             assert_eq!(judge(&pod, &desired), verdict, "{unread}");
         }
-        // The API server has told its pods, and a local source cannot be read: that one says nothing about the server's.
+        // The API server has reported its pods; a local source that cannot be read says nothing about them.
         (desired.ready, desired.cluster_ready) = (false, Some(true));
         assert_eq!(judge(&pod, &desired), UnknownPodVerdict::TooEarly);
         pod.origin = Some(API_SOURCE.to_owned());
