@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
+use std::fmt;
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
@@ -17,16 +19,13 @@ const MAX_DEPTH: usize = 16_384;
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Reason for which a tree was not visited as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeWalkError {
     /// A directory was moved to another parent while the walk was below it.
-    #[error("a directory was moved while the tree was read")]
     Moved,
     /// The tree has more levels than any path can name.
-    #[error("the tree has more than {MAX_DEPTH} levels")]
     TooDeep,
     /// A system call failed.
-    #[error("cannot {operation} {depth} levels below the top: {}", std::io::Error::from(*.source))]
     Call {
         /// The operation and its kind of object.
         operation: &'static str,
@@ -36,6 +35,20 @@ pub enum TreeWalkError {
         source: Errno,
     },
 }
+
+impl fmt::Display for TreeWalkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Moved => write!(f, "a directory was moved while the tree was read"),
+            Self::TooDeep => write!(f, "the tree has more than {MAX_DEPTH} levels"),
+            Self::Call { operation, depth, source } => {
+                write!(f, "cannot {operation} {depth} levels below the top: {}", io::Error::from(*source))
+            }
+        }
+    }
+}
+
+impl std::error::Error for TreeWalkError {}
 
 /// Device and inode, which identify a directory whatever its name is.
 type Identity = (u32, u32, u64);
