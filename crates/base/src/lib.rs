@@ -1,6 +1,6 @@
 //! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
 //! table of [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks](FileLock) and [states](FileIdentity) of files, files that [no other user
-//! reads](write_private), the error of a [full disk](is_disk_full), reads that [`fill`] a buffer, the encodings of certificates ([`der`], [`pem`]),
+//! reads](write_private), the error of a [full disk](is_disk_full), reads that [`fill`] a buffer, [walks](walk_tree) over trees that others change, the encodings of certificates ([`der`], [`pem`]),
 //! [sizes and durations](units) for people, the names [`nearest`] to a wrong one, trace context in headers, and parts of
 //! TLS clients.
 //!
@@ -26,6 +26,7 @@ mod private_file;
 pub mod tls;
 #[cfg(feature = "trace")]
 pub mod trace_context;
+mod tree_walk;
 pub mod units;
 
 #[cfg(feature = "tokio")]
@@ -39,3 +40,4 @@ pub use loop_device::{LoopDevice, LoopFlags};
 pub use nearest::{near_names, nearest};
 pub use overlay::{OverlayMount, overlay_mounts};
 pub use private_file::write_private;
+pub use tree_walk::{TreeWalkError, walk_tree};

@@ -2,7 +2,6 @@
 //! [`kuberuntime::logs`]'; no thread waits for the network.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
-use kuberuntime::logs::{LogReader, LogStep};
+use kuberuntime::logs::{LogLocation, LogReader, LogStep};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -43,15 +42,14 @@ pub(crate) async fn send(
             if error.kind() == Kind::NotFound { StatusCode::NOT_FOUND } else { StatusCode::INTERNAL_SERVER_ERROR };
         Refusal(status, format!("find the log of container {id:?}: {error}"))
     })?;
-    if status.log_path.is_empty() {
+    let Some(location) = LogLocation::of(&status) else {
         return Err(Refusal(StatusCode::NOT_FOUND, format!("the runtime keeps no log of container {id:?}")));
-    }
-    let path = PathBuf::from(status.log_path);
+    };
     let (follow, options) = (query.follow && status.state != ContainerState::Exited, query.options);
     let (sender, receiver) = mpsc::channel(WAITING);
     let job = Job { runtime, id, sender, follow };
     // The first look is taken before the answer begins, so that a log that is not there is an error.
-    let reader = job.open(path, options).await.map_err(|error| {
+    let reader = job.open(location, options).await.map_err(|error| {
         let status = if error.kind() == io::ErrorKind::NotFound {
             StatusCode::NOT_FOUND
         } else {
@@ -78,11 +76,11 @@ struct Job {
 
 impl Job {
     /// Opens the log. Of a container that runs it may not be there yet.
-    async fn open(&self, path: PathBuf, options: kuberuntime::logs::LogOptions) -> io::Result<LogReader> {
+    async fn open(&self, location: LogLocation, options: kuberuntime::logs::LogOptions) -> io::Result<LogReader> {
         let mut ended = std::pin::pin!(self.ended());
         loop {
-            let (path, options) = (path.clone(), options.clone());
-            match blocking(move || LogReader::open(&path, options)).await {
+            let (location, options) = (location.clone(), options.clone());
+            match blocking(move || LogReader::open(&location, options)).await {
                 Err(error) if self.follow && error.kind() == io::ErrorKind::NotFound => tokio::select! {
                     () = &mut ended => return Err(error),
                     () = tokio::time::sleep(LOOK) => {}

@@ -1,7 +1,9 @@
 //! [`admit`]: whether a pod that a scheduler sent here can run on this node, in the kubelet's order, with its reasons and
-//! messages. Pure. Taints are the affair of scheduler and controllers. Called once for each pod of an API server.
+//! messages. Pure. Taints are the affair of scheduler and controllers. Called once for each pod of an API server. Host ports, which local pods take as
+//! well, are checked by [`ports`] for all pods.
 
 mod affinity;
+pub(crate) mod ports;
 
 use std::collections::BTreeMap;
 
@@ -71,10 +73,6 @@ pub(crate) fn admit(pod: &Pod, object: &Value, active: &[&Pod], node: &NodeCapac
     if !affinity::is_wanted(&object["spec"], &node.name, &node.labels) {
         return Err(Rejection::predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
-    let taken: Vec<TakenPort<'_>> = active.iter().flat_map(|other| host_ports(other)).collect();
-    if host_ports(pod).iter().any(|port| taken.iter().any(|other| port.conflicts(other))) {
-        return Err(Rejection::predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
-    }
     Ok(())
 }
 
@@ -99,30 +97,6 @@ fn request(pod: &Pod, name: &str) -> i64 {
     }
     let together = pod.spec.containers.iter().map(of).fold(sidecars, i64::saturating_add);
     most.max(together)
-}
-
-/// A port of the node that a pod takes.
-#[derive(Clone, Copy, Debug)]
-struct TakenPort<'a> {
-    protocol: crate::pod::Protocol,
-    ip: &'a str,
-    port: i32,
-}
-
-impl TakenPort<'_> {
-    fn conflicts(&self, other: &Self) -> bool {
-        let any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
-        self.protocol == other.protocol
-            && self.port == other.port
-            && (self.ip == other.ip || any(self.ip) || any(other.ip))
-    }
-}
-
-fn host_ports(pod: &Pod) -> Vec<TakenPort<'_>> {
-    let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
-    let ports = sidecars.chain(&pod.spec.containers).flat_map(|container| &container.ports);
-    let taken = ports.filter(|port| port.host_port > 0);
-    taken.map(|port| TakenPort { protocol: port.protocol, ip: &port.host_ip, port: port.host_port }).collect()
 }
 
 #[cfg(test)]
@@ -154,8 +128,6 @@ mod tests {
     #[test]
     fn reasons_and_messages_are_the_kubelets() {
         let one = pod(&json!({"containers": [asks("cpu", "1500m")]})).0;
-        let web = json!({"name": "c", "image": "x", "ports": [{"containerPort": 80, "hostPort": 8080}]});
-        let port = pod(&json!({"containers": [web]})).0;
         let small = pod(&json!({"containers": [{"name": "c", "image": "x"}]})).0;
         let enough = "Node didn't have enough resource:";
         let cases = [
@@ -191,23 +163,6 @@ mod tests {
                     "NodeAffinity",
                     "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector".to_owned(),
                 )),
-            ),
-            (
-                "a port that is taken",
-                json!({"containers": [{"name": "c", "image": "x", "ports": [
-                    {"containerPort": 81, "hostPort": 8080, "hostIP": "192.0.2.1"}]}]}),
-                vec![&port],
-                Some((
-                    "NodePorts",
-                    "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports".to_owned(),
-                )),
-            ),
-            (
-                "the same port of another protocol",
-                json!({"containers": [{"name": "c", "image": "x", "ports": [
-                    {"containerPort": 81, "hostPort": 8080, "protocol": "UDP"}]}]}),
-                vec![&port],
-                None,
             ),
             // A node is not asked for what it does not count.
             ("a resource of somebody else", json!({"containers": [asks("example.com/gpu", "3")]}), vec![], None),

@@ -15,7 +15,8 @@ pub(crate) use dns::dns_config;
 pub(crate) use hosts::{hosts_file, managed_hosts_file};
 pub use resources::NodeResources;
 pub(crate) use sandbox::{
-    PodHostname, SandboxInput, container_log_path, pod_hostname, pod_log_directory, sandbox_config,
+    PodHostname, SandboxInput, container_log_path, pod_hostname, pod_log_directory, pod_log_directory_name,
+    sandbox_config,
 };
 pub(crate) use security::{ImageUser, verify_run_as_non_root};
 

@@ -3,13 +3,13 @@
 
 use lock::Mutex;
 use std::io::{self, Stdout, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::{ContainerState, Kind, RuntimeService};
 use jiff::Timestamp;
-use kuberuntime::logs::{LogOptions, LogReader, LogStep};
+use kuberuntime::logs::{LogLocation, LogOptions, LogReader, LogStep};
 
 use super::target::{self, FoundPod, PodName};
 use crate::app::App;
@@ -89,7 +89,7 @@ fn since(args: &Logs) -> Outcome<Option<Timestamp>> {
 /// The log of a run.
 struct LogFile {
     id: String,
-    path: PathBuf,
+    location: LogLocation,
 }
 
 struct Log {
@@ -108,10 +108,10 @@ async fn find(service: &dyn RuntimeService, pod: &FoundPod, container: &str, pre
     })?;
     let status = service.container_status(&run.id, false).await;
     let status = status.map_err(|error| Failure::call(format!("find the log of container {container:?}"), &error))?;
-    if status.log_path.is_empty() {
-        return Err(Failure::failed(format!("the runtime keeps no log of container {container:?} in pod {title}")));
-    }
-    Ok(LogFile { id: run.id.clone(), path: status.log_path.into() })
+    let location = LogLocation::of(&status).ok_or_else(|| {
+        Failure::failed(format!("the runtime keeps no log of container {container:?} in pod {title}"))
+    })?;
+    Ok(LogFile { id: run.id.clone(), location })
 }
 
 /// The reader and the sink, which each step hands back.
@@ -121,12 +121,12 @@ struct Reading {
 }
 
 async fn show(service: &dyn RuntimeService, log: Log, options: LogOptions, sink: Sink, follow: bool) -> Outcome {
-    let path = log.found.path.clone();
-    let unreadable = |error: io::Error| unreadable(&log.container, &path, &error);
+    let location = &log.found.location;
+    let unreadable = |error: io::Error| unreadable(&log.container, location.path(), &error);
     let mut ended = std::pin::pin!(ended(service, &log.found.id));
     let reader = loop {
-        let (path, options) = (log.found.path.clone(), options.clone());
-        match blocking(move || LogReader::open(&path, options)).await {
+        let (location, options) = (location.clone(), options.clone());
+        match blocking(move || LogReader::open(&location, options)).await {
             // It was made, and was not started yet.
             Err(error) if follow && error.kind() == io::ErrorKind::NotFound => tokio::select! {
                 () = &mut ended => return Err(unreadable(error)),

@@ -75,8 +75,8 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     Failure::all(refused.collect()).map_or(Ok(()), Err)
 }
 
-/// Returns true if every source has reported its pods, and a reason for each object that cannot be taken.
+/// Returns true if every source has reported its pods or why it cannot be read, and a reason for each object that cannot be taken.
 fn all_told(desired: &DesiredPods) -> bool {
     let why = |origin: &String| desired.refused.iter().any(|refused| refused.origin == *origin);
-    desired.ready && desired.held.iter().all(why)
+    desired.reported && desired.held.iter().all(why)
 }

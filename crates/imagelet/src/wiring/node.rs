@@ -30,14 +30,19 @@ use crate::exit::{Code, Failure, Outcome};
 pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
     let pods = &config.pods;
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-    let paths: Vec<PathBuf> = match manifests {
-        [] => pods.manifests.iter().cloned().collect(),
-        given => given.iter().map(absolute).collect(),
+    let is_chosen = config.origins.contains_key("staticPodPath");
+    let configured = |path: &PathBuf| match is_chosen {
+        true => Source::Path(path.clone()),
+        false => Source::DefaultPath(path.clone()),
+    };
+    let paths: Vec<Source> = match manifests {
+        [] => pods.manifests.iter().map(configured).collect(),
+        given => given.iter().map(|path| Source::Path(absolute(path))).collect(),
     };
     let headers = || pods.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
     let url = pods.url.iter().map(|url| Source::Url(UrlSource { url: url.clone(), headers: headers() }));
     let documents = pods.documents.iter().cloned().map(Source::Documents);
-    paths.into_iter().map(Source::Path).chain(url).chain(documents).collect()
+    paths.into_iter().chain(url).chain(documents).collect()
 }
 
 /// How logs of containers are rotated.
@@ -184,6 +189,7 @@ mod tests {
         let shown = |sources: Vec<Source>| -> Vec<String> {
             let one = |source: Source| match source {
                 Source::Path(path) => format!("pods {}", path.display()),
+                Source::DefaultPath(path) => format!("default pods {}", path.display()),
                 Source::Documents(path) => format!("documents {}", path.display()),
                 Source::Url(url) => format!("url {} {:?}", url.url, url.headers),
                 Source::Once(_) => "once".to_owned(),
@@ -191,7 +197,7 @@ mod tests {
             };
             sources.into_iter().map(one).collect()
         };
-        assert_eq!(shown(sources(&config, &[])), ["pods /etc/imagelet/manifests"]);
+        assert_eq!(shown(sources(&config, &[])), ["default pods /etc/imagelet/manifests"]);
         assert_eq!(shown(sources(&config, &["/a".into(), "/b".into()])), ["pods /a", "pods /b"]);
         config.pods.manifests = None;
         assert!(sources(&config, &[]).is_empty());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cri_api::{DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol};
 
 use super::security;
-use crate::labels::{sandbox_annotations, sandbox_labels};
+use crate::labels::{PodOwner, sandbox_annotations, sandbox_labels};
 use crate::pod::{self, Container, Pod, Sysctl};
 
 /// The most bytes that the kernel keeps of a host name.
@@ -76,8 +76,13 @@ fn shortened(name: &str) -> String {
 /// The directory of a pod's logs below `root`.
 #[must_use]
 pub(crate) fn pod_log_directory(root: &str, pod: &Pod) -> String {
-    let metadata = &pod.metadata;
-    format!("{}/{}_{}_{}", root.trim_end_matches('/'), metadata.namespace, metadata.name, metadata.uid)
+    format!("{}/{}", root.trim_end_matches('/'), pod_log_directory_name(&PodOwner::of(pod)))
+}
+
+/// Name of the directory of a pod's logs, in the directory of all logs.
+#[must_use]
+pub(crate) fn pod_log_directory_name(pod: &PodOwner) -> String {
+    format!("{}_{}_{}", pod.namespace, pod.name, pod.uid)
 }
 
 /// The log of a container below its pod's directory.

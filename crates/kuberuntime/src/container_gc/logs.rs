@@ -5,13 +5,14 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 
-use crate::volumes::place::one_name;
+use crate::volumes::place::{OpenDirectory, one_name};
+use crate::volumes::remove::remove_tree;
 
 /// Where logs are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +127,8 @@ impl LogDirectories {
         for link in self.links_below(&directory)? {
             result = result.and(self.remove_link(&link));
         }
-        result.and(gone_is_done(fs::remove_dir_all(directory)))
+        let removed = OpenDirectory::open(&self.pods).and_then(|pods| remove_tree(pods.as_fd(), name));
+        result.and(gone_is_done(removed))
     }
 
     /// Removes a link.
@@ -145,18 +147,26 @@ impl LogDirectories {
 
     /// The numbers of the logs in a container's directory, in order: `3.log`, and those that were turned away from it.
     pub(crate) fn numbers(&self, directory: &Path) -> Vec<u32> {
-        let names = match directory.starts_with(&self.pods) {
-            true => entries(directory).unwrap_or_default(),
-            false => Vec::new(),
-        };
+        let names = self.names_below(directory).unwrap_or_default();
         let number = |name: &str| {
             let (number, rest) = name.split_once('.')?;
             (rest == "log" || rest.starts_with("log.")).then(|| number.parse::<u32>().ok()).flatten()
         };
-        let mut numbers: Vec<u32> = names.iter().filter_map(|(name, _)| number(name)).collect();
+        let mut numbers: Vec<u32> = names.iter().filter_map(|name| number(name)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         numbers
+    }
+
+    /// The names in a directory of the pods' directory that no link leads to.
+    fn names_below(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let Ok(below) = directory.strip_prefix(&self.pods) else { return Ok(Vec::new()) };
+        let mut opened = OpenDirectory::open(&self.pods)?;
+        for component in below.components() {
+            let Component::Normal(name) = component else { return Ok(Vec::new()) };
+            opened = opened.child(name.to_str().unwrap_or_default())?;
+        }
+        opened.names()
     }
 
     /// Makes a link to a container's log, which is below the pods' directory; one that was there gives way.

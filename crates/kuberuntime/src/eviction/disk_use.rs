@@ -1,16 +1,19 @@
 //! [`PodDiskUse`]: the parts of a node's disk that a pod uses. [`measure`] counts a directory tree without following links. Blocks.
 
-use std::collections::{BTreeMap, HashSet};
-use std::ffi::{CStr, CString};
+use std::collections::BTreeMap;
+use std::io;
 use std::ops::AddAssign;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use base::{TreeWalkError, walk_tree};
+use rustix::fs::{FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use crate::pod::Pod;
+use crate::volumes::place::OpenDirectory;
+
+/// Measurements of one tree before it counts as one that changes too fast.
+const TRIES: usize = 3;
 
 /// A part of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,11 +30,43 @@ impl AddAssign for DiskAmount {
     }
 }
 
+/// Disk use of a directory tree to which a pod writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DiskUse {
+    Measured(DiskAmount),
+    /// The tree cannot be measured, for this reason. It counts as more than any limit: a pod cannot hide data in a tree that is hard to read.
+    Unmeasurable(String),
+}
+
+impl Default for DiskUse {
+    fn default() -> Self {
+        Self::Measured(DiskAmount::default())
+    }
+}
+
+impl DiskUse {
+    /// Returns the amount, or the reason for which it is not known.
+    pub(super) fn amount(&self) -> Result<DiskAmount, &str> {
+        match self {
+            Self::Measured(amount) => Ok(*amount),
+            Self::Unmeasurable(reason) => Err(reason),
+        }
+    }
+}
+
 /// Disk use of a container.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContainerDiskUse {
+    /// Reported by the runtime.
     pub writable_layer: DiskAmount,
-    pub logs: DiskAmount,
+    pub logs: DiskUse,
+}
+
+impl ContainerDiskUse {
+    /// The bytes of the writable layer and the logs, or the reason for which they are not known.
+    pub(super) fn bytes(&self) -> Result<u64, &str> {
+        Ok(self.writable_layer.bytes.saturating_add(self.logs.amount()?.bytes))
+    }
 }
 
 /// Disk use of a pod.
@@ -41,126 +76,104 @@ pub(crate) struct PodDiskUse {
     /// Containers by name.
     pub containers: BTreeMap<String, ContainerDiskUse>,
     /// Volumes on the node's disk by name.
-    pub volumes: BTreeMap<String, DiskAmount>,
+    pub volumes: BTreeMap<String, DiskUse>,
 }
 
 impl PodDiskUse {
-    /// The sum of everything.
-    pub(super) fn total(&self) -> DiskAmount {
+    /// The sum of everything, or the reason for which it is not known.
+    pub(super) fn total(&self) -> Result<DiskAmount, &str> {
         let mut total = DiskAmount::default();
         for container in self.containers.values() {
             total += container.writable_layer;
-            total += container.logs;
         }
-        self.volumes.values().for_each(|volume| total += *volume);
-        total
+        for tree in self.trees() {
+            total += tree.amount()?;
+        }
+        Ok(total)
+    }
+
+    /// The trees that were measured on this node.
+    pub(super) fn trees(&self) -> impl Iterator<Item = &DiskUse> {
+        self.containers.values().map(|container| &container.logs).chain(self.volumes.values())
     }
 }
 
-/// Measures a directory and everything below it, on its file system. A file with several names counts once; what vanishes meanwhile is
-/// passed over, and a directory that is not there takes nothing.
-///
-/// # Errors
-/// A directory cannot be read.
-pub(super) fn measure(root: &Path) -> std::io::Result<DiskAmount> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let root = match rustix::fs::openat(CWD, root, flags, Mode::empty()) {
-        Ok(root) => root,
-        Err(Errno::NOENT) => return Ok(DiskAmount::default()),
-        Err(error) => return Err(error.into()),
+/// Reason for which a tree was not measured.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MeasureError {
+    /// This process is short of descriptors or memory, which is not the pod's fault: the next round measures again.
+    #[error("{0}")]
+    Shortage(io::Error),
+    /// The tree itself.
+    #[error("{0}")]
+    Tree(io::Error),
+}
+
+impl From<io::Error> for MeasureError {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Self::Shortage(error),
+            _ => Self::Tree(error),
+        }
+    }
+}
+
+impl From<TreeWalkError> for MeasureError {
+    fn from(error: TreeWalkError) -> Self {
+        match error {
+            TreeWalkError::Call { source: Errno::MFILE | Errno::NFILE | Errno::NOMEM, .. } => {
+                Self::Shortage(io::Error::other(error))
+            }
+            error => Self::Tree(io::Error::other(error)),
+        }
+    }
+}
+
+/// Measures a directory and everything below it on its mount. A directory that is absent uses nothing.
+pub(super) fn measure(root: io::Result<OpenDirectory>) -> Result<DiskAmount, MeasureError> {
+    let root = match root {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DiskAmount::default()),
+        opened => opened?,
     };
-    let stat = rustix::fs::fstat(&root)?;
-    let mut tree =
-        DiskUseTree { root: root.as_fd(), device: stat.st_dev, linked: HashSet::new(), amount: DiskAmount::default() };
-    tree.count(&stat);
-    let mut ahead = vec![CString::from(c".")];
-    while let Some(path) = ahead.pop() {
-        match tree.directory(&path, &mut ahead) {
-            // Deleted since, or somebody mounted or linked something there.
-            Ok(()) | Err(Errno::NOENT | Errno::XDEV | Errno::LOOP | Errno::NOTDIR | Errno::NAMETOOLONG) => {}
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = rustix::fs::openat(&root, c".", flags, Mode::empty()).map_err(io::Error::from)?;
+        let mut shares = Shares::default();
+        match walk_tree(top, |file| shares.add(file)) {
+            Ok(()) => return Ok(shares.amount()),
+            Err(TreeWalkError::Moved) if tries < TRIES => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(tree.amount)
 }
 
-/// A tree that is counted.
-struct DiskUseTree<'a> {
-    root: BorrowedFd<'a>,
-    device: u64,
-    /// Inodes with several names that were counted.
-    linked: HashSet<u64>,
-    amount: DiskAmount,
+/// The sum of the files of a tree. A file with several names counts once, without a memory of the files that were counted: each name adds its share. All
+/// names are in the tree, because a container can link within a mount only.
+#[derive(Default)]
+struct Shares {
+    bytes: u128,
+    inodes: u128,
 }
 
-impl DiskUseTree<'_> {
-    fn count(&mut self, stat: &rustix::fs::Stat) {
-        if stat.st_nlink > 1 && !is_directory(stat) && !self.linked.insert(stat.st_ino) {
-            return;
-        }
-        self.amount += DiskAmount { bytes: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512), inodes: 1 };
+impl Shares {
+    /// Parts of a byte or an inode that are counted.
+    const UNIT: u128 = 1 << 32;
+
+    fn add(&mut self, file: &Statx) {
+        let is_directory = FileType::from_raw_mode(file.stx_mode.into()) == FileType::Directory;
+        let names = if is_directory { 1 } else { u128::from(file.stx_nlink.max(1)) };
+        self.bytes += u128::from(file.stx_blocks) * 512 * Self::UNIT / names;
+        self.inodes += Self::UNIT / names;
     }
 
-    /// Counts the entries of a directory, and adds the directories among them to `ahead`.
-    fn directory(&mut self, path: &CStr, ahead: &mut Vec<CString>) -> Result<(), Errno> {
-        let directory = self.open(path)?;
-        for entry in Dir::read_from(&directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            let stat = match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if stat.st_dev == self.device => stat,
-                Ok(_) | Err(Errno::NOENT) => continue,
-                Err(error) => return Err(error),
-            };
-            self.count(&stat);
-            if is_directory(&stat) {
-                let below = [path.to_bytes(), b"/", name.to_bytes()].concat();
-                ahead.extend(CString::new(below));
-            }
-        }
-        Ok(())
+    fn amount(&self) -> DiskAmount {
+        let whole = |parts: u128| u64::try_from(parts.div_ceil(Self::UNIT)).unwrap_or(u64::MAX);
+        DiskAmount { bytes: whole(self.bytes), inodes: whole(self.inodes) }
     }
-
-    /// Opens a directory below the root over no link and no mount.
-    fn open(&self, path: &CStr) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        rustix::fs::openat2(self.root, path, flags, Mode::empty(), resolve)
-    }
-}
-
-fn is_directory(stat: &rustix::fs::Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn a_tree_is_counted_once_and_without_links() {
-        let outside = tempfile::tempdir().expect("a directory");
-        fs::write(outside.path().join("big"), vec![1; 1 << 20]).expect("write");
-        let root = tempfile::tempdir().expect("a directory");
-        let empty = measure(root.path()).expect("measured");
-        assert_eq!(empty.inodes, 1);
-        fs::create_dir_all(root.path().join("a/b")).expect("directories");
-        fs::write(root.path().join("a/b/file"), vec![1; 64 << 10]).expect("write");
-        fs::hard_link(root.path().join("a/b/file"), root.path().join("again")).expect("a link");
-        symlink(outside.path(), root.path().join("out")).expect("a link");
-        let full = measure(root.path()).expect("measured");
-        assert_eq!(full.inodes - empty.inodes, 4);
-        assert!((64 << 10..512 << 10).contains(&(full.bytes - empty.bytes)), "{full:?}");
-    }
-
-    #[test]
-    fn what_is_not_there_takes_nothing() {
-        assert_eq!(measure(Path::new("/nonexistent/volume")).expect("measured"), DiskAmount::default());
-    }
-}
+#[path = "disk_use_tests.rs"]
+mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use image_manager::gc::{EvictionCause, Signal};
 use serde_json::{Value, json};
 
-use super::disk_use::{ContainerDiskUse, DiskAmount, PodDiskUse};
+use super::disk_use::{ContainerDiskUse, DiskAmount, DiskUse, PodDiskUse};
 use super::limits::exceeded_limit;
 use super::messages::low_resource;
 use super::rank::{Measure, rank};
@@ -26,7 +26,7 @@ fn used(name: &str, priority: i32, request: u64, mib: u64) -> PodDiskUse {
     let pod =
         pod(name, &json!({"priority": priority, "containers": [{"name": "c", "image": "x", "resources": resources}]}));
     let writable_layer = DiskAmount { bytes: mib * MIB, inodes: mib };
-    let container = ContainerDiskUse { writable_layer, logs: DiskAmount::default() };
+    let container = ContainerDiskUse { writable_layer, logs: DiskUse::default() };
     PodDiskUse { pod, containers: BTreeMap::from([("c".to_owned(), container)]), volumes: BTreeMap::new() }
 }
 
@@ -66,7 +66,8 @@ fn pods_above_their_request_go_first_then_by_priority_then_by_use() {
 fn only_what_lies_on_the_short_disk_counts() {
     let mut logs = used("logs", 0, 0, 10);
     let container = logs.containers.get_mut("c").expect("a container");
-    container.logs = std::mem::replace(&mut container.writable_layer, DiskAmount { bytes: MIB, inodes: 1 });
+    let layer = std::mem::replace(&mut container.writable_layer, DiskAmount { bytes: MIB, inodes: 1 });
+    container.logs = DiskUse::Measured(layer);
     let pods = || vec![logs.clone(), used("layer", 0, 0, 5)];
     let only = |writable_layers, logs_and_volumes| {
         let both = cause(Signal::ImageFsAvailable);
@@ -116,20 +117,78 @@ fn limits_of_volumes_pods_and_containers() {
     ];
     let amount = |mib: u64| DiskAmount { bytes: mib * MIB, inodes: 1 };
     for (pod, [v, free, layer, logs, other], expected) in cases {
-        let container = |layer, logs| ContainerDiskUse { writable_layer: amount(layer), logs: amount(logs) };
+        let container =
+            |layer, logs| ContainerDiskUse { writable_layer: amount(layer), logs: DiskUse::Measured(amount(logs)) };
         let of = PodDiskUse {
             pod: Arc::clone(pod),
             containers: [("c".to_owned(), container(layer, logs)), ("d".to_owned(), container(other, 0))].into(),
-            volumes: [("v".to_owned(), amount(v)), ("free".to_owned(), amount(free))].into(),
+            volumes: [("v", v), ("free", free)]
+                .map(|(name, mib)| (name.to_owned(), DiskUse::Measured(amount(mib))))
+                .into(),
         };
         assert_eq!(exceeded_limit(&of).as_deref(), expected, "{v} {free} {layer} {logs} {other}");
     }
     // Two limits: together they hold, and the container's own does not.
     let two = pod("p", &json!({"containers": [container("c", &limit(50)), container("d", &limit(100))]}));
-    let containers = [("c".to_owned(), ContainerDiskUse { writable_layer: amount(51), logs: DiskAmount::default() })];
+    let containers = [("c".to_owned(), ContainerDiskUse { writable_layer: amount(51), logs: DiskUse::default() })];
     let of = PodDiskUse { pod: two, containers: containers.into(), volumes: BTreeMap::new() };
     let message = exceeded_limit(&of).expect("exceeded");
     assert_eq!(message, "Container c exceeded its local ephemeral storage limit \"50Mi\". ");
+}
+
+fn unmeasurable(kind: &str) -> DiskUse {
+    DiskUse::Unmeasurable(format!("{kind}: cannot open a directory 3 levels below the top: Input/output error"))
+}
+
+#[test]
+fn what_cannot_be_measured_exceeds_every_limit() {
+    let resources = json!({"limits": {"ephemeral-storage": "1Gi"}});
+    let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "100Mi"}}, {"name": "free", "emptyDir": {}}]);
+    let open = pod("p", &json!({"volumes": volumes, "containers": [{"name": "c", "image": "x"}]}));
+    let bound =
+        pod("p", &json!({"volumes": volumes, "containers": [{"name": "c", "image": "x", "resources": resources}]}));
+    let limit = "could not be measured and counts as more than the limit \"100Mi\": v: cannot open a directory";
+    let total = "Pod ephemeral local storage usage could not be measured and counts as more than the total limit of containers 1Gi: ";
+    let cases = [
+        (&open, "v", Some(format!("Usage of EmptyDir volume \"v\" {limit}"))),
+        (&bound, "v", Some(format!("Usage of EmptyDir volume \"v\" {limit}"))),
+        // No limit is that of this volume or of these logs alone.
+        (&open, "free", None),
+        (&open, "logs", None),
+        (&bound, "free", Some(format!("{total}free: cannot open"))),
+        (&bound, "logs", Some(format!("{total}logs: cannot open"))),
+    ];
+    for (pod, tree, expected) in cases {
+        let use_of = |name: &str| if name == tree { unmeasurable(name) } else { DiskUse::default() };
+        let of = PodDiskUse {
+            pod: Arc::clone(pod),
+            containers: [("c".to_owned(), ContainerDiskUse { logs: use_of("logs"), ..ContainerDiskUse::default() })]
+                .into(),
+            volumes: ["v", "free"].map(|name| (name.to_owned(), use_of(name))).into(),
+        };
+        let message = exceeded_limit(&of);
+        match expected {
+            None => assert_eq!(message, None, "{tree}"),
+            Some(start) => {
+                let message = message.expect(tree);
+                assert!(message.starts_with(&start) && message.ends_with("error. "), "{tree}: {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_evicted_first_where_it_counts() {
+    let mut dark = used("dark", 100, 80, 1);
+    dark.volumes.insert("v".to_owned(), unmeasurable("volume \"v\""));
+    let pods = || vec![used("above", 0, 10, 60), dark.clone(), used("below", 0, 80, 60)];
+    let both = cause(Signal::NodeFsAvailable);
+    assert_eq!(order(pods(), &both), ["dark", "above", "below"]);
+    // The volumes are on another disk than the short one.
+    let layers = EvictionCause { logs_and_volumes: false, ..cause(Signal::ImageFsAvailable) };
+    assert_eq!(order(pods(), &layers), ["above", "below", "dark"]);
+    let message = low_resource(&both, &dark);
+    assert!(message.ends_with("usage could not be measured: volume \"v\": cannot open a directory 3 levels below the top: Input/output error. "), "{message}");
 }
 
 #[test]

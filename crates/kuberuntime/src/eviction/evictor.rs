@@ -2,6 +2,7 @@
 //! of pods, by a loop of its own.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,15 +15,16 @@ use lock::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::disk_use::{ContainerDiskUse, DiskAmount, PodDiskUse, measure};
+use super::disk_use::{ContainerDiskUse, DiskAmount, DiskUse, MeasureError, PodDiskUse, measure};
 use super::limits::{exceeded_limit, has_limits};
 use super::messages::low_resource;
 use super::rank::{Measure, rank};
-use crate::config::pod_log_directory;
-use crate::labels::{CONTAINER_NAME, POD_UID};
+use crate::config::pod_log_directory_name;
+use crate::labels::{CONTAINER_NAME, POD_UID, PodOwner};
 use crate::pod::{EmptyDirVolume, Pod, VolumeSource};
 use crate::status::PodEnd;
 use crate::volumes::Volumes;
+use crate::volumes::place::OpenDirectory;
 use crate::workers::{PodAgent, WorkerState};
 
 /// How often the limits of pods are checked: only pods that have any are measured.
@@ -101,7 +103,8 @@ impl Evictor {
             *written.entry((uid.clone(), name.clone())).or_default() += amount;
         }
         let (volumes, logs) = (Arc::clone(&self.parts.volumes), self.parts.pod_logs.clone());
-        let uses = blocking(move || pods.into_iter().map(|pod| disk_use(pod, &volumes, &logs, &written)).collect());
+        let uses =
+            blocking(move || pods.into_iter().filter_map(|pod| disk_use(pod, &volumes, &logs, &written)).collect());
         uses.await.unwrap_or_default()
     }
 
@@ -146,36 +149,52 @@ impl EvictPods for Evictor {
     }
 }
 
-/// Measures a pod's logs and volumes. What cannot be read counts as nothing, and is logged. Blocks.
+/// Measures a pod's logs and volumes; `None` if this process is too short of descriptors or memory to do it now. Blocks.
 fn disk_use(
     pod: Arc<Pod>,
     volumes: &Volumes,
     logs: &str,
     written: &BTreeMap<(String, String), DiskAmount>,
-) -> PodDiskUse {
-    let amount = |path: &Path| {
-        measure(path).unwrap_or_else(|error| {
-            tracing::warn!(path = %path.display(), %error, "cannot measure a directory of a pod");
-            DiskAmount::default()
-        })
-    };
-    let logs = pod_log_directory(logs, &pod);
-    let of_container = |name: &str| ContainerDiskUse {
-        writable_layer: written.get(&(pod.metadata.uid.clone(), name.to_owned())).copied().unwrap_or_default(),
-        logs: amount(&Path::new(&logs).join(name)),
-    };
-    let containers = pod.all_containers().map(|(_, container)| (container.name.clone(), of_container(&container.name)));
-    let containers = containers.collect();
-    let on_disk = pod.spec.volumes.iter().filter(|volume| {
-        matches!(
+) -> Option<PodDiskUse> {
+    let mut containers = BTreeMap::new();
+    for (_, container) in pod.all_containers() {
+        let key = (pod.metadata.uid.clone(), container.name.clone());
+        let usage = ContainerDiskUse {
+            writable_layer: written.get(&key).copied().unwrap_or_default(),
+            logs: tree_use(&pod, "logs of container", &container.name, open_logs(logs, &pod, &container.name))?,
+        };
+        containers.insert(container.name.clone(), usage);
+    }
+    let mut on_disk = BTreeMap::new();
+    for volume in &pod.spec.volumes {
+        if !matches!(
             &volume.source,
             VolumeSource::EmptyDir(EmptyDirVolume { medium: None, .. }) | VolumeSource::ConfigMap(_)
-        )
-    });
-    let of_volume = |volume: &crate::pod::Volume| {
-        let path = volumes.directory_of(&pod.metadata.uid, volume)?;
-        Some((volume.name.clone(), amount(&path)))
-    };
-    let volumes = on_disk.filter_map(of_volume).collect();
-    PodDiskUse { pod, containers, volumes }
+        ) {
+            continue;
+        }
+        let Some(directory) = volumes.open_directory(&pod.metadata.uid, volume) else { continue };
+        on_disk.insert(volume.name.clone(), tree_use(&pod, "volume", &volume.name, directory)?);
+    }
+    Some(PodDiskUse { pod, containers, volumes: on_disk })
+}
+
+/// The directory of a container's logs.
+fn open_logs(logs: &str, pod: &Pod, container: &str) -> io::Result<OpenDirectory> {
+    OpenDirectory::open(Path::new(logs))?.child(&pod_log_directory_name(&PodOwner::of(pod)))?.child(container)
+}
+
+/// Measures one tree of a pod; `None` if it cannot be done now.
+fn tree_use(pod: &Pod, kind: &str, name: &str, directory: io::Result<OpenDirectory>) -> Option<DiskUse> {
+    match measure(directory) {
+        Ok(amount) => Some(DiskUse::Measured(amount)),
+        Err(MeasureError::Shortage(error)) => {
+            tracing::warn!(pod = pod.title(), %error, "cannot measure the {kind} {name} now");
+            None
+        }
+        Err(MeasureError::Tree(error)) => {
+            tracing::warn!(pod = pod.title(), %error, "cannot measure the {kind} {name}, which counts as over its limit");
+            Some(DiskUse::Unmeasurable(format!("{kind} \"{name}\": {error}")))
+        }
+    }
 }

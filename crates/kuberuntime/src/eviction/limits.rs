@@ -14,32 +14,46 @@ pub(super) fn has_limits(pod: &Pod) -> bool {
     of_volumes || pod.spec.containers.iter().any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE))
 }
 
-/// The message of the first limit that a pod exceeds.
+/// The message of the first limit that a pod exceeds. Disk use that cannot be measured exceeds every limit.
 #[must_use]
 pub(crate) fn exceeded_limit(of: &PodDiskUse) -> Option<String> {
     let pod = &of.pod;
     for volume in &pod.spec.volumes {
         let Some(limit) = empty_dir_limit(&volume.source) else { continue };
-        let used = of.volumes.get(&volume.name).map_or(0, |amount| amount.bytes);
-        if bytes(used) > limit {
-            return Some(format!("Usage of EmptyDir volume \"{}\" exceeds the limit \"{limit}\". ", volume.name));
+        let Some(used) = of.volumes.get(&volume.name) else { continue };
+        let subject = format!("Usage of EmptyDir volume \"{}\"", volume.name);
+        match used.amount() {
+            Err(reason) => return Some(unmeasurable(&subject, &format!("the limit \"{limit}\""), reason)),
+            Ok(used) if bytes(used.bytes) > limit => {
+                return Some(format!("{subject} exceeds the limit \"{limit}\". "));
+            }
+            Ok(_) => {}
         }
     }
-    if let Some(limit) = pod_limit(pod)
-        && bytes(of.total().bytes) > Quantity::bytes(limit)
-    {
-        let limit = Quantity::bytes(limit);
-        return Some(format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "));
+    if let Some(limit) = pod_limit(pod).map(Quantity::bytes) {
+        let subject = "Pod ephemeral local storage usage";
+        let limit_text = format!("the total limit of containers {limit}");
+        match of.total() {
+            Err(reason) => return Some(unmeasurable(subject, &limit_text, reason)),
+            Ok(used) if bytes(used.bytes) > limit => return Some(format!("{subject} exceeds {limit_text}. ")),
+            Ok(_) => {}
+        }
     }
     for container in &pod.spec.containers {
         let limit = container.resources.limits.get(EPHEMERAL_STORAGE).copied();
         let (Some(limit), Some(used)) = (limit, of.containers.get(&container.name)) else { continue };
-        if bytes(used.writable_layer.bytes.saturating_add(used.logs.bytes)) > limit {
+        // Where the use of a container is not known, neither is that of the pod.
+        if used.bytes().is_ok_and(|used| bytes(used) > limit) {
             let name = &container.name;
             return Some(format!("Container {name} exceeded its local ephemeral storage limit \"{limit}\". "));
         }
     }
     None
+}
+
+/// The message about disk use that is not known, which the kubelet does not have.
+fn unmeasurable(subject: &str, limit: &str, reason: &str) -> String {
+    format!("{subject} could not be measured and counts as more than {limit}: {reason}. ")
 }
 
 /// The limit of an `emptyDir` on disk. The kernel enforces those in memory; a limit of zero is none.

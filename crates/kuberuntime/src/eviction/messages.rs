@@ -23,15 +23,16 @@ pub(crate) fn low_resource(cause: &EvictionCause, evicted: &PodDiskUse) -> Strin
     }
     for container in &evicted.pod.spec.containers {
         let Some(of) = evicted.containers.get(&container.name) else { continue };
-        let used = of.writable_layer.bytes.saturating_add(of.logs.bytes);
         let request = container.resources.requests.get(EPHEMERAL_STORAGE).copied().unwrap_or(Quantity::ZERO);
-        let used = bytes(used);
-        if used > request {
+        if let Some(used) = of.bytes().ok().map(bytes).filter(|used| *used > request) {
             message += &format!(
                 "Container {} was using {used}, request is {request}, has larger consumption of {resource}. ",
                 container.name
             );
         }
+    }
+    if let Some(reason) = evicted.trees().find_map(|tree| tree.amount().err()) {
+        message += &format!("Pod ephemeral local storage usage could not be measured: {reason}. ");
     }
     message
 }

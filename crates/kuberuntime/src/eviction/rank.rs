@@ -1,5 +1,5 @@
-//! [`rank`]: the order in which pods are evicted under disk pressure: those that use more than they requested first, then by priority, then by
-//! how much more they use. Pure; the kubelet's order.
+//! [`rank`]: the order in which pods are evicted under disk pressure: those whose use cannot be measured first, then those that use more than they
+//! requested, then by priority, then by how much more they use. Pure; the kubelet's order.
 
 use std::cmp::Reverse;
 
@@ -28,18 +28,19 @@ impl From<&EvictionCause> for Measure {
 }
 
 impl Measure {
-    /// The amount of a pod, in bytes or inodes.
-    fn amount(self, of: &PodDiskUse) -> i128 {
+    /// The amount of a pod, in bytes or inodes; `None` if a part that counts cannot be measured.
+    fn amount(self, of: &PodDiskUse) -> Option<i128> {
         let unit = |amount: super::DiskAmount| i128::from(if self.inodes { amount.inodes } else { amount.bytes });
         let mut sum = 0;
-        for container in of.containers.values() {
-            sum += if self.writable_layers { unit(container.writable_layer) } else { 0 };
-            sum += if self.logs_and_volumes { unit(container.logs) } else { 0 };
+        if self.writable_layers {
+            sum += of.containers.values().map(|container| unit(container.writable_layer)).sum::<i128>();
         }
         if self.logs_and_volumes {
-            sum += of.volumes.values().map(|volume| unit(*volume)).sum::<i128>();
+            for tree in of.trees() {
+                sum += unit(tree.amount().ok()?);
+            }
         }
-        sum
+        Some(sum)
     }
 
     /// The amount that a pod requested. Nobody can request inodes.
@@ -61,7 +62,8 @@ impl Measure {
 pub(crate) fn rank(pods: &mut [PodDiskUse], measure: Measure) {
     pods.sort_by_key(|of| {
         let (used, requested) = (measure.amount(of), measure.requested(&of.pod));
+        let above = used.map(|used| used - requested);
         let priority = of.pod.spec.priority.unwrap_or(0);
-        (Reverse(used > requested), priority, Reverse(used - requested))
+        (above.is_some(), Reverse(above > Some(0)), priority, Reverse(above))
     });
 }

@@ -1,14 +1,18 @@
-//! The files of one log: the one that is written now, and those that were turned away from it. Finds and opens them; what
-//! is no ordinary file is passed over. Used by reading and by rotation.
+//! The files of one log: [`LogLocation`] of the one that is written now, and the rotated ones next to it. Opens regular files only and follows no
+//! link. Used by reading and by rotation.
 
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use cri_api::ContainerStatus;
+
+use crate::config::pod_log_directory_name;
+use crate::labels::PodOwner;
+use crate::volumes::place::OpenDirectory;
 
 /// Suffix of compressed files.
 pub(super) const COMPRESSED: &str = ".gz";
@@ -66,28 +70,59 @@ pub(super) fn beside(log: &str, names: impl IntoIterator<Item = String>) -> LogF
     found
 }
 
-/// Opens an ordinary file to read; nothing else makes it wait.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no ordinary file")) }
+/// Location of a container's log as its runtime reports it. The directory of all logs is where an administrator wants it; below it no link is followed,
+/// because a pod that may write there could put one in the place of a log or of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLocation {
+    path: PathBuf,
+    /// Directory up to which links are followed.
+    root: PathBuf,
+    /// Names of the directories below it.
+    directories: Vec<String>,
+    file: String,
 }
 
-/// The names beside a log, and the log's own; a directory that is gone holds none.
-pub(super) fn names_beside(path: &Path) -> io::Result<(String, Vec<String>)> {
-    let log = path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let mut names = Vec::new();
-    match std::fs::read_dir(directory) {
-        Ok(entries) => {
-            for entry in entries {
-                names.extend(entry?.file_name().into_string());
-            }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+impl LogLocation {
+    /// Returns the location of a container's log by the container's status; `None` if the runtime keeps no log.
+    #[must_use]
+    pub fn of(status: &ContainerStatus) -> Option<Self> {
+        (!status.log_path.is_empty()).then(|| Self::new(Path::new(&status.log_path), &status.labels))
     }
-    Ok((log, names))
+
+    /// Returns the location of the log at `path`. A log of a pod is at `POD/CONTAINER/N.log` in the directory of all logs, where a kubelet and this program
+    /// put it; the log of another container is in a directory of its own.
+    pub(crate) fn new(path: &Path, labels: &BTreeMap<String, String>) -> Self {
+        let name = |path: &Path| path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+        let file = name(path);
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let pod = directory.parent().unwrap_or(Path::new(""));
+        let is_of_pod = PodOwner::from_labels(labels).is_some_and(|owner| name(pod) == pod_log_directory_name(&owner));
+        let (root, directories) = match pod.parent().filter(|_| is_of_pod) {
+            Some(root) => (root, vec![name(pod), name(directory)]),
+            None => (directory, Vec::new()),
+        };
+        Self { path: path.to_owned(), root: root.to_owned(), directories, file }
+    }
+
+    /// Path of the log, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Name of the log in its directory.
+    pub(crate) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Opens the directory of the log.
+    pub(crate) fn open_directory(&self) -> io::Result<OpenDirectory> {
+        let mut directory = OpenDirectory::open(&self.root)?;
+        for name in &self.directories {
+            directory = directory.child(name)?;
+        }
+        Ok(directory)
+    }
 }
 
 /// Device and inode: what identifies a file whatever its name is.
@@ -96,14 +131,47 @@ pub(super) fn identity(file: &File) -> io::Result<(u64, u64)> {
     Ok((found.dev(), found.ino()))
 }
 
-/// The path beside `path` with another name.
-pub(super) fn sibling(path: &Path, name: &str) -> std::path::PathBuf {
-    path.with_file_name(OsString::from(OsStr::from_bytes(name.as_bytes())))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_are_followed_above_the_directory_of_all_logs_only() {
+        let labels: BTreeMap<String, String> = [
+            ("io.kubernetes.pod.namespace", "shop"),
+            ("io.kubernetes.pod.name", "web"),
+            ("io.kubernetes.pod.uid", "u"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+        let top = tempfile::tempdir().unwrap();
+        let at = |path: &str| top.path().join(path);
+        std::fs::create_dir_all(at("disk/pods/shop_web_u/main")).unwrap();
+        std::fs::create_dir_all(at("secret/main")).unwrap();
+        std::fs::write(at("disk/pods/shop_web_u/main/0.log"), "log").unwrap();
+        std::fs::write(at("secret/main/0.log"), "secret").unwrap();
+        std::os::unix::fs::symlink(at("disk"), at("log")).unwrap();
+        let read = || {
+            let location = LogLocation::new(&at("log/pods/shop_web_u/main/0.log"), &labels);
+            assert_eq!(location.path(), at("log/pods/shop_web_u/main/0.log"));
+            let directory = location.open_directory()?;
+            std::io::read_to_string(directory.read(location.file())?)
+        };
+        assert_eq!(read().unwrap(), "log");
+        // The file, the directory of the container and that of the pod.
+        for (link, to) in [
+            ("disk/pods/shop_web_u/main/0.log", "secret/main/0.log"),
+            ("disk/pods/shop_web_u/main", "secret/main"),
+            ("disk/pods/shop_web_u", "secret"),
+        ] {
+            std::fs::rename(at(link), at("kept")).unwrap();
+            std::os::unix::fs::symlink(at(to), at(link)).unwrap();
+            assert!(read().is_err(), "{link}");
+            std::fs::remove_file(at(link)).unwrap();
+            std::fs::rename(at("kept"), at(link)).unwrap();
+        }
+        assert_eq!(read().unwrap(), "log");
+    }
 
     #[test]
     fn what_stands_beside_a_log() {

@@ -8,18 +8,18 @@ const DIGITS: usize = 9;
 
 /// A line that is as it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LogLine<'a> {
+pub(crate) struct LogLine<'a> {
     /// When, as written.
-    pub(super) time: &'a str,
+    pub(crate) time: &'a str,
     /// True if the container's line goes on in the next one.
-    pub(super) partial: bool,
+    pub(crate) partial: bool,
     /// Text that the container wrote, without the end of the line.
-    pub(super) text: &'a [u8],
+    pub(crate) text: &'a [u8],
 }
 
 impl<'a> LogLine<'a> {
     /// Reads a line without its end; `None`: it is something else.
-    pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.splitn(4, |b| *b == b' ');
         let time = std::str::from_utf8(fields.next()?).ok()?;
         if !matches!(fields.next()?, b"stdout" | b"stderr") || !looks_like_a_time(time) {
@@ -35,12 +35,12 @@ impl<'a> LogLine<'a> {
     }
 
     /// When; `None`: nobody can tell.
-    pub(super) fn timestamp(&self) -> Option<Timestamp> {
+    pub(crate) fn timestamp(&self) -> Option<Timestamp> {
         self.time.parse().ok()
     }
 
     /// The time as people are shown it: with all digits, so that columns stay in place.
-    pub(super) fn shown_time(&self) -> String {
+    pub(crate) fn shown_time(&self) -> String {
         let (seconds, rest) = self.time.split_at_checked(19).unwrap_or((self.time, ""));
         let (digits, zone) = match rest.strip_prefix('.') {
             Some(rest) => rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count()),
@@ -50,10 +50,16 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// Cheap: every line of a log is looked at.
+/// Returns true for a text of the form of a time. Cheap, because every line of a log is checked.
 fn looks_like_a_time(text: &str) -> bool {
+    const FORM: &[u8] = b"0000-00-00T00:00:00";
     let bytes = text.as_bytes();
-    bytes.len() >= 20 && bytes.len() <= 40 && bytes[4] == b'-' && bytes[10] == b'T' && bytes[0].is_ascii_digit()
+    let fits = |(byte, form): (&u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form };
+    (FORM.len() + 1..=40).contains(&bytes.len())
+        && bytes.iter().zip(FORM).all(fits)
+        && bytes[FORM.len()..]
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'Z' | b'+' | b'-' | b':'))
 }
 
 #[cfg(test)]
@@ -75,6 +81,8 @@ mod tests {
             "2026-11-21T18:55:37.12Z stdout X x",
             "2026-11-21T18:55:37.12Z stdout",
             "yesterday stdout F x",
+            "2026-11-21Tsomething:else stdout F x",
+            "2026-11-21T18:55:37 stdout F x",
             "\0\0\0\0",
         ] {
             assert_eq!(read(other), None, "{other:?}");

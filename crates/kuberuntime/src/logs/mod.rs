@@ -8,5 +8,7 @@ mod reader;
 mod rotate;
 mod tail;
 
+pub use files::LogLocation;
+pub(crate) use line::LogLine;
 pub use reader::{LogOptions, LogReader, LogStep};
 pub use rotate::{LogRotationOptions, LogRotator, RotationReport};

@@ -1,19 +1,19 @@
 //! [`LogReader`]: what a container wrote, for people. Reads a log with those that were turned away from it, from the line on
-//! that is asked for, and follows it over rotations. It never waits: each [`LogReader::step`] writes what there is. What is
-//! not of CRI's format is passed through as it is. Blocks; callers keep it off the async threads.
+//! that is asked for, and follows it over rotations. It never waits: each [`LogReader::step`] writes what there is. Lines that
+//! are not in CRI's format are left out: no runtime wrote them. Blocks; callers keep it off the async threads.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use jiff::Timestamp;
 
-use super::files::{RotatedLog, beside, identity, names_beside, open, sibling};
+use super::files::{LogLocation, RotatedLog, beside, identity};
 use super::line::LogLine;
 use super::tail;
+use crate::volumes::place::OpenDirectory;
 
 const CHUNK: usize = 64 << 10;
 /// A line that is longer is no runtime's, and is passed on before it ends.
@@ -47,13 +47,19 @@ pub enum LogStep {
 
 /// Reader of the log of a container and of the files that were rotated away from it.
 pub struct LogReader {
-    path: PathBuf,
+    location: LogLocation,
+    /// The directory of the log, which no link takes the place of once it is open.
+    directory: OpenDirectory,
     options: LogOptions,
     /// Files that come after the one that is read.
     ahead: VecDeque<LogSegment>,
     now: Option<LogSegment>,
-    /// The beginning of a line whose end was not written yet.
+    /// The beginning of a line, or of its next part, whose end was not written yet.
     begun: Vec<u8>,
+    /// The line whose first part was passed on before its end.
+    long_line: Option<LongLine>,
+    /// True once a line was left out.
+    left_out: bool,
     /// True if the text that is written next begins a line.
     new_line: bool,
     /// True if the last line with a time was recent enough.
@@ -75,6 +81,25 @@ struct LogSegment {
     live: bool,
 }
 
+/// A line that is longer than any runtime's, of which the next part is to be read.
+#[derive(Clone, Copy)]
+enum LongLine {
+    /// Text of a container; `partial` if the container's line goes on after it.
+    Text { partial: bool },
+    /// Of another format.
+    Foreign,
+}
+
+/// End of a line, or of a part of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LineEnd {
+    Newline,
+    /// The file ends in the line.
+    File,
+    /// The line is too long to be kept, and goes on.
+    TooLong,
+}
+
 enum LogInput {
     Plain { file: File, at: u64 },
     Compressed(Box<MultiGzDecoder<File>>),
@@ -94,18 +119,19 @@ impl LogInput {
 }
 
 impl LogReader {
-    /// Opens the log at `path` with those that were turned away from it, and finds the first line that is asked for.
+    /// Opens the log at `location` with those that were turned away from it, and finds the first line that is asked for.
     ///
     /// # Errors
     /// There is none, or it cannot be read.
-    pub fn open(path: &Path, options: LogOptions) -> io::Result<Self> {
+    pub fn open(location: &LogLocation, options: LogOptions) -> io::Result<Self> {
+        let directory = location.open_directory()?;
         // The log first: whatever is turned away meanwhile is then found twice rather than not at all.
-        let current = match open(path) {
+        let current = match directory.read(location.file()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened?),
         };
         let own = current.as_ref().map(identity).transpose()?;
-        let turned = open_turned(path, None)?;
+        let turned = open_turned(&directory, location.file(), None)?;
         let mut ahead = VecDeque::new();
         let mut wanted = options.tail;
         // Whether what is asked for goes back to the first byte of the file that was looked at last.
@@ -157,11 +183,14 @@ impl LogReader {
             ahead.push_front(segment);
         }
         Ok(Self {
-            path: path.to_owned(),
+            location: location.clone(),
+            directory,
             options,
             ahead,
             now: None,
             begun: Vec::new(),
+            long_line: None,
+            left_out: false,
             new_line: true,
             young: true,
             written: 0,
@@ -217,7 +246,7 @@ impl LogReader {
             }
             // A compressed file that was cut off or is no such file: what follows it is read all the same.
             (Err(error), _) if matches!(segment.source, LogInput::Compressed(_)) => {
-                tracing::warn!(path = %self.path.display(), %error, "cannot read a part of the log");
+                tracing::warn!(path = %self.location.path().display(), %error, "cannot read a part of the log");
                 self.end_of_file(out)?;
             }
             (Err(error), _) => return Err(error),
@@ -246,7 +275,7 @@ impl LogReader {
     /// At the end of the file that is written: whether more may come in it.
     fn at_the_end(&mut self, segment: &mut LogSegment, out: &mut dyn Write) -> io::Result<bool> {
         let LogInput::Plain { file, at } = &mut segment.source else { return Ok(false) };
-        let current = match open(&self.path) {
+        let current = match self.directory.read(self.location.file()) {
             // The runtime has not made it anew yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             opened => opened?,
@@ -257,6 +286,7 @@ impl LogReader {
                 // Somebody emptied it.
                 *at = 0;
                 self.begun.clear();
+                self.long_line = None;
             }
             return Ok(true);
         }
@@ -267,7 +297,7 @@ impl LogReader {
         self.turned = false;
         self.end_of_file(out)?;
         let newest = identity(&current)?;
-        let mut turned = open_turned(&self.path, self.known.as_deref())?;
+        let mut turned = open_turned(&self.directory, self.location.file(), self.known.as_deref())?;
         // Somebody was very quick: the new one was turned away as well.
         turned.retain(|(_, file)| identity(file).is_ok_and(|found| found != newest));
         // The first one that is new is the file that was read, under whatever name, and perhaps compressed.
@@ -290,11 +320,11 @@ impl LogReader {
             let (part, rest) = bytes.split_at(end);
             bytes = &rest[1..];
             let step = if self.begun.is_empty() {
-                self.line(skip, part, true, out)?
+                self.line(skip, part, LineEnd::Newline, out)?
             } else {
                 let mut line = std::mem::take(&mut self.begun);
                 line.extend_from_slice(part);
-                let step = self.line(skip, &line, true, out)?;
+                let step = self.line(skip, &line, LineEnd::Newline, out)?;
                 line.clear();
                 self.begun = line;
                 step
@@ -306,7 +336,7 @@ impl LogReader {
         self.begun.extend_from_slice(bytes);
         if self.begun.len() > LONGEST_LINE {
             let line = std::mem::take(&mut self.begun);
-            return self.line(skip, &line, false, out);
+            return self.line(skip, &line, LineEnd::TooLong, out);
         }
         Ok(LogStep::UpToDate)
     }
@@ -315,17 +345,32 @@ impl LogReader {
     fn end_of_file(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let line = std::mem::take(&mut self.begun);
         if !line.is_empty() {
-            self.line(&mut 0, &line, false, out)?;
+            self.line(&mut 0, &line, LineEnd::File, out)?;
         }
+        self.long_line = None;
         Ok(())
     }
 
-    /// Writes one line, if it is asked for. `ended`: it has an end.
-    fn line(&mut self, skip: &mut u64, line: &[u8], ended: bool, out: &mut dyn Write) -> io::Result<LogStep> {
-        let read = LogLine::parse(line);
-        let goes_on = read.is_some_and(|line| line.partial);
+    /// Writes one line, or a part of a long one, if it is asked for and in CRI's format.
+    fn line(&mut self, skip: &mut u64, bytes: &[u8], end: LineEnd, out: &mut dyn Write) -> io::Result<LogStep> {
+        let (read, goes_on, text) = match self.long_line.take() {
+            None => match LogLine::parse(bytes) {
+                Some(line) => (Some(line), line.partial, line.text),
+                None => {
+                    self.leave_out();
+                    self.long_line = (end == LineEnd::TooLong).then_some(LongLine::Foreign);
+                    return Ok(LogStep::UpToDate);
+                }
+            },
+            Some(LongLine::Text { partial }) => (None, partial, bytes),
+            Some(LongLine::Foreign) => {
+                self.long_line = (end == LineEnd::TooLong).then_some(LongLine::Foreign);
+                return Ok(LogStep::UpToDate);
+            }
+        };
+        self.long_line = (end == LineEnd::TooLong).then_some(LongLine::Text { partial: goes_on });
         if *skip > 0 {
-            *skip -= u64::from(!goes_on);
+            *skip -= u64::from(!goes_on && end != LineEnd::TooLong);
             return Ok(LogStep::UpToDate);
         }
         if let (Some(since), Some(time)) = (self.options.since, read.and_then(|line| line.timestamp())) {
@@ -334,11 +379,8 @@ impl LogReader {
         if self.options.since.is_some() && !self.young {
             return Ok(LogStep::UpToDate);
         }
-        let (time, text) = match &read {
-            Some(line) => ((self.options.timestamps && self.new_line).then(|| line.shown_time() + " "), line.text),
-            None => (None, line),
-        };
-        let end: &[u8] = if ended && !goes_on { b"\n" } else { b"" };
+        let time = read.filter(|_| self.options.timestamps && self.new_line).map(|line| line.shown_time() + " ");
+        let end: &[u8] = if end == LineEnd::Newline && !goes_on { b"\n" } else { b"" };
         self.new_line = !end.is_empty();
         for part in [time.as_deref().unwrap_or_default().as_bytes(), text, end] {
             if self.write(part, out)? == LogStep::Full {
@@ -346,6 +388,14 @@ impl LogReader {
             }
         }
         Ok(LogStep::UpToDate)
+    }
+
+    /// Logs once that lines are left out.
+    fn leave_out(&mut self) {
+        if !std::mem::replace(&mut self.left_out, true) {
+            let path = self.location.path().display();
+            tracing::warn!(%path, "leaving out lines of the log that are not in the format of a runtime's logs");
+        }
     }
 
     fn write(&mut self, bytes: &[u8], out: &mut dyn Write) -> io::Result<LogStep> {
@@ -359,17 +409,16 @@ impl LogReader {
 }
 
 /// Opens what was turned away from a log, the oldest first; only what came later than `after`.
-fn open_turned(path: &Path, after: Option<&str>) -> io::Result<Vec<(RotatedLog, File)>> {
+fn open_turned(directory: &OpenDirectory, log: &str, after: Option<&str>) -> io::Result<Vec<(RotatedLog, File)>> {
     let mut tries = 0;
     'again: loop {
         tries += 1;
-        let (log, names) = names_beside(path)?;
         let mut opened = Vec::new();
-        for turned in beside(&log, names).turned {
+        for turned in beside(log, directory.names()?).turned {
             if after.is_some_and(|after| turned.when.as_str() <= after) {
                 continue;
             }
-            match open(&sibling(path, &turned.name(&log))) {
+            match directory.read(&turned.name(log)) {
                 Ok(file) => opened.push((turned, file)),
                 // It was compressed or removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MOST_TRIES => continue 'again,

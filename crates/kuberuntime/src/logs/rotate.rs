@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::files::{COMPRESSED, RotatedLog, UNFINISHED, beside};
-use crate::config::container_log_path;
+use crate::config::{container_log_path, pod_log_directory_name};
 use crate::labels::{CONTAINERS, ContainerInfo, PodOwner};
 use crate::volumes::place::OpenDirectory;
 
@@ -151,8 +151,7 @@ impl LogRotator {
         let info = ContainerInfo::read(&container.labels, &container.annotations);
         let path = container_log_path(&info.name, info.restart_count);
         let (directory, file) = path.split_once('/')?;
-        let pod = format!("{}_{}_{}", owner.namespace, owner.name, owner.uid);
-        let names = [pod, directory.to_owned(), file.to_owned()];
+        let names = [pod_log_directory_name(&owner), directory.to_owned(), file.to_owned()];
         Some(ContainerLog { id: container.id.clone(), pods: self.options.pods.clone(), names })
     }
 

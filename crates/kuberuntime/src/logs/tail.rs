@@ -24,10 +24,10 @@ struct LineCount {
 }
 
 impl LineCount {
-    /// Takes the line before in; whether it begins one more line of the container's.
+    /// Takes the line before in, which may begin one more line of the container's. A line of another format is not counted.
     fn add(&mut self, head: &[u8]) {
-        let goes_on = LogLine::parse(head).is_some_and(|line| line.partial);
-        if !goes_on || (self.lines == 0 && !self.continued) {
+        let Some(line) = LogLine::parse(head) else { return };
+        if !line.partial || (self.lines == 0 && !self.continued) {
             self.lines += 1;
         }
     }
@@ -88,7 +88,7 @@ pub(super) fn count_compressed(file: File) -> io::Result<(u64, bool)> {
     loop {
         let bytes = read.fill_buf()?;
         if bytes.is_empty() {
-            return Ok((lines, open));
+            return Ok((lines, open || LogLine::parse(&head).is_some()));
         }
         let (part, ended) = match bytes.iter().position(|b| *b == b'\n') {
             Some(end) => (&bytes[..end], true),
@@ -96,11 +96,10 @@ pub(super) fn count_compressed(file: File) -> io::Result<(u64, bool)> {
         };
         head.extend_from_slice(&part[..part.len().min(HEAD - head.len().min(HEAD))]);
         let used = part.len() + usize::from(ended);
-        open = true;
         if ended {
-            if !LogLine::parse(&head).is_some_and(|line| line.partial) {
-                lines += 1;
-                open = false;
+            if let Some(line) = LogLine::parse(&head) {
+                lines += u64::from(!line.partial);
+                open = line.partial;
             }
             head.clear();
         }

@@ -69,7 +69,7 @@ pub(super) async fn run(
         let content = Some(Arc::new(reader.content()));
         let origin = API_SOURCE.to_owned();
         let manifest = SourceManifest { origin, since, content, held: false, problem: None };
-        tell(SourceView { ready: cluster.ready, problem: None, manifests: vec![manifest] });
+        tell(SourceView { ready: cluster.ready, is_cluster: true, manifests: vec![manifest], ..SourceView::default() });
         if source.changed().await.is_err() {
             // What was told last holds.
             return;

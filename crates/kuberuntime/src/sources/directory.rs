@@ -1,9 +1,11 @@
 //! A directory of manifests, or a file: hears of changes from the kernel, lists it again and again all the same, reads
-//! what [`DirectoryFiles`] says is to be read, and tells what it has. The path may be missing, appear, be replaced or be a link.
+//! what [`DirectoryFiles`] says is to be read, and tells what it has. The path may appear, be replaced or be a link; while it is absent or cannot be
+//! read, what was last read from it stays in force.
 //! What counts is decided in [`super::files`], what it means in [`super::manifest`].
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +24,18 @@ use crate::identity::Origin;
 /// How soon a path is looked for again where not even the directory above it is there.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Says whether a path has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// A setting names it: its absence is a problem, and its pods are unknown until it can be read.
+    Required,
+    /// No setting names it: it may be absent for ever.
+    Optional,
+}
+
 struct WatchedDirectory<'a> {
     path: PathBuf,
+    presence: Presence,
     reader: ManifestReader,
     options: &'a SourceOptions,
     inotify: Option<Inotify>,
@@ -36,6 +48,10 @@ struct WatchedDirectory<'a> {
     /// Links were pointed elsewhere.
     switched: bool,
     listed: bool,
+    /// True if the last list failed.
+    unread: bool,
+    /// The device of the directory in which files were seen last.
+    device: Option<u64>,
     problem: Option<ManifestProblem>,
     /// The permissions of files with secrets that everybody can read, once told.
     warned: BTreeMap<OsString, u32>,
@@ -44,6 +60,7 @@ struct WatchedDirectory<'a> {
 /// Reads what is at `path`, for ever, and tells what that is.
 pub(super) async fn run(
     path: &Path,
+    presence: Presence,
     expected: ExpectedObjects,
     options: &SourceOptions,
     tell: &(dyn Fn(SourceView) + Sync),
@@ -53,6 +70,7 @@ pub(super) async fn run(
     });
     let mut directory = WatchedDirectory {
         path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        presence,
         reader: ManifestReader { options: options.clone(), expected, may_be_empty: false },
         options,
         inotify: inotify.ok(),
@@ -62,6 +80,8 @@ pub(super) async fn run(
         list_at: Instant::now(),
         switched: false,
         listed: false,
+        unread: false,
+        device: None,
         problem: None,
         warned: BTreeMap::new(),
     };
@@ -88,6 +108,9 @@ impl WatchedDirectory<'_> {
             self.take_pending_notices();
             let now = Instant::now();
             for (due, outcome) in read {
+                if matches!(outcome, ReadOutcome::Unknown) {
+                    self.list_at = now;
+                }
                 self.files.read(&due, outcome, now);
             }
         }
@@ -99,7 +122,8 @@ impl WatchedDirectory<'_> {
         let listing = tokio::task::spawn_blocking(move || disk::list(&path, watcher.as_ref(), before, clock())).await;
         let switched = std::mem::take(&mut self.switched);
         self.list_at = Instant::now() + self.options.file_check;
-        let Ok(Listing { watches, is_directory, files }) = listing else {
+        let Ok(Listing { watches, is_directory, device, files }) = listing else {
+            self.unread = true;
             self.problem = Some(ManifestProblem::passing("the reader panicked"));
             return;
         };
@@ -114,18 +138,35 @@ impl WatchedDirectory<'_> {
             self.is_directory = is_directory;
             self.files.retain(|name| name.is_empty() != is_directory);
         }
-        match files {
-            Ok(files) => {
+        // An empty directory on another device is what is left of one whose file system is not mounted.
+        let unmounted = |files: &BTreeMap<_, _>| {
+            files.is_empty() && !self.files.is_empty() && self.device.is_some_and(|before| device != Some(before))
+        };
+        let problem = match &files {
+            Ok(files) if unmounted(files) => Some("the file system of its files is not mounted".to_owned()),
+            Ok(_) => None,
+            Err(error) => Some(format!("it cannot be listed: {error}")),
+        };
+        self.unread = problem.is_some();
+        match (problem, files) {
+            (None, Ok(files)) => {
                 self.files.listed(&files, switched, now);
+                (self.listed, self.problem, self.device) = (true, None, device);
+            }
+            // Nothing that was there is missing.
+            (Some(_), Err(error)) if self.may_be_absent() && error.kind() == io::ErrorKind::NotFound => {
                 (self.listed, self.problem) = (true, None);
             }
-            Err(error) => {
-                self.problem = Some(ManifestProblem::passing(format!("it cannot be listed: {error}")));
-            }
+            (problem, _) => self.problem = problem.map(ManifestProblem::passing),
         }
         self.files.retry(|problem| problem.passing, now);
         // Behind the list: what happened while it was made is heard in its order, and the end of it is how things are.
         self.take_pending_notices();
+    }
+
+    /// Returns true if the path need not exist and nothing was read from it.
+    fn may_be_absent(&self) -> bool {
+        self.presence == Presence::Optional && self.files.is_empty()
     }
 
     /// Reads files, side by side with nothing else.
@@ -139,12 +180,22 @@ impl WatchedDirectory<'_> {
             .collect();
         let reader = self.reader.clone();
         let names: Vec<PendingRead> = files.iter().map(|(.., due)| due.clone()).collect();
+        let (directory, device) = (self.is_directory.then(|| self.path.clone()), self.device);
         let read = tokio::task::spawn_blocking(move || {
             let read = |(path, good, due): (PathBuf, Option<Arc<ManifestContent>>, PendingRead)| {
                 let (outcome, open) = read_one(&reader, &path, good.as_ref());
                 (due, outcome, open)
             };
-            files.into_iter().map(read).collect::<Vec<_>>()
+            let mut read: Vec<_> = files.into_iter().map(read).collect();
+            // A file that is a source by itself, and one whose directory is away, are not known to be removed.
+            if !directory.is_some_and(|directory| disk::can_tell_absence(&directory, device)) {
+                for (_, outcome, _) in &mut read {
+                    if matches!(outcome, ReadOutcome::Absent) {
+                        *outcome = ReadOutcome::Unknown;
+                    }
+                }
+            }
+            read
         });
         let Ok(read) = read.await else {
             let bad = |due| (due, ReadOutcome::Bad(None, ManifestProblem::passing("the reader panicked")));
@@ -284,6 +335,8 @@ impl WatchedDirectory<'_> {
         });
         SourceView {
             ready: self.listed && self.files.is_known(),
+            unread: self.unread.then(|| self.path.display().to_string()),
+            is_cluster: false,
             problem: self.problem.clone().map(|problem| (self.path.display().to_string(), problem)),
             manifests: manifests.collect(),
         }

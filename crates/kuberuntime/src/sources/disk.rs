@@ -34,7 +34,9 @@ pub(super) struct Listing {
     pub(super) watches: Watches,
     /// True if the path is a directory; `None` if it is absent.
     pub(super) is_directory: Option<bool>,
-    /// The files by name; one that stands for itself has none.
+    /// The device of the directory.
+    pub(super) device: Option<u64>,
+    /// The files by name; one that stands for itself has none. A path that is absent is an error, since its content is unknown.
     pub(super) files: io::Result<BTreeMap<OsString, ListedFile>>,
 }
 
@@ -50,16 +52,23 @@ pub(super) fn list(path: &Path, watcher: Option<&Watcher>, before: Watches, now:
             }
         }
     }
-    let (is_directory, files) = match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => (Some(true), entries(path, now)),
-        Ok(metadata) => (Some(false), Ok(BTreeMap::from([(OsString::new(), listed(&metadata, now))]))),
+    let (is_directory, device, files) = match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => (Some(true), Some(metadata.dev()), entries(path, now)),
+        Ok(metadata) => (Some(false), None, Ok(BTreeMap::from([(OsString::new(), listed(&metadata, now))]))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match std::fs::symlink_metadata(path) {
-            Ok(_) => (None, Err(io::Error::other("it is a link to what is not there"))),
-            Err(_) => (None, Ok(BTreeMap::new())),
+            Ok(_) => (None, None, Err(io::Error::other("it is a link to what is not there"))),
+            Err(error) => (None, None, Err(error)),
         },
-        Err(error) => (None, Err(error)),
+        Err(error) => (None, None, Err(error)),
     };
-    Listing { watches, is_directory, files }
+    Listing { watches, is_directory, device, files }
+}
+
+/// Returns true if a file that is absent from the directory at `path` was removed from it: the directory can be read, and is on the device on which its
+/// files were.
+pub(super) fn can_tell_absence(path: &Path, device: Option<u64>) -> bool {
+    let directory = std::fs::metadata(path).ok().filter(Metadata::is_dir);
+    directory.is_some_and(|directory| device.is_none_or(|device| directory.dev() == device))
 }
 
 fn entries(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<OsString, ListedFile>> {

@@ -52,6 +52,8 @@ pub(super) enum ReadOutcome<T, P> {
     /// The content is not valid, or cannot be read.
     Bad(Option<FileIdentity>, P),
     Absent,
+    /// Unknown, because the directory of the file cannot be read.
+    Unknown,
     /// A directory, which is ignored.
     Directory,
 }
@@ -141,6 +143,11 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
     /// All files, by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &FileState<T, P>)> {
         self.entries.iter().map(|(name, entry)| (name.as_os_str(), entry))
+    }
+
+    /// Returns true if no file was seen.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Last valid content of a file.
@@ -269,6 +276,11 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
             return;
         };
         let (ident, good) = match outcome {
+            // A list shows what became of it, once there can be one.
+            ReadOutcome::Unknown => {
+                (entry.read_at, entry.unproven, entry.missing, entry.known) = (None, None, None, true);
+                return;
+            }
             ReadOutcome::Absent if entry.missing.is_none_or(|at| at > now) => {
                 (entry.read_at, entry.unproven, entry.missing) = (None, None, Some(later));
                 return;

@@ -65,7 +65,13 @@ pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn
         };
         let held = content.is_none();
         let manifest = SourceManifest { origin: origin.clone(), since, content: content.clone(), held, problem };
-        tell(SourceView { ready: true, problem: None, manifests: vec![manifest] });
+        tell(SourceView {
+            // Before the first answer, every pod that runs may be one of this address.
+            ready: !held,
+            unread: held.then(|| origin.clone()),
+            manifests: vec![manifest],
+            ..SourceView::default()
+        });
     }
 }
 

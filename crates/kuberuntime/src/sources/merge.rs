@@ -155,7 +155,8 @@ impl Merge {
 fn is_same(a: &DesiredPods, b: &DesiredPods) -> bool {
     let pods = a.pods.len() == b.pods.len()
         && a.pods.iter().zip(&b.pods).all(|((left, one), (right, other))| left == right && Arc::ptr_eq(one, other));
-    pods && a.ready == b.ready && a.held == b.held && a.refused == b.refused
+    let sources = (a.ready, a.reported, a.cluster_ready) == (b.ready, b.reported, b.cluster_ready);
+    pods && sources && a.unread == b.unread && a.held == b.held && a.refused == b.refused
 }
 
 impl MergedSources {
@@ -183,8 +184,12 @@ impl MergedSources {
 fn merge(views: &[SourceView], now: Instant, quiet: Duration) -> MergedSources {
     let mut merged = MergedSources::default();
     merged.desired.ready = views.iter().all(|view| view.ready);
-    for (origin, problem) in views.iter().filter_map(|view| view.problem.as_ref()) {
-        merged.problem(origin, problem, false);
+    merged.desired.reported = views.iter().all(|view| view.ready || view.unread.is_some());
+    merged.desired.cluster_ready = views.iter().find(|view| view.is_cluster).map(|view| view.ready);
+    for view in views {
+        merged.desired.unread.extend(view.unread.clone());
+        let Some((origin, problem)) = &view.problem else { continue };
+        merged.problem(origin, problem, view.manifests.iter().any(|manifest| manifest.content.is_some()));
     }
     let manifests: Vec<&SourceManifest> = views.iter().flat_map(|view| &view.manifests).collect();
     for manifest in &manifests {

@@ -4,6 +4,7 @@
 //!
 //! A manifest that cannot be read, is being written or is not valid never looks like one that is gone: what was last good
 //! in it goes on, and where nothing was, its origin is *held*. One file is one unit: it counts as a whole or not at all.
+//! The same holds for sources: one that cannot be read, because it is absent or not mounted, is not an empty one.
 
 mod cluster;
 mod directory;
@@ -27,7 +28,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::identity::{API_SOURCE, CONFIG_ORIGIN_ANNOTATION};
 pub use cluster::{ClusterPods, MIRROR_ANNOTATION};
+use directory::Presence;
 pub use http::UrlSource;
+use manifest::ExpectedObjects;
 pub use once::{Once, OnceError};
 pub use options::{Fetch, FetchRequest};
 pub use options::{MAX_MANIFEST, Parse, SourceOptions};
@@ -38,8 +41,10 @@ pub use view::{DesiredPods, RefusedManifest};
 /// A source of pods. Where two have the same pod, the first source counts.
 #[derive(Clone)]
 pub enum Source {
-    /// A directory of manifests, or one file, watched. It need not be there.
+    /// A directory of manifests, or one file, watched. Until it can be read, pods that run already are left alone, because they may be its own.
     Path(PathBuf),
+    /// The same for a directory that no setting names: it need not exist, and pods that run from it already are left alone as long as it does not.
+    DefaultPath(PathBuf),
     /// A directory or a file of ConfigMaps and Secrets and nothing else, watched.
     Documents(PathBuf),
     /// An address, asked again and again.
@@ -84,10 +89,14 @@ impl Sources {
             async move {
                 match source {
                     Source::Path(path) => {
-                        directory::run(path, manifest::ExpectedObjects::All, &self.options, &tell).await
+                        directory::run(path, Presence::Required, ExpectedObjects::All, &self.options, &tell).await;
+                    }
+                    Source::DefaultPath(path) => {
+                        directory::run(path, Presence::Optional, ExpectedObjects::All, &self.options, &tell).await;
                     }
                     Source::Documents(path) => {
-                        directory::run(path, manifest::ExpectedObjects::Documents, &self.options, &tell).await;
+                        directory::run(path, Presence::Required, ExpectedObjects::Documents, &self.options, &tell)
+                            .await;
                     }
                     Source::Url(url) => http::run(url, &self.options, &tell).await,
                     Source::Once(once) => tell(once.view()),

@@ -124,7 +124,7 @@ impl Once {
     }
 
     pub(super) fn view(&self) -> SourceView {
-        SourceView { ready: true, problem: None, manifests: vec![self.0.clone()] }
+        SourceView { ready: true, manifests: vec![self.0.clone()], ..SourceView::default() }
     }
 }
 

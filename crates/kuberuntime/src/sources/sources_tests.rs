@@ -324,7 +324,11 @@ async fn a_directory_may_be_missing_appear_be_replaced_or_be_links() {
     let above = tempfile::tempdir().expect("a directory");
     let at = |name: &str| above.path().join(name);
     let mut scene = scene(&at("pods"));
-    scene.pods(&[]).await;
+    let told = scene.until("told", |desired| !desired.refused.is_empty()).await;
+    let origin = at("pods").display().to_string();
+    assert!(!told.ready && told.reported && told.unread.contains(&origin), "{}", shown(&told));
+    assert_eq!((&told.refused[0].origin, told.holds(&format!("{origin}/a.yaml"))), (&origin, true));
+    assert!(told.refused[0].reason.starts_with("it cannot be listed: No such file"), "{}", shown(&told));
     fs::create_dir(at("pods")).expect("made");
     write(&at("pods/a.yaml"), &pod("a", "x:1"));
     scene.pods(&["a-n1 x:1"]).await;
@@ -339,8 +343,18 @@ async fn a_directory_may_be_missing_appear_be_replaced_or_be_links() {
     assert!(replaced.pods.contains_key(&uid));
     write(&at("pods/b.yaml"), &pod("b", "x:2"));
     scene.pods(&["a-n1 x:1", "b-n1 x:2"]).await;
+    // The directory goes with everything in it: nobody knows what should run, and what runs goes on.
     fs::remove_dir_all(at("pods")).expect("removed");
-    scene.pods(&[]).await;
+    let gone = scene.until("told", |desired| !desired.refused.is_empty()).await;
+    assert_eq!((pods(&gone), gone.ready), (vec!["a-n1 x:1".to_owned(), "b-n1 x:2".to_owned()], true));
+    let [told] = gone.refused.as_slice() else { panic!("one line: {}", shown(&gone)) };
+    assert!(told.origin == origin && told.reason.ends_with("; what it said before goes on"), "{}", shown(&gone));
+    assert!(gone.holds(&format!("{origin}/a.yaml")));
+    // It is there again, and empty.
+    fs::create_dir(at("pods")).expect("made");
+    let empty = scene.pods(&[]).await;
+    assert!(empty.refused.is_empty() && empty.unread.is_empty(), "{}", shown(&empty));
+    fs::remove_dir(at("pods")).expect("removed");
 
     // As the kubelet lays out volumes: names are links through a link that is switched as a whole.
     let lay = |version: &str, image: &str| {
@@ -389,7 +403,8 @@ async fn a_path_may_be_one_file() {
     let above = tempfile::tempdir().expect("a directory");
     let path = above.path().join("pod.yaml");
     let mut scene = scene(&path);
-    scene.pods(&[]).await;
+    let told = scene.until("told", |desired| !desired.refused.is_empty()).await;
+    assert!(!told.ready && told.unread.contains(&path.display().to_string()), "{}", shown(&told));
     write(&above.path().join("other.yaml"), &pod("other", "x:1"));
     write(&path, &pod("web", "x:1"));
     let there = scene.pods(&["web-n1 x:1"]).await;
@@ -397,8 +412,56 @@ async fn a_path_may_be_one_file() {
     assert_eq!(*origin, path.display().to_string());
     write(&path, &pod("web", "x:2"));
     scene.pods(&["web-n1 x:2"]).await;
+    // The file is the source: without it nobody knows what should run.
     fs::remove_file(&path).expect("removed");
-    scene.pods(&[]).await;
+    let gone = scene.until("told", |desired| !desired.refused.is_empty()).await;
+    assert_eq!(pods(&gone), ["web-n1 x:2"]);
+    assert_eq!((&gone.refused[0].origin, gone.refused.len()), (&path.display().to_string(), 1));
+    write(&path, &pod("web", "x:3"));
+    let back = scene.pods(&["web-n1 x:3"]).await;
+    assert!(back.refused.is_empty() && back.unread.is_empty(), "{}", shown(&back));
+}
+
+#[tokio::test]
+async fn the_default_directory_need_not_exist() {
+    let above = tempfile::tempdir().expect("a directory");
+    let path = above.path().join("pods");
+    let mut scene = scene_with(vec![Source::DefaultPath(path.clone())], |_| {});
+    let absent = scene.pods(&[]).await;
+    let origin = path.display().to_string();
+    assert!(absent.refused.is_empty() && absent.holds(&format!("{origin}/a.yaml")), "{}", shown(&absent));
+    assert!(!absent.holds("/elsewhere/a.yaml"));
+    fs::create_dir(&path).expect("made");
+    write(&path.join("a.yaml"), &pod("a", "x:1"));
+    scene.pods(&["a-n1 x:1"]).await;
+    // From now on something would be lost.
+    fs::remove_dir_all(&path).expect("removed");
+    let gone = scene.until("told", |desired| !desired.refused.is_empty()).await;
+    assert_eq!((pods(&gone), &gone.refused[0].origin), (vec!["a-n1 x:1".to_owned()], &origin));
+}
+
+#[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
+async fn an_unmounted_directory_is_not_an_empty_one() {
+    let above = tempfile::tempdir().expect("a directory");
+    let path = above.path().join("pods");
+    fs::create_dir(&path).expect("made");
+    rustix::mount::mount(c"none", &path, c"tmpfs", rustix::mount::MountFlags::empty(), None).expect("mounted");
+    write(&path.join("a.yaml"), &pod("a", "x:1"));
+    // The kernel tells nobody that something was mounted.
+    let often = |options: &mut SourceOptions| options.file_check = Duration::from_millis(300);
+    let mut scene = scene_with(vec![Source::Path(path.clone())], often);
+    scene.pods(&["a-n1 x:1"]).await;
+    rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+    let gone = scene.until("told", |desired| !desired.refused.is_empty()).await;
+    assert_eq!(pods(&gone), ["a-n1 x:1"]);
+    assert!(gone.refused[0].reason.starts_with("the file system of its files is not mounted"), "{}", shown(&gone));
+    // Mounted again, with another pod and without the first.
+    rustix::mount::mount(c"none", &path, c"tmpfs", rustix::mount::MountFlags::empty(), None).expect("mounted");
+    write(&path.join("b.yaml"), &pod("b", "x:1"));
+    let back = scene.pods(&["b-n1 x:1"]).await;
+    rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+    assert!(back.refused.is_empty(), "{}", shown(&back));
 }
 
 #[tokio::test]
@@ -494,7 +557,8 @@ async fn an_address_is_asked_again_and_failures_change_nothing() {
     assert_eq!(format!("{source:?}"), "UrlSource { url: \"http://h/p\", .. }");
     let mut scene = scene_with(vec![Source::Url(source)], |options| options.fetch = fetch);
     // Nobody answers: what runs from there is left alone.
-    let held = scene.until("held", |desired| desired.ready && desired.held.contains("http://h/p")).await;
+    let held = scene.until("held", |desired| desired.reported && desired.held.contains("http://h/p")).await;
+    assert!(!held.ready && held.unread.contains("http://h/p"), "{}", shown(&held));
     assert_eq!(held.refused[0].reason, "no answer within 10 seconds");
     say(Ok(&pod("a", "x:1")));
     let first = scene.pods(&["a-n1 x:1"]).await;

@@ -79,11 +79,11 @@ fn there<T>(status: Result<T, Error>) -> Result<Option<T>, Error> {
 /// A container; one that has ended with its last message.
 async fn with_message(status: cri_api::ContainerStatus) -> ObservedContainer {
     let ended = status.state == ContainerState::Exited;
-    let mounts = if ended { status.mounts.clone() } else { Vec::new() };
-    let mut observed = ObservedContainer::from(status);
-    let Some(source) = ended.then(|| messages::MessageSource::of(&observed, &mounts)).flatten() else {
-        return observed;
-    };
+    if !ended {
+        return ObservedContainer::from(status);
+    }
+    let mut observed = ObservedContainer::from(status.clone());
+    let Some(source) = messages::MessageSource::of(&observed, &status) else { return observed };
     let last = base::blocking(move || source.read()).await.unwrap_or_default();
     if !last.is_empty() {
         if !observed.message.is_empty() {

@@ -8,8 +8,7 @@ use std::path::Path;
 
 use cri_api::{ImageSpec, Mount, MountPropagation};
 
-use super::place::{OpenDirectory, PRIVATE, text};
-use super::place::{VOLUMES, plugin_directory};
+use super::place::{CONTAINERS, OpenDirectory, PRIVATE, VOLUMES, plugin_directory, text};
 use super::sub_path::{self, SubPathMount};
 use crate::environment::Environment;
 use crate::pod::{self, Container, HostPathVolume, Pod, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
@@ -17,7 +16,6 @@ use crate::pod::{self, Container, HostPathVolume, Pod, RecursiveReadOnly, Volume
 /// Where containers look for names of hosts.
 const ETC_HOSTS: &str = "/etc/hosts";
 const HOSTS_FILE: &str = "etc-hosts";
-const CONTAINERS: &str = "containers";
 /// Last messages of so many runs are kept: a status shows two.
 const KEPT_MESSAGES: u32 = 8;
 

@@ -7,7 +7,7 @@ mod empty_dir;
 mod files;
 mod host_path;
 pub(crate) mod place;
-mod remove;
+pub(crate) mod remove;
 mod setup;
 mod sub_path;
 mod tear_down;
@@ -126,10 +126,11 @@ impl Volumes {
         .unwrap_or_else(|| Err(io::Error::other("the program ends")))
     }
 
-    /// The directory of a pod's volume, if volumes of its kind have one; it need not be there.
-    pub(crate) fn directory_of(&self, uid: &str, volume: &Volume) -> Option<PathBuf> {
+    /// Opens the directory of a pod's volume; `None` for volumes that have none on the node. No link below the root is followed. Blocks.
+    pub(crate) fn open_directory(&self, uid: &str, volume: &Volume) -> Option<io::Result<OpenDirectory>> {
         let plugin = place::plugin_directory(&volume.source)?;
-        Some(self.0.root.join(uid).join(place::VOLUMES).join(plugin).join(&volume.name))
+        let pod = OpenDirectory::open(&self.0.root).and_then(|root| root.child(uid));
+        Some(pod.and_then(|pod| pod.child(place::VOLUMES)?.child(plugin)?.child(&volume.name)))
     }
 
     /// Does something to a pod's directory, alone, where it may block.

@@ -155,6 +155,8 @@ pub(crate) fn is_hidden(name: &OsStr) -> bool {
 
 /// The directory of all volumes of a pod.
 pub(super) const VOLUMES: &str = "volumes";
+/// The directory of the files of a pod's containers.
+pub(crate) const CONTAINERS: &str = "containers";
 
 /// The directory of a volume's plugin, by the kubelet's name; `None` for volumes that have none on the node.
 pub(super) fn plugin_directory(source: &VolumeSource) -> Option<&'static str> {

@@ -17,7 +17,7 @@ use super::walk::mount_id;
 const MOST_DEEP: usize = 48;
 
 /// Takes `name` in `parent` away, whatever it is. Absent is fine. Goes on after a failure, and answers the first one.
-pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     let name = CString::new(super::place::one_name(name)?)?;
     let mount = mount_id(parent)?;
     let top = match open(parent, &name) {

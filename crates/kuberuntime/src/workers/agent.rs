@@ -1,7 +1,7 @@
 //! The sync loop itself: it gives each pod a worker, tells workers what their pods should be, and keeps house: pods that
 //! nobody wants are ended, directories that nobody uses are taken away. It waits for no worker and calls no runtime.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +19,14 @@ use super::timing::Jitter;
 use super::unknown::{UnknownPodVerdict, judge};
 use super::worker::Worker;
 use super::{PodView, WorkerState};
+use crate::admission::Rejection;
+use crate::admission::ports::{self, HostPorts};
+use crate::events::PodEvent;
 use crate::identity::CONFIG_SEEN_ANNOTATION;
 use crate::labels::PodOwner;
 use crate::pod::Pod;
-use crate::sources::{CONFIG_ORIGIN_ANNOTATION, DesiredPods};
-use crate::status::api::Phase;
+use crate::sources::{API_SOURCE, CONFIG_ORIGIN_ANNOTATION, DesiredPods};
+use crate::status::api::{Phase, PodStatus};
 
 /// Directories of pods are listed at least so often.
 const DIRECTORIES: Duration = Duration::from_secs(60);
@@ -37,6 +40,8 @@ pub(super) struct Agent {
     foreign: HashSet<String>,
     /// When directories are listed next.
     directories: Instant,
+    /// True if pods wait for the first list of the runtime, which shows the one that has the port that several ask for.
+    undecided_ports: bool,
 }
 
 /// Everything that runs beside the loop.
@@ -54,7 +59,14 @@ impl Agent {
         let jitter = Jitter::new(shared.options.seed, "");
         let (tasks, kill) = (TaskTracker::new(), CancellationToken::new());
         let background = BackgroundTasks { shared: Arc::clone(&shared), tasks, stop, kill };
-        Self { shared, background, jitter, foreign: HashSet::new(), directories: Instant::now() }
+        Self {
+            shared,
+            background,
+            jitter,
+            foreign: HashSet::new(),
+            directories: Instant::now(),
+            undecided_ports: false,
+        }
     }
 
     /// Works until it is stopped. Then syncs are cancelled and, if they take too long, left; containers go on.
@@ -84,7 +96,7 @@ impl Agent {
                     self.directories = Instant::now();
                     self.apply();
                 }
-                _ = seen.changed() => self.review_unknown(),
+                _ = seen.changed() => if self.undecided_ports { self.apply() } else { self.review_unknown() },
                 Some(uid) = changed.recv() => shared.wake(&uid, false),
                 () = sleep_until(housekeeping) => {
                     self.keep_house();
@@ -132,14 +144,47 @@ impl Agent {
                 None => {}
             }
         }
-        // In the order in which they were told.
-        added.sort_by_key(|pod| seen_order(pod));
-        let insert = |pod: &Arc<Pod>| {
+        let seen = self.shared.last_seen();
+        let runs = |pod: &Pod| {
+            let pod = seen.as_ref().and_then(|seen| seen.pods.get(&pod.metadata.uid));
+            pod.is_some_and(|pod| pod.sandboxes.values().any(|ready| *ready))
+        };
+        // Running pods first, then the others, each in the order in which the sources reported them.
+        added.sort_by_key(|pod| (!runs(pod), seen_order(pod)));
+        self.undecided_ports = false;
+        if seen.is_none() {
+            let asking = desired.pods.values().filter(|pod| !is_over_before(pod, &desired));
+            let asking: Vec<_> = asking.collect();
+            let before = added.len();
+            added.retain(|pod| {
+                is_over_before(pod, &desired)
+                    || !asking.iter().any(|other| !Arc::ptr_eq(pod, other) && ports::conflicts(pod, other))
+            });
+            self.undecided_ports = added.len() < before;
+        }
+        let mut taken = HostPorts::default();
+        for slot in table.slots.values().filter(|slot| !slot.is_ending() && !slot.is_over()) {
+            slot.pod().iter().for_each(|pod| taken.take(pod));
+        }
+        let mut insert = |pod: &Arc<Pod>| {
+            let mut before = desired.statuses.get(&pod.metadata.uid).cloned();
+            let mut lacks_ports = false;
+            if !is_over_before(pod, &desired) {
+                if let Some(other) = taken.in_the_way(pod) {
+                    before = Some(self.reject(pod, other));
+                    lacks_ports = true;
+                } else {
+                    taken.take(pod);
+                }
+            }
             let slot = table.insert(PodOwner::of(pod), Some(Arc::clone(pod)));
-            slot.record().before = desired.statuses.get(&pod.metadata.uid).cloned();
+            let mut record = slot.record();
+            (record.before, record.lacks_ports) = (before, lacks_ports);
+            drop(record);
             slot
         };
-        let added: Vec<_> = added.into_iter().map(insert).collect();
+        let added: Vec<_> = added.into_iter().map(&mut insert).collect();
+        self.admit_again(&table.slots, &taken);
         let returned = added.iter().filter(|slot| table.was_here(&slot.owner.uid)).count();
         drop((table, desired));
         for _ in 0..returned {
@@ -149,6 +194,34 @@ impl Agent {
             self.background.spawn(slot);
         }
         self.review_unknown();
+    }
+
+    /// Reports a pod that does not run because another one has a port of its own, and returns its status.
+    fn reject(&self, pod: &Arc<Pod>, other: &Pod) -> Arc<PodStatus> {
+        let Rejection { reason, message } = Rejection::host_ports();
+        tracing::warn!(
+            pod = pod.title(),
+            other = other.title(),
+            "rejected a pod, because the other one has a host port of it"
+        );
+        self.shared.runtime.record_event(&PodOwner::of(pod), None, &PodEvent::Rejected { reason, message: &message });
+        let message = format!("Pod was rejected: {message}");
+        Arc::new(PodStatus::failed(pod, reason.to_owned(), message, self.shared.wall_clock()))
+    }
+
+    /// Removes pods of manifests that were rejected and whose ports are free by now: they come back as pods that are new. A pod of an API server has
+    /// failed for good, and its controller makes another.
+    fn admit_again(&self, slots: &HashMap<String, Arc<WorkerSlot>>, taken: &HostPorts) {
+        if !self.shared.options.end_unknown {
+            return;
+        }
+        for slot in slots.values().filter(|slot| slot.record().lacks_ports && !slot.is_ending()) {
+            let Some(pod) = slot.pod() else { continue };
+            let is_local = pod.metadata.annotations.get(CONFIG_ORIGIN_ANNOTATION).is_none_or(|from| from != API_SOURCE);
+            if is_local && taken.in_the_way(&pod).is_none() {
+                slot.end(EndOrder::default());
+            }
+        }
     }
 
     /// Decides about pods that the runtime shows and that have no worker.
@@ -301,10 +374,15 @@ pub(super) fn is_over(view: &PodView) -> bool {
     matches!(view.status.phase, Phase::Succeeded | Phase::Failed)
 }
 
-/// Returns true if the manifest of a pod is there and cannot be read now.
+/// Returns true if the manifest of a pod, or the source of it, cannot be read now.
 fn is_held(slot: &WorkerSlot, desired: &DesiredPods) -> bool {
     let origin = slot.pod().and_then(|pod| pod.metadata.annotations.get(CONFIG_ORIGIN_ANNOTATION).cloned());
-    origin.is_some_and(|origin| desired.held.contains(&origin))
+    origin.is_some_and(|origin| desired.holds(&origin))
+}
+
+/// Returns true if a pod had succeeded or failed before this process had it.
+fn is_over_before(pod: &Pod, desired: &DesiredPods) -> bool {
+    desired.statuses.get(&pod.metadata.uid).is_some_and(|status| status.is_over())
 }
 
 fn seen_order(pod: &Pod) -> (Option<String>, String, String) {

@@ -17,7 +17,7 @@ pub(super) async fn until_known(shared: &AgentState, begin: Instant) {
     let (mut changes, mut open) = (shared.board.changes(), shared.open.subscribe());
     let mut desired = shared.desired.clone();
     // Where a source is silent, the others count.
-    let _ = timeout_at(begin + FIRST_READ, desired.wait_for(|desired| desired.ready)).await;
+    let _ = timeout_at(begin + FIRST_READ, desired.wait_for(|desired| desired.ready || desired.reported)).await;
     let _ = open.wait_for(|open| *open).await;
     while !has_every_pod(shared) {
         if changes.changed().await.is_err() {

@@ -190,7 +190,7 @@ impl PodAgent {
             };
             let all = {
                 let desired = desired.borrow();
-                desired.ready && desired.pods.keys().all(over)
+                (desired.ready || desired.reported) && desired.pods.keys().all(over)
             };
             if all {
                 return views;

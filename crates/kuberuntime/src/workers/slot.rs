@@ -81,8 +81,10 @@ pub(super) struct PodRecord {
     /// The pod as it is told while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
     pub(super) age: Option<PodAge>,
-    /// The status of the pod before this process had it.
+    /// The status of the pod before this process had it, or that of its rejection.
     pub(super) before: Option<Arc<PodStatus>>,
+    /// True if the pod was rejected because another one has its ports.
+    pub(super) lacks_ports: bool,
 }
 
 /// How long ago a pod was started, by a clock that nobody sets.
@@ -122,6 +124,7 @@ impl WorkerSlot {
             ending: None,
             age: None,
             before: None,
+            lacks_ports: false,
         };
         Self {
             owner,
@@ -151,6 +154,13 @@ impl WorkerSlot {
     /// The pod as it should be.
     pub(super) fn pod(&self) -> Option<Arc<Pod>> {
         self.orders.borrow().pod.clone()
+    }
+
+    /// Returns true if the pod has succeeded, failed or been rejected.
+    pub(super) fn is_over(&self) -> bool {
+        let record = self.record();
+        let over = |status: &PodStatus| status.is_over();
+        record.before.as_deref().is_some_and(over) || record.view.as_ref().is_some_and(|view| over(&view.status))
     }
 
     /// Returns true if the pod is to be ended and removed.

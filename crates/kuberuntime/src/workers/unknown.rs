@@ -12,7 +12,7 @@ pub(super) enum UnknownPodVerdict {
     Wanted,
     /// Another program made it: it is not touched.
     Foreign,
-    /// The pod's manifest is there and cannot be read now: the pod is left as it is.
+    /// The pod's manifest, or the directory of it, cannot be read now: the pod is left as it is.
     Held,
     /// A source that has not told yet may want it.
     TooEarly,
@@ -28,13 +28,13 @@ pub(super) fn judge(pod: &RuntimePod, desired: &DesiredPods) -> UnknownPodVerdic
         return UnknownPodVerdict::Wanted;
     }
     let Some(origin) = &pod.origin else { return UnknownPodVerdict::Foreign };
-    if desired.held.contains(origin) {
+    if desired.holds(origin) {
         return UnknownPodVerdict::Held;
     }
     if is_replaced(pod, origin, desired) {
         return UnknownPodVerdict::Replaced;
     }
-    if desired.ready { UnknownPodVerdict::Orphan } else { UnknownPodVerdict::TooEarly }
+    if desired.is_ready_for(origin) { UnknownPodVerdict::Orphan } else { UnknownPodVerdict::TooEarly }
 }
 
 /// Returns true if the pod's own manifest says another pod of the same name now: no source is late with it.
@@ -52,6 +52,7 @@ mod tests {
 
     use super::*;
     use crate::pod::Pod;
+    use crate::sources::API_SOURCE;
 
     #[test]
     fn only_what_is_ours_and_surely_unwanted_is_ended() {
@@ -72,6 +73,22 @@ mod tests {
         assert_eq!(judge(&pod, &desired), UnknownPodVerdict::Orphan);
         desired.held.insert("/etc/pods/a.yaml".into());
         assert_eq!(judge(&pod, &desired), UnknownPodVerdict::Held);
+        desired.held.clear();
+        for (unread, verdict) in [
+            ("/etc/pods", UnknownPodVerdict::Held),
+            ("/etc/pods/a.yaml", UnknownPodVerdict::Held),
+            ("/etc/pod", UnknownPodVerdict::Orphan),
+        ] {
+            desired.unread = [unread.to_owned()].into();
+            assert_eq!(judge(&pod, &desired), verdict, "{unread}");
+        }
+        // The API server has reported its pods; a local source that cannot be read says nothing about them.
+        (desired.ready, desired.cluster_ready) = (false, Some(true));
+        assert_eq!(judge(&pod, &desired), UnknownPodVerdict::TooEarly);
+        pod.origin = Some(API_SOURCE.to_owned());
+        assert_eq!(judge(&pod, &desired), UnknownPodVerdict::Orphan);
+        desired.cluster_ready = Some(false);
+        assert_eq!(judge(&pod, &desired), UnknownPodVerdict::TooEarly);
         pod.origin = None;
         assert_eq!(judge(&pod, &desired), UnknownPodVerdict::Foreign);
         desired.pods.insert("u".into(), Arc::default());

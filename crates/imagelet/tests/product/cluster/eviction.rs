@@ -17,7 +17,7 @@ use crate::support::start_log::StartLog;
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn pods_beyond_their_limits_are_evicted() {
     let cluster = Cluster::start();
-    play(&cluster, &[("volume", volume), ("writable-layer", writable_layer)]);
+    play(&cluster, &[("volume", volume), ("hidden", hidden), ("writable-layer", writable_layer)]);
 }
 
 fn volume(scene: &Namespace<'_>) {
@@ -37,6 +37,33 @@ fn volume(scene: &Namespace<'_>) {
     assert_eq!(disrupted.map(|condition| &condition["reason"]), Some(&json!("TerminationByKubelet")), "{status:#}");
     assert!(!scene.events("greedy", "Evicted").is_empty());
     scene.ready("modest");
+}
+
+/// Data below more names than a path can have.
+fn hidden(scene: &Namespace<'_>) {
+    let mut main = scene.cluster.container("main", FOREVER);
+    main["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+    let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "2Mi"}}]);
+    scene.pod("hidden", json!({"terminationGracePeriodSeconds": 1, "volumes": volumes, "containers": [main]}));
+    let pod = scene.ready("hidden");
+    let uid = pod["metadata"]["uid"].as_str().expect("a uid");
+    let root = scene.cluster.node.scene.scratch.join("root/pods").join(uid);
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let mode = rustix::fs::Mode::RWXU;
+    let top = rustix::fs::open(root.join("volumes/kubernetes.io~empty-dir/v"), flags, mode);
+    let mut below = top.expect("the directory of the volume");
+    for level in 0..20 {
+        let name = format!("{level:0>250}");
+        rustix::fs::mkdirat(&below, name.as_str(), mode).expect("made");
+        below = rustix::fs::openat(&below, name.as_str(), flags, mode).expect("open");
+    }
+    let create = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CREATE;
+    let file = rustix::fs::openat(&below, "file", create, mode).expect("made");
+    rustix::io::write(&file, &vec![1; 3 << 20]).expect("written");
+    drop((file, below));
+    let evicted = scene.phase("hidden", "Failed");
+    assert_eq!(evicted["status"]["reason"], "Evicted", "{evicted:#}");
+    assert_eq!(evicted["status"]["message"], "Usage of EmptyDir volume \"v\" exceeds the limit \"2Mi\". ");
 }
 
 fn writable_layer(scene: &Namespace<'_>) {

@@ -1,7 +1,8 @@
 //! Logs of containers are rotated when they are large, and gone with the pod.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -53,5 +54,43 @@ fn a_log_that_is_large_is_rotated_while_its_container_writes() {
     let size = || files(&node, "chatty").into_iter().find(|(name, _)| name == "0.log").map_or(0, |(_, size)| size);
     let before = size();
     node.eventually("more lines come", || size() != before);
+    node.clear();
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_log_is_below_its_directory_and_has_lines_of_a_runtime() {
+    let node = Node::new();
+    let script = format!("echo written; {FOREVER}");
+    let spec = json!({"terminationGracePeriodSeconds": 1, "containers": [node.container("main", &script)]});
+    node.write("chatty.json", &node.pod("chatty", spec));
+    node.ready("chatty");
+    let logs = |args: &[&str]| node.imagelet.run(&[&["logs", "chatty"], args].concat());
+    node.eventually("the line is there", || logs(&[]).stdout == "written\n");
+    let pod =
+        fs::read_dir(node.scene.scratch.join("log/pods")).expect("logs").next().expect("one").expect("one").path();
+    let log = pod.join("main/0.log");
+    // A pod that mounts the node's directory of logs can do all of this.
+    let mut file = fs::OpenOptions::new().append(true).open(&log).expect("open");
+    file.write_all(b"root:$6$swordfish:20000:0:99999:7:::\n2026-01-01T00:00:00Z stdout F last\n").expect("written");
+    assert_eq!(logs(&[]).stdout, "written\nlast\n");
+    assert_eq!(logs(&["--tail", "2"]).stdout, "written\nlast\n");
+    let secret = node.scene.scratch.directory("secret");
+    fs::write(secret.join("0.log"), "2026-01-01T00:00:00Z stdout F swordfish\n").expect("written");
+    let replaced = |path: &Path, to: &Path| {
+        let kept = path.with_extension("kept");
+        fs::rename(path, &kept).expect("moved");
+        std::os::unix::fs::symlink(to, path).expect("linked");
+        let done = logs(&[]);
+        fs::remove_file(path).expect("removed");
+        fs::rename(&kept, path).expect("moved back");
+        assert!(done.code == Some(1) && !done.stdout.contains("swordfish"), "{path:?}: {done:?}");
+    };
+    replaced(&log, &secret.join("0.log"));
+    replaced(&pod.join("main"), &secret);
+    fs::create_dir(secret.join("main")).expect("made");
+    fs::rename(secret.join("0.log"), secret.join("main/0.log")).expect("moved");
+    replaced(&pod, &secret);
+    assert_eq!(logs(&[]).stdout, "written\nlast\n");
     node.clear();
 }

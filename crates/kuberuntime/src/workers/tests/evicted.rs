@@ -103,3 +103,50 @@ async fn a_volume_beyond_its_limit_ends_its_pod() {
     assert_eq!(at_work.view(&small).expect("listed").state, WorkerState::Syncing);
     at_work.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn data_that_is_hard_to_measure_does_not_evade_a_limit() {
+    let world = World::new();
+    let at_work = world.start();
+    let spec = |name: &str| {
+        json!({
+            "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}],
+            "containers": [{"name": name, "image": "x:1", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+        })
+    };
+    let [small, deep, dark] = ["small", "deep", "dark"].map(|name| remote(name, &spec(name)));
+    world.want([&small, &deep, &dark]);
+    for pod in [&small, &deep, &dark] {
+        at_work.until_ready(pod).await;
+    }
+    let directory = |pod: &Pod| world.root.path().join("pods").join(uid(pod)).join("volumes/kubernetes.io~empty-dir/v");
+    // Below more names than a path can have.
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let mode = rustix::fs::Mode::RWXU;
+    let mut below = rustix::fs::open(directory(&deep), flags, mode).expect("open");
+    for level in 0..20 {
+        let name = format!("{level:0>250}");
+        rustix::fs::mkdirat(&below, name.as_str(), mode).expect("made");
+        below = rustix::fs::openat(&below, name.as_str(), flags, mode).expect("open");
+    }
+    let create = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CREATE;
+    let file = rustix::fs::openat(&below, "file", create, mode).expect("made");
+    rustix::io::write(&file, &vec![1; 2 << 20]).expect("written");
+    // A directory of which nothing can be said.
+    std::fs::rename(directory(&dark), directory(&dark).with_file_name("moved")).expect("moved");
+    std::os::unix::fs::symlink("moved", directory(&dark)).expect("linked");
+
+    Evictor::new(parts(&world, &at_work.agent)).enforce_limits().await;
+    at_work.until_state(&deep, WorkerState::Terminated).await;
+    at_work.until_state(&dark, WorkerState::Terminated).await;
+    let status = |pod: &Pod| at_work.view(pod).expect("listed").status.clone();
+    assert_eq!(status(&deep).message, "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ");
+    let (dark, expected) = (
+        status(&dark),
+        "Usage of EmptyDir volume \"v\" could not be measured and counts as more than the limit \"1Mi\": volume \"v\": ",
+    );
+    assert_eq!(dark.reason, "Evicted");
+    assert!(dark.message.starts_with(expected), "{}", dark.message);
+    assert_eq!(at_work.view(&small).expect("listed").state, WorkerState::Syncing);
+    at_work.stop().await;
+}

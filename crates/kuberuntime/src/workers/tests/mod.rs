@@ -6,5 +6,6 @@ mod events;
 mod evicted;
 mod faults;
 mod life;
+mod ports;
 mod takeover;
 mod world;
