@@ -29,6 +29,7 @@ mod routes;
 mod socket_path;
 mod state;
 mod stream;
+mod stream_quota;
 mod table;
 pub mod wire;
 
@@ -42,9 +43,10 @@ use std::time::Duration;
 use cri_api::ImageService;
 use cri_grpc::server::{self, BindError, Listener};
 use cri_grpc::{Endpoint, EndpointError};
+use hyper_util::service::TowerToHyperService;
+use kubelet_api::{Clients, Port};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -54,6 +56,7 @@ use exposition::Form;
 use state::Readiness;
 pub use state::{Admin, Configuration, NoEngine};
 use stream::AdminListener;
+use stream_quota::StreamQuota;
 
 /// How long answers that are under way may take once everything ends.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
@@ -129,7 +132,7 @@ impl Admin {
             secrets_directory: None,
             engine: None,
             beside_a_kubelet: false,
-            streams: Arc::new(Semaphore::new(pull_routes::MAX_STREAMS)),
+            streams: StreamQuota::default(),
             stop,
         }
     }
@@ -152,28 +155,25 @@ impl Admin {
         };
         let tcp = match at.metrics {
             None => None,
-            Some(address) => Some(bind_tcp(address).await?),
+            Some(address) => Some(listen_tcp(address).await?),
         };
         if let Some(socket) = &socket {
             let listener = socket.try_clone().and_then(tokio::net::UnixListener::from_std);
             let listener = listener.map_err(|error| ListenError::new(path.display(), error))?;
             let callers = Callers { owner: rustix::process::geteuid().as_raw(), group };
             let routes = routes::all(Arc::clone(&state)).into_make_service_with_connect_info::<Caller>();
-            let serve = axum::serve(AdminListener { listener, callers }, routes);
+            let serve = axum::serve(AdminListener::new(listener, callers), routes);
             tasks.spawn(answer(
                 serve.with_graceful_shutdown(stop.clone().cancelled_owned()).into_future(),
                 stop.clone(),
             ));
             tracing::debug!(path = %path.display(), "admin endpoint");
         }
-        let address = tcp.as_ref().map(|(_, address)| *address);
-        if let Some((listener, address)) = tcp {
-            let serve = axum::serve(listener, routes::public(Arc::clone(&state)));
-            tasks.spawn(answer(
-                serve.with_graceful_shutdown(stop.clone().cancelled_owned()).into_future(),
-                stop.clone(),
-            ));
-            tracing::info!(endpoint = %format_args!("http://{address}/metrics"), "metrics");
+        let address = tcp.as_ref().map(Port::address);
+        if let Some(port) = tcp {
+            tracing::info!(endpoint = %format_args!("http://{}/metrics", port.address()), "metrics");
+            let (routes, stop) = (routes::public_alone(Arc::clone(&state)), stop.clone());
+            tasks.spawn(async move { port.run(&stop, move |_| TowerToHyperService::new(routes.clone())).await });
         }
         tasks.close();
         Ok(AdminServer { state, stop, tasks, tcp: address, _socket: socket })
@@ -261,10 +261,10 @@ fn socket_mode(has_group: bool, others_read: bool) -> u32 {
     }
 }
 
-async fn bind_tcp(address: SocketAddr) -> Result<(tokio::net::TcpListener, SocketAddr), ListenError> {
-    let listener = tokio::net::TcpListener::bind(address).await;
-    let bound = listener.and_then(|listener| listener.local_addr().map(|address| (listener, address)));
-    bound.map_err(|error| ListenError::new(address, error))
+/// Listens for those who read metrics and health.
+async fn listen_tcp(address: SocketAddr) -> Result<Port, ListenError> {
+    let port = Port::listen("the metrics", address, None, Clients::Anonymous).await;
+    port.map(|port| port.with_grace(CLOSE_TIME)).map_err(|error| ListenError::new(address, error))
 }
 
 /// Answers until it is stopped, and then no longer than [`CLOSE_TIME`].

@@ -323,15 +323,17 @@ async fn a_socket_of_the_dead_is_replaced_and_one_of_the_living_left() {
 async fn tcp_shows_health_and_metrics_and_nothing_else() {
     let rig = Rig::start(|places| places.metrics = Some("127.0.0.1:0".parse().expect("an address"))).await;
     let address = rig.running.as_ref().expect("it runs").tcp.expect("it listens");
-    let get = async |target: &str| {
+    let ask = async |host: &str, target: &str| {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let mut stream = tokio::net::TcpStream::connect(address).await.expect("connect");
-        let request = format!("GET {target} HTTP/1.0\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n");
+        let accept = "Accept: application/openmetrics-text; version=1.0.0";
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{accept}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("written");
         let mut text = String::new();
         stream.read_to_string(&mut text).await.expect("an answer");
         text
     };
+    let get = async |target: &str| ask(&address.to_string(), target).await;
     assert!(get("/livez").await.ends_with("\r\n\r\nok\n"));
     let metrics = get("/metrics").await;
     assert!(
@@ -339,5 +341,57 @@ async fn tcp_shows_health_and_metrics_and_nothing_else() {
         "{metrics}"
     );
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
-    assert!(get("/v1/backoff").await.starts_with("HTTP/1.0 404"));
+    for other in ["/v1/backoff", "/configz", "//metrics", "/./metrics", "/%6detrics", "/metrics/"] {
+        assert!(get(other).await.starts_with("HTTP/1.1 404"), "{other}");
+    }
+    // A web page whose name resolves to loopback reads nothing.
+    for target in ["/metrics", "/livez", "/v1/backoff"] {
+        for host in ["evil.example", "evil.example:9095", ""] {
+            let answer = ask(host, target).await;
+            assert!(answer.starts_with("HTTP/1.1 421 ") && !answer.contains("# EOF"), "{host} {target}: {answer}");
+        }
+        assert!(!ask("localhost:9095", target).await.starts_with("HTTP/1.1 421 "), "{target}");
+    }
+}
+
+#[tokio::test]
+async fn other_spellings_of_routes_are_not_found() {
+    let rig = Rig::start(|_| {}).await;
+    let asked = |target: &str| {
+        let (socket, target) = (rig.socket().to_owned(), target.to_owned());
+        async move {
+            use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+            let mut stream = tokio::net::UnixStream::connect(socket).await.expect("connect");
+            let request =
+                format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.expect("written");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.expect("an answer");
+            text.split(' ').nth(1).unwrap_or_default().to_owned()
+        }
+    };
+    assert_eq!(asked("/v1/backoff/reset?all=true").await, "200");
+    let mut tried = 0;
+    for route in routes::table() {
+        let path = route.path.replace("{namespace}", "shop").replace("{name}", "web");
+        let last = path.rsplit('/').next().unwrap_or_default().to_owned();
+        for spelling in [
+            format!("//v1{path}"),
+            format!("/v1/{path}"),
+            format!("/./v1{path}"),
+            format!("/v1/..{path}"),
+            format!("/v1/x/..{path}"),
+            format!("/%761{path}"),
+            format!("/v1{path}/"),
+            format!("/v1{path}/."),
+            format!("/v1{path}%2f"),
+            format!("/v1{path}/../{last}"),
+            format!("/v1%2f{}", &path[1..]),
+            path.clone(),
+        ] {
+            assert_eq!(asked(&spelling).await, "404", "{spelling}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 60, "{tried}");
 }

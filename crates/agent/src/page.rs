@@ -19,16 +19,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Extension;
-use hyper_util::service::TowerToHyperService;
-use kubelet_api::{Port, TlsFiles};
+use hyper::service::service_fn;
+use kubelet_api::{Client, Clients, Port, TlsFiles};
 use oci::Secret;
 use tokio_util::sync::CancellationToken;
 
-use access::{Access, Certified};
+use access::Access;
 pub use access::{TokenError, read_token};
 pub use parts::PageParts;
 use report::Reporter;
+use routes::Routes;
 
 /// The address of the page, and who may read it.
 #[derive(Clone, Debug)]
@@ -56,28 +56,28 @@ impl StatusPage {
     /// The address is not free, or a certificate cannot be read or made.
     pub async fn listen(at: PageAddress, parts: PageParts) -> io::Result<Self> {
         let certificates = at.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some());
-        let (access, scheme) = (
-            Access { token: at.token, certificates, tls: at.tls.is_some() },
-            if at.tls.is_some() { "https" } else { "http" },
-        );
-        let port = Port::listen("the status page", &[at.address], at.tls).await?;
+        let access = Access { token: at.token, certificates };
+        let scheme = if at.tls.is_some() { "https" } else { "http" };
+        let clients = if access.is_open() { Clients::Anonymous } else { Clients::Authenticated };
+        let port = Port::listen("the status page", at.address, at.tls, clients).await?;
         Ok(Self { port, access, reporter: Arc::new(Reporter::new(parts)), scheme })
     }
 
     /// The URL of the page.
-    ///
-    /// # Errors
-    /// The kernel does not say where it listens.
-    pub fn url(&self) -> io::Result<String> {
-        Ok(format!("{}://{}/", self.scheme, self.port.address()?))
+    pub fn url(&self) -> String {
+        format!("{}://{}/", self.scheme, self.port.address())
     }
 
     /// Answers until `stop`, and remembers how fast layers came meanwhile.
     pub async fn run(self, stop: &CancellationToken) {
         let Self { port, access, reporter, .. } = self;
-        let routes = routes::all(Arc::clone(&reporter), Arc::new(access), stop.clone());
-        let service = move |client: Option<kubelet_api::ClientCertificate>| {
-            TowerToHyperService::new(routes.clone().layer(Extension(Certified(client.is_some()))))
+        let routes = Arc::new(Routes::new(Arc::clone(&reporter), access, stop.clone()));
+        let service = move |client: Arc<Client>| {
+            let routes = Arc::clone(&routes);
+            service_fn(move |request| {
+                let (routes, client) = (Arc::clone(&routes), Arc::clone(&client));
+                async move { Ok::<_, std::convert::Infallible>(routes.answer(&client, request).await) }
+            })
         };
         tokio::join!(port.run(stop, service), reporter.remember(stop));
     }

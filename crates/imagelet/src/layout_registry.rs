@@ -7,9 +7,9 @@ mod range;
 mod upload;
 mod writer;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -17,9 +17,10 @@ use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LINK, RANGE};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, Method, Response, StatusCode};
+use hyper_util::service::TowerToHyperService;
+use kubelet_api::{Clients, Port};
 use oci::Digest;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
-use tokio::net::TcpListener;
 use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
 
@@ -36,9 +37,9 @@ const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api
 const CHUNK: usize = 256 << 10;
 
 /// Serves until told to stop; transfers that go on then may end.
-pub(crate) async fn serve(listener: TcpListener, content: Content, stop: CancellationToken) -> std::io::Result<()> {
+pub(crate) async fn serve(port: Port, content: Content, stop: CancellationToken) {
     let app = Router::new().fallback(answer).with_state(Arc::new(content));
-    axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await
+    port.run(&stop, move |_| TowerToHyperService::new(app.clone())).await;
 }
 
 /// The content that is served.
@@ -73,11 +74,9 @@ impl Content {
     }
 }
 
-/// A listener on `address`, and the address that it got.
-pub(crate) async fn listen(address: &str) -> std::io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address).await?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
+/// Listens on `address`.
+pub(crate) async fn listen(address: &str) -> std::io::Result<Port> {
+    Ok(Port::listen("the registry", address, None, Clients::Anonymous).await?.with_grace(Duration::MAX))
 }
 
 async fn answer(State(content): State<Arc<Content>>, request: Request) -> Response<Body> {

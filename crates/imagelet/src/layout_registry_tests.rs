@@ -1,6 +1,7 @@
 //! A layout on disk, served on a real port and read by plain HTTP/1.1 over a socket.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use oci::media_type;
 use tokio::io::AsyncWriteExt as _;
@@ -54,17 +55,23 @@ async fn served() -> Served {
     std::fs::write(path.join("index.json"), index.to_string()).expect("written");
 
     let layout = Content::open(path, None).expect("a layout");
-    let (listener, address) = listen("127.0.0.1:0").await.expect("a port");
+    let port = listen("127.0.0.1:0").await.expect("a port");
+    let address = port.address();
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-    tasks.spawn(serve(listener, layout, stop.clone()));
+    tasks.spawn(serve(port, layout, stop.clone()));
     Served { address, stop, tasks, config, manifest, _directory: directory }
 }
 
 impl Served {
     async fn ask(&self, method: &str, path: &str, range: Option<&str>) -> Got {
+        self.ask_as("localhost", method, path, range).await
+    }
+
+    /// Asks by this name of the registry.
+    async fn ask_as(&self, host: &str, method: &str, path: &str, range: Option<&str>) -> Got {
         let mut stream = tokio::net::TcpStream::connect(self.address).await.expect("connected");
         let range = range.map(|r| format!("Range: {r}\r\n")).unwrap_or_default();
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{range}Connection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{range}Connection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("sent");
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await.expect("answered");
@@ -177,6 +184,22 @@ async fn refusals_have_the_specified_form() {
         let got = served.ask(method, &path, None).await;
         assert_eq!(got.status, status, "{method} {path}");
         assert_eq!(got.json()["errors"][0]["code"], code, "{method} {path}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn another_name_reaches_no_registry_on_loopback() {
+    let served = served().await;
+    for path in ["/v2/", "/v2/_catalog", "/v2/demo/x/manifests/1.0"] {
+        for host in ["evil.example", "evil.example:5000", "127.0.0.1.evil.example", ""] {
+            let got = served.ask_as(host, "GET", path, None).await;
+            assert_eq!(got.status, 421, "{host} {path}");
+            assert!(!got.body.starts_with(b"{"), "{host} {path}");
+        }
+        for host in ["127.0.0.1:5000", "LOCALHOST", "[::1]:5000"] {
+            assert_eq!(served.ask_as(host, "GET", path, None).await.status, 200, "{host} {path}");
+        }
     }
     served.stop().await;
 }

@@ -12,7 +12,6 @@ use oci::Secret;
 use tokio::time::Instant;
 
 use crate::authority::{Access, Authority, AuthorityError, Identity};
-use crate::rules;
 
 /// For how long the bearer of a token is known.
 const KNOWN: Duration = Duration::from_secs(120);
@@ -48,12 +47,11 @@ impl Gate {
         Self { authority, bearers: Mutex::new(LruCache::new(KEPT)), accesses: Mutex::new(LruCache::new(KEPT)) }
     }
 
-    /// Lets a client in who has one of these accesses. `certified` is the subject of a client certificate that TLS has verified.
-    pub(crate) async fn enter(
+    /// Returns the identity of a client. `certified` is the subject of a client certificate that TLS has verified.
+    pub(crate) async fn authenticate(
         &self,
         certified: Option<&Identity>,
         headers: &HeaderMap,
-        needed: &[Access],
     ) -> Result<Identity, Refusal> {
         let identity = match certified {
             Some(identity) => Some(identity.clone()),
@@ -65,9 +63,14 @@ impl Gate {
         if !identity.groups.iter().any(|group| group == AUTHENTICATED) {
             identity.groups.push(AUTHENTICATED.to_owned());
         }
+        Ok(identity)
+    }
+
+    /// Lets a client in that has one of these accesses.
+    pub(crate) async fn authorize(&self, identity: &Identity, needed: &[Access]) -> Result<(), Refusal> {
         for access in needed {
-            match self.is_allowed(&identity, *access).await {
-                Ok(true) => return Ok(identity),
+            match self.is_allowed(identity, *access).await {
+                Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) => {
                     tracing::warn!(user = identity.name, %access, error = &*error, "cannot ask the API server about an access");
@@ -80,7 +83,7 @@ impl Gate {
                 }
             }
         }
-        Err(Refusal(StatusCode::FORBIDDEN, rules::forbidden(&identity.name, needed)))
+        Err(Refusal(StatusCode::FORBIDDEN, forbidden(&identity.name, needed)))
     }
 
     async fn bearer(&self, headers: &HeaderMap) -> Option<Identity> {
@@ -111,6 +114,13 @@ impl Gate {
         keep(&self.accesses, key, allowed, if allowed { ALLOWED } else { DENIED });
         Ok(allowed)
     }
+}
+
+/// The kubelet's text for a client that may not do this.
+fn forbidden(user: &str, needed: &[Access]) -> String {
+    let verb = needed.first().map_or("get", |access| access.verb);
+    let subresources: Vec<&str> = needed.iter().map(|access| access.subresource).collect();
+    format!("Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)=[{}])\n", subresources.join(" "))
 }
 
 fn find<K: Eq + std::hash::Hash, V: Clone>(kept: &Kept<K, V>, key: &K) -> Option<V> {

@@ -53,6 +53,18 @@ fn gate(away: bool) -> (Gate, Arc<Counting>) {
     (Gate::new(Arc::clone(&authority) as _), authority)
 }
 
+/// Authenticates and authorises a client.
+async fn enter(
+    gate: &Gate,
+    certified: Option<&Identity>,
+    headers: &HeaderMap,
+    needed: &[Access],
+) -> Result<Identity, Refusal> {
+    let identity = gate.authenticate(certified, headers).await?;
+    gate.authorize(&identity, needed).await?;
+    Ok(identity)
+}
+
 fn status(entered: Result<Identity, Refusal>) -> u16 {
     entered.map_or_else(|refusal| refusal.0.as_u16(), |_| 200)
 }
@@ -73,13 +85,13 @@ async fn who_is_nobody_gets_401_and_who_may_not_403() {
         // A certificate counts before a token.
         (Some(user("mallory")), &token("Bearer good"), STATS, 403),
     ] {
-        let entered = gate.enter(certified.as_ref(), headers, &needed).await;
+        let entered = enter(&gate, certified.as_ref(), headers, &needed).await;
         assert_eq!(status(entered), want, "{certified:?} {headers:?} {needed:?}");
     }
-    let refusal = gate.enter(Some(&user("eve")), &none, &PROXY).await.expect_err("eve may not");
+    let refusal = enter(&gate, Some(&user("eve")), &none, &PROXY).await.expect_err("eve may not");
     assert_eq!(refusal.1, "Forbidden (user=eve, verb=create, resource=nodes, subresource(s)=[proxy])\n");
     let either = [PROXY[0], STATS[0]];
-    assert_eq!(status(gate.enter(Some(&user("eve")), &none, &either).await), 200, "one of them suffices");
+    assert_eq!(status(enter(&gate, Some(&user("eve")), &none, &either).await), 200, "one of them suffices");
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,19 +100,19 @@ async fn answers_are_kept_as_long_as_the_kubelet_keeps_them() {
     let asked = || (authority.tokens.load(Ordering::Relaxed), authority.accesses.load(Ordering::Relaxed));
     let good = token("Bearer good");
     for _ in 0..3 {
-        assert_eq!(status(gate.enter(None, &good, &STATS).await), 200);
-        assert_eq!(status(gate.enter(None, &good, &PROXY).await), 403);
+        assert_eq!(status(enter(&gate, None, &good, &STATS).await), 200);
+        assert_eq!(status(enter(&gate, None, &good, &PROXY).await), 403);
     }
     assert_eq!(asked(), (1, 2));
     tokio::time::advance(DENIED).await;
-    assert_eq!(status(gate.enter(None, &good, &STATS).await), 200);
-    assert_eq!(status(gate.enter(None, &good, &PROXY).await), 403);
+    assert_eq!(status(enter(&gate, None, &good, &STATS).await), 200);
+    assert_eq!(status(enter(&gate, None, &good, &PROXY).await), 403);
     assert_eq!(asked(), (1, 3), "what was denied is asked again");
     tokio::time::advance(KNOWN - DENIED).await;
-    assert_eq!(status(gate.enter(None, &good, &STATS).await), 200);
+    assert_eq!(status(enter(&gate, None, &good, &STATS).await), 200);
     assert_eq!(asked(), (2, 3), "whose token it is, too");
     tokio::time::advance(ALLOWED - KNOWN).await;
-    assert_eq!(status(gate.enter(None, &good, &STATS).await), 200);
+    assert_eq!(status(enter(&gate, None, &good, &STATS).await), 200);
     assert_eq!(asked(), (3, 4));
 }
 
@@ -108,11 +120,18 @@ async fn answers_are_kept_as_long_as_the_kubelet_keeps_them() {
 async fn nobody_enters_while_the_api_server_is_away() {
     let (gate, authority) = gate(true);
     let none = HeaderMap::new();
-    assert_eq!(status(gate.enter(None, &token("Bearer good"), &STATS).await), 401);
-    let refusal = gate.enter(Some(&user("ada")), &none, &STATS).await.expect_err("nobody could be asked");
+    assert_eq!(status(enter(&gate, None, &token("Bearer good"), &STATS).await), 401);
+    let refusal = enter(&gate, Some(&user("ada")), &none, &STATS).await.expect_err("nobody could be asked");
     assert_eq!(refusal.0, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(refusal.1, "Authorization error (user=ada, verb=get, resource=nodes, subresource=stats)");
     // No failure is kept as an answer.
-    assert_eq!(status(gate.enter(None, &token("Bearer good"), &STATS).await), 401);
+    assert_eq!(status(enter(&gate, None, &token("Bearer good"), &STATS).await), 401);
     assert_eq!(authority.tokens.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn the_refusal_has_the_kubelets_words() {
+    let access = |subresource| Access { verb: "get", subresource };
+    let text = forbidden("ada", &[access("pods"), access("proxy")]);
+    assert_eq!(text, "Forbidden (user=ada, verb=get, resource=nodes, subresource(s)=[pods proxy])\n");
 }

@@ -67,7 +67,7 @@ impl ServerKey {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let (made, text) = make(names, now)?;
+        let (made, text) = make(names, SERVER_AUTH, now)?;
         write_private(&path, text.as_bytes())?;
         Ok(made)
     }
@@ -94,8 +94,8 @@ fn head_for(names: &ServerNames) -> String {
     text + " until "
 }
 
-/// Makes a key and its certificate, and the text of the file.
-fn make(names: &ServerNames, now: Timestamp) -> io::Result<(ServerKey, String)> {
+/// Makes a key and its certificate for this usage, and the text of the file.
+pub(crate) fn make(names: &ServerNames, usage: &[u8], now: Timestamp) -> io::Result<(ServerKey, String)> {
     let random = SystemRandom::new();
     let failed = |what: &str| io::Error::other(format!("make a serving certificate: {what}"));
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).map_err(|_| failed("no key"))?;
@@ -106,7 +106,7 @@ fn make(names: &ServerNames, now: Timestamp) -> io::Result<(ServerKey, String)> 
     // Positive, and without a leading zero.
     serial[0] = serial[0] & 0x3F | 0x40;
     let until = now.checked_add((VALID_DAYS * 24).hours()).map_err(|_| failed("the time is out of range"))?;
-    let body = to_be_signed(names, &serial, pair.public_key().as_ref(), now, until);
+    let body = to_be_signed(names, usage, &serial, pair.public_key().as_ref(), now, until);
     let signature = pair.sign(&random, &body).map_err(|_| failed("no signature"))?;
     let signature = value(tag::BIT_STRING, &[&[0], signature.as_ref()]);
     let certificate = value(tag::SEQUENCE, &[&body, &algorithm(), &signature]);
@@ -119,7 +119,14 @@ fn make(names: &ServerNames, now: Timestamp) -> io::Result<(ServerKey, String)> 
     Ok((ServerKey { certificate: certificate.into(), key }, text))
 }
 
-fn to_be_signed(names: &ServerNames, serial: &[u8], key: &[u8], from: Timestamp, until: Timestamp) -> Vec<u8> {
+fn to_be_signed(
+    names: &ServerNames,
+    usage: &[u8],
+    serial: &[u8],
+    key: &[u8],
+    from: Timestamp,
+    until: Timestamp,
+) -> Vec<u8> {
     let oid = |id: &[u8]| value(tag::OBJECT_IDENTIFIER, &[id]);
     let sequence = |parts: &[&[u8]]| value(tag::SEQUENCE, parts);
     // Two digits of the year up to 2049 (RFC 5280, section 4.1.2.5).
@@ -147,7 +154,7 @@ fn to_be_signed(names: &ServerNames, serial: &[u8], key: &[u8], from: Timestamp,
     let extensions = sequence(&[
         // Digital signatures: the first of eight bits.
         &extension(KEY_USAGE, true, &value(tag::BIT_STRING, &[&[7, 0x80]])),
-        &extension(EXTENDED_KEY_USAGE, false, &sequence(&[&oid(SERVER_AUTH)])),
+        &extension(EXTENDED_KEY_USAGE, false, &sequence(&[&oid(usage)])),
         &extension(SUBJECT_ALT_NAME, false, &sequence(&[&alternatives])),
     ]);
     sequence(&[
@@ -204,7 +211,7 @@ mod tests {
     #[test]
     fn a_client_finds_the_names_in_it() {
         let now = Timestamp::now();
-        let (made, _) = make(&names("edge", "192.0.2.10"), now).expect("a certificate");
+        let (made, _) = make(&names("edge", "192.0.2.10"), SERVER_AUTH, now).expect("a certificate");
         let end = webpki::EndEntityCert::try_from(&made.certificate).expect("it can be read");
         for name in ["edge", "192.0.2.10", "fd00::1"] {
             let name = rustls_pki_types::ServerName::try_from(name).expect("a name");

@@ -4,23 +4,27 @@
 #![deny(missing_docs)]
 
 mod access;
+pub mod admission;
 mod answer;
 mod authority;
 mod carry;
 mod certificate;
+mod host;
 mod logs;
 mod machine;
 mod parts;
+mod path;
 mod pods;
 mod port;
 mod query;
+mod route;
 mod routes;
-mod rules;
 mod stream_address;
 mod streams;
 mod subject;
 mod summary;
 mod tls;
+mod unread;
 
 use std::io;
 use std::net::SocketAddr;
@@ -34,12 +38,14 @@ use tokio_util::task::TaskTracker;
 pub use authority::{Access, Authority, AuthorityError, Identity};
 pub use certificate::ServerNames;
 pub use parts::Parts;
-pub use port::{ClientCertificate, Port};
+pub use path::path_segments;
+pub use port::{Client, ClientCertificate, Clients, Port};
 pub use stream_address::{StreamAddress, StreamAddressError};
 pub use tls::{ServingCertificate, TlsFiles};
+pub use unread::UnreadLimit;
 
 use access::Gate;
-use routes::Routes;
+use routes::{Asker, Routes};
 
 /// The port, which listens.
 pub struct KubeletApi {
@@ -53,7 +59,8 @@ impl KubeletApi {
     /// # Errors
     /// None of the addresses is free, or a certificate cannot be read or made.
     pub async fn listen(addresses: &[SocketAddr], parts: Parts) -> io::Result<Self> {
-        let port = Port::listen("the kubelet's port", addresses, Some(parts.tls.clone())).await?;
+        let port =
+            Port::listen("the kubelet's port", addresses, Some(parts.tls.clone()), Clients::Authenticated).await?;
         let gate = Gate::new(Arc::clone(&parts.authority));
         let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
         let routes = Routes { parts, gate, tracker, stop, started: Timestamp::now() };
@@ -61,10 +68,8 @@ impl KubeletApi {
     }
 
     /// Where it listens.
-    ///
-    /// # Errors
-    /// The kernel does not say.
-    pub fn address(&self) -> io::Result<SocketAddr> {
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
@@ -72,12 +77,13 @@ impl KubeletApi {
     pub async fn run(self, stop: &CancellationToken) {
         let Self { port, routes } = self;
         let of = Arc::clone(&routes);
-        let service = move |client: Option<port::ClientCertificate>| {
-            let certified = Arc::new(client.as_ref().and_then(|end| subject::identity(end)));
+        let service = move |client: Arc<Client>| {
+            let certified = client.certificate().and_then(|certificate| subject::identity(certificate));
+            let asker = Arc::new(Asker { client, certified });
             let routes = Arc::clone(&of);
             service_fn(move |request| {
-                let (routes, certified) = (Arc::clone(&routes), Arc::clone(&certified));
-                async move { Ok::<_, std::convert::Infallible>(routes.answer((*certified).as_ref(), request).await) }
+                let (routes, asker) = (Arc::clone(&routes), Arc::clone(&asker));
+                async move { Ok::<_, std::convert::Infallible>(routes.answer(&asker, request).await) }
             })
         };
         port.run(stop, service).await;
@@ -86,3 +92,6 @@ impl KubeletApi {
         routes.tracker.wait().await;
     }
 }
+
+#[cfg(test)]
+mod api_tests;

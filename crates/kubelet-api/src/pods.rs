@@ -5,25 +5,18 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::access::Refusal;
+use crate::route::PodPath;
 
 /// Lists of statuses of containers.
 const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
 
-/// The pod that a request names.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PodPath<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) uid: Option<&'a str>,
-}
-
 /// The pod in a list.
-pub(crate) fn find<'a>(list: &'a Value, path: PodPath<'_>) -> Result<&'a Value, Refusal> {
+pub(crate) fn find<'a>(list: &'a Value, path: &PodPath) -> Result<&'a Value, Refusal> {
     let here = |pod: &&Value| {
         let metadata = &pod["metadata"];
         metadata["namespace"] == path.namespace && metadata["name"] == path.name
     };
-    let is_of_uid = |pod: &&Value| path.uid.is_none_or(|wanted| uid(pod) == wanted);
+    let is_of_uid = |pod: &&Value| path.uid.as_deref().is_none_or(|wanted| uid(pod) == wanted);
     let pods = || list["items"].as_array().into_iter().flatten().filter(here).filter(is_of_uid);
     // While an earlier pod of the name is being ended, the one that is wanted is the one that is meant.
     let wanted = pods().find(|pod| pod["metadata"]["deletionTimestamp"].is_null());
@@ -145,8 +138,13 @@ mod tests {
     #[test]
     fn the_pod_that_is_meant() {
         let list = json!({"items": [pod("old", true, json!({})), pod("new", false, json!({}))]});
+        let path = |namespace: &str, name: &str, uid: Option<&str>| PodPath {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.map(str::to_owned),
+        };
         let of = |namespace, name, wanted| {
-            find(&list, PodPath { namespace, name, uid: wanted }).map(uid).map_err(|refusal| refusal.0.as_u16())
+            find(&list, &path(namespace, name, wanted)).map(uid).map_err(|refusal| refusal.0.as_u16())
         };
         assert_eq!(of("shop", "web", None), Ok("new"));
         assert_eq!(of("shop", "web", Some("old")), Ok("old"));
@@ -154,7 +152,7 @@ mod tests {
         assert_eq!(of("shop", "api", None), Err(404));
         assert_eq!(of("other", "web", None), Err(404));
         assert_eq!(
-            find(&json!({}), PodPath { namespace: "", name: "", uid: None }).map(uid).map_err(|r| r.1),
+            find(&json!({}), &path("", "", None)).map(uid).map_err(|r| r.1),
             Err("pod does not exist".to_owned())
         );
     }

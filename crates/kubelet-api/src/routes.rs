@@ -1,9 +1,10 @@
-//! Paths and their answers. Every request passes the [gate](crate::access) first, those for paths that are not there, too.
+//! Requests and their answers. A request is parsed once into a [route](crate::route); a path that is not well formed is answered 404 and nothing is asked about
+//! it. Every other request passes the [gate](crate::access) with the access of its route, also for a path that is not served.
 
 use std::sync::Arc;
 
 use cri_api::{ContainerStats, Error, Kind, PodSandboxFilter, PodSandboxMetadata, PodSandboxStats, RuntimeService};
-use http::{Method, Request, StatusCode};
+use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use jiff::Timestamp;
 use kuberuntime::labels;
@@ -15,9 +16,10 @@ use crate::answer::{self, Answer};
 use crate::authority::Identity;
 use crate::machine::MachineUsage;
 use crate::parts::Parts;
-use crate::pods::{self, PodPath};
+use crate::port::Client;
+use crate::route::{ContainerPath, PodPath, Route, Target};
 use crate::summary::Summary;
-use crate::{logs, query, rules, streams};
+use crate::{logs, pods, query, streams};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 /// The type of metrics as text.
@@ -32,69 +34,73 @@ pub(crate) struct Routes {
     pub(crate) started: Timestamp,
 }
 
+/// The client of a connection, and the subject of its certificate.
+pub(crate) struct Asker {
+    pub(crate) client: Arc<Client>,
+    pub(crate) certified: Option<Identity>,
+}
+
 impl Routes {
-    /// Answers a request of a client whose certificate has this subject.
-    pub(crate) async fn answer(&self, certified: Option<&Identity>, request: Request<Incoming>) -> Answer {
-        let needed = rules::needed(request.method(), request.uri().path());
-        let answered = match self.gate.enter(certified, request.headers(), &needed).await {
-            Ok(identity) => {
-                tracing::debug!(user = identity.name, method = %request.method(), path = request.uri().path(), "a request");
-                self.find(request).await
-            }
-            Err(refusal) => Err(refusal),
+    /// Answers a request.
+    pub(crate) async fn answer(&self, asker: &Asker, request: Request<Incoming>) -> Answer {
+        let Some(route) = Route::parse(request.method(), request.uri().path()) else {
+            return not_found().answer();
         };
-        answered.unwrap_or_else(Refusal::answer)
+        let answered = async {
+            let identity = self.gate.authenticate(asker.certified.as_ref(), request.headers()).await?;
+            if !asker.client.authenticate() {
+                let text = "too many clients are connected\n".to_owned();
+                return Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, text));
+            }
+            self.gate.authorize(&identity, &route.access).await?;
+            tracing::debug!(user = identity.name, method = %request.method(), path = request.uri().path(), "a request");
+            self.dispatch(route.target, request).await
+        };
+        answered.await.unwrap_or_else(Refusal::answer)
     }
 
-    async fn find(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
-        let path = request.uri().path().to_owned();
+    async fn dispatch(&self, target: Target, request: Request<Incoming>) -> Result<Answer, Refusal> {
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        match (&segments[..], reads) {
-            (["healthz"] | ["healthz", "ping" | "log" | "syncloop"], true) => match (self.parts.healthy)() {
+        match target {
+            Target::Health => match (self.parts.healthy)() {
                 Ok(()) => Ok(answer::text(StatusCode::OK, PLAIN, "ok")),
                 Err(why) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, why)),
             },
-            (["pods"] | ["pods", ""], true) => Ok(answer::json(&(self.parts.pods)())),
-            (["configz"], true) => {
+            Target::Pods => Ok(answer::json(&(self.parts.pods)())),
+            Target::Configuration => {
                 Ok(answer::json(&serde_json::json!({"imageletconfig": (self.parts.configuration)()})))
             }
-            (["metrics"], true) => Ok(answer::text(StatusCode::OK, METRICS, (self.parts.metrics)())),
-            (["metrics", "resource"], true) => {
-                Ok(answer::text(StatusCode::OK, METRICS, self.summary().await?.metrics()))
-            }
-            (["stats", "summary"], true) => Ok(answer::json(&self.summary().await?.value())),
-            (["containerLogs", namespace, name, container], true) => {
+            Target::Metrics => Ok(answer::text(StatusCode::OK, METRICS, (self.parts.metrics)())),
+            Target::ResourceMetrics => Ok(answer::text(StatusCode::OK, METRICS, self.summary().await?.metrics())),
+            Target::Summary => Ok(answer::json(&self.summary().await?.value())),
+            Target::Logs(ContainerPath { pod, container }) => {
                 let query = query::logs(&query, Timestamp::now())?;
-                let id = self.pod(namespace, name, None, |pod| pods::logged(pod, container, query.previous))?;
+                let id = self.pod(&pod, |pod| pods::logged(pod, &container, query.previous))?;
                 let runtime = Arc::clone(&self.parts.runtime);
                 logs::send(runtime, id, query, (&self.tracker, self.stop.clone())).await
             }
-            (["exec", namespace, name, rest @ .., container], _) if rest.len() < 2 => {
+            Target::Exec(ContainerPath { pod, container }) => {
                 streams::must_upgrade(request.headers())?;
-                let id = self.pod(namespace, name, rest.first().copied(), |pod| pods::running(pod, container))?;
+                let id = self.pod(&pod, |pod| pods::running(pod, &container))?;
                 let url = self.parts.runtime.exec(&query::exec(&query, id)?).await.map_err(failed)?;
                 self.connect(request, &url).await
             }
-            (["attach", namespace, name, rest @ .., container], _) if rest.len() < 2 => {
+            Target::Attach(ContainerPath { pod, container }) => {
                 streams::must_upgrade(request.headers())?;
-                let id = self.pod(namespace, name, rest.first().copied(), |pod| pods::running(pod, container))?;
+                let id = self.pod(&pod, |pod| pods::running(pod, &container))?;
                 let url = self.parts.runtime.attach(&query::attach(&query, id)?).await.map_err(failed)?;
                 self.connect(request, &url).await
             }
-            (["portForward", namespace, name, rest @ ..], _) if rest.len() < 2 => {
+            Target::PortForward(pod) => {
                 streams::must_upgrade(request.headers())?;
                 let ports = query::ports(&query)?;
-                let uid = self.pod(namespace, name, rest.first().copied(), |pod| Ok(pods::uid(pod).to_owned()))?;
+                let uid = self.pod(&pod, |pod| Ok(pods::uid(pod).to_owned()))?;
                 let sandbox = self.sandbox(&uid).await?;
                 let url = self.parts.runtime.port_forward(&sandbox, &ports).await.map_err(failed)?;
                 self.connect(request, &url).await
             }
-            (["healthz" | "pods" | "configz" | "metrics" | "stats" | "containerLogs", ..], false) => {
-                Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed".to_owned()))
-            }
-            _ => Err(Refusal(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())),
+            Target::OtherMethod => Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed".to_owned())),
+            Target::Unknown => Err(not_found()),
         }
     }
 
@@ -102,15 +108,9 @@ impl Routes {
         streams::connect(request, url, (&self.tracker, self.stop.clone())).await
     }
 
-    fn pod<T>(
-        &self,
-        namespace: &str,
-        name: &str,
-        uid: Option<&str>,
-        of: impl FnOnce(&serde_json::Value) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
+    fn pod<T>(&self, path: &PodPath, of: impl FnOnce(&serde_json::Value) -> Result<T, Refusal>) -> Result<T, Refusal> {
         let list = (self.parts.pods)();
-        of(pods::find(&list, PodPath { namespace, name, uid })?)
+        of(pods::find(&list, path)?)
     }
 
     /// The id of the sandbox of a pod that is ready.
@@ -166,6 +166,10 @@ fn by_pod(containers: Vec<ContainerStats>) -> Vec<PodSandboxStats> {
         pods[index].containers.push(container);
     }
     pods
+}
+
+fn not_found() -> Refusal {
+    Refusal(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
 }
 
 /// The refusal for a failure of the runtime.

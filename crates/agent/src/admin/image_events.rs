@@ -7,17 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use axum::extract::ConnectInfo;
 use axum::routing::get;
 use cri_api::{Image, ImageService};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Caller;
 use super::image_routes::service;
 use super::images::ImageList;
-use super::pull_routes::{KEEP_ALIVE, event, event_stream, keep_alive, place};
+use super::pull_routes::{KEEP_ALIVE, event, event_stream, keep_alive};
 use super::pulls::StreamEnd;
 use super::state::{Answer, Readiness, SharedState};
+use super::stream_quota::StreamPlace;
 use super::table::{Content, Route, SchemaOf};
 
 /// Time between two lists.
@@ -34,7 +37,7 @@ pub(super) const ROUTES: &[Route] = &[Route::get(
     || get(events),
 )];
 
-async fn events(state: SharedState) -> Answer {
+async fn events(state: SharedState, ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
     let for_others = service(&state)?;
     // Its own looks are not among the calls that the agent counts.
     let service = match &state.readiness {
@@ -45,7 +48,7 @@ async fn events(state: SharedState) -> Answer {
         Some(collection) => Arc::new(collection.served(Arc::clone(service), false)),
         None => Arc::clone(service),
     };
-    let (_place, stop) = (place(&state)?, state.stop.clone());
+    let (_place, stop) = (state.streams.place(caller.user, caller.may_change)?, state.stop.clone());
     let changes = state.pulls.as_ref().map(image_manager::PullBoard::changes);
     let reader = Reader { service, changes, sent: None, listed: None, at: Instant::now(), stop, over: false, _place };
     Ok(event_stream(futures::stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)))))
@@ -62,7 +65,7 @@ struct Reader {
     at: Instant,
     stop: CancellationToken,
     over: bool,
-    _place: OwnedSemaphorePermit,
+    _place: StreamPlace,
 }
 
 impl Reader {

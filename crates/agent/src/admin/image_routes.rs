@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::RawQuery;
+use axum::extract::{ConnectInfo, RawQuery};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use axum::routing::{get, post};
@@ -15,8 +15,8 @@ use oci::RegistryAuth;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::access::Caller;
 use super::images::{ImageList, PullBody, PulledImage, RemovalResult, RemovedImages};
-use super::pull_routes::place;
 use super::pull_stream::with_progress;
 use super::state::{Admin, Answer, Refusal, SharedState, bad_request, json};
 use super::table::{Content, Parameter, Route, SchemaOf};
@@ -96,7 +96,7 @@ async fn remove(state: SharedState, RawQuery(query): RawQuery) -> Answer {
     json(&RemovedImages { results })
 }
 
-async fn pull(state: SharedState, headers: HeaderMap, body: Bytes) -> Answer {
+async fn pull(state: SharedState, ConnectInfo(caller): ConnectInfo<Caller>, headers: HeaderMap, body: Bytes) -> Answer {
     let body: PullBody =
         serde_json::from_slice(&body).map_err(|error| bad_request(format!("the body cannot be read: {error}")))?;
     if body.image.is_empty() {
@@ -109,7 +109,7 @@ async fn pull(state: SharedState, headers: HeaderMap, body: Bytes) -> Answer {
     let (image, auth) = (body.image, body.auth.map(RegistryAuth::from));
     tracing::info!(image, "an image is pulled on request");
     if accepts.contains("text/event-stream") {
-        let place = place(&state)?;
+        let place = state.streams.place(caller.user, caller.may_change)?;
         let state = Arc::clone(&state);
         return Ok(with_progress(place, move |progress| async move {
             pull_image(&state, image, policy, auth, progress).await.map_err(Refusal::into_error)

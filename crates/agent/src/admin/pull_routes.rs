@@ -3,11 +3,10 @@
 //! Decides nothing. Called by axum.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::RawQuery;
+use axum::extract::{ConnectInfo, RawQuery};
 use axum::http::HeaderMap;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse as _;
@@ -16,16 +15,15 @@ use cri_api::Kind;
 use futures::{Stream, StreamExt as _};
 use image_manager::PullBoard;
 use serde::Serialize;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Caller;
 use super::pulls::{Pulls, StreamEnd};
 use super::state::{Admin, Answer, Refusal, SharedState, bad_request, json};
+use super::stream_quota::StreamPlace;
 use super::table::{Content, Parameter, Route, SchemaOf};
 
-/// How many streams of events may be open at a time.
-pub(super) const MAX_STREAMS: usize = 64;
 /// How often a reader hears of a state that changes, where it does not say.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The shortest and the longest interval that a reader may ask for, in milliseconds.
@@ -66,7 +64,12 @@ async fn pulls(state: SharedState) -> Answer {
     json(&Pulls { pulls: board.pulls(), ended: board.ended(), missed: 0 })
 }
 
-async fn events(state: SharedState, headers: HeaderMap, RawQuery(query): RawQuery) -> Answer {
+async fn events(
+    state: SharedState,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Answer {
     let board = board(&state)?.clone();
     let (mut interval, mut since) = (INTERVAL, None);
     if let Some(id) = headers.get("last-event-id") {
@@ -81,20 +84,12 @@ async fn events(state: SharedState, headers: HeaderMap, RawQuery(query): RawQuer
             _ => return Err(bad_request(format!("unknown parameter {key:?}; known: interval, since"))),
         }
     }
-    let place = place(&state)?;
+    let place = state.streams.place(caller.user, caller.may_change)?;
     let last = board.ended().last().map_or(0, |ended| ended.number);
     // Numbers begin anew with the process: a reader that knows later ones asked another one before.
     let since = since.map_or(last, |since: u64| if since > last { 0 } else { since });
     let reader = Reader::new(board, since, interval, state.stop.clone(), place);
     Ok(event_stream(futures::stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)))))
-}
-
-/// A place among the streams that may be open.
-pub(super) fn place(state: &Admin) -> Result<OwnedSemaphorePermit, Refusal> {
-    let full = |_| {
-        Refusal::new(Kind::ResourceExhausted, format!("{MAX_STREAMS} streams of events are open, which is the limit"))
-    };
-    Arc::clone(&state.streams).try_acquire_owned().map_err(full)
 }
 
 /// The answer whose body is a stream of events.
@@ -127,17 +122,11 @@ struct Reader {
     interval: Duration,
     stop: CancellationToken,
     over: bool,
-    _place: OwnedSemaphorePermit,
+    _place: StreamPlace,
 }
 
 impl Reader {
-    fn new(
-        board: PullBoard,
-        sent: u64,
-        interval: Duration,
-        stop: CancellationToken,
-        place: OwnedSemaphorePermit,
-    ) -> Self {
+    fn new(board: PullBoard, sent: u64, interval: Duration, stop: CancellationToken, place: StreamPlace) -> Self {
         let changes = board.changes();
         Self { board, changes, sent, at: None, interval, stop, over: false, _place: place }
     }

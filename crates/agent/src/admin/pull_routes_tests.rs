@@ -1,10 +1,12 @@
 //! Streams of events by a clock that stands still, as hyper would read them.
 
+use std::sync::Arc;
+
 use cri_api::testing::{CallKind, FakeImage, FakeImageService};
 use cri_api::{ImageService as _, PullImageRequest};
 use image_manager::{WantedBy, WatchedPulls};
-use tokio::sync::Semaphore;
 
+use super::super::stream_quota::StreamQuota;
 use super::*;
 
 fn board() -> PullBoard {
@@ -12,7 +14,7 @@ fn board() -> PullBoard {
 }
 
 fn reader(board: &PullBoard, since: u64, stop: &CancellationToken) -> Reader {
-    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("there is one");
+    let place = StreamQuota::default().place(Some(0), true).expect("there is one");
     Reader::new(board.clone(), since, INTERVAL, stop.clone(), place)
 }
 

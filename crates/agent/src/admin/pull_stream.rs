@@ -9,10 +9,11 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use cri_api::{ProgressSink, PullEvent};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use super::images::PulledImage;
 use super::pull_routes::{event, keep_alive};
+use super::stream_quota::StreamPlace;
 use super::wire::ApiError;
 
 /// Events that wait for a slow reader.
@@ -30,11 +31,11 @@ struct PullStream {
     pull: Option<Pull>,
     /// The end, which follows the last event.
     end: Option<Bytes>,
-    _place: OwnedSemaphorePermit,
+    _place: StreamPlace,
 }
 
 /// The answer of a pull. It goes on as long as the answer is read.
-pub(super) fn with_progress<F>(place: OwnedSemaphorePermit, pull: impl FnOnce(ProgressSink) -> F) -> Response
+pub(super) fn with_progress<F>(place: StreamPlace, pull: impl FnOnce(ProgressSink) -> F) -> Response
 where
     F: Future<Output = Result<PulledImage, ApiError>> + Send + 'static,
 {

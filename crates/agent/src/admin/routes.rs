@@ -73,7 +73,7 @@ pub(super) fn table() -> impl Iterator<Item = &'static Route> {
     .flatten()
 }
 
-/// The routes of the admin socket.
+/// The routes of the admin socket. Each is answered to those whom its declaration names.
 pub(super) fn all(state: Arc<Admin>) -> Router {
     let mut api = Router::new();
     for route in table() {
@@ -87,14 +87,26 @@ pub(super) fn all(state: Arc<Admin>) -> Router {
     let api = api.route("/configz", get(configuration));
     let all = api.with_state(Arc::clone(&state)).merge(public(state));
     let all = all.fallback(unknown).method_not_allowed_fallback(other_method);
-    all.layer(extract::DefaultBodyLimit::max(LONGEST_BODY)).layer(from_fn(versioned))
+    all.layer(extract::DefaultBodyLimit::max(LONGEST_BODY)).layer(from_fn(well_formed)).layer(from_fn(versioned))
 }
 
-/// For everybody who reaches the address.
-pub(super) fn public(state: Arc<Admin>) -> Router {
+/// The routes for everybody who reaches the address of metrics.
+pub(super) fn public_alone(state: Arc<Admin>) -> Router {
+    public(state).layer(from_fn(well_formed))
+}
+
+fn public(state: Arc<Admin>) -> Router {
     let alive = || async { "ok\n" };
     let routes = Router::new().route("/healthz", get(alive)).route("/livez", get(alive));
     routes.route("/readyz", get(ready)).route("/metrics", get(metrics)).with_state(state)
+}
+
+/// Refuses a path that has other spellings, before a route is found for it.
+async fn well_formed(request: Request, next: Next) -> Response {
+    if kubelet_api::path_segments(request.uri().path()).is_none() {
+        return unknown(request.uri().clone()).await.into_response();
+    }
+    next.run(request).await
 }
 
 /// Refuses a request that needs a newer API, and names the version in each answer.

@@ -13,10 +13,10 @@ use engine_api::ImageEngine;
 use image_manager::{ImageManager, PullBoard};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::pods::PodBoard;
+use super::stream_quota::{StreamQuota, TooManyStreams};
 use super::wire::ApiError;
 use crate::collection::Collection;
 
@@ -45,8 +45,8 @@ pub struct Admin {
     pub engine: Option<Arc<dyn ImageEngine>>,
     /// A kubelet on this node has metrics of its own: those that have its names get ours.
     pub beside_a_kubelet: bool,
-    /// Streams of events that may still be opened.
-    pub(super) streams: Arc<Semaphore>,
+    /// Streams of events that are open.
+    pub(super) streams: StreamQuota,
     /// Cancelled when the process is about to end.
     pub(super) stop: CancellationToken,
 }
@@ -122,6 +122,12 @@ impl From<cri_api::Error> for Refusal {
     fn from(error: cri_api::Error) -> Self {
         let reason = error.reason().map(|reason| reason.as_str().to_owned());
         Self { reason, ..Self::new(error.kind(), error.message()) }
+    }
+}
+
+impl From<TooManyStreams> for Refusal {
+    fn from(error: TooManyStreams) -> Self {
+        Self::new(Kind::ResourceExhausted, error.to_string())
     }
 }
 

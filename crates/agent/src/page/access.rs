@@ -1,9 +1,7 @@
-//! [`Access`]: the rules by which a request for the page is answered: the name by which it was reached, the password or certificate of its
-//! reader. A page of another origin cannot read answers, and a name that somebody points at this address reaches none. Pure; called by
-//! [`super::routes`].
+//! [`Access`]: the rules by which a request for the page is answered: the password or certificate of its reader. The port has checked the name by which it
+//! was reached. Pure; called by [`super::routes`].
 
 use std::io;
-use std::net::IpAddr;
 use std::path::Path;
 
 use axum::http::StatusCode;
@@ -14,17 +12,12 @@ use oci::Secret;
 /// The shortest token: shorter ones can be guessed.
 const SHORTEST_TOKEN: usize = 16;
 
-/// True for a connection whose client certificate TLS has verified.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Certified(pub(super) bool);
-
 /// The rules of a page.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) token: Option<Secret>,
     /// Client certificates are believed.
     pub(super) certificates: bool,
-    pub(super) tls: bool,
 }
 
 /// Why a token file has no token.
@@ -58,23 +51,17 @@ pub fn read_token(path: &Path) -> Result<Secret, TokenError> {
 }
 
 impl Access {
-    /// Judges a request by its headers.
+    /// Everybody may read the page who reaches it.
+    pub(super) fn is_open(&self) -> bool {
+        self.token.is_none() && !self.certificates
+    }
+
+    /// Judges a request by its `Authorization`, and by whether TLS has verified a client certificate.
     ///
     /// # Errors
     /// The status and the line of the refusal.
-    pub(super) fn judge(
-        &self,
-        host: Option<&str>,
-        authorization: Option<&str>,
-        certified: bool,
-    ) -> Result<(), (StatusCode, &'static str)> {
-        if !host.is_some_and(|host| self.is_own_host(host)) {
-            return Err((
-                StatusCode::MISDIRECTED_REQUEST,
-                "this page is reached by an IP address or as localhost, not by that name",
-            ));
-        }
-        if self.token.is_none() && !self.certificates || self.certificates && certified {
+    pub(super) fn judge(&self, authorization: Option<&str>, certified: bool) -> Result<(), (StatusCode, &'static str)> {
+        if self.is_open() || self.certificates && certified {
             return Ok(());
         }
         match (&self.token, authorization.and_then(password)) {
@@ -83,27 +70,6 @@ impl Access {
             (None, _) => Err((StatusCode::FORBIDDEN, "a client certificate is needed")),
         }
     }
-
-    /// Returns true if no name of somebody else brought the reader here. Under TLS the browser has verified the name.
-    fn is_own_host(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((address, "")) => address,
-            Some((address, port)) if port.strip_prefix(':').is_some_and(is_port) => address,
-            Some(_) => return false,
-            None => match host.split_once(':') {
-                Some((name, port)) if is_port(port) => name,
-                Some(_) => return false,
-                None => host,
-            },
-        };
-        let is_name =
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-        name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || self.tls && is_name
-    }
-}
-
-fn is_port(text: &str) -> bool {
-    text.parse::<u16>().is_ok()
 }
 
 /// The token of a request: a bearer token, or the password of any user.
@@ -136,42 +102,11 @@ mod tests {
     }
 
     #[test]
-    fn names_of_somebody_else_reach_nothing() {
-        let plain = Access { token: None, certificates: false, tls: false };
-        let tls = Access { token: None, certificates: false, tls: true };
-        let cases = [
-            ("127.0.0.1:10260", true, true),
-            ("127.0.0.1", true, true),
-            ("[::1]:10260", true, true),
-            ("[::1]", true, true),
-            ("localhost:8080", true, true),
-            ("LOCALHOST", true, true),
-            ("192.0.2.7:1", true, true),
-            ("edge.example:10260", false, true),
-            ("localhost.evil.example", false, true),
-            ("127.0.0.1.evil.example:10260", false, true),
-            ("", false, false),
-            (":10260", false, false),
-            ("localhost:port", false, false),
-            ("[::1]x", false, false),
-            ("[::1", false, false),
-            ("a b", false, false),
-            ("evil@127.0.0.1", false, false),
-        ];
-        for (host, in_clear_text, over_tls) in cases {
-            let of = |access: &Access| access.judge(Some(host), None, false).is_ok();
-            assert_eq!((of(&plain), of(&tls)), (in_clear_text, over_tls), "{host}");
-        }
-        assert!(plain.judge(None, None, false).is_err(), "no Host at all");
-    }
-
-    #[test]
     fn a_token_or_a_certificate_lets_in() {
-        let host = Some("127.0.0.1");
         let judge = |access: &Access, header: Option<&str>, certified| {
-            access.judge(host, header, certified).map_err(|(status, _)| status.as_u16())
+            access.judge(header, certified).map_err(|(status, _)| status.as_u16())
         };
-        let token = Access { token: Some(Secret::new(TOKEN)), certificates: false, tls: true };
+        let token = Access { token: Some(Secret::new(TOKEN)), certificates: false };
         let cases = [
             (None, Err(401)),
             (Some(format!("Bearer {TOKEN}")), Ok(())),
@@ -189,7 +124,7 @@ mod tests {
         }
         // Nobody asked for certificates: that of a client says nothing.
         assert_eq!(judge(&token, None, true), Err(401));
-        let certificates = Access { token: None, certificates: true, tls: true };
+        let certificates = Access { token: None, certificates: true };
         assert_eq!((judge(&certificates, None, true), judge(&certificates, None, false)), (Ok(()), Err(403)));
         let both = Access { token: Some(Secret::new(TOKEN)), ..certificates };
         let header = basic("x", TOKEN);

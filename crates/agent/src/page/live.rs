@@ -1,5 +1,5 @@
 //! The live page: `GET /live` sends the parts of the page that changed, as server-sent events, twice a second while pulls run and every two seconds
-//! otherwise. A reader that does not read is waited for, and nothing is kept for it meanwhile. Called by axum; read by `page.js`.
+//! otherwise. A reader that does not read is waited for, and nothing is kept for it meanwhile. Called by [`super::routes`]; read by `page.js`.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -7,7 +7,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
@@ -35,8 +34,9 @@ struct Reader {
     _seat: OwnedSemaphorePermit,
 }
 
-pub(super) async fn stream(State(state): State<Arc<PageState>>, RawQuery(query): RawQuery) -> Response {
-    let query = match ImageQuery::parse(query.as_deref().unwrap_or_default()) {
+/// The answer to a reader of the live page.
+pub(super) fn stream(state: Arc<PageState>, query: &str) -> Response {
+    let query = match ImageQuery::parse(query) {
         Ok(query) => query,
         Err(line) => return refusal(StatusCode::BAD_REQUEST, &line),
     };

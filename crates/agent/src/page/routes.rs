@@ -1,17 +1,16 @@
-//! The routes of the page, and the headers that every answer has. A request is judged by [`super::access`] first. No rule of its own. Called by axum.
+//! The routes of the page, and the headers that every answer has. A request is parsed once into a [`PageRoute`], judged by [`super::access`], and answered by
+//! that route. All routes need the same right: that of a reader. Called by the port.
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
-use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::{self, Next};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use hyper::Request;
+use kubelet_api::{Client, path_segments};
 use tokio_util::sync::CancellationToken;
 
-use super::access::{Access, Certified};
+use super::access::Access;
 use super::query::ImageQuery;
 use super::report::Reporter;
 use super::state::{PageState, refusal};
@@ -31,39 +30,98 @@ const HEADERS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// All routes.
-pub(super) fn all(reporter: Arc<Reporter>, access: Arc<Access>, stop: CancellationToken) -> Router {
-    let state = Arc::new(PageState::new(reporter, stop));
-    let routes = Router::new()
-        .route("/", get(page))
-        .route("/live", get(live::stream))
-        .route("/assets/{version}/{name}", get(asset))
-        .fallback(|| async { refusal(StatusCode::NOT_FOUND, "there is no such page") })
-        .method_not_allowed_fallback(|| async {
-            refusal(StatusCode::METHOD_NOT_ALLOWED, "GET is answered, and nothing else")
-        })
-        .with_state(state);
-    routes.layer(middleware::from_fn_with_state(access, guard))
+/// A page of this node.
+#[derive(Debug, PartialEq, Eq)]
+enum PageRoute {
+    Page,
+    Live,
+    Asset { version: String, name: String },
+    Unknown,
 }
 
-/// Judges a request, and gives every answer its headers.
-async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    let certified = request.extensions().get::<Certified>().is_some_and(|certified| certified.0);
-    let headers = request.headers();
-    let judged = access.judge(only(headers, &header::HOST), only(headers, &header::AUTHORIZATION), certified);
-    let mut response = match judged {
-        Ok(()) => next.run(request).await,
-        Err((status, line)) => refusal(status, line),
-    };
-    for (name, value) in HEADERS {
-        response.headers_mut().insert(name, value);
+impl PageRoute {
+    /// Parses a path. Returns `None` where it is not well formed.
+    fn parse(path: &str) -> Option<Self> {
+        Some(match &path_segments(path)?[..] {
+            [] => Self::Page,
+            ["live"] => Self::Live,
+            ["assets", version, name] => Self::Asset { version: (*version).to_owned(), name: (*name).to_owned() },
+            _ => Self::Unknown,
+        })
     }
-    if response.status() == StatusCode::UNAUTHORIZED {
-        let asks = HeaderValue::from_static("Basic realm=\"imagelet\", charset=\"UTF-8\"");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, asks);
+}
+
+/// Everything that answers requests.
+pub(super) struct Routes {
+    state: Arc<PageState>,
+    access: Access,
+}
+
+impl Routes {
+    pub(super) fn new(reporter: Arc<Reporter>, access: Access, stop: CancellationToken) -> Self {
+        Self { state: Arc::new(PageState::new(reporter, stop)), access }
     }
-    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
+
+    /// Answers a request, and gives the answer the headers of all answers.
+    pub(super) async fn answer<B>(&self, client: &Client, request: Request<B>) -> Response {
+        // The body of a request is not read.
+        let request = request.map(drop);
+        let mut response = match self.enter(client, &request) {
+            Ok(route) => self.dispatch(route, &request).await,
+            Err(refusal) => refusal,
+        };
+        let headers = response.headers_mut();
+        for (name, value) in HEADERS {
+            headers.insert(name, value);
+        }
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let asks = HeaderValue::from_static("Basic realm=\"imagelet\", charset=\"UTF-8\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, asks);
+        }
+        response
+    }
+
+    /// The route of a request whose client may read the page.
+    #[expect(clippy::result_large_err, reason = "a refusal is an answer")]
+    fn enter(&self, client: &Client, request: &Request<()>) -> Result<PageRoute, Response> {
+        let Some(route) = PageRoute::parse(request.uri().path()) else { return Err(no_page()) };
+        let authorization = only(request.headers(), &header::AUTHORIZATION);
+        let judged = self.access.judge(authorization, client.certificate().is_some());
+        judged.map_err(|(status, line)| refusal(status, line))?;
+        if !self.access.is_open() && !client.authenticate() {
+            return Err(refusal(StatusCode::SERVICE_UNAVAILABLE, "too many readers are connected"));
+        }
+        Ok(route)
+    }
+
+    async fn dispatch(&self, route: PageRoute, request: &Request<()>) -> Response {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let query = request.uri().query().unwrap_or_default();
+        match route {
+            PageRoute::Unknown => no_page(),
+            _ if !reads => refusal(StatusCode::METHOD_NOT_ALLOWED, "GET is answered, and nothing else"),
+            PageRoute::Page => self.page(query).await,
+            PageRoute::Live => live::stream(Arc::clone(&self.state), query),
+            PageRoute::Asset { version, name } => {
+                assets::find(&version, &name).unwrap_or_else(|| refusal(StatusCode::NOT_FOUND, "there is no such file"))
+            }
+        }
+    }
+
+    async fn page(&self, query: &str) -> Response {
+        let query = match ImageQuery::parse(query) {
+            Ok(query) => query,
+            Err(line) => return refusal(StatusCode::BAD_REQUEST, &line),
+        };
+        let report = self.state.reporter.report().await;
+        let html = view::page(&report, &query).into_string();
+        ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
+    }
+}
+
+fn no_page() -> Response {
+    refusal(StatusCode::NOT_FOUND, "there is no such page")
 }
 
 /// The one value of a header; `None` where there are several.
@@ -73,16 +131,6 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     values.next().is_none().then_some(first)
 }
 
-async fn page(State(state): State<Arc<PageState>>, RawQuery(query): RawQuery) -> Response {
-    let query = match ImageQuery::parse(query.as_deref().unwrap_or_default()) {
-        Ok(query) => query,
-        Err(line) => return refusal(StatusCode::BAD_REQUEST, &line),
-    };
-    let report = state.reporter.report().await;
-    let html = view::page(&report, &query).into_string();
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
-}
-
-async fn asset(Path((version, name)): Path<(String, String)>) -> Response {
-    assets::find(&version, &name).unwrap_or_else(|| refusal(StatusCode::NOT_FOUND, "there is no such file"))
-}
+#[cfg(test)]
+#[path = "routes_tests.rs"]
+mod tests;

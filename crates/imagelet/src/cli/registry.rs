@@ -19,7 +19,7 @@ pub(super) async fn run(app: &App, args: &Registry) -> Outcome {
     let opened = opened.await.map_err(|_| Failure::failed("read the layout: the reader panicked"))?;
     let (layout, names) = opened?;
 
-    let (listener, address) = layout_registry::listen(&args.listen).await.map_err(|error| {
+    let port = layout_registry::listen(&args.listen).await.map_err(|error| {
         let code = match error.kind() {
             std::io::ErrorKind::PermissionDenied => Code::NotPermitted,
             std::io::ErrorKind::InvalidInput => Code::Usage,
@@ -27,6 +27,7 @@ pub(super) async fn run(app: &App, args: &Registry) -> Outcome {
         };
         Failure::caused(code, format!("listen on {}", args.listen), &error)
     })?;
+    let address = port.address();
     if args.writable && !address.ip().is_loopback() {
         tracing::warn!(%address, layout = %args.layout.display(), "everybody who reaches this address can write to the layout");
     }
@@ -37,6 +38,6 @@ pub(super) async fn run(app: &App, args: &Registry) -> Outcome {
         tracing::info!(image = %format_args!("{address}/{name}"), "serving");
     }
     app.printer.lines([address.to_string()])?;
-    let served = layout_registry::serve(listener, layout, app.stop.clone()).await;
-    served.map_err(|error| Failure::caused(Code::Failed, "serve", &error))
+    layout_registry::serve(port, layout, app.stop.clone()).await;
+    Ok(())
 }

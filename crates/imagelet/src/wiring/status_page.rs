@@ -35,7 +35,7 @@ pub(crate) async fn open(
     let failed =
         |error: std::io::Error| Failure::caused(Code::Failed, format!("listen on {shown} for the status page"), &error);
     let page = StatusPage::listen(at, parts).await.map_err(failed)?;
-    tracing::info!(url = page.url().map_err(failed)?, "status page");
+    tracing::info!(url = page.url(), "status page");
     Ok(Some(page))
 }
 
