@@ -60,6 +60,15 @@ impl ContainerdDeposit {
         self.lease.commit(name, &slot.key, &chain, labels::of_layer(layer, facts)).await
     }
 
+    async fn label_snapshot(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
+        let (name, chain) = (&self.snapshotter.name, layer.chain_id.to_string());
+        let found = self.lease.snapshot(name, &chain).await?;
+        if found.is_none_or(|found| found.labels.contains_key(labels::ORIGIN)) {
+            return Ok(());
+        }
+        self.lease.set_snapshot_labels(name, &chain, &labels::of_layer(layer, facts)).await
+    }
+
     async fn look_at(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
         let (name, chain, key) = (&self.snapshotter.name, chain_id.to_string(), self.own_key());
         let mounts = self.lease.view(name, &key, &chain).await?;
@@ -114,6 +123,10 @@ impl Deposit for ContainerdDeposit {
 
     async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> cri_api::Result<()> {
         Ok(self.commit_snapshot(slot, layer, facts).await?)
+    }
+
+    async fn record_origin(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> cri_api::Result<()> {
+        Ok(self.label_snapshot(layer, facts).await?)
     }
 
     async fn abandon(&self, slot: &OpenSlot) -> cri_api::Result<()> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cri_api::FsInfo;
 use engine_api::LayerShape;
 use engine_api::runtime_store::{
-    Deposit, FindRuntimeStore, LayerOrigin, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited,
+    Deposit, FindRuntimeStore, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited,
 };
 use futures::future::{try_join, try_join_all};
 use jiff::{SignedDuration, Timestamp};
@@ -126,16 +126,6 @@ impl ContainerdStore {
         let lease = self.client.create_lease(id, &expires, labels).await?;
         Ok(ContainerdDeposit::new(lease, self.snapshotter.clone()))
     }
-
-    async fn origins_of(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>> {
-        let snapshot = self.client.snapshot(&self.snapshotter.name, &layer.chain_id.to_string()).await?;
-        let ours = snapshot.and_then(|snapshot| labels::engine_origin(&snapshot.labels, blob));
-        let mut origins: Vec<LayerOrigin> = ours.into_iter().collect();
-        if let Some(labels) = self.client.blob_labels(blob).await? {
-            origins.extend(labels::runtime_origins(&labels, blob, layer.diff_id));
-        }
-        Ok(origins)
-    }
 }
 
 #[async_trait]
@@ -170,8 +160,9 @@ impl RuntimeStore for ContainerdStore {
         Ok(self.client.image(name).await?.map(|record| record.target))
     }
 
-    async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> cri_api::Result<Vec<LayerOrigin>> {
-        Ok(self.origins_of(layer, blob).await?)
+    async fn origin(&self, layer: StackedLayer<'_>, blob: &Digest) -> cri_api::Result<Option<String>> {
+        let snapshot = self.client.snapshot(&self.snapshotter.name, &layer.chain_id.to_string()).await?;
+        Ok(snapshot.and_then(|snapshot| labels::origin(&snapshot.labels, blob)))
     }
 
     async fn snapshots(&self) -> cri_api::Result<BTreeMap<String, String>> {

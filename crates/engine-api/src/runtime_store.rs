@@ -73,11 +73,13 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer.
     async fn target(&self, name: &str) -> Result<Option<Digest>>;
 
-    /// Origins of a layer which was verified to be what this blob unpacks to; none where nobody knows that.
+    /// Returns the origin that an engine recorded for a layer, in the engine's own words, if the layer was verified to be what
+    /// this blob unpacks to. Sources that the runtime records do not count: they lack the port of the registry and say nothing
+    /// about credentials.
     ///
     /// # Errors
     /// The runtime did not answer.
-    async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>>;
+    async fn origin(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Option<String>>;
 
     /// The layers that these blobs unpack to, as far as the store knows: diff ids by blobs. A hint: the layers may be gone.
     ///
@@ -127,20 +129,6 @@ pub trait RuntimeImageFacts: Send + Sync {
 
     /// The engine that pulls images, and why, for people.
     async fn pull_engine(&self) -> String;
-}
-
-/// Source of a layer: who brought it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LayerOrigin {
-    /// An engine, which wrote down from where in its own words.
-    Engine(String),
-    /// The runtime, from this repository; the host is without its port.
-    Runtime {
-        /// Host without port.
-        host: String,
-        /// Path of the repository.
-        path: String,
-    },
 }
 
 /// An image that was begun and never ended.
@@ -288,6 +276,13 @@ pub trait Deposit: Send + Sync {
     /// # Errors
     /// The runtime refused it.
     async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()>;
+
+    /// Records where a layer of another client came from, once its blob was fetched and verified. A layer that has a recorded
+    /// origin keeps it.
+    ///
+    /// # Errors
+    /// The runtime refused it.
+    async fn record_origin(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()>;
 
     /// Gives a slot back.
     ///

@@ -195,12 +195,10 @@ impl Shared {
             return Access::Denied;
         }
         let layer = StackedLayer { diff_id, chain_id, parent: None };
-        match target.store.origins(layer, blob).await {
-            Ok(origins) => {
-                origins.iter().map(|origin| source.origin().access_to_layer_of(origin)).max().unwrap_or(Access::Denied)
-            }
+        match target.store.origin(layer, blob).await {
+            Ok(recorded) => source.origin().access_to_recorded(recorded.as_deref()),
             Err(error) => {
-                tracing::debug!(%error, layer = %diff_id, "nobody says who brought it: fetch it");
+                tracing::debug!(%error, layer = %diff_id, "origin of the layer is unknown: fetch it");
                 Access::Denied
             }
         }

@@ -13,7 +13,7 @@ use cri_api::{
 };
 use engine_api::LayerShape;
 use engine_api::runtime_store::{
-    Deposit, Destination, Documents, FindRuntimeStore, LayerFacts, LayerOrigin, LowerLayer, OpenSlot, RuntimeStore,
+    Deposit, Destination, Documents, FindRuntimeStore, LayerFacts, LowerLayer, OpenSlot, RuntimeStore,
     Slot, StackedLayer, UnfinishedDeposit, Unsuited,
 };
 use image_service::{PullEngine, RuntimeImages};
@@ -164,11 +164,11 @@ impl RuntimeStore for Fake {
         Ok(self.state.lock().records.get(name).cloned())
     }
 
-    async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>> {
+    async fn origin(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Option<String>> {
         let state = self.state.lock();
         let facts = state.committed.get(layer.chain_id).map(|committed| &committed.facts);
         let of_blob = facts.filter(|facts| facts.blob.as_ref() == Some(blob));
-        Ok(of_blob.and_then(|facts| facts.origin.clone()).map(LayerOrigin::Engine).into_iter().collect())
+        Ok(of_blob.and_then(|facts| facts.origin.clone()))
     }
 
     async fn diff_ids(&self, _: &[Digest]) -> Result<BTreeMap<Digest, Digest>> {
@@ -248,6 +248,15 @@ impl Deposit for OnItsWay {
         let committed =
             Committed { files: PathBuf::from(&slot.key), diff_id: layer.diff_id.clone(), facts: facts.clone() };
         self.fake.state.lock().committed.insert(layer.chain_id.clone(), committed);
+        Ok(())
+    }
+
+    async fn record_origin(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
+        if let Some(committed) = self.fake.state.lock().committed.get_mut(layer.chain_id)
+            && committed.facts.origin.is_none()
+        {
+            committed.facts = facts.clone();
+        }
         Ok(())
     }
 
