@@ -17,6 +17,7 @@ use super::key::LayerKey;
 use super::layer::LayerJob;
 use super::ready::{PresentLayer, ReadyLayer};
 use super::wanted::Blob;
+use crate::error;
 use crate::flight::Ticket;
 use crate::options::RuntimeTarget;
 use crate::origin::{Access, SharedContent};
@@ -244,6 +245,7 @@ impl Wait {
             hub.layer(&blob, LayerState::WaitingForOther);
         }
         let as_own = other.filter(|other| *other != blob).map(|other| (other, blob));
+        let is_own_blob = as_own.is_none();
         let seat = ticket.hub().join(forward(hub, led, as_own));
         let wait = async move {
             let answer = tokio::select! {
@@ -255,6 +257,8 @@ impl Wait {
             let came = match answer {
                 Some(Ok(None)) => Came::Committed,
                 Some(Ok(Some(layer))) => Came::Answer(Ok(layer)),
+                // The own blob may be good.
+                Some(Err(error)) if !is_own_blob && error::is_damaged_image(&error) => Came::Refused,
                 Some(Err(error)) => Came::Answer(Err(error)),
                 None => Came::Stopped(ticket.leave().await.flatten()),
             };
