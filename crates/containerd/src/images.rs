@@ -31,7 +31,12 @@ impl ImageRecord {
             digest: self.target.to_string(),
             size: i64::try_from(self.size).unwrap_or(i64::MAX),
         };
-        pb::images::Image { name: self.name.clone(), labels: self.labels.clone(), target: Some(target), updated_at: None }
+        pb::images::Image {
+            name: self.name.clone(),
+            labels: self.labels.clone(),
+            target: Some(target),
+            updated_at: None,
+        }
     }
 
     fn from_message(call: &'static str, image: pb::images::Image) -> Result<Self> {

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use cri_api::FsInfo;
 use engine_api::LayerShape;
-use engine_api::runtime_store::{
-    Deposit, FindRuntimeStore, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited,
-};
+use engine_api::runtime_store::{Deposit, FindRuntimeStore, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited};
 use futures::future::{try_join, try_join_all};
 use jiff::{SignedDuration, Timestamp};
 use oci::Digest;
@@ -190,6 +188,10 @@ impl RuntimeStore for ContainerdStore {
 
     async fn has_blob(&self, blob: &Digest) -> cri_api::Result<bool> {
         Ok(self.client.is_readable(blob).await?)
+    }
+
+    async fn read_blob(&self, blob: &Digest, limit: usize) -> cri_api::Result<Option<Vec<u8>>> {
+        Ok(self.client.read_blob(blob, limit).await?)
     }
 
     async fn unfinished(&self, workplace: u32) -> cri_api::Result<Vec<UnfinishedDeposit>> {

@@ -93,6 +93,12 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer.
     async fn has_blob(&self, blob: &Digest) -> Result<bool>;
 
+    /// Returns the verified bytes of a blob; `None` if there is no such blob.
+    ///
+    /// # Errors
+    /// The runtime did not answer, the blob is longer than `limit`, or its bytes are damaged.
+    async fn read_blob(&self, blob: &Digest, limit: usize) -> Result<Option<Vec<u8>>>;
+
     /// All snapshots, each with the one below it.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use super::assembly::Assembly;
 use super::holding::Holding;
 use super::ready::{Assembled, Part};
 use super::stack::{Listening, Planned, Stack, StackError, Stacking};
-use super::{COMMIT_ATTEMPTS, Incoming, present};
+use super::{COMMIT_ATTEMPTS, Incoming, choose, present};
 use crate::error;
 use crate::options::RuntimeTarget;
 use crate::resume;
@@ -28,7 +28,10 @@ impl Incoming<'_> {
         let Self { shared, chosen, hub, .. } = self;
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
         hub.report(PullEvent::Resolved { digest: resolved.clone(), layers });
-        if self.is_there(target, resolved).await? {
+        if self.is_there(target, resolved).await?
+            && let Some(config) = self.present_config(target).await?
+        {
+            choose::check_present(chosen, &config, &shared.options.platform, self.name)?;
             self.verify().await?;
             // A pull that was cut off behind its records could not end.
             shared.leftovers.end_earlier(target, &chosen.raw.digest).await;
@@ -198,6 +201,15 @@ impl Incoming<'_> {
         }
         let status = target.images.image_status(&ImageSpec::new(id), true).await?;
         Ok(status.image.is_some() && !lacks_layers(target.store.as_ref(), &status).await?)
+    }
+
+    /// The config of the present image; `None` if the runtime lost it. Empty where the platform is known without it.
+    async fn present_config(&self, target: &RuntimeTarget) -> Result<Option<Vec<u8>>> {
+        if self.chosen.platform_known {
+            return Ok(Some(Vec::new()));
+        }
+        let limit = usize::try_from(self.shared.options.limits.config_bytes).unwrap_or(usize::MAX);
+        target.store.read_blob(&self.chosen.manifest.config.digest, limit).await
     }
 
     async fn wait_until_visible(&self, target: &RuntimeTarget) -> Result<()> {

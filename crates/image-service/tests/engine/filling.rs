@@ -13,8 +13,8 @@ use cri_api::{
 };
 use engine_api::LayerShape;
 use engine_api::runtime_store::{
-    Deposit, Destination, Documents, FindRuntimeStore, LayerFacts, LowerLayer, OpenSlot, RuntimeStore,
-    Slot, StackedLayer, UnfinishedDeposit, Unsuited,
+    Deposit, Destination, Documents, FindRuntimeStore, LayerFacts, LowerLayer, OpenSlot, RuntimeStore, Slot,
+    StackedLayer, UnfinishedDeposit, Unsuited,
 };
 use image_service::{PullEngine, RuntimeImages};
 use lock::Mutex;
@@ -54,6 +54,8 @@ struct State {
     committed: BTreeMap<Digest, Committed>,
     /// Targets by name.
     records: BTreeMap<String, Digest>,
+    /// Documents, by their digests.
+    documents: BTreeMap<Digest, Vec<u8>>,
     /// Images that were begun and not ended.
     begun: BTreeMap<String, Digest>,
     wrong: VecDeque<Wrong>,
@@ -181,6 +183,10 @@ impl RuntimeStore for Fake {
         Ok(false)
     }
 
+    async fn read_blob(&self, blob: &Digest, _: usize) -> Result<Option<Vec<u8>>> {
+        Ok(self.state.lock().documents.get(blob).cloned())
+    }
+
     async fn snapshots(&self) -> Result<BTreeMap<String, String>> {
         Ok(BTreeMap::new())
     }
@@ -286,7 +292,9 @@ impl Deposit for OnItsWay {
         Ok(())
     }
 
-    async fn write_documents(&self, _: &Documents<'_>) -> Result<()> {
+    async fn write_documents(&self, documents: &Documents<'_>) -> Result<()> {
+        let all = [documents.config, documents.manifest.bytes].map(|bytes| (Digest::sha256(bytes), bytes.to_vec()));
+        self.fake.state.lock().documents.extend(all);
         Ok(())
     }
 
