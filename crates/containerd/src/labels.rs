@@ -19,12 +19,14 @@ const SOURCE: &str = "containerd.io/distribution.source.";
 /// Label of a blob with the diff id that containerd found when it unpacked it.
 const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 /// Label of the records that the CRI plugin manages.
-const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
+pub(crate) const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 
 /// Our labels of a snapshot: the blob that it was unpacked from, where that came from, and that it may stand on any chain.
 pub(crate) const BLOB: &str = "imagelet.io/blob";
 pub(crate) const ORIGIN: &str = "imagelet.io/origin";
 pub(crate) const INDEPENDENT: &str = "imagelet.io/independent";
+/// Our label of an image's record: the lease under which it was written last.
+pub(crate) const LEASE: &str = "imagelet.io/lease";
 /// Our labels of a lease: where its layers are unpacked, for which manifest, since when (seconds since 1970).
 pub(crate) const WORKPLACE: &str = "imagelet.io/workplace";
 pub(crate) const MANIFEST: &str = "imagelet.io/manifest";
@@ -45,9 +47,9 @@ pub(crate) fn of_layer(layer: StackedLayer<'_>, facts: &LayerFacts) -> Labels {
     labels
 }
 
-/// Labels of an image's record.
-pub(crate) fn of_record() -> Labels {
-    Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned())])
+/// Labels of an image's record that is written under this lease.
+pub(crate) fn of_record(lease: &str) -> Labels {
+    Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned()), (LEASE.to_owned(), lease.to_owned())])
 }
 
 /// The blob that the layer with these labels was unpacked from, and its diff id.

@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use cri_api::FsInfo;
 use engine_api::LayerShape;
-use engine_api::runtime_store::{Deposit, FindRuntimeStore, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited};
+use engine_api::runtime_store::{
+    Deposit, FindRuntimeStore, RuntimeRecord, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited,
+};
 use futures::future::{try_join, try_join_all};
 use jiff::{SignedDuration, Timestamp};
 use oci::Digest;
 
+use crate::decodable::undecodable;
 use crate::labels;
 use crate::{CRI_NAMESPACE, Client, ContainerdDeposit, ErrorKind, Labels, Result, SnapshotKind, Snapshotter};
 
@@ -192,6 +195,28 @@ impl RuntimeStore for ContainerdStore {
 
     async fn read_blob(&self, blob: &Digest, limit: usize) -> cri_api::Result<Option<Vec<u8>>> {
         Ok(self.client.read_blob(blob, limit).await?)
+    }
+
+    fn undecodable(&self, config: &[u8]) -> Option<String> {
+        undecodable(config)
+    }
+
+    async fn records(&self) -> cri_api::Result<Vec<RuntimeRecord>> {
+        let (key, value) = labels::MANAGED;
+        let found = self.client.images_with_label(key, value).await?;
+        let of = |record: crate::ImageRecord| RuntimeRecord {
+            name: record.name,
+            target: record.target,
+            updated_at: record.updated_at,
+        };
+        Ok(found.into_iter().map(of).collect())
+    }
+
+    async fn remove_record(&self, record: &RuntimeRecord) -> cri_api::Result<()> {
+        if self.client.image(&record.name).await?.is_some_and(|found| found.target == record.target) {
+            self.client.delete_image(&record.name, false).await?;
+        }
+        Ok(())
     }
 
     async fn unfinished(&self, workplace: u32) -> cri_api::Result<Vec<UnfinishedDeposit>> {

@@ -99,6 +99,21 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer, the blob is longer than `limit`, or its bytes are damaged.
     async fn read_blob(&self, blob: &Digest, limit: usize) -> Result<Option<Vec<u8>>>;
 
+    /// Returns why the runtime cannot decode a config, so that it would not show the image; `None` if it can, as far as is known.
+    fn undecodable(&self, config: &[u8]) -> Option<String>;
+
+    /// Lists the records of images that the runtime's CRI manages.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn records(&self) -> Result<Vec<RuntimeRecord>>;
+
+    /// Removes a record, if it still leads to the same target.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn remove_record(&self, record: &RuntimeRecord) -> Result<()>;
+
     /// All snapshots, each with the one below it.
     ///
     /// # Errors
@@ -135,6 +150,24 @@ pub trait RuntimeImageFacts: Send + Sync {
 
     /// The engine that pulls images, and why, for people.
     async fn pull_engine(&self) -> String;
+
+    /// Returns the names of records that lead to no image which the runtime shows: no removal finds them, and they keep content.
+    /// `remove`: they are removed. `None`: the runtime's records are unknown.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>>;
+}
+
+/// A record of an image: a name, and what it leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeRecord {
+    /// Name, or the image ID.
+    pub name: String,
+    /// Digest of the manifest or index.
+    pub target: Digest,
+    /// Time of its last change, in seconds since 1970.
+    pub updated_at: i64,
 }
 
 /// An image that was begun and never ended.
@@ -320,11 +353,18 @@ pub trait Deposit: Send + Sync {
     /// The runtime refused one.
     async fn write_documents(&self, documents: &Documents<'_>) -> Result<()>;
 
-    /// Writes the records of an image whose documents and layers are there: by id, then by these names.
+    /// Writes the record by which a name leads to an image whose documents and layers are present.
     ///
     /// # Errors
-    /// The runtime refused one.
-    async fn write_records(&self, documents: &Documents<'_>, names: &[String]) -> Result<()>;
+    /// The runtime refused it.
+    async fn write_record(&self, documents: &Documents<'_>, name: &str) -> Result<()>;
+
+    /// Undoes all records that were written: names lead where they led before, and new ones are removed. Records that another
+    /// client wrote since then stay.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn undo_records(&self) -> Result<()>;
 
     /// Ends it: the records, if there are any, keep everything from now on.
     ///

@@ -23,6 +23,7 @@ use crate::options::{EngineOptions, RuntimeTarget};
 use crate::pull::deposit::lacks_layers;
 use crate::pull::stack::is_not_covered;
 use crate::runtime_layers::RuntimeLayers;
+use crate::runtime_records;
 
 /// How long it is believed that the runtime is set up as it was.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
@@ -325,6 +326,15 @@ impl RuntimeImageFacts for RuntimeImages {
 
     async fn pull_engine(&self) -> String {
         self.choice().await.to_string()
+    }
+
+    async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>> {
+        let found = self.find(&mut *self.state.lock().await).await;
+        let now = (self.options.clock)();
+        match found {
+            Ok(store) => runtime_records::hidden(self.runtime.as_ref(), store.as_ref(), now, remove).await.map(Some),
+            Err(_) => Ok(None),
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::{Error, ImageSpec, ImageStatus, Kind, PullEvent, Result};
+use cri_api::{Error, Image, ImageSpec, ImageStatus, Kind, PullEvent, Result};
 use engine_api::runtime_store::{Deposit, Document, Documents, RuntimeStore};
-use oci::{Digest, Reference};
+use oci::{Digest, Platform, Reference};
 use tokio::time::{Instant, sleep};
 
 use super::assembly::Assembly;
@@ -38,6 +38,7 @@ impl Incoming<'_> {
             present::tell_all(chosen, hub);
             return Ok(());
         }
+        self.check_shown()?;
         for layer in &chosen.manifest.layers {
             hub.layer(&layer.digest, cri_api::LayerState::Waiting);
         }
@@ -65,6 +66,9 @@ impl Incoming<'_> {
                 Ok(())
             }
             Err(error) => {
+                if let Err(undo) = deposit.undo_records().await {
+                    tracing::warn!(error = %undo, image = self.name, "records of a failed pull stay until the next collection");
+                }
                 // What is there already, a later pull need not fetch.
                 if resume::is_interruption(&error) {
                     shared.leftovers.leave(id, manifest.clone(), (shared.options.clock)());
@@ -74,6 +78,17 @@ impl Incoming<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// Refuses a platform that the runtime would not show: it follows an index to the manifest for its own machine.
+    fn check_shown(&self) -> Result<()> {
+        let (own, wanted) = (Platform::host(), &self.shared.options.platform);
+        let is_own = |runnable: &Platform| runnable.os == wanted.os && runnable.architecture == wanted.architecture;
+        if self.chosen.indexes.is_empty() || own.runnable().iter().any(is_own) {
+            return Ok(());
+        }
+        let message = format!("{wanted}: behind a runtime, an index leads to the platform of its machine alone, {own}");
+        Err(Error::new(Kind::FailedPrecondition, message))
     }
 
     /// Learns which layers the runtime has already, so that nothing of them is fetched before the config has told what they are.
@@ -99,7 +114,7 @@ impl Incoming<'_> {
                 assembled.map_err(StackError::Failed)
             };
             let before = async { self.before_visible.done().await.map_err(StackError::Failed) };
-            let put = async { self.put_layers(deposit, listening).await };
+            let put = async { self.put_layers(target, deposit, listening).await };
             match futures::try_join!(assembled, before, put) {
                 // A record without all of its layers would be an image that cannot start.
                 Ok((_, (), false)) => {
@@ -129,6 +144,7 @@ impl Incoming<'_> {
     /// Puts documents and layers there while layers still come. Returns true if all are there.
     async fn put_layers(
         &self,
+        target: &RuntimeTarget,
         deposit: &Arc<dyn Deposit>,
         mut listening: Listening,
     ) -> std::result::Result<bool, StackError> {
@@ -139,6 +155,11 @@ impl Incoming<'_> {
         };
         let Planned { config, top } = planned;
         let reference = self.source_reference()?;
+        if let Some(why) = target.store.undecodable(&config) {
+            return Err(StackError::Failed(error::invalid(format!(
+                "the runtime cannot decode the image config: {why}"
+            ))));
+        }
         let documents = async {
             deposit.write_documents(&self.documents(&config, top.as_ref(), reference)).await.map_err(StackError::Failed)
         };
@@ -160,14 +181,20 @@ impl Incoming<'_> {
         // The policy of this moment decides, and not the one under which the pull began.
         self.verify().await?;
         let documents = self.documents(&image.config, None, reference);
-        let names: Vec<String> = [&self.names.tag, &self.names.repo_digest].into_iter().flatten().cloned().collect();
-        deposit.write_records(&documents, &names).await?;
+        // The id first: no name leads to an image that the runtime cannot decode.
+        let id = self.chosen.manifest.config.digest.to_string();
+        let names = [&self.names.tag, &self.names.repo_digest].map(Option::as_ref);
+        deposit.write_record(&documents, &id).await?;
+        self.wait_until_visible(target, &[]).await?;
+        for name in names.into_iter().flatten() {
+            deposit.write_record(&documents, name).await?;
+        }
         let last = image.layers.into_iter().filter_map(|part| match part {
             Part::New(ready) => ready.into_last(),
             Part::Present(_) => None,
         });
         self.shared.background.discard(last.collect::<Vec<_>>()).await;
-        self.wait_until_visible(target).await
+        self.wait_until_visible(target, &names).await
     }
 
     fn documents<'d>(&'d self, config: &'d [u8], top: Option<&'d Digest>, source: &'d Reference) -> Documents<'d> {
@@ -212,21 +239,25 @@ impl Incoming<'_> {
         target.store.read_blob(&self.chosen.manifest.config.digest, limit).await
     }
 
-    async fn wait_until_visible(&self, target: &RuntimeTarget) -> Result<()> {
+    /// Waits until the runtime shows the image, by these names as well.
+    async fn wait_until_visible(&self, target: &RuntimeTarget, names: &[Option<&String>]) -> Result<()> {
         let spec = ImageSpec::new(self.chosen.manifest.config.digest.to_string());
+        let has_names = |image: &Image| {
+            let shown = |name: &&String| image.repo_tags.contains(name) || image.repo_digests.contains(name);
+            names.iter().flatten().all(shown)
+        };
         let (deadline, mut pause) = (Instant::now() + VISIBLE_WITHIN, Duration::from_millis(1));
         loop {
-            let shown = target.images.image_status(&spec, false).await;
-            match shown {
-                Ok(status) if status.image.is_some() => return Ok(()),
-                Ok(_) if Instant::now() < deadline => {}
-                // Its own pull finds everything there but what it wants to see.
-                Ok(_) => {
-                    return Err(error::strange_store(
-                        "the runtime does not show the image although its records are written",
-                    ));
+            match target.images.image_status(&spec, false).await?.image {
+                Some(image) if has_names(&image) => return Ok(()),
+                _ if Instant::now() < deadline => {}
+                // Not for the runtime's own pull: the content of an image does not select an engine.
+                _ => {
+                    let seconds = VISIBLE_WITHIN.as_secs();
+                    let message =
+                        format!("the runtime does not show the image {seconds} s after its record was written");
+                    return Err(Error::new(Kind::FailedPrecondition, message));
                 }
-                Err(error) => return Err(error),
             }
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
