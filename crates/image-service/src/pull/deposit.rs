@@ -22,6 +22,9 @@ use crate::resume;
 /// Longest time in which the runtime shows an image after its records were written: it learns of them by events.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(5);
 
+/// Longest time in which the runtime shows the names of an image that it shows already.
+const NAMES_WITHIN: Duration = Duration::from_millis(500);
+
 impl Incoming<'_> {
     /// Fetches what is missing, and puts the image into the runtime's store. `resolved` is what the name stands for.
     pub(crate) async fn deposit(&self, target: &RuntimeTarget, resolved: &Digest) -> Result<()> {
@@ -38,7 +41,10 @@ impl Incoming<'_> {
             present::tell_all(chosen, hub);
             return Ok(());
         }
-        self.check_shown()?;
+        // The runtime takes a single manifest as it is.
+        if !chosen.indexes.is_empty() {
+            check_runtime_platform(&shared.options.platform)?;
+        }
         for layer in &chosen.manifest.layers {
             hub.layer(&layer.digest, cri_api::LayerState::Waiting);
         }
@@ -78,17 +84,6 @@ impl Incoming<'_> {
                 Err(error)
             }
         }
-    }
-
-    /// Refuses a platform that the runtime would not show: it follows an index to the manifest for its own machine.
-    fn check_shown(&self) -> Result<()> {
-        let (own, wanted) = (Platform::host(), &self.shared.options.platform);
-        let is_own = |runnable: &Platform| runnable.os == wanted.os && runnable.architecture == wanted.architecture;
-        if self.chosen.indexes.is_empty() || own.runnable().iter().any(is_own) {
-            return Ok(());
-        }
-        let message = format!("{wanted}: behind a runtime, an index leads to the platform of its machine alone, {own}");
-        Err(Error::new(Kind::FailedPrecondition, message))
     }
 
     /// Learns which layers the runtime has already, so that nothing of them is fetched before the config has told what they are.
@@ -185,7 +180,7 @@ impl Incoming<'_> {
         let id = self.chosen.manifest.config.digest.to_string();
         let names = [&self.names.tag, &self.names.repo_digest].map(Option::as_ref);
         deposit.write_record(&documents, &id).await?;
-        self.wait_until_visible(target, &[]).await?;
+        self.wait_until_visible(target).await?;
         for name in names.into_iter().flatten() {
             deposit.write_record(&documents, name).await?;
         }
@@ -194,7 +189,7 @@ impl Incoming<'_> {
             Part::Present(_) => None,
         });
         self.shared.background.discard(last.collect::<Vec<_>>()).await;
-        self.wait_until_visible(target, &names).await
+        self.wait_for_names(target, &names).await
     }
 
     fn documents<'d>(&'d self, config: &'d [u8], top: Option<&'d Digest>, source: &'d Reference) -> Documents<'d> {
@@ -239,30 +234,57 @@ impl Incoming<'_> {
         target.store.read_blob(&self.chosen.manifest.config.digest, limit).await
     }
 
-    /// Waits until the runtime shows the image, by these names as well.
-    async fn wait_until_visible(&self, target: &RuntimeTarget, names: &[Option<&String>]) -> Result<()> {
-        let spec = ImageSpec::new(self.chosen.manifest.config.digest.to_string());
+    /// Waits until the runtime shows the image.
+    async fn wait_until_visible(&self, target: &RuntimeTarget) -> Result<()> {
+        if self.is_shown_within(target, VISIBLE_WITHIN, |_| true).await? {
+            return Ok(());
+        }
+        // Not for the runtime's own pull: the content of an image does not select an engine.
+        let seconds = VISIBLE_WITHIN.as_secs();
+        let message = format!("the runtime does not show the image {seconds} s after its record was written");
+        Err(Error::new(Kind::FailedPrecondition, message))
+    }
+
+    /// Waits for a moment until the runtime shows the image by its names as well. Some it never shows, such as addresses of IPv6.
+    async fn wait_for_names(&self, target: &RuntimeTarget, names: &[Option<&String>]) -> Result<()> {
         let has_names = |image: &Image| {
-            let shown = |name: &&String| image.repo_tags.contains(name) || image.repo_digests.contains(name);
-            names.iter().flatten().all(shown)
+            let is_shown = |name: &&String| image.repo_tags.contains(name) || image.repo_digests.contains(name);
+            names.iter().flatten().all(is_shown)
         };
-        let (deadline, mut pause) = (Instant::now() + VISIBLE_WITHIN, Duration::from_millis(1));
+        self.is_shown_within(target, NAMES_WITHIN, has_names).await.map(drop)
+    }
+
+    async fn is_shown_within(
+        &self,
+        target: &RuntimeTarget,
+        limit: Duration,
+        is_shown: impl Fn(&Image) -> bool + Send,
+    ) -> Result<bool> {
+        let spec = ImageSpec::new(self.chosen.manifest.config.digest.to_string());
+        let (deadline, mut pause) = (Instant::now() + limit, Duration::from_millis(1));
         loop {
-            match target.images.image_status(&spec, false).await?.image {
-                Some(image) if has_names(&image) => return Ok(()),
-                _ if Instant::now() < deadline => {}
-                // Not for the runtime's own pull: the content of an image does not select an engine.
-                _ => {
-                    let seconds = VISIBLE_WITHIN.as_secs();
-                    let message =
-                        format!("the runtime does not show the image {seconds} s after its record was written");
-                    return Err(Error::new(Kind::FailedPrecondition, message));
-                }
+            let found = target.images.image_status(&spec, false).await?.image;
+            if found.is_some_and(|image| is_shown(&image)) {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
             }
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
         }
     }
+}
+
+/// Refuses a platform that the runtime does not choose: it follows an index to the manifest for its own machine.
+pub(crate) fn check_runtime_platform(wanted: &Platform) -> Result<()> {
+    let own = Platform::host();
+    if own.runnable().iter().any(|own| own.os == wanted.os && own.architecture == wanted.architecture) {
+        return Ok(());
+    }
+    let message =
+        format!("not for {wanted}: a container runtime takes from an index what is for its own machine, {own}");
+    Err(Error::new(Kind::FailedPrecondition, message))
 }
 
 /// Returns true if the layers of an image are not where containers would look for them: it has to be pulled again. `status` is verbose.

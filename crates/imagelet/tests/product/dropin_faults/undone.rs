@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use registry::testing::{ImageBuilder, LayerBuilder, TestRegistry};
+use registry::testing::{BuiltIndex, ImageBuilder, LayerBuilder, TestRegistry};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -98,4 +98,46 @@ fn hidden_records_are_found_and_collected() {
         later.ok(&["check"]);
     }
     assert_eq!(h.visible().len(), 1);
+}
+
+/// A platform that is asked for is that of the image, or there is an error: with every engine, whatever is present.
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn no_other_platform_is_pulled_than_the_one_that_is_asked_for() {
+    let h = Harbour::new(256);
+    let runtime = Runtime::new().expect("a runtime");
+    let registry = runtime.block_on(TestRegistry::open());
+    let (own, other) = match std::env::consts::ARCH {
+        "aarch64" => ("linux/arm64", "linux/amd64"),
+        _ => ("linux/amd64", "linux/arm64"),
+    };
+    let of = |platform: &str| {
+        let layer = LayerBuilder::new().file(platform, platform.repeat(1000));
+        ImageBuilder::new().platform(platform.parse().expect("a platform")).layer(layer).build()
+    };
+    registry.push("platform", "single", &of(own));
+    registry.push(
+        "platform",
+        "open",
+        &ImageBuilder::new().layer(LayerBuilder::new().file("a", "a")).without("os").build(),
+    );
+    registry.push_index("platform", "index", &BuiltIndex::new(vec![of(own), of(other)]));
+    let name = |tag: &str| format!("{}/platform:{tag}", registry.host());
+    for (what, imagelet) in [("own store", &h.s.imagelet), ("embedded", &h.imagelet), ("runtime", &h.plain)] {
+        let foreign = imagelet.clone().global("--platform", other);
+        // Absent, then present.
+        for state in ["absent", "present"] {
+            let said = foreign.run(&["pull", &name("single")]);
+            assert_ne!(said.code, Some(0), "{what}, {state}: {}", said.stdout);
+            assert!(said.stderr.contains(other), "{what}, {state}: {}", said.stderr);
+            imagelet.ok(&["pull", &name("single")]);
+        }
+        imagelet.ok(&["pull", &name("open")]);
+        imagelet.ok(&["pull", &name("index")]);
+        let index = foreign.run(&["pull", &name("index")]);
+        // Our own store takes both.
+        assert_eq!(index.code == Some(0), what == "own store", "{what}: {}{}", index.stdout, index.stderr);
+        assert_eq!(imagelet.images().len(), if what == "own store" { 3 } else { 2 }, "{what}");
+    }
+    h.nothing_on_the_way("at the end");
 }
