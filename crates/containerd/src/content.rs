@@ -66,7 +66,7 @@ impl Client {
             }
             bytes.extend_from_slice(&part.data);
         }
-        let actual = Digest::sha256(&bytes);
+        let actual = digest.algorithm().digest(&bytes);
         if actual != *digest {
             let message = format!("its bytes have the digest {actual}");
             return Err(Error::new(ErrorKind::Invalid, CALL, &subject, message));

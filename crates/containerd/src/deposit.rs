@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use engine_api::runtime_store::{
     Deposit, Destination, Documents, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer,
 };
+use lock::Mutex;
 use oci::{Digest, Reference};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 
@@ -25,13 +26,15 @@ pub struct ContainerdDeposit {
     snapshotter: Snapshotter,
     /// Number of the next snapshot that is made to look at, or to hold another one.
     next: AtomicU64,
+    /// Guards the records that were written, each with the one that it replaced.
+    written: Mutex<Vec<(String, Option<ImageRecord>)>>,
 }
 
 impl ContainerdDeposit {
     /// An image whose parts this lease holds until its records are there.
     #[must_use]
     pub fn new(lease: Lease, snapshotter: Snapshotter) -> Self {
-        Self { lease, snapshotter, next: AtomicU64::new(0) }
+        Self { lease, snapshotter, next: AtomicU64::new(0), written: Mutex::default() }
     }
 
     fn own_key(&self) -> String {
@@ -58,6 +61,38 @@ impl ContainerdDeposit {
     async fn commit_snapshot(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
         let (name, chain) = (&self.snapshotter.name, layer.chain_id.to_string());
         self.lease.commit(name, &slot.key, &chain, labels::of_layer(layer, facts)).await
+    }
+
+    async fn label_snapshot(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
+        let (name, chain) = (&self.snapshotter.name, layer.chain_id.to_string());
+        let found = self.lease.snapshot(name, &chain).await?;
+        if found.is_none_or(|found| found.labels.contains_key(labels::ORIGIN)) {
+            return Ok(());
+        }
+        self.lease.set_snapshot_labels(name, &chain, &labels::of_layer(layer, facts)).await
+    }
+
+    /// Writes a record, and remembers what it replaces before the call: it may take effect although it fails.
+    async fn put_record(&self, record: &ImageRecord) -> Result<()> {
+        let before = self.lease.image(&record.name).await?;
+        self.written.lock().push((record.name.clone(), before));
+        self.lease.put_image(record).await
+    }
+
+    async fn restore_records(&self) -> Result<()> {
+        let written = std::mem::take(&mut *self.written.lock());
+        for (name, before) in written.into_iter().rev() {
+            let Some(found) = self.lease.image(&name).await? else { continue };
+            // Another pull has taken the record over.
+            if found.labels.get(labels::LEASE).is_none_or(|lease| lease != self.lease.id()) {
+                continue;
+            }
+            match before {
+                Some(before) => self.lease.put_image(&before).await?,
+                None => self.lease.delete_image(&name, false).await?,
+            }
+        }
+        Ok(())
     }
 
     async fn look_at(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
@@ -116,6 +151,10 @@ impl Deposit for ContainerdDeposit {
         Ok(self.commit_snapshot(slot, layer, facts).await?)
     }
 
+    async fn record_origin(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> cri_api::Result<()> {
+        Ok(self.label_snapshot(layer, facts).await?)
+    }
+
     async fn abandon(&self, slot: &OpenSlot) -> cri_api::Result<()> {
         Ok(self.lease.remove_snapshot(&self.snapshotter.name, &slot.key).await?)
     }
@@ -141,21 +180,21 @@ impl Deposit for ContainerdDeposit {
         Ok(self.put_documents(documents).await?)
     }
 
-    async fn write_records(&self, documents: &Documents<'_>, names: &[String]) -> cri_api::Result<()> {
+    async fn write_record(&self, documents: &Documents<'_>, name: &str) -> cri_api::Result<()> {
         let target = documents.target();
-        let mut record = ImageRecord {
-            name: Digest::sha256(documents.config).to_string(),
-            labels: labels::of_record(),
+        let record = ImageRecord {
+            name: name.to_owned(),
+            labels: labels::of_record(self.lease.id()),
             media_type: target.media_type.to_owned(),
             target: target.digest(),
             size: target.bytes.len() as u64,
+            updated_at: 0,
         };
-        self.lease.put_image(&record).await?;
-        for name in names {
-            record.name.clone_from(name);
-            self.lease.put_image(&record).await?;
-        }
-        Ok(())
+        Ok(self.put_record(&record).await?)
+    }
+
+    async fn undo_records(&self) -> cri_api::Result<()> {
+        Ok(self.restore_records().await?)
     }
 
     async fn end(&self) -> cri_api::Result<()> {

@@ -4,7 +4,7 @@ use oci::Digest;
 
 use crate::client::{answer, empty};
 use crate::error::unless;
-use crate::{Client, Error, ErrorKind, Labels, Lease, Result, pb};
+use crate::{Client, Error, ErrorKind, Labels, Lease, Result, filter, pb};
 
 /// Times that a record is written again because another client removes or makes it at the same moment.
 const MAX_RACES: usize = 5;
@@ -22,6 +22,8 @@ pub struct ImageRecord {
     pub target: Digest,
     /// Size of the target in bytes.
     pub size: u64,
+    /// Time of the last change, in seconds since 1970; containerd sets it.
+    pub updated_at: i64,
 }
 
 impl ImageRecord {
@@ -31,7 +33,12 @@ impl ImageRecord {
             digest: self.target.to_string(),
             size: i64::try_from(self.size).unwrap_or(i64::MAX),
         };
-        pb::images::Image { name: self.name.clone(), labels: self.labels.clone(), target: Some(target) }
+        pb::images::Image {
+            name: self.name.clone(),
+            labels: self.labels.clone(),
+            target: Some(target),
+            updated_at: None,
+        }
     }
 
     fn from_message(call: &'static str, image: pb::images::Image) -> Result<Self> {
@@ -46,6 +53,7 @@ impl ImageRecord {
             media_type: target.media_type,
             target: digest,
             size: u64::try_from(target.size).unwrap_or(0),
+            updated_at: image.updated_at.map_or(0, |time| time.seconds),
         })
     }
 }
@@ -61,6 +69,27 @@ impl Client {
         let found = unless(ErrorKind::NotFound, answer(CALL, name, self.images().get(request)).await)?;
         let Some(found) = found else { return Ok(None) };
         ImageRecord::from_message(CALL, found.image.ok_or_else(|| empty(CALL, name))?).map(Some)
+    }
+
+    /// The records with this value of a label.
+    ///
+    /// # Errors
+    /// The call failed, or a record has no target.
+    pub async fn images_with_label(&self, key: &str, value: &str) -> Result<Vec<ImageRecord>> {
+        const CALL: &str = "Images.List";
+        let request = pb::images::ListImagesRequest { filters: vec![filter::label(key, value)] };
+        let list = answer(CALL, key, self.images().list(request)).await?;
+        list.images.into_iter().map(|image| ImageRecord::from_message(CALL, image)).collect()
+    }
+
+    /// Deletes the record of this name, with `wait` after the collection that this starts. A name that is gone is success.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn delete_image(&self, name: &str, wait: bool) -> Result<()> {
+        let request = pb::images::DeleteImageRequest { name: name.to_owned(), sync: wait };
+        let deleted = answer("Images.Delete", name, self.images().delete(request)).await;
+        unless(ErrorKind::NotFound, deleted).map(drop)
     }
 }
 
@@ -87,15 +116,5 @@ impl Lease {
                 other => return other.map(drop),
             }
         }
-    }
-
-    /// Deletes the record of this name, with `wait` after the collection that this starts. A name that is gone is success.
-    ///
-    /// # Errors
-    /// The call failed.
-    pub async fn delete_image(&self, name: &str, wait: bool) -> Result<()> {
-        let request = pb::images::DeleteImageRequest { name: name.to_owned(), sync: wait };
-        let deleted = answer("Images.Delete", name, self.images().delete(request)).await;
-        unless(ErrorKind::NotFound, deleted).map(drop)
     }
 }

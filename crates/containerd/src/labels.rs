@@ -1,6 +1,6 @@
 //! Labels of objects in containerd's store: those that containerd knows, and our own.
 
-use engine_api::runtime_store::{LayerFacts, LayerOrigin, StackedLayer};
+use engine_api::runtime_store::{LayerFacts, StackedLayer};
 use oci::{Digest, Reference};
 
 use crate::Labels;
@@ -13,17 +13,20 @@ pub(crate) const KEEPS_MANIFEST: &str = "containerd.io/gc.ref.content.m.0";
 pub(crate) const KEEPS_CONFIG: &str = "containerd.io/gc.ref.content.config";
 pub(crate) const KEEPS_LAYER: &str = "containerd.io/gc.ref.content.l.";
 pub(crate) const KEEPS_SNAPSHOT: &str = "containerd.io/gc.ref.snapshot.";
-/// Label of a blob with the repositories that it came from, separated by commas; the host follows.
+/// Label of a blob with the repositories that it came from, separated by commas; the host follows. Written for other clients of
+/// containerd and never read: the host has no port, so that registries on two ports of a machine have the same label.
 const SOURCE: &str = "containerd.io/distribution.source.";
 /// Label of a blob with the diff id that containerd found when it unpacked it.
 const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 /// Label of the records that the CRI plugin manages.
-const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
+pub(crate) const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 
 /// Our labels of a snapshot: the blob that it was unpacked from, where that came from, and that it may stand on any chain.
 pub(crate) const BLOB: &str = "imagelet.io/blob";
-const ORIGIN: &str = "imagelet.io/origin";
+pub(crate) const ORIGIN: &str = "imagelet.io/origin";
 pub(crate) const INDEPENDENT: &str = "imagelet.io/independent";
+/// Our label of an image's record: the lease under which it was written last.
+pub(crate) const LEASE: &str = "imagelet.io/lease";
 /// Our labels of a lease: where its layers are unpacked, for which manifest, since when (seconds since 1970).
 pub(crate) const WORKPLACE: &str = "imagelet.io/workplace";
 pub(crate) const MANIFEST: &str = "imagelet.io/manifest";
@@ -44,9 +47,9 @@ pub(crate) fn of_layer(layer: StackedLayer<'_>, facts: &LayerFacts) -> Labels {
     labels
 }
 
-/// Labels of an image's record.
-pub(crate) fn of_record() -> Labels {
-    Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned())])
+/// Labels of an image's record that is written under this lease.
+pub(crate) fn of_record(lease: &str) -> Labels {
+    Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned()), (LEASE.to_owned(), lease.to_owned())])
 }
 
 /// The blob that the layer with these labels was unpacked from, and its diff id.
@@ -59,21 +62,10 @@ pub(crate) fn uncompressed(labels: &Labels) -> Option<Digest> {
     labels.get(UNCOMPRESSED)?.parse().ok()
 }
 
-/// The engine's note of where the layer with these labels came from, if it was unpacked from this blob.
-pub(crate) fn engine_origin(labels: &Labels, blob: &Digest) -> Option<LayerOrigin> {
+/// The recorded origin of the layer with these labels, if it was unpacked from this blob.
+pub(crate) fn origin(labels: &Labels, blob: &Digest) -> Option<String> {
     let is_of_blob = labels.get(BLOB).is_some_and(|of| *of == blob.to_string());
-    labels.get(ORIGIN).filter(|_| is_of_blob).map(|origin| LayerOrigin::Engine(origin.clone()))
-}
-
-/// The repositories from which the runtime brought the blob with these labels, if the runtime found that it has this diff id.
-pub(crate) fn runtime_origins(labels: &Labels, blob: &Digest, diff_id: &Digest) -> Vec<LayerOrigin> {
-    let is_of_layer = blob == diff_id || labels.get(UNCOMPRESSED).is_some_and(|of| *of == diff_id.to_string());
-    let sources =
-        labels.iter().filter(|_| is_of_layer).filter_map(|(key, paths)| Some((key.strip_prefix(SOURCE)?, paths)));
-    let origins = sources.flat_map(|(host, paths)| {
-        paths.split(',').map(|path| LayerOrigin::Runtime { host: host.to_owned(), path: path.trim().to_owned() })
-    });
-    origins.collect()
+    labels.get(ORIGIN).filter(|_| is_of_blob).cloned()
 }
 
 /// Label with the repository that a blob came from. The host stands without port and brackets.
@@ -109,14 +101,17 @@ mod tests {
         let facts =
             LayerFacts { blob: Some(blob.clone()), origin: Some("public r/x".to_owned()), is_independent: true };
         let labels = of_layer(layer, &facts);
-        assert_eq!(engine_origin(&labels, &blob), Some(LayerOrigin::Engine("public r/x".to_owned())));
-        assert_eq!(engine_origin(&labels, &other), None);
+        assert_eq!(origin(&labels, &blob).as_deref(), Some("public r/x"));
+        assert_eq!(origin(&labels, &other), None);
+    }
+
+    #[test]
+    fn sources_that_containerd_records_are_no_origin() {
+        let (blob, diff_id) = (Digest::sha256(b"blob"), Digest::sha256(b"layer"));
         let labels = Labels::from([
             (UNCOMPRESSED.to_owned(), diff_id.to_string()),
             (format!("{SOURCE}r.example"), "a/b,c".to_owned()),
         ]);
-        let of = |path: &str| LayerOrigin::Runtime { host: "r.example".to_owned(), path: path.to_owned() };
-        assert_eq!(runtime_origins(&labels, &blob, &diff_id), [of("a/b"), of("c")]);
-        assert_eq!(runtime_origins(&labels, &blob, &other), []);
+        assert_eq!(origin(&labels, &blob), None);
     }
 }

@@ -9,6 +9,7 @@
 
 mod client;
 mod content;
+mod decodable;
 mod deposit;
 mod destination;
 mod error;

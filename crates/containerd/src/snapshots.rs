@@ -229,6 +229,21 @@ impl Lease {
         Ok(found.is_some_and(|found| found.kind == SnapshotKind::Committed))
     }
 
+    /// Sets labels of a committed snapshot; its other labels stay.
+    ///
+    /// # Errors
+    /// The call failed; there is no such snapshot.
+    pub async fn set_snapshot_labels(&self, snapshotter: &str, name: &str, labels: &Labels) -> Result<()> {
+        let info = pb::snapshots::Info { name: name.to_owned(), labels: labels.clone(), ..Default::default() };
+        let paths = labels.keys().map(|key| format!("labels.{key}")).collect();
+        let request = pb::snapshots::UpdateSnapshotRequest {
+            snapshotter: snapshotter.to_owned(),
+            info: Some(info),
+            update_mask: Some(pb::types::FieldMask { paths }),
+        };
+        answer("Snapshots.Update", name, self.snapshots().update(request)).await.map(drop)
+    }
+
     /// Makes a read-only snapshot of `name` under `key`, and answers its mounts.
     ///
     /// # Errors

@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use cri_api::FsInfo;
 use engine_api::LayerShape;
 use engine_api::runtime_store::{
-    Deposit, FindRuntimeStore, LayerOrigin, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited,
+    Deposit, FindRuntimeStore, RuntimeRecord, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited,
 };
 use futures::future::{try_join, try_join_all};
 use jiff::{SignedDuration, Timestamp};
 use oci::Digest;
 
+use crate::decodable::undecodable;
 use crate::labels;
 use crate::{CRI_NAMESPACE, Client, ContainerdDeposit, ErrorKind, Labels, Result, SnapshotKind, Snapshotter};
 
@@ -126,16 +127,6 @@ impl ContainerdStore {
         let lease = self.client.create_lease(id, &expires, labels).await?;
         Ok(ContainerdDeposit::new(lease, self.snapshotter.clone()))
     }
-
-    async fn origins_of(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>> {
-        let snapshot = self.client.snapshot(&self.snapshotter.name, &layer.chain_id.to_string()).await?;
-        let ours = snapshot.and_then(|snapshot| labels::engine_origin(&snapshot.labels, blob));
-        let mut origins: Vec<LayerOrigin> = ours.into_iter().collect();
-        if let Some(labels) = self.client.blob_labels(blob).await? {
-            origins.extend(labels::runtime_origins(&labels, blob, layer.diff_id));
-        }
-        Ok(origins)
-    }
 }
 
 #[async_trait]
@@ -170,8 +161,9 @@ impl RuntimeStore for ContainerdStore {
         Ok(self.client.image(name).await?.map(|record| record.target))
     }
 
-    async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> cri_api::Result<Vec<LayerOrigin>> {
-        Ok(self.origins_of(layer, blob).await?)
+    async fn origin(&self, layer: StackedLayer<'_>, blob: &Digest) -> cri_api::Result<Option<String>> {
+        let snapshot = self.client.snapshot(&self.snapshotter.name, &layer.chain_id.to_string()).await?;
+        Ok(snapshot.and_then(|snapshot| labels::origin(&snapshot.labels, blob)))
     }
 
     async fn snapshots(&self) -> cri_api::Result<BTreeMap<String, String>> {
@@ -199,6 +191,32 @@ impl RuntimeStore for ContainerdStore {
 
     async fn has_blob(&self, blob: &Digest) -> cri_api::Result<bool> {
         Ok(self.client.is_readable(blob).await?)
+    }
+
+    async fn read_blob(&self, blob: &Digest, limit: usize) -> cri_api::Result<Option<Vec<u8>>> {
+        Ok(self.client.read_blob(blob, limit).await?)
+    }
+
+    fn undecodable(&self, config: &[u8]) -> Option<String> {
+        undecodable(config)
+    }
+
+    async fn records(&self) -> cri_api::Result<Vec<RuntimeRecord>> {
+        let (key, value) = labels::MANAGED;
+        let found = self.client.images_with_label(key, value).await?;
+        let of = |record: crate::ImageRecord| RuntimeRecord {
+            name: record.name,
+            target: record.target,
+            updated_at: record.updated_at,
+        };
+        Ok(found.into_iter().map(of).collect())
+    }
+
+    async fn remove_record(&self, record: &RuntimeRecord) -> cri_api::Result<()> {
+        if self.client.image(&record.name).await?.is_some_and(|found| found.target == record.target) {
+            self.client.delete_image(&record.name, false).await?;
+        }
+        Ok(())
     }
 
     async fn unfinished(&self, workplace: u32) -> cri_api::Result<Vec<UnfinishedDeposit>> {

@@ -73,11 +73,13 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer.
     async fn target(&self, name: &str) -> Result<Option<Digest>>;
 
-    /// Origins of a layer which was verified to be what this blob unpacks to; none where nobody knows that.
+    /// Returns the origin that an engine recorded for a layer, in the engine's own words, if the layer was verified to be what
+    /// this blob unpacks to. Sources that the runtime records do not count: they lack the port of the registry and say nothing
+    /// about credentials.
     ///
     /// # Errors
     /// The runtime did not answer.
-    async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>>;
+    async fn origin(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Option<String>>;
 
     /// The layers that these blobs unpack to, as far as the store knows: diff ids by blobs. A hint: the layers may be gone.
     ///
@@ -90,6 +92,27 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// # Errors
     /// The runtime did not answer.
     async fn has_blob(&self, blob: &Digest) -> Result<bool>;
+
+    /// Returns the verified bytes of a blob; `None` if there is no such blob.
+    ///
+    /// # Errors
+    /// The runtime did not answer, the blob is longer than `limit`, or its bytes are damaged.
+    async fn read_blob(&self, blob: &Digest, limit: usize) -> Result<Option<Vec<u8>>>;
+
+    /// Returns why the runtime cannot decode a config, so that it would not show the image; `None` if it can, as far as is known.
+    fn undecodable(&self, config: &[u8]) -> Option<String>;
+
+    /// Lists the records of images that the runtime's CRI manages.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn records(&self) -> Result<Vec<RuntimeRecord>>;
+
+    /// Removes a record, if it still leads to the same target.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn remove_record(&self, record: &RuntimeRecord) -> Result<()>;
 
     /// All snapshots, each with the one below it.
     ///
@@ -127,20 +150,24 @@ pub trait RuntimeImageFacts: Send + Sync {
 
     /// The engine that pulls images, and why, for people.
     async fn pull_engine(&self) -> String;
+
+    /// Returns the names of records that lead to no image which the runtime shows: no removal finds them, and they keep content.
+    /// `remove`: they are removed. `None`: the runtime's records are unknown.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>>;
 }
 
-/// Source of a layer: who brought it.
+/// A record of an image: a name, and what it leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LayerOrigin {
-    /// An engine, which wrote down from where in its own words.
-    Engine(String),
-    /// The runtime, from this repository; the host is without its port.
-    Runtime {
-        /// Host without port.
-        host: String,
-        /// Path of the repository.
-        path: String,
-    },
+pub struct RuntimeRecord {
+    /// Name, or the image ID.
+    pub name: String,
+    /// Digest of the manifest or index.
+    pub target: Digest,
+    /// Time of its last change, in seconds since 1970.
+    pub updated_at: i64,
 }
 
 /// An image that was begun and never ended.
@@ -289,6 +316,13 @@ pub trait Deposit: Send + Sync {
     /// The runtime refused it.
     async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()>;
 
+    /// Records where a layer of another client came from, once its blob was fetched and verified. A layer that has a recorded
+    /// origin keeps it.
+    ///
+    /// # Errors
+    /// The runtime refused it.
+    async fn record_origin(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()>;
+
     /// Gives a slot back.
     ///
     /// # Errors
@@ -319,11 +353,18 @@ pub trait Deposit: Send + Sync {
     /// The runtime refused one.
     async fn write_documents(&self, documents: &Documents<'_>) -> Result<()>;
 
-    /// Writes the records of an image whose documents and layers are there: by id, then by these names.
+    /// Writes the record by which a name leads to an image whose documents and layers are present.
     ///
     /// # Errors
-    /// The runtime refused one.
-    async fn write_records(&self, documents: &Documents<'_>, names: &[String]) -> Result<()>;
+    /// The runtime refused it.
+    async fn write_record(&self, documents: &Documents<'_>, name: &str) -> Result<()>;
+
+    /// Undoes all records that were written: names lead where they led before, and new ones are removed. Records that another
+    /// client wrote since then stay.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn undo_records(&self) -> Result<()>;
 
     /// Ends it: the records, if there are any, keep everything from now on.
     ///

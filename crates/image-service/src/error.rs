@@ -60,6 +60,20 @@ pub(crate) fn damaged(message: impl Into<String>) -> Error {
     Error::new(Kind::DataLoss, message)
 }
 
+/// A blob that has its digest and cannot be decoded: no other host has it better.
+pub(crate) fn damaged_image(error: &Error) -> Error {
+    damaged(format!(
+        "the image itself is damaged: the blob matches its digest and cannot be decoded: {}",
+        error.message()
+    ))
+    .with_reason(Reason::InvalidContent)
+}
+
+/// Returns true if the image itself is damaged, so that fetching the blob again would fail in the same way.
+pub(crate) fn is_damaged_image(error: &Error) -> bool {
+    error.kind() == Kind::DataLoss && error.reason() == Some(Reason::InvalidContent)
+}
+
 pub(crate) fn from_registry(error: &RegistryError) -> Error {
     let kind = match error.kind() {
         ErrorKind::NotFound => Kind::NotFound,

@@ -41,6 +41,7 @@ mod ring;
 mod room;
 mod runtime_images;
 mod runtime_layers;
+mod runtime_records;
 mod service;
 mod shared;
 mod signatures;

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use engine_api::runtime_store::LayerOrigin;
 use oci::{Digest, Reference, RegistryAuth};
 use serde::{Deserialize, Serialize};
 
@@ -79,22 +78,10 @@ impl Origin {
         }
     }
 
-    /// The access of a pull from here to a layer of a runtime's store. Of what the runtime brought, it notes the host without its
-    /// port, and not whether a credential was needed.
-    pub(crate) fn access_to_layer_of(&self, other: &LayerOrigin) -> Access {
-        match other {
-            LayerOrigin::Engine(text) => text.parse().map_or(Access::Denied, |other| self.access_to(&other)),
-            LayerOrigin::Runtime { host, path } => {
-                let Some((own, own_path)) = self.repository().and_then(|own| own.split_once('/')) else {
-                    return Access::Denied;
-                };
-                match own.strip_prefix(host.as_str()) {
-                    Some("") if own_path == path => Access::Granted,
-                    Some(port) if port.is_empty() || port.starts_with(':') => Access::Ask,
-                    _ => Access::Denied,
-                }
-            }
-        }
+    /// The access of a pull from here to a layer of a runtime's store with this recorded origin. Without one, the layer may
+    /// belong to anyone: the pull fetches its own bytes.
+    pub(crate) fn access_to_recorded(&self, origin: Option<&str>) -> Access {
+        origin.and_then(|text| text.parse().ok()).map_or(Access::Denied, |other| self.access_to(&other))
     }
 
     /// The best that any of these gives.
@@ -242,17 +229,15 @@ mod tests {
         for (mine, other, want) in cases {
             assert_eq!(origin(mine).access_to(&origin(other)), want, "{mine} of {other}");
         }
-        let runtime = |host: &str, path: &str| LayerOrigin::Runtime { host: host.to_owned(), path: path.to_owned() };
-        for (mine, other, want) in [
-            ("private r.example/team/app", runtime("r.example", "team/app"), Granted),
-            ("private r.example:5000/team/app", runtime("r.example", "team/app"), Ask),
-            ("private r.example/other", runtime("r.example", "team/app"), Ask),
-            ("private r.example.evil/team/app", runtime("r.example", "team/app"), Denied),
-            ("archive", runtime("r.example", "team/app"), Denied),
-            ("private r.example/x", LayerOrigin::Engine("private r.example/team/app".to_owned()), Ask),
-            ("private r.example/x", LayerOrigin::Engine("no origin".to_owned()), Denied),
+        for (mine, recorded, want) in [
+            ("private r.example/team/app", Some("private r.example/team/app"), Granted),
+            ("private r.example/x", Some("private r.example/team/app"), Ask),
+            ("private r.example:5000/team/app", Some("private r.example/team/app"), Denied),
+            ("private r.example/team/app", Some("private r.example:5000/team/app"), Denied),
+            ("private r.example/x", Some("no origin"), Denied),
+            ("private r.example/x", None, Denied),
         ] {
-            assert_eq!(origin(mine).access_to_layer_of(&other), want, "{mine} of {other:?}");
+            assert_eq!(origin(mine).access_to_recorded(recorded), want, "{mine} of {recorded:?}");
         }
         let mine = origin("public a/x");
         assert_eq!(mine.access_to_any([]), Denied);

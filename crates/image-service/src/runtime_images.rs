@@ -20,9 +20,10 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::error::{self, OpenError};
 use crate::options::{EngineOptions, RuntimeTarget};
-use crate::pull::deposit::lacks_layers;
+use crate::pull::deposit::{check_runtime_platform, lacks_layers};
 use crate::pull::stack::is_not_covered;
 use crate::runtime_layers::RuntimeLayers;
+use crate::runtime_records;
 
 /// How long it is believed that the runtime is set up as it was.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
@@ -250,6 +251,13 @@ impl RuntimeImages {
         self.pass_on(request, error.message()).await
     }
 
+    /// Pulls by the runtime, which knows no platform but its own.
+    async fn pull_by_runtime(&self, request: PullImageRequest) -> Result<String> {
+        check_runtime_platform(&self.options.platform)
+            .map_err(|error| error.context(format_args!("pull {}", request.image.image)))?;
+        self.runtime.pull_image(request).await
+    }
+
     /// The runtime's own pull of an image that our engine leaves to it.
     async fn pass_on(&self, request: PullImageRequest, why: &str) -> Result<String> {
         if self.rule == PullEngine::Embedded {
@@ -262,7 +270,7 @@ impl RuntimeImages {
             return Err(error::signature(message));
         }
         tracing::info!(image = request.image.image, why, "left to the runtime's own pull");
-        self.runtime.pull_image(request).await
+        self.pull_by_runtime(request).await
     }
 }
 
@@ -326,6 +334,15 @@ impl RuntimeImageFacts for RuntimeImages {
     async fn pull_engine(&self) -> String {
         self.choice().await.to_string()
     }
+
+    async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>> {
+        let found = self.find(&mut *self.state.lock().await).await;
+        let now = (self.options.clock)();
+        match found {
+            Ok(store) => runtime_records::hidden(self.runtime.as_ref(), store.as_ref(), now, remove).await.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
 }
 
 #[async_trait]
@@ -367,9 +384,9 @@ impl ImageService for RuntimeImages {
                 Err(Error::new(Kind::Unavailable, unsuited.reason).with_reason(Reason::Unreachable))
             }
             // The runtime says in its own words that it is not there.
-            Err(unsuited) if unsuited.is_temporary => self.runtime.pull_image(request).await,
+            Err(unsuited) if unsuited.is_temporary => self.pull_by_runtime(request).await,
             Err(unsuited) if self.rule == PullEngine::Embedded => self.pass_on(request, &unsuited.reason).await,
-            Err(_) => self.runtime.pull_image(request).await,
+            Err(_) => self.pull_by_runtime(request).await,
         }
     }
 

@@ -18,8 +18,9 @@ pub(crate) struct RuntimeLayers(Mutex<Answers>);
 struct Answers {
     /// The top snapshot of each image, by image id; empty: it has no layers, or the runtime does not say.
     tops: HashMap<String, String>,
-    /// Bytes of each snapshot, by name.
+    /// Bytes of each snapshot of `store`, by name: two snapshotters have different snapshots under one name.
     bytes: HashMap<String, u64>,
+    store: String,
 }
 
 impl RuntimeLayers {
@@ -27,6 +28,10 @@ impl RuntimeLayers {
         let listed = images.list_images(None).await?;
         let below = store.snapshots().await?;
         let mut answers = self.0.lock().await;
+        if answers.store != store.name() {
+            answers.bytes.clear();
+            answers.store = store.name();
+        }
         answers.tops.retain(|id, _| listed.iter().any(|image| image.id == *id));
         answers.bytes.retain(|name, _| below.contains_key(name));
         let (mut all, mut indices) = (ImageLayers::default(), BTreeMap::new());

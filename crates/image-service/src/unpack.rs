@@ -6,12 +6,13 @@
 
 use lock::Mutex;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cri_api::{Error, Result};
 use inflate::{Compression, MemoryShare, Sink, Stopped};
 use oci::{Algorithm, Digest};
-use store::{Lease, Store, UnpackedLayer};
+use store::{Lease, Store, TarError, UnpackError, UnpackedLayer};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +21,7 @@ use crate::background::Background;
 use crate::budget::Budget;
 use crate::error::{self, cancelled};
 use crate::hashing::Chore;
-use crate::intake::{self, InflateError, Intake, IntakeError};
+use crate::intake::{self, InflateError, Intake};
 use crate::options::Limits;
 use crate::ring::{LEAST, Progress, RingReader, RingWriter, TarHash, ring};
 
@@ -106,7 +107,7 @@ impl Task {
         // The stream of a plain blob is the blob, whose digest is verified when the stream ends: it is not hashed again.
         let plain = (blob.algorithm() == algorithm).then_some(blob);
         let same = plain.is_some();
-        let found = DetectedCompression::default();
+        let found = Findings::default();
         let untar =
             Untar { hands: hands.clone(), size, reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
         // Whoever comes first takes it out: the writer when the ring is full, or the end of this function.
@@ -148,8 +149,16 @@ impl Start {
     }
 }
 
-/// The compression, which the first side finds before the first buffer and the second one needs.
-type DetectedCompression = Arc<OnceLock<Compression>>;
+/// Facts that one side finds and the other one needs.
+type Findings = Arc<StreamFindings>;
+
+#[derive(Default)]
+struct StreamFindings {
+    /// The compression, which the first side finds before the first buffer.
+    compression: OnceLock<Compression>,
+    /// Set by the second side before it stops: the tar stream is malformed.
+    is_malformed: AtomicBool,
+}
 
 fn inflate(
     mut intake: Intake,
@@ -157,7 +166,7 @@ fn inflate(
     size: u64,
     hands: &Hands,
     hash: (&TarHash, bool),
-    found: &DetectedCompression,
+    found: &Findings,
 ) -> std::result::Result<(), InflateError> {
     let limit = hands.limits.inflated(size);
     let reserve = |bytes| hands.reserve_window(bytes);
@@ -170,11 +179,11 @@ fn inflate(
     };
     let result = match pumped {
         Ok(()) => intake.finish().map_err(InflateError::from),
-        // Bytes that do not inflate are most often not the bytes that were promised: the digest tells, at the end of what
-        // is left, which the descriptor's size bounds.
-        Err(corrupt @ InflateError::Stream(inflate::Error::Corrupt(..))) => match intake.finish() {
-            Err(wrong @ IntakeError::Verify(_)) => Err(wrong.into()),
-            _ => Err(corrupt),
+        // The digest tells if the host sent other bytes or the image itself is damaged. The rest of the blob has to be read
+        // for it, and the descriptor's size bounds that.
+        Err(error) if is_undecodable(&error, found) => match intake.finish() {
+            Ok(()) => Err(error),
+            Err(wrong) => Err(wrong.into()),
         },
         Err(error) => Err(error),
     };
@@ -187,15 +196,24 @@ fn inflate(
     }
 }
 
+/// Returns true if the bytes up to here cannot be decoded, whichever side found that.
+fn is_undecodable(error: &InflateError, found: &StreamFindings) -> bool {
+    match error {
+        InflateError::Stream(inflate::Error::Corrupt(..)) => true,
+        InflateError::UnpackStopped => found.is_malformed.load(Ordering::Acquire),
+        _ => false,
+    }
+}
+
 fn pump(
     intake: &mut Intake,
     writer: &mut Bounded<'_>,
     options: &inflate::Options<'_>,
     (hash, plain): (&TarHash, bool),
-    found: &DetectedCompression,
+    found: &Findings,
 ) -> std::result::Result<(), InflateError> {
     let mut told = |compression| {
-        found.get_or_init(|| compression);
+        found.compression.get_or_init(|| compression);
         if compression == Compression::Plain && plain {
             hash.forgo();
         }
@@ -235,7 +253,7 @@ struct Untar {
     hash: Arc<TarHash>,
     /// The blob's digest, where it would be that of a plain stream.
     plain: Option<Digest>,
-    found: DetectedCompression,
+    found: Findings,
 }
 
 impl Untar {
@@ -244,9 +262,15 @@ impl Untar {
         let ingest = store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e))?;
         let ingest = ingest.of_blob(size, limits.entries(size));
         let unpacked = ingest.unpack(&mut reader, &|| token.is_cancelled());
-        let layer = unpacked.map_err(|e| error::from_unpack(store.root(), &e))?;
+        let layer = unpacked.map_err(|error| {
+            if let UnpackError::Archive(TarError::Truncated { .. } | TarError::Malformed { .. }) = &error {
+                // Before the reader is dropped, which stops the first side.
+                found.is_malformed.store(true, Ordering::Release);
+            }
+            error::from_unpack(store.root(), &error)
+        })?;
         let diff_id = match plain {
-            Some(blob) if found.get() == Some(&Compression::Plain) => blob,
+            Some(blob) if found.compression.get() == Some(&Compression::Plain) => blob,
             _ => hash.finish().ok_or_else(error::thread_lost)?,
         };
         Ok((layer, diff_id))

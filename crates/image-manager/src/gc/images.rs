@@ -72,11 +72,13 @@ impl CollectedImages {
         self.engine.as_ref()?.unfinished_pulls().await.ok()
     }
 
-    /// Deletes what interrupted pulls left: that which has been kept long enough, or all. Returns the bytes freed.
+    /// Deletes what interrupted pulls left: that which has been kept long enough, or all. Returns the bytes freed. In a runtime's
+    /// store, those are records that it does not show; what they keep is the runtime's to free.
     pub(super) async fn drop_unfinished(&self, all: bool) -> Result<u64> {
-        match &self.engine {
-            Some(engine) => engine.drop_unfinished_pulls(all).await,
-            None => Ok(0),
+        match (&self.engine, &self.facts) {
+            (Some(engine), _) => engine.drop_unfinished_pulls(all).await,
+            (None, Some(facts)) => facts.hidden_records(true).await.map(|_| 0),
+            (None, None) => Ok(0),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use credentials::Candidate;
-use cri_api::{Error, ImageService, Kind, PullImageRequest};
+use cri_api::{Error, ImageService, Kind, PullImageRequest, Reason};
 
 use super::hub::Hub;
 use super::progress::{Exceeded, Limits};
@@ -87,10 +87,11 @@ impl Attempts<'_> {
                         return Ok((image_ref, candidate));
                     }
                     Err(error) => {
-                        let full = Cause::of(&error) == Cause::DiskFull;
+                        // A full disk and a damaged image are the same for the next credential.
+                        let is_final = Cause::of(&error) == Cause::DiskFull
+                            || error.kind() == Kind::DataLoss && error.reason() == Some(Reason::InvalidContent);
                         tries.push(Try { candidate, error });
-                        if full {
-                            // It would be as full for the next credential.
+                        if is_final {
                             break;
                         }
                         continue;

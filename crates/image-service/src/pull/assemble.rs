@@ -153,7 +153,9 @@ impl Assembly<'_> {
                             }
                         }
                         // Somebody else's job failed, by somebody else's registry or credential: take over.
-                        Came::Answer(Err(error)) if !led && !self.token.is_cancelled() => {
+                        Came::Answer(Err(error))
+                            if !led && !self.token.is_cancelled() && !error::is_damaged_image(&error) =>
+                        {
                             tracing::debug!(%error, layer = %blobs[n].descriptor.digest, "another pull's layer failed");
                             pending.push_front(n);
                         }

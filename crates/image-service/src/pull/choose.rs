@@ -80,11 +80,18 @@ pub(crate) fn check_platform(config: &ImageConfig, platform: &Platform, name: &s
     Err(no_match(name, platform, &offered))
 }
 
-/// Returns true if an image with this config runs on a node of this platform.
+/// Returns true if an image with this config runs on a node of this platform. A field that the config lacks matches any
+/// platform: containerd and skopeo take such images as well.
 pub(crate) fn runs_on(config: &ImageConfig, platform: &Platform) -> bool {
-    // Configs from before platforms were written say nothing; they are taken as they are, as containerd does.
-    config.platform.os.is_empty() && config.platform.architecture.is_empty()
-        || platform.rank(&config.platform).is_some()
+    let mut stated = config.platform.clone();
+    if stated.os.is_empty() {
+        stated.os.clone_from(&platform.os);
+    }
+    if stated.architecture.is_empty() {
+        stated.architecture.clone_from(&platform.architecture);
+        stated.variant.clone_from(&platform.variant);
+    }
+    platform.rank(&stated).is_some()
 }
 
 /// A way through indexes.
@@ -263,6 +270,14 @@ pub(crate) fn not_an_image(raw: &RawDocument, name: &str) -> Result<Option<Strin
 pub(crate) fn is_document(descriptor: &Descriptor) -> bool {
     let kind = &descriptor.media_type;
     kind.is_empty() || media_type::is_index(kind) || media_type::is_manifest(kind) || media_type::is_schema1(kind)
+}
+
+/// Checks that a present image runs on this platform, of which the caller knows the config alone.
+pub(crate) fn check_present(chosen: &Chosen, config: &[u8], platform: &Platform, name: &str) -> Result<()> {
+    if chosen.platform_known {
+        return Ok(());
+    }
+    check_platform(&parse_config(config, &chosen.manifest.config)?, platform, name)
 }
 
 /// Parses a config's bytes.

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_api::{Error, ImageSpec, ImageStatus, Kind, PullEvent, Result};
+use cri_api::{Error, Image, ImageSpec, ImageStatus, Kind, PullEvent, Result};
 use engine_api::runtime_store::{Deposit, Document, Documents, RuntimeStore};
-use oci::{Digest, Reference};
+use oci::{Digest, Platform, Reference};
 use tokio::time::{Instant, sleep};
 
 use super::assembly::Assembly;
 use super::holding::Holding;
 use super::ready::{Assembled, Part};
 use super::stack::{Listening, Planned, Stack, StackError, Stacking};
-use super::{COMMIT_ATTEMPTS, Incoming, present};
+use super::{COMMIT_ATTEMPTS, Incoming, choose, present};
 use crate::error;
 use crate::options::RuntimeTarget;
 use crate::resume;
@@ -22,18 +22,28 @@ use crate::resume;
 /// Longest time in which the runtime shows an image after its records were written: it learns of them by events.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(5);
 
+/// Longest time in which the runtime shows the names of an image that it shows already.
+const NAMES_WITHIN: Duration = Duration::from_millis(500);
+
 impl Incoming<'_> {
     /// Fetches what is missing, and puts the image into the runtime's store. `resolved` is what the name stands for.
     pub(crate) async fn deposit(&self, target: &RuntimeTarget, resolved: &Digest) -> Result<()> {
         let Self { shared, chosen, hub, .. } = self;
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
         hub.report(PullEvent::Resolved { digest: resolved.clone(), layers });
-        if self.is_there(target, resolved).await? {
+        if self.is_there(target, resolved).await?
+            && let Some(config) = self.present_config(target).await?
+        {
+            choose::check_present(chosen, &config, &shared.options.platform, self.name)?;
             self.verify().await?;
             // A pull that was cut off behind its records could not end.
             shared.leftovers.end_earlier(target, &chosen.raw.digest).await;
             present::tell_all(chosen, hub);
             return Ok(());
+        }
+        // The runtime takes a single manifest as it is.
+        if !chosen.indexes.is_empty() {
+            check_runtime_platform(&shared.options.platform)?;
         }
         for layer in &chosen.manifest.layers {
             hub.layer(&layer.digest, cri_api::LayerState::Waiting);
@@ -62,6 +72,9 @@ impl Incoming<'_> {
                 Ok(())
             }
             Err(error) => {
+                if let Err(undo) = deposit.undo_records().await {
+                    tracing::warn!(error = %undo, image = self.name, "records of a failed pull stay until the next collection");
+                }
                 // What is there already, a later pull need not fetch.
                 if resume::is_interruption(&error) {
                     shared.leftovers.leave(id, manifest.clone(), (shared.options.clock)());
@@ -96,7 +109,7 @@ impl Incoming<'_> {
                 assembled.map_err(StackError::Failed)
             };
             let before = async { self.before_visible.done().await.map_err(StackError::Failed) };
-            let put = async { self.put_layers(deposit, listening).await };
+            let put = async { self.put_layers(target, deposit, listening).await };
             match futures::try_join!(assembled, before, put) {
                 // A record without all of its layers would be an image that cannot start.
                 Ok((_, (), false)) => {
@@ -126,6 +139,7 @@ impl Incoming<'_> {
     /// Puts documents and layers there while layers still come. Returns true if all are there.
     async fn put_layers(
         &self,
+        target: &RuntimeTarget,
         deposit: &Arc<dyn Deposit>,
         mut listening: Listening,
     ) -> std::result::Result<bool, StackError> {
@@ -136,6 +150,11 @@ impl Incoming<'_> {
         };
         let Planned { config, top } = planned;
         let reference = self.source_reference()?;
+        if let Some(why) = target.store.undecodable(&config) {
+            return Err(StackError::Failed(error::invalid(format!(
+                "the runtime cannot decode the image config: {why}"
+            ))));
+        }
         let documents = async {
             deposit.write_documents(&self.documents(&config, top.as_ref(), reference)).await.map_err(StackError::Failed)
         };
@@ -157,14 +176,20 @@ impl Incoming<'_> {
         // The policy of this moment decides, and not the one under which the pull began.
         self.verify().await?;
         let documents = self.documents(&image.config, None, reference);
-        let names: Vec<String> = [&self.names.tag, &self.names.repo_digest].into_iter().flatten().cloned().collect();
-        deposit.write_records(&documents, &names).await?;
+        // The id first: no name leads to an image that the runtime cannot decode.
+        let id = self.chosen.manifest.config.digest.to_string();
+        let names = [&self.names.tag, &self.names.repo_digest].map(Option::as_ref);
+        deposit.write_record(&documents, &id).await?;
+        self.wait_until_visible(target).await?;
+        for name in names.into_iter().flatten() {
+            deposit.write_record(&documents, name).await?;
+        }
         let last = image.layers.into_iter().filter_map(|part| match part {
             Part::New(ready) => ready.into_last(),
             Part::Present(_) => None,
         });
         self.shared.background.discard(last.collect::<Vec<_>>()).await;
-        self.wait_until_visible(target).await
+        self.wait_for_names(target, &names).await
     }
 
     fn documents<'d>(&'d self, config: &'d [u8], top: Option<&'d Digest>, source: &'d Reference) -> Documents<'d> {
@@ -200,26 +225,66 @@ impl Incoming<'_> {
         Ok(status.image.is_some() && !lacks_layers(target.store.as_ref(), &status).await?)
     }
 
+    /// The config of the present image; `None` if the runtime lost it. Empty where the platform is known without it.
+    async fn present_config(&self, target: &RuntimeTarget) -> Result<Option<Vec<u8>>> {
+        if self.chosen.platform_known {
+            return Ok(Some(Vec::new()));
+        }
+        let limit = usize::try_from(self.shared.options.limits.config_bytes).unwrap_or(usize::MAX);
+        target.store.read_blob(&self.chosen.manifest.config.digest, limit).await
+    }
+
+    /// Waits until the runtime shows the image.
     async fn wait_until_visible(&self, target: &RuntimeTarget) -> Result<()> {
+        if self.is_shown_within(target, VISIBLE_WITHIN, |_| true).await? {
+            return Ok(());
+        }
+        // Not for the runtime's own pull: the content of an image does not select an engine.
+        let seconds = VISIBLE_WITHIN.as_secs();
+        let message = format!("the runtime does not show the image {seconds} s after its record was written");
+        Err(Error::new(Kind::FailedPrecondition, message))
+    }
+
+    /// Waits for a moment until the runtime shows the image by its names as well. Some it never shows, such as addresses of IPv6.
+    async fn wait_for_names(&self, target: &RuntimeTarget, names: &[Option<&String>]) -> Result<()> {
+        let has_names = |image: &Image| {
+            let is_shown = |name: &&String| image.repo_tags.contains(name) || image.repo_digests.contains(name);
+            names.iter().flatten().all(is_shown)
+        };
+        self.is_shown_within(target, NAMES_WITHIN, has_names).await.map(drop)
+    }
+
+    async fn is_shown_within(
+        &self,
+        target: &RuntimeTarget,
+        limit: Duration,
+        is_shown: impl Fn(&Image) -> bool + Send,
+    ) -> Result<bool> {
         let spec = ImageSpec::new(self.chosen.manifest.config.digest.to_string());
-        let (deadline, mut pause) = (Instant::now() + VISIBLE_WITHIN, Duration::from_millis(1));
+        let (deadline, mut pause) = (Instant::now() + limit, Duration::from_millis(1));
         loop {
-            let shown = target.images.image_status(&spec, false).await;
-            match shown {
-                Ok(status) if status.image.is_some() => return Ok(()),
-                Ok(_) if Instant::now() < deadline => {}
-                // Its own pull finds everything there but what it wants to see.
-                Ok(_) => {
-                    return Err(error::strange_store(
-                        "the runtime does not show the image although its records are written",
-                    ));
-                }
-                Err(error) => return Err(error),
+            let found = target.images.image_status(&spec, false).await?.image;
+            if found.is_some_and(|image| is_shown(&image)) {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
             }
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
         }
     }
+}
+
+/// Refuses a platform that the runtime does not choose: it follows an index to the manifest for its own machine.
+pub(crate) fn check_runtime_platform(wanted: &Platform) -> Result<()> {
+    let own = Platform::host();
+    if own.runnable().iter().any(|own| own.os == wanted.os && own.architecture == wanted.architecture) {
+        return Ok(());
+    }
+    let message =
+        format!("not for {wanted}: a container runtime takes from an index what is for its own machine, {own}");
+    Err(Error::new(Kind::FailedPrecondition, message))
 }
 
 /// Returns true if the layers of an image are not where containers would look for them: it has to be pulled again. `status` is verbose.

@@ -17,6 +17,7 @@ use super::key::LayerKey;
 use super::layer::LayerJob;
 use super::ready::{PresentLayer, ReadyLayer};
 use super::wanted::Blob;
+use crate::error;
 use crate::flight::Ticket;
 use crate::options::RuntimeTarget;
 use crate::origin::{Access, SharedContent};
@@ -195,12 +196,10 @@ impl Shared {
             return Access::Denied;
         }
         let layer = StackedLayer { diff_id, chain_id, parent: None };
-        match target.store.origins(layer, blob).await {
-            Ok(origins) => {
-                origins.iter().map(|origin| source.origin().access_to_layer_of(origin)).max().unwrap_or(Access::Denied)
-            }
+        match target.store.origin(layer, blob).await {
+            Ok(recorded) => source.origin().access_to_recorded(recorded.as_deref()),
             Err(error) => {
-                tracing::debug!(%error, layer = %diff_id, "nobody says who brought it: fetch it");
+                tracing::debug!(%error, layer = %diff_id, "origin of the layer is unknown: fetch it");
                 Access::Denied
             }
         }
@@ -246,6 +245,7 @@ impl Wait {
             hub.layer(&blob, LayerState::WaitingForOther);
         }
         let as_own = other.filter(|other| *other != blob).map(|other| (other, blob));
+        let is_own_blob = as_own.is_none();
         let seat = ticket.hub().join(forward(hub, led, as_own));
         let wait = async move {
             let answer = tokio::select! {
@@ -257,6 +257,8 @@ impl Wait {
             let came = match answer {
                 Some(Ok(None)) => Came::Committed,
                 Some(Ok(Some(layer))) => Came::Answer(Ok(layer)),
+                // The own blob may be good.
+                Some(Err(error)) if !is_own_blob && error::is_damaged_image(&error) => Came::Refused,
                 Some(Err(error)) => Came::Answer(Err(error)),
                 None => Came::Stopped(ticket.leave().await.flatten()),
             };

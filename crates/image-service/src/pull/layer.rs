@@ -240,7 +240,9 @@ async fn make(
                 return Ok(ReadyLayer { kept: Arc::new(made), blob_digest: digest.clone(), diff_id });
             }
             // A mirror may have it wrong where the registry has it right.
-            Err(error) if error.kind() == Kind::DataLoss && !token.is_cancelled() => {
+            Err(error)
+                if error.kind() == Kind::DataLoss && !error::is_damaged_image(&error) && !token.is_cancelled() =>
+            {
                 chunks.start_over(&error)?;
                 tracing::warn!(layer = %digest, %error, "blob is damaged: try another host");
                 shared.room.done(digest, 0);
@@ -276,12 +278,19 @@ fn progress(shared: &Arc<Shared>, hub: &Hub, digest: &Digest) -> Box<dyn Fn(u64)
     })
 }
 
-/// The reason to report when several parts of a job failed: what failed first in the stream, not what followed from it.
+/// The reason to report when several parts of a job failed: what failed first in the stream, not what followed from it. The first
+/// side has verified the blob when it ends well, fails to inflate it, or stops at a malformed stream: then the image is at fault.
 fn verdict<T>(fed: Result<()>, inflated: std::result::Result<(), InflateError>, untarred: Result<T>) -> Result<T> {
     fed?;
     match (inflated, untarred) {
         (Ok(()), Ok(layer)) => Ok(layer),
+        (Ok(()) | Err(InflateError::UnpackStopped), Err(error)) if error.kind() == Kind::DataLoss => {
+            Err(error::damaged_image(&error))
+        }
         (Ok(()) | Err(InflateError::UnpackStopped), Err(error)) => Err(error),
+        (Err(error @ InflateError::Stream(inflate::Error::Corrupt(..))), _) => {
+            Err(error::damaged_image(&error::from_inflate(&error)))
+        }
         (Err(error), _) => Err(error::from_inflate(&error)),
     }
 }

@@ -163,6 +163,7 @@ impl Incoming<'_> {
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
         hub.report(PullEvent::Resolved { digest: resolved, layers });
         if let Some(image) = present::unchanged(shared, chosen, &self.names, &self.signatures).await? {
+            choose::check_present(chosen, &image.config, &shared.options.platform, name)?;
             self.verify().await?;
             present::tell_all(chosen, hub);
             return Ok(image);

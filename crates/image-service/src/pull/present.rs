@@ -6,11 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cri_api::{LayerState, Result};
-use oci::{Descriptor, Digest, Reference};
+use oci::{Descriptor, Digest, ImageConfig, Reference};
 use signature::Signature;
 use store::ImageRecord;
 
-use super::choose::Chosen;
+use super::choose::{Chosen, runs_on};
 use super::key::Names;
 use crate::kept::KeptBlob;
 use crate::origin::{Access, Origin, SharedContent};
@@ -105,12 +105,15 @@ async fn by_id(shared: &Arc<Shared>, id: &Digest) -> Result<Option<ImageRecord>>
     shared.background.run(move || store.image(&id).map_err(|e| crate::error::from_store(store.root(), &e))).await
 }
 
-/// The image that a digest reference names, if it is here and whole, and may be used.
+/// The image that a digest reference names, if it is here and whole, may be used, and runs on the platform that is asked for.
 pub(crate) async fn by_digest(shared: &Arc<Shared>, reference: &Reference) -> Result<Option<Digest>> {
     if reference.digest().is_none() {
         return Ok(None);
     }
-    Ok(shared.find_usable(reference.to_string()).await?.map(|image| image.id))
+    let runs = |image: &ImageRecord| {
+        ImageConfig::parse(&image.config).is_ok_and(|config| runs_on(&config, &shared.options.platform))
+    };
+    Ok(shared.find_usable(reference.to_string()).await?.filter(runs).map(|image| image.id))
 }
 
 /// The image as it is, if a pull of it would change nothing at all.

@@ -270,7 +270,10 @@ impl<'a> Stack<'a> {
             return Ok(());
         }
         let slot = match self.deposit.open(layer).await? {
-            Slot::Present => return Ok(()),
+            Slot::Present => {
+                self.record_origin(place, layer).await;
+                return Ok(());
+            }
             Slot::Open(slot) => slot,
             Slot::Unsupported(reason) => return Err(error::strange_store(reason).into()),
         };
@@ -281,6 +284,17 @@ impl<'a> Stack<'a> {
             tracing::debug!(%error, slot = slot.key, "a slot stays until the image is given up");
         }
         put
+    }
+
+    /// Records the origin of a layer that another client put there, if this pull fetched the same layer: the next pull from
+    /// here need not fetch it again.
+    async fn record_origin(&self, place: usize, layer: StackedLayer<'_>) {
+        let Some(StackPiece::New(ready, _)) = &self.pieces[place] else { return };
+        let (blob, origin) = (Some(ready.blob_digest.clone()), Some(self.origin.clone()));
+        let facts = LayerFacts { blob, origin, is_independent: false };
+        if let Err(error) = self.deposit.record_origin(layer, &facts).await {
+            tracing::debug!(%error, layer = %layer.diff_id, "cannot record the origin: a later pull fetches the layer again");
+        }
     }
 
     async fn fill(&self, place: usize, layer: StackedLayer<'_>, slot: &OpenSlot) -> Stacked<()> {

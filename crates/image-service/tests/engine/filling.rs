@@ -13,7 +13,7 @@ use cri_api::{
 };
 use engine_api::LayerShape;
 use engine_api::runtime_store::{
-    Deposit, Destination, Documents, FindRuntimeStore, LayerFacts, LayerOrigin, LowerLayer, OpenSlot, RuntimeStore,
+    Deposit, Destination, Documents, FindRuntimeStore, LayerFacts, LowerLayer, OpenSlot, RuntimeRecord, RuntimeStore,
     Slot, StackedLayer, UnfinishedDeposit, Unsuited,
 };
 use image_service::{PullEngine, RuntimeImages};
@@ -39,7 +39,13 @@ enum Wrong {
     /// A layer that is there at the next look is gone at the one after it, when it is to be linked.
     LinkLater,
     Link,
-    /// The records are written, and the runtime does not show the image.
+    /// The runtime cannot decode the config.
+    Config,
+    /// The record by id is written, and refused all the same.
+    Id,
+    /// The same of the first record by name.
+    Name,
+    /// A record is written, and the runtime does not show the image.
     Record,
 }
 
@@ -54,6 +60,10 @@ struct State {
     committed: BTreeMap<Digest, Committed>,
     /// Targets by name.
     records: BTreeMap<String, Digest>,
+    /// Documents, by their digests.
+    documents: BTreeMap<Digest, Vec<u8>>,
+    /// Records that were written, and what they replaced.
+    written: Vec<(String, Option<Digest>)>,
     /// Images that were begun and not ended.
     begun: BTreeMap<String, Digest>,
     wrong: VecDeque<Wrong>,
@@ -102,7 +112,9 @@ impl ImageService for Fake {
     async fn image_status(&self, image: &ImageSpec, _: bool) -> Result<ImageStatus> {
         let state = self.state.lock();
         let found = state.records.contains_key(&image.image) && state.wrong.front() != Some(&Wrong::Record);
-        let image = found.then(|| Image { id: image.image.clone(), ..Image::default() });
+        let target = state.records.get(&image.image).cloned();
+        let names = state.records.iter().filter(|(_, of)| Some(*of) == target.as_ref()).map(|(name, _)| name.clone());
+        let image = found.then(|| Image { id: image.image.clone(), repo_tags: names.collect(), ..Image::default() });
         Ok(ImageStatus { image, ..ImageStatus::default() })
     }
 
@@ -164,11 +176,11 @@ impl RuntimeStore for Fake {
         Ok(self.state.lock().records.get(name).cloned())
     }
 
-    async fn origins(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Vec<LayerOrigin>> {
+    async fn origin(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Option<String>> {
         let state = self.state.lock();
         let facts = state.committed.get(layer.chain_id).map(|committed| &committed.facts);
         let of_blob = facts.filter(|facts| facts.blob.as_ref() == Some(blob));
-        Ok(of_blob.and_then(|facts| facts.origin.clone()).map(LayerOrigin::Engine).into_iter().collect())
+        Ok(of_blob.and_then(|facts| facts.origin.clone()))
     }
 
     async fn diff_ids(&self, _: &[Digest]) -> Result<BTreeMap<Digest, Digest>> {
@@ -179,6 +191,29 @@ impl RuntimeStore for Fake {
 
     async fn has_blob(&self, _: &Digest) -> Result<bool> {
         Ok(false)
+    }
+
+    async fn read_blob(&self, blob: &Digest, _: usize) -> Result<Option<Vec<u8>>> {
+        Ok(self.state.lock().documents.get(blob).cloned())
+    }
+
+    fn undecodable(&self, _: &[u8]) -> Option<String> {
+        self.goes_wrong(Wrong::Config).then(|| "created is not a time".to_owned())
+    }
+
+    async fn records(&self) -> Result<Vec<RuntimeRecord>> {
+        let state = self.state.lock();
+        let of = |(name, target): (&String, &Digest)| RuntimeRecord {
+            name: name.clone(),
+            target: target.clone(),
+            updated_at: 0,
+        };
+        Ok(state.records.iter().map(of).collect())
+    }
+
+    async fn remove_record(&self, record: &RuntimeRecord) -> Result<()> {
+        self.state.lock().records.remove(&record.name);
+        Ok(())
     }
 
     async fn snapshots(&self) -> Result<BTreeMap<String, String>> {
@@ -251,6 +286,15 @@ impl Deposit for OnItsWay {
         Ok(())
     }
 
+    async fn record_origin(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
+        if let Some(committed) = self.fake.state.lock().committed.get_mut(layer.chain_id)
+            && committed.facts.origin.is_none()
+        {
+            committed.facts = facts.clone();
+        }
+        Ok(())
+    }
+
     async fn abandon(&self, slot: &OpenSlot) -> Result<()> {
         fs::remove_dir_all(&slot.key).expect("removed");
         Ok(())
@@ -277,15 +321,31 @@ impl Deposit for OnItsWay {
         Ok(())
     }
 
-    async fn write_documents(&self, _: &Documents<'_>) -> Result<()> {
+    async fn write_documents(&self, documents: &Documents<'_>) -> Result<()> {
+        let all = [documents.config, documents.manifest.bytes].map(|bytes| (Digest::sha256(bytes), bytes.to_vec()));
+        self.fake.state.lock().documents.extend(all);
         Ok(())
     }
 
-    async fn write_records(&self, documents: &Documents<'_>, names: &[String]) -> Result<()> {
-        let id = Digest::sha256(documents.config).to_string();
+    async fn write_record(&self, documents: &Documents<'_>, name: &str) -> Result<()> {
         let target = documents.target().digest();
-        let names = names.iter().cloned().chain([id]);
-        self.fake.state.lock().records.extend(names.map(|name| (name, target.clone())));
+        let before = self.fake.state.lock().records.insert(name.to_owned(), target);
+        self.fake.state.lock().written.push((name.to_owned(), before));
+        let is_id = name.starts_with("sha256:");
+        if self.fake.goes_wrong(if is_id { Wrong::Id } else { Wrong::Name }) {
+            return Err(Error::new(Kind::Internal, "no"));
+        }
+        Ok(())
+    }
+
+    async fn undo_records(&self) -> Result<()> {
+        let mut state = self.fake.state.lock();
+        for (name, before) in std::mem::take(&mut state.written).into_iter().rev() {
+            match before {
+                Some(before) => state.records.insert(name, before),
+                None => state.records.remove(&name),
+            };
+        }
         Ok(())
     }
 
@@ -420,11 +480,42 @@ async fn a_layer_that_is_lost_before_it_is_linked_is_fetched() {
 
 #[tokio::test]
 #[ignore = "needs root: scripts/test.sh"]
-async fn an_image_that_the_runtime_does_not_show_is_left_to_it() {
-    let node = Filled::start(PullEngine::Auto).await;
-    node.set(&[Wrong::Record]);
-    assert_eq!(node.pull("app:1").await.expect("passed on"), "by the runtime");
-    assert!(node.fake.state.lock().begun.is_empty());
+async fn a_failure_at_the_records_is_undone_and_the_runtime_does_not_pull() {
+    for wrong in [Wrong::Config, Wrong::Id, Wrong::Record, Wrong::Name] {
+        let node = Filled::start(PullEngine::Auto).await;
+        // The name leads to another image.
+        let before = image().layer(layer("old", 7, 9000)).build();
+        node.registry.push("app", "1", &before);
+        node.pull("app:1").await.expect("pulls");
+        let records = node.fake.state.lock().records.clone();
+        node.fake.state.lock().written.clear();
+        node.registry.push("app", "1", &node.app);
+        node.set(&[wrong]);
+        let error = node.pull("app:1").await.expect_err("goes wrong");
+        assert!(error.message().contains("app:1"), "{wrong:?}: {error}");
+        let state = node.fake.state.lock();
+        assert_eq!(state.records, records, "{wrong:?}");
+        assert!(state.begun.is_empty() && state.pulled.is_empty(), "{wrong:?}: {:?}", state.pulled);
+    }
+}
+
+/// A layer that the runtime pulled itself has no recorded origin: its bytes are fetched once, which is recorded.
+#[tokio::test]
+#[ignore = "needs root: scripts/test.sh"]
+async fn a_layer_without_an_origin_is_fetched_once() {
+    let node = Filled::start(PullEngine::Embedded).await;
+    node.pull("app:1").await.expect("pulls");
+    for committed in node.fake.state.lock().committed.values_mut() {
+        committed.facts = LayerFacts::default();
+    }
+    let before = node.reads(0);
+    for (tag, reads) in [("2", before + 1), ("3", before + 1)] {
+        let other = image().layer(node.app.layers[0].clone()).layer(layer(tag, 9, 9000)).build();
+        node.registry.push("app", tag, &other);
+        node.pull(&format!("app:{tag}")).await.expect("pulls");
+        assert_eq!(node.reads(0), reads, "{tag}");
+    }
+    assert_eq!(node.fake.state.lock().committed.len(), 5, "the layer that was present is used");
 }
 
 #[tokio::test]

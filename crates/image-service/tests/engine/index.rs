@@ -1,11 +1,12 @@
 //! Indexes: which manifest is chosen, what is recorded, what is refused.
 
-use cri_api::Kind;
+use cri_api::{ImageService as _, Kind, PullImageRequest, Reason};
+use image_service::{Engine, EngineOptions};
 use oci::{Descriptor, Digest, media_type};
 use registry::testing::{BuiltImage, BuiltIndex, ImageBuilder, TestRegistry};
 use serde_json::json;
 
-use crate::support::{Node, layer};
+use crate::support::{Node, layer, options};
 
 fn of(platform: &str) -> BuiltImage {
     let image = ImageBuilder::new().platform(platform.parse().expect("a platform"));
@@ -123,4 +124,69 @@ async fn an_index_entry_that_is_something_else_is_refused() {
     let error = node.pull("app:lying").await.expect_err("refused");
     assert!(matches!(error.kind(), Kind::InvalidArgument | Kind::DataLoss), "{error}");
     assert!(error.message().contains("ambiguous") || error.message().contains("calls itself"), "{error}");
+}
+
+/// A config without `os` or `architecture` runs on every platform, as in containerd and skopeo; what it states has to fit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_a_config_lacks_matches_any_platform() {
+    let node = Node::start().await;
+    for (platform, left_out, runs) in [
+        ("linux/amd64", &["os"][..], true),
+        ("linux/amd64", &["architecture"], true),
+        ("linux/arm64", &["architecture"], true),
+        ("linux/arm/v6", &["architecture"], true),
+        ("linux/arm64", &["os", "architecture"], true),
+        ("windows/amd64", &["os"], true),
+        ("linux/arm64", &["os"], false),
+        ("windows/amd64", &["architecture"], false),
+        ("linux/arm64", &[], false),
+    ] {
+        let builder = ImageBuilder::new().platform(platform.parse().expect("a platform")).layer(layer("a/x", 1, 50));
+        let image = left_out.iter().fold(builder, |image, field| image.without(field)).build();
+        node.registry.push("app", "v1", &image);
+        let case = format!("{platform} without {left_out:?}");
+        match node.pull("app:v1").await {
+            Ok(id) => assert!(runs && id == image.id().to_string(), "{case}"),
+            Err(error) => assert!(!runs && error.reason() == Some(Reason::NoPlatform), "{case}: {error}"),
+        }
+        // The same below an index that does not state a platform.
+        push_index(&node.registry, "index", &[without_platform(&image)]);
+        assert_eq!(node.pull("app:index").await.is_ok(), runs, "{case}, by an index");
+    }
+}
+
+/// An image of one platform that is present already is no answer to a pull for another platform.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_present_image_of_another_platform_is_refused() {
+    let Node { engine, registry, directory } = Node::start().await;
+    let image = of("linux/amd64");
+    let digest = registry.push("app", "v1", &image);
+    let names = [format!("{}/app:v1", registry.host()), format!("{}/app@{digest}", registry.host())];
+    for name in &names {
+        engine.pull_image(PullImageRequest::new(name)).await.expect("pulls");
+    }
+    engine.shutdown().await;
+    drop(engine);
+    for trust_present_digests in [false, true] {
+        for (platform, runs) in [("linux/arm64", false), ("linux/amd64", true)] {
+            let platform = platform.parse().expect("a platform");
+            let other = EngineOptions { platform, trust_present_digests, ..options(directory.path()) };
+            let engine = Engine::open(other).await.expect("opens");
+            for name in &names {
+                match engine.pull_image(PullImageRequest::new(name)).await {
+                    Ok(id) => assert!(runs && id == image.id().to_string(), "{name}"),
+                    Err(error) => {
+                        assert!(!runs && error.reason() == Some(Reason::NoPlatform), "{name}: {error}");
+                        assert!(
+                            error.message().contains("has nothing for linux/arm64; it is for linux/amd64"),
+                            "{error}"
+                        );
+                    }
+                }
+            }
+            let stays = engine.image_status(&names[0].as_str().into(), false).await.expect("a status");
+            assert!(stays.image.is_some(), "a pull that fails removes nothing");
+            engine.shutdown().await;
+        }
+    }
 }

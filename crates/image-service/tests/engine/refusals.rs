@@ -1,9 +1,9 @@
 //! Contents that must not become an image, and their errors. After each, the store is as it was.
 
-use cri_api::{ImageService as _, ImageSpec, Kind, PullImageRequest};
+use cri_api::{ImageService as _, ImageSpec, Kind, LayerState, PullImageRequest};
 use image_service::OpenError;
 use oci::{Digest, Reference};
-use registry::testing::{BuiltImage, Compression, Fault, LayerBuilder, schema1_manifest};
+use registry::testing::{BuiltImage, Compression, Fault, LayerBuilder, TestRegistry, schema1_manifest};
 use serde_json::json;
 use store::LayerFormat;
 
@@ -92,6 +92,91 @@ async fn layers_that_cannot_be_read() {
     let garbage = [&cut.blob[..], b"garbage"].concat();
     refused(&node, &of_blob(garbage), Kind::DataLoss, &["inflate the gzip stream"]).await;
     refused(&node, &of_blob(noise(7, 2000)), Kind::DataLoss, &["malformed layer"]).await;
+}
+
+/// Layers that have their digest and cannot be decoded: small ones and such that are unpacked while they arrive, damaged in the
+/// compression, in the archive, and in the archive within the compression.
+fn damaged_layers() -> Vec<(&'static str, BuiltImage)> {
+    let of_blob = |bytes: Vec<u8>, compression| {
+        image().layer(LayerBuilder::from_blob(bytes, Digest::sha256(b""), compression)).build()
+    };
+    let mut cases = Vec::new();
+    for size in [20_000, 3_000_000] {
+        let good = layer("a/x", 1, size).build();
+        cases.push(("a cut gzip stream", of_blob(good.blob[..size / 2].to_vec(), Compression::Gzip)));
+        cases.push(("a cut archive", of_blob(good.tar[..size / 2].to_vec(), Compression::Plain)));
+        cases.push(("no archive", of_blob(noise(7, size), Compression::Plain)));
+        // An archive that is malformed in front, with much behind it that the other side has not verified by then.
+        let malformed = [&[b'x'; 1024][..], &good.tar].concat();
+        cases.push(("a malformed archive in front", of_blob(malformed, Compression::Plain)));
+    }
+    cases
+}
+
+/// The fault is the image's own: no other host is asked, and the error does not blame one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_layer_with_the_right_digest_is_fetched_once() {
+    for (what, image) in damaged_layers() {
+        let node = Node::start().await;
+        let mirrors = [TestRegistry::open().await, TestRegistry::open().await];
+        let mut hosts = format!("server = \"{}\"\n", node.registry.url());
+        for mirror in &mirrors {
+            mirror.push("bad", "v1", &image);
+            hosts += &format!("[host.\"{}\"]\n", mirror.url());
+        }
+        node.hosts_toml(&hosts);
+        let digest = blob(&image, 0).to_string();
+        let words = ["the image itself is damaged", &digest];
+        refused(&node, &image, Kind::DataLoss, &words).await;
+        let all = mirrors.iter().chain([&node.registry]);
+        let fetched: usize = all.map(|registry| registry.requests_for(&format!("/blobs/{digest}")).len()).sum();
+        assert_eq!(fetched, 1, "{what}");
+    }
+}
+
+/// Wrong bytes of a mirror may look like any damage: the registry is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_bytes_that_are_no_archive_are_the_hosts_fault() {
+    for compression in [Compression::Plain, Compression::Gzip] {
+        for size in [20_000, 3_000_000] {
+            let node = Node::start().await;
+            let mirror = TestRegistry::open().await;
+            let good = image().layer(layer("a/x", 1, size).compression(compression)).build();
+            let body = "x".repeat(good.layers[0].blob.len());
+            for registry in [&mirror, &node.registry] {
+                registry.push("app", "v1", &good);
+            }
+            let wrong = Fault::Status { code: 200, headers: Vec::new(), body };
+            mirror.faults().always(&format!("/blobs/{}", blob(&good, 0)), wrong);
+            node.hosts_toml(&format!("server = \"{}\"\n[host.\"{}\"]\n", node.registry.url(), mirror.url()));
+            node.pull("app:v1").await.expect("the registry has it right");
+            let asked = |registry: &TestRegistry| registry.requests_for(&blob(&good, 0).to_string()).len();
+            assert_eq!((asked(&mirror), asked(&node.registry)), (1, 1), "{compression:?} {size}");
+            node.check_clean().await;
+        }
+    }
+}
+
+/// A pull that waits for another one's layer does not fetch a damaged one again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_layer_is_not_fetched_again_for_those_that_wait() {
+    let node = Node::start().await;
+    let (_, image) = damaged_layers().pop().expect("one");
+    let digest = blob(&image, 0);
+    for tag in ["one", "two"] {
+        node.registry.push("bad", tag, &image);
+    }
+    node.registry.faults().always(&format!("/blobs/{digest}"), Fault::HangAfter { after: 100 });
+    let (first, watch) = node.start_pull("bad:one");
+    watch.until_layer(&digest, LayerState::Fetching).await;
+    let (second, watch) = node.start_pull("bad:two");
+    watch.until_layer(&digest, LayerState::WaitingForOther).await;
+    node.registry.faults().clear();
+    for pull in [first, second] {
+        let error = pull.await.expect("no panic").expect_err("damaged");
+        assert!(error.message().contains("the image itself is damaged"), "{error}");
+    }
+    assert_eq!(node.registry.requests_for(&format!("/blobs/{digest}")).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -141,11 +141,22 @@ impl Report for Checked {
 
 pub(super) async fn run(app: &App, args: &Check) -> Outcome {
     let request = CheckRequest { repair: args.repair, deep: args.deep, since_unclean_only: false };
-    let engine = app.engine("check").await?;
+    let images = app.images().await?;
+    let hidden = match images.facts() {
+        Some(facts) => {
+            facts.hidden_records(args.repair).await.map_err(|error| Failure::call("check the store", &error))?
+        }
+        None => None,
+    };
     // Names first: a repair takes them away.
     let names: BTreeMap<String, Vec<String>> = app.owner().await?.names().await.unwrap_or_default();
-    let report = engine.check_images(&request, &progress()).await;
-    let report = report.map_err(|error| Failure::call("check the store", &error))?;
+    let report = match hidden {
+        Some(hidden) => of_records(hidden, args.repair),
+        None => {
+            let report = app.engine("check").await?.check_images(&request, &progress()).await;
+            report.map_err(|error| Failure::call("check the store", &error))?
+        }
+    };
     let checked = Checked::new(report, &names);
     let tables = app.printer.is_table();
     if !(tables && checked.problems.is_empty()) {
@@ -170,6 +181,18 @@ pub(super) async fn run(app: &App, args: &Check) -> Outcome {
             Err(Failure::failed(format!("the store has {problems}{help}")))
         }
     }
+}
+
+/// The report on a runtime's store, of which the records alone are checked.
+fn of_records(hidden: Vec<String>, repaired: bool) -> CheckReport {
+    let problem = |name| engine_api::Problem {
+        kind: ProblemKind::DamagedRecord,
+        subject: name,
+        detail: "the runtime shows no image for this record".to_owned(),
+        images: Vec::new(),
+        repaired,
+    };
+    CheckReport { problems: hidden.into_iter().map(problem).collect(), ..CheckReport::default() }
 }
 
 /// A line in the log for every tenth part that is done.

@@ -13,6 +13,7 @@ pub struct ImageBuilder {
     platform: Platform,
     layers: Vec<BuiltLayer>,
     run: Map<String, Value>,
+    left_out: Vec<String>,
     extra: Map<String, Value>,
     annotations: Map<String, Value>,
     config_media_type: Option<String>,
@@ -61,6 +62,7 @@ impl ImageBuilder {
             platform: Platform::host().normalized(),
             layers: Vec::new(),
             run: Map::new(),
+            left_out: Vec::new(),
             extra: Map::new(),
             annotations: Map::new(),
             config_media_type: None,
@@ -151,6 +153,13 @@ impl ImageBuilder {
         self
     }
 
+    /// Leaves a field out at the top of the config.
+    #[must_use]
+    pub fn without(mut self, field: &str) -> Self {
+        self.left_out.push(field.to_owned());
+        self
+    }
+
     /// An annotation of the manifest.
     #[must_use]
     pub fn annotation(mut self, name: &str, value: &str) -> Self {
@@ -193,6 +202,7 @@ impl ImageBuilder {
         config.insert("config".into(), Value::Object(self.run));
         config.insert("rootfs".into(), json!({ "type": "layers", "diff_ids": diff_ids }));
         config.extend(self.extra);
+        config.retain(|field, _| !self.left_out.contains(field));
         let config = to_bytes(&Value::Object(config));
 
         let (manifest_type, config_type) = match self.kind {

@@ -4,9 +4,11 @@
 mod full;
 mod gone;
 mod kills;
+mod origins;
 mod others;
 mod power;
 mod strange;
+mod undone;
 
 use std::collections::BTreeSet;
 use std::fs;
