@@ -151,6 +151,7 @@ impl Deposit for ContainerdDeposit {
             size: target.bytes.len() as u64,
         };
         self.lease.put_image(&record).await?;
+        record.labels.extend(documents.evidence.as_deref().map(labels::of_evidence).unwrap_or_default());
         for name in names {
             record.name.clone_from(name);
             self.lease.put_image(&record).await?;
