@@ -182,9 +182,14 @@ impl Deposit for ContainerdDeposit {
 
     async fn write_record(&self, documents: &Documents<'_>, name: &str) -> cri_api::Result<()> {
         let target = documents.target();
+        let mut labels = labels::of_record(self.lease.id());
+        // The record by the image ID says nothing about a name, so evidence stands with the names alone.
+        if name != Digest::sha256(documents.config).to_string() {
+            labels.extend(documents.evidence.as_deref().map(labels::of_evidence).unwrap_or_default());
+        }
         let record = ImageRecord {
             name: name.to_owned(),
-            labels: labels::of_record(self.lease.id()),
+            labels,
             media_type: target.media_type.to_owned(),
             target: target.digest(),
             size: target.bytes.len() as u64,

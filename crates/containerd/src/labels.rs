@@ -31,6 +31,10 @@ pub(crate) const LEASE: &str = "imagelet.io/lease";
 pub(crate) const WORKPLACE: &str = "imagelet.io/workplace";
 pub(crate) const MANIFEST: &str = "imagelet.io/manifest";
 pub(crate) const BEGUN: &str = "imagelet.io/begun";
+/// Our labels of an image's record: the pieces of its evidence, with their number behind.
+const EVIDENCE: &str = "imagelet.io/evidence.";
+/// Longest piece. containerd limits a label to 4096 bytes, key included.
+const EVIDENCE_PIECE: usize = 3072;
 
 /// Labels of a layer's snapshot.
 pub(crate) fn of_layer(layer: StackedLayer<'_>, facts: &LayerFacts) -> Labels {
@@ -50,6 +54,27 @@ pub(crate) fn of_layer(layer: StackedLayer<'_>, facts: &LayerFacts) -> Labels {
 /// Labels of an image's record that is written under this lease.
 pub(crate) fn of_record(lease: &str) -> Labels {
     Labels::from([(MANAGED.0.to_owned(), MANAGED.1.to_owned()), (LEASE.to_owned(), lease.to_owned())])
+}
+
+/// Labels with the evidence of an image. The last one is empty, by which containerd removes a piece of longer evidence that the record
+/// had before: the rest of a text never continues another one.
+pub(crate) fn of_evidence(text: &str) -> Labels {
+    let mut pieces = vec![String::new()];
+    for character in text.chars() {
+        if pieces.last().is_some_and(|piece| piece.len() + character.len_utf8() > EVIDENCE_PIECE) {
+            pieces.push(String::new());
+        }
+        pieces.last_mut().expect("the first piece is there").push(character);
+    }
+    pieces.push(String::new());
+    pieces.into_iter().enumerate().map(|(number, piece)| (format!("{EVIDENCE}{number}"), piece)).collect()
+}
+
+/// The evidence in these labels.
+pub(crate) fn evidence(labels: &Labels) -> Option<String> {
+    let pieces = (0..).map_while(|number| labels.get(&format!("{EVIDENCE}{number}")).filter(|piece| !piece.is_empty()));
+    let text: String = pieces.map(String::as_str).collect();
+    (!text.is_empty()).then_some(text)
 }
 
 /// The blob that the layer with these labels was unpacked from, and its diff id.
@@ -92,6 +117,21 @@ mod tests {
             let reference = Reference::parse(name).expect("a reference");
             assert_eq!(blob_source(&reference), (format!("{SOURCE}{host}"), repository.to_owned()));
         }
+    }
+
+    #[test]
+    fn evidence_is_read_as_it_was_written_and_never_mixed() {
+        let long: String = "ä{\"b\":1}".chars().cycle().take(10_000).collect();
+        for text in ["x", long.as_str()] {
+            let mut labels = of_evidence(text);
+            assert!(labels.iter().all(|(key, piece)| key.len() + piece.len() <= 4096));
+            assert_eq!(evidence(&labels).as_deref(), Some(text));
+            // A record keeps the labels that it had, and a label without a value is removed.
+            labels = of_evidence(&long).into_iter().chain(labels).filter(|(_, piece)| !piece.is_empty()).collect();
+            labels.retain(|key, _| of_evidence(text).get(key).is_none_or(|piece| !piece.is_empty()));
+            assert_eq!(evidence(&labels).as_deref(), Some(text));
+        }
+        assert_eq!(evidence(&of_record()), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod deposit;
 mod destination;
 mod error;
 mod filter;
+mod handlers;
 mod images;
 mod introspection;
 mod labels;

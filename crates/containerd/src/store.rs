@@ -1,23 +1,25 @@
 //! [`ContainerdStore`]: the store of a containerd behind CRI, as far as images are put into it; [`Finder`], which finds it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use cri_api::FsInfo;
+use cri_api::{FsInfo, RuntimeService};
 use engine_api::LayerShape;
 use engine_api::runtime_store::{
-    Deposit, FindRuntimeStore, RuntimeRecord, RuntimeStore, StackedLayer, UnfinishedDeposit, Unsuited,
+    Deposit, FindRuntimeStore, HandlerStore, NamedImage, RuntimeRecord, RuntimeStore, StackedLayer, StoreDetection,
+    UnfinishedDeposit,
 };
 use futures::future::{try_join, try_join_all};
 use jiff::{SignedDuration, Timestamp};
 use oci::Digest;
 
 use crate::decodable::undecodable;
-use crate::labels;
 use crate::{CRI_NAMESPACE, Client, ContainerdDeposit, ErrorKind, Labels, Result, SnapshotKind, Snapshotter};
+use crate::{handlers, labels};
 
 /// Time after which containerd may collect what a lease of ours holds by itself. A lease cannot be prolonged: longer than any pull.
 const LEASE_TIME: SignedDuration = SignedDuration::from_hours(24);
@@ -25,89 +27,132 @@ const LEASE_TIME: SignedDuration = SignedDuration::from_hours(24);
 const WORKSHOP: &str = "imagelet";
 
 /// Finds the store of the containerd at a socket.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Finder {
     client: Client,
+    runtime: Arc<dyn RuntimeService>,
 }
 
+/// Snapshotter of images, or why there is none that could be filled.
+type FoundSnapshotter = std::result::Result<Snapshotter, String>;
+
 impl Finder {
-    /// For the containerd that answers CRI at this socket: it answers its own API there as well.
+    /// For the containerd that serves CRI at this socket: its own API is served there as well. `runtime` is its runtime service, which is
+    /// asked for the snapshotters of runtime handlers.
     ///
     /// # Errors
     /// The socket cannot be named.
-    pub fn new(socket: &Path) -> Result<Self> {
-        Ok(Self { client: Client::new(socket, CRI_NAMESPACE)? })
+    pub fn new(socket: &Path, runtime: Arc<dyn RuntimeService>) -> Result<Self> {
+        Ok(Self { client: Client::new(socket, CRI_NAMESPACE)?, runtime })
     }
 
-    async fn snapshotter(&self, images: &FsInfo) -> std::result::Result<Snapshotter, Unsuited> {
+    /// Finds the snapshotter whose files are where CRI has its images.
+    async fn snapshotter(&self, images: &FsInfo) -> cri_api::Result<FoundSnapshotter> {
         let mountpoint = images.image_filesystems.first().map(|fs| fs.mountpoint.as_str());
-        let mountpoint = mountpoint.ok_or_else(|| unsuited("the runtime names no directory of its images"))?;
-        let found = self.client.snapshotters().await.map_err(|error| match error.kind() {
-            ErrorKind::Unimplemented => unsuited("the runtime is not containerd"),
-            ErrorKind::Unavailable | ErrorKind::TimedOut => Unsuited { reason: error.to_string(), is_temporary: true },
-            _ => unsuited(error.to_string()),
-        })?;
+        let Some(mountpoint) = mountpoint else {
+            return Ok(Err("the runtime names no directory of its images".to_owned()));
+        };
+        let found = match self.client.snapshotters().await {
+            Ok(found) => found,
+            Err(error) => return not_containerd(error).map(Err),
+        };
         // Before 1.7, containerd does not say where a snapshotter is; its directory ends with its name.
         let is_it = |snapshotter: &Snapshotter| match &snapshotter.root {
             Some(root) => root == Path::new(mountpoint),
             None => mountpoint.ends_with(&format!("/io.containerd.snapshotter.v1.{}", snapshotter.name)),
         };
-        let mut snapshotter = found
-            .into_iter()
-            .find(is_it)
-            .ok_or_else(|| unsuited(format!("no snapshotter of containerd has its files in {mountpoint}")))?;
-        snapshotter.root = Some(PathBuf::from(mountpoint));
-        Ok(snapshotter)
+        let found = found.into_iter().find(is_it);
+        Ok(match found {
+            Some(snapshotter) => Ok(Snapshotter { root: Some(PathBuf::from(mountpoint)), ..snapshotter }),
+            None => Err(format!("no snapshotter of containerd has its files in {mountpoint}")),
+        })
+    }
+}
+
+/// Returns the answer that a failed introspection call is: only a server which does not know the call is known to be no containerd.
+fn not_containerd(error: crate::Error) -> cri_api::Result<String> {
+    match error.kind() {
+        ErrorKind::Unimplemented => Ok("the runtime is not containerd".to_owned()),
+        _ => Err(cri_api::Error::from(error)),
+    }
+}
+
+/// Returns why the files of a snapshotter cannot be reached from this process; `None`: they can be.
+///
+/// # Errors
+/// It could not be found out.
+fn unreachable(root: &Path, found: io::Result<bool>) -> cri_api::Result<Option<String>> {
+    match found {
+        Ok(true) => Ok(None),
+        Ok(false) => Ok(Some(format!("{} has no snapshots", root.display()))),
+        // As containerd sees it: in a container of our own, the path may lead elsewhere or nowhere.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(Some(format!("{}: {error}", root.display())))
+        }
+        Err(error) => {
+            let message = format!("find the snapshots in {}: {error}", root.display());
+            Err(cri_api::Error::new(cri_api::Kind::Internal, message))
+        }
+    }
+}
+
+impl std::fmt::Debug for Finder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Finder").field("client", &self.client).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
 impl FindRuntimeStore for Finder {
-    async fn find(&self, images: &FsInfo) -> std::result::Result<Arc<dyn RuntimeStore>, Unsuited> {
-        let snapshotter = self.snapshotter(images).await?;
+    async fn find(&self, images: &FsInfo) -> cri_api::Result<StoreDetection> {
+        let unsuited = |reason: String| Ok(StoreDetection::Unsuited(reason));
+        let snapshotter = match self.snapshotter(images).await? {
+            Ok(snapshotter) => snapshotter,
+            Err(reason) => return unsuited(reason),
+        };
         let shape = match snapshotter.name.as_str() {
             "overlayfs" => LayerShape::Dir,
             "erofs" => LayerShape::Erofs,
-            other => return Err(unsuited(format!("containerd's snapshotter is {other}"))),
+            other => return unsuited(format!("containerd's snapshotter is {other}")),
         };
         if let Some(error) = &snapshotter.error {
-            return Err(unsuited(format!("containerd's snapshotter {} does not work: {error}", snapshotter.name)));
+            return unsuited(format!("containerd's snapshotter {} does not work: {error}", snapshotter.name));
         }
         let root = snapshotter.root.clone().unwrap_or_default();
-        // As containerd sees it: in a container of our own, the path may lead elsewhere or nowhere.
-        let seen = tokio::task::spawn_blocking({
+        let found = tokio::task::spawn_blocking({
             let root = root.clone();
             move || std::fs::metadata(root.join("snapshots")).map(|found| found.is_dir())
         });
-        match seen.await {
-            Ok(Ok(true)) => {}
-            Ok(Err(error)) => return Err(unsuited(format!("{}: {error}", root.display()))),
-            _ => return Err(unsuited(format!("{} has no snapshots", root.display()))),
+        if let Some(reason) = unreachable(&root, found.await.unwrap_or_else(|error| Err(io::Error::other(error))))? {
+            return unsuited(reason);
         }
         let store = ContainerdStore {
             client: self.client.clone(),
+            runtime: Arc::clone(&self.runtime),
             workshop: root.join(WORKSHOP),
             snapshotter,
             shape,
             next: AtomicU64::new(0),
         };
-        Ok(Arc::new(store))
+        Ok(StoreDetection::Fillable(Arc::new(store)))
     }
 }
 
-fn unsuited(reason: impl Into<String>) -> Unsuited {
-    Unsuited { reason: reason.into(), is_temporary: false }
-}
-
 /// Store of a containerd behind CRI.
-#[derive(Debug)]
 pub struct ContainerdStore {
     client: Client,
+    runtime: Arc<dyn RuntimeService>,
     snapshotter: Snapshotter,
     shape: LayerShape,
     workshop: PathBuf,
     /// Number of the next lease.
     next: AtomicU64,
+}
+
+impl std::fmt::Debug for ContainerdStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ContainerdStore").field("snapshotter", &self.snapshotter).finish_non_exhaustive()
+    }
 }
 
 impl ContainerdStore {
@@ -157,8 +202,14 @@ impl RuntimeStore for ContainerdStore {
         Ok(found.is_some_and(|found| found.kind == SnapshotKind::Committed))
     }
 
-    async fn target(&self, name: &str) -> cri_api::Result<Option<Digest>> {
-        Ok(self.client.image(name).await?.map(|record| record.target))
+    async fn record(&self, name: &str) -> cri_api::Result<Option<NamedImage>> {
+        let found = self.client.image(name).await?;
+        Ok(found.map(|record| NamedImage { evidence: labels::evidence(&record.labels), target: record.target }))
+    }
+
+    async fn handler_store(&self, handler: &str) -> cri_api::Result<HandlerStore> {
+        let status = self.runtime.status(true).await?;
+        handlers::handler_store(status.info.get("config").map(String::as_str), handler, &self.snapshotter.name)
     }
 
     async fn origin(&self, layer: StackedLayer<'_>, blob: &Digest) -> cri_api::Result<Option<String>> {
@@ -239,4 +290,59 @@ impl RuntimeStore for ContainerdStore {
 /// By the wall clock: containerd compares the end of a lease with it.
 fn now() -> Timestamp {
     Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use cri_api::{Kind, Reason};
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    /// Every status that a call may end with, but success.
+    const FAILURES: [Code; 16] = [
+        Code::Cancelled,
+        Code::Unknown,
+        Code::InvalidArgument,
+        Code::DeadlineExceeded,
+        Code::NotFound,
+        Code::AlreadyExists,
+        Code::PermissionDenied,
+        Code::ResourceExhausted,
+        Code::FailedPrecondition,
+        Code::Aborted,
+        Code::OutOfRange,
+        Code::Unimplemented,
+        Code::Internal,
+        Code::Unavailable,
+        Code::DataLoss,
+        Code::Unauthenticated,
+    ];
+
+    #[test]
+    fn a_failed_introspection_is_no_answer_about_the_store() {
+        for code in FAILURES {
+            let error = crate::Error::of_status("Plugins", "x", &Status::new(code, "it fails"));
+            match (code, not_containerd(error)) {
+                (Code::Unimplemented, answer) => assert_eq!(answer.as_deref(), Ok("the runtime is not containerd")),
+                (_, Ok(answer)) => panic!("{code:?} is taken for the answer {answer:?}"),
+                (Code::Unavailable, Err(error)) => assert_eq!(error.reason(), Some(Reason::Unreachable)),
+                (_, Err(error)) => assert!(error.message().contains("it fails"), "{code:?}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_examined_is_no_answer_about_the_store() {
+        let root = Path::new("/r");
+        assert_eq!(unreachable(root, Ok(true)), Ok(None));
+        for answer in [Ok(false), Err(io::ErrorKind::NotFound.into()), Err(io::ErrorKind::NotADirectory.into())] {
+            assert!(unreachable(root, answer).is_ok_and(|reason| reason.is_some()));
+        }
+        // EIO, EMFILE, EACCES
+        for number in [5, 24, 13] {
+            let error = unreachable(root, Err(io::Error::from_raw_os_error(number))).expect_err("it may be there");
+            assert_eq!(error.kind(), Kind::Internal);
+        }
+    }
 }

@@ -318,6 +318,7 @@ async fn an_image_of_moved_layers_starts() {
         top: Some(&top),
         source: &reference,
         kept_blobs: Vec::new(),
+        evidence: None,
     };
 
     let lease = client.create_lease("imagelet-9", "2100-01-01T00:00:00Z", Labels::new()).await.expect("created");

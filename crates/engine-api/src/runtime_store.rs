@@ -13,29 +13,41 @@ use oci::{Digest, Reference};
 
 use crate::{ImageLayers, LayerShape};
 
-/// Why images cannot be put into a runtime's store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsuited {
-    /// The reason, for people.
-    pub reason: String,
-    /// The runtime does not answer at the moment: it may be suited.
-    pub is_temporary: bool,
+/// Answer of a runtime about its store. A call that failed is an error of the detection and never one of these.
+#[derive(Clone, Debug)]
+pub enum StoreDetection {
+    /// An engine can put images into this store.
+    Fillable(Arc<dyn RuntimeStore>),
+    /// Only the runtime can pull into its store, with the reason for people.
+    Unsuited(String),
 }
 
-impl fmt::Display for Unsuited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-/// Finds the store of a runtime, as the runtime is set up now.
+/// Finds the store of a runtime, as the runtime is configured now.
 #[async_trait]
 pub trait FindRuntimeStore: Send + Sync {
-    /// The store in which the runtime looks for images, whose file system CRI describes so.
+    /// Detects the store in which the runtime searches for images, whose file system CRI describes as `images`.
     ///
     /// # Errors
-    /// Images cannot be put there, or not surely.
-    async fn find(&self, images: &FsInfo) -> std::result::Result<Arc<dyn RuntimeStore>, Unsuited>;
+    /// The runtime gave no answer that can be relied on: the caller must ask again and must not guess.
+    async fn find(&self, images: &FsInfo) -> Result<StoreDetection>;
+}
+
+/// Store in which the runtime keeps images for a runtime handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandlerStore {
+    /// The store of all other images.
+    Default,
+    /// Another one, with its name for people.
+    Other(String),
+}
+
+/// Record of an image by one of its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedImage {
+    /// Digest of the index or manifest.
+    pub target: Digest,
+    /// Evidence that was written with the record: see [`Documents::evidence`].
+    pub evidence: Option<String>,
 }
 
 /// Store of a container runtime. Layers lie in it as snapshots: each has the chain id of itself and all layers below as name.
@@ -67,11 +79,17 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer.
     async fn has_snapshot(&self, chain_id: &str) -> Result<bool>;
 
-    /// The target of a name: the digest of an index or manifest.
+    /// Returns the record of a name.
     ///
     /// # Errors
     /// The runtime did not answer.
-    async fn target(&self, name: &str) -> Result<Option<Digest>>;
+    async fn record(&self, name: &str) -> Result<Option<NamedImage>>;
+
+    /// Returns the store that a runtime handler uses.
+    ///
+    /// # Errors
+    /// The runtime did not answer, does not describe its handlers, or has no such handler.
+    async fn handler_store(&self, handler: &str) -> Result<HandlerStore>;
 
     /// Returns the origin that an engine recorded for a layer, in the engine's own words, if the layer was verified to be what
     /// this blob unpacks to. Sources that the runtime records do not count: they lack the port of the registry and say nothing
@@ -275,6 +293,9 @@ pub struct Documents<'a> {
     pub source: &'a Reference,
     /// Layers whose blobs are kept beside their files.
     pub kept_blobs: Vec<&'a Digest>,
+    /// Text that is stored with each record by name and returned by [`RuntimeStore::record`]. A record that has one keeps it
+    /// unless a new one is given.
+    pub evidence: Option<String>,
 }
 
 impl Documents<'_> {

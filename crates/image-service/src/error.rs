@@ -46,14 +46,15 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::new(Kind::InvalidArgument, message)
 }
 
-/// The runtime has to pull the image itself.
-pub(crate) fn not_covered(reason: impl Into<String>) -> Error {
-    Error::new(Kind::Unimplemented, reason)
+/// Only the runtime can pull the image. Never for a reason that the image alone decides: that needs a setting of the node. The error
+/// stays within this crate: [`crate::runtime_pull`] decides whether the runtime may.
+pub(crate) fn runtime_only(reason: impl Into<String>) -> Error {
+    Error::new(Kind::Unimplemented, reason).with_reason(Reason::InvalidContent)
 }
 
-/// The same, since the runtime's store answers otherwise than such stores do.
-pub(crate) fn strange_store(reason: impl Into<String>) -> Error {
-    not_covered(reason).with_reason(Reason::InvalidContent)
+/// Returns true for errors made by [`runtime_only`]. A call that the runtime does not implement is none of them.
+pub(crate) fn is_runtime_only(error: &Error) -> bool {
+    error.kind() == Kind::Unimplemented && error.reason() == Some(Reason::InvalidContent)
 }
 
 pub(crate) fn damaged(message: impl Into<String>) -> Error {
@@ -94,8 +95,8 @@ pub(crate) fn from_registry(error: &RegistryError) -> Error {
 
 /// The error of a whole pull, with the image's name; the registry's absence is told in the kubelet's words.
 pub(crate) fn of_pull(reference: &str, error: &Error) -> Error {
-    // Not for people: whoever passes the pull on names the image.
-    if error.kind() == Kind::Unimplemented {
+    // Not for people: the caller that passes the pull on names the image.
+    if is_runtime_only(error) {
         return error.clone();
     }
     let error = error.clone().context(format_args!("pull {reference}"));
@@ -328,6 +329,13 @@ mod tests {
             assert!(told.message().ends_with("; about 600 bytes are needed for all of it"), "{told}");
             assert_eq!(told.needed_bytes(), needed);
         }
+    }
+
+    #[test]
+    fn a_call_that_a_runtime_does_not_implement_hands_no_pull_over() {
+        let plain = Error::new(Kind::Unimplemented, "unknown service");
+        assert!(!is_runtime_only(&plain) && is_runtime_only(&runtime_only("a mount of 9p")));
+        assert_eq!(of_pull("r/x:1", &plain).message(), "pull r/x:1: unknown service");
     }
 
     #[test]

@@ -80,6 +80,16 @@ pub enum Resume {
     Off,
 }
 
+/// Handling of images which have layers that no engine of ours can unpack: encrypted ones, and those of unknown media types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnsupportedImages {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// A runtime behind the engine pulls them, by its own rules. Not with a signature policy, and not if a descriptor has URLs.
+    Runtime,
+}
+
 /// How an engine works.
 #[derive(Clone)]
 pub struct EngineOptions {
@@ -135,6 +145,8 @@ pub struct EngineOptions {
     /// The signature policy, in the form of `containers-policy.json(5)`: of which images signatures are demanded, and by which
     /// keys. Without one every image is accepted. It is read again when it has changed.
     pub signature_policy: Option<PathBuf>,
+    /// Handling of images with layers that cannot be unpacked, where a runtime is behind the engine.
+    pub unsupported_images: UnsupportedImages,
     /// The store of a container runtime that gets the images, in place of the engine's own, which then only has what is on its way.
     pub runtime: Option<RuntimeTarget>,
     /// The wall clock.
@@ -185,6 +197,7 @@ impl Default for EngineOptions {
             keep_blobs: false,
             resume: Resume::Auto,
             signature_policy: None,
+            unsupported_images: UnsupportedImages::default(),
             runtime: None,
             clock: Arc::new(wall_clock),
         }
@@ -227,6 +240,7 @@ impl fmt::Debug for EngineOptions {
             .field("keep_blobs", &self.keep_blobs)
             .field("resume", &self.resume)
             .field("signature_policy", &self.signature_policy)
+            .field("unsupported_images", &self.unsupported_images)
             .field("runtime", &self.runtime)
             .finish_non_exhaustive()
     }

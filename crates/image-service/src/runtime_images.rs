@@ -1,5 +1,7 @@
-//! [`RuntimeImages`]: the images of a container runtime, pulled by our engine into the runtime's own store where that is sure to work,
-//! and by the runtime where it is not. Everything but pulls is the runtime's answer; an image whose layers are gone counts as absent.
+//! [`RuntimeImages`]: the images of a container runtime, pulled by our engine into the runtime's own store if the store is one that our
+//! engine can fill, and by the runtime if it is not ([`crate::runtime_pull`]). The store and the node's settings select the engine, and
+//! never an image or an error. Everything but pulls is the runtime's answer; an image whose layers are gone, or which the signature policy
+//! refuses ([`crate::runtime_policy`]), counts as absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,46 +13,35 @@ use async_trait::async_trait;
 use cri_api::{
     Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Reason, Result,
 };
-use engine_api::runtime_store::{FindRuntimeStore, RuntimeImageFacts, RuntimeStore, Unsuited};
+use engine_api::runtime_store::{FindRuntimeStore, HandlerStore, RuntimeImageFacts, RuntimeStore, StoreDetection};
 use engine_api::{ImageLayers, LayerShape};
 use store::{Durability, LayerFormat, Sharing, Store};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
-use crate::error::{self, OpenError};
+use crate::error::{self, OpenError, is_runtime_only};
 use crate::options::{EngineOptions, RuntimeTarget};
-use crate::pull::deposit::{check_runtime_platform, lacks_layers};
-use crate::pull::stack::is_not_covered;
+use crate::pull::deposit::lacks_layers;
 use crate::runtime_layers::RuntimeLayers;
+use crate::runtime_policy::RuntimePolicy;
+use crate::runtime_pull::{PullEngine, Runtime};
 use crate::runtime_records;
 
 /// How long it is believed that the runtime is set up as it was.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
 /// Most processes that pull into one runtime's store at the same time.
 const WORKPLACES: u32 = 16;
+/// Most reasons that are warned of: some have a word of the image in them.
+const MAX_WARNED: usize = 16;
 /// Annotation of a sandbox with the runtime handler that its images are for.
 const HANDLER: &str = "io.containerd.cri.runtime-handler";
-
-/// The engine that pulls images for a container runtime.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PullEngine {
-    /// Our engine where it is sure that the runtime finds what it brings, otherwise the runtime.
-    #[default]
-    Auto,
-    /// Our engine.
-    Embedded,
-    /// The runtime.
-    Runtime,
-}
 
 /// The engine that pulls, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullEngineChoice {
     /// Our engine does.
     pub is_embedded: bool,
-    /// The runtime does not answer at the moment: it may be another one later.
-    pub is_temporary: bool,
     /// The reason, for people.
     pub why: String,
 }
@@ -64,26 +55,25 @@ impl fmt::Display for PullEngineChoice {
 
 /// See the file's head.
 pub struct RuntimeImages {
-    runtime: Arc<dyn ImageService>,
+    runtime: Runtime,
     finder: Arc<dyn FindRuntimeStore>,
     options: EngineOptions,
     rule: PullEngine,
+    /// `None`: every image is accepted.
+    policy: Option<RuntimePolicy>,
     /// Guards what was found, and the engine for it.
     state: Mutex<RuntimeState>,
     layers: RuntimeLayers,
 }
 
-/// The runtime's store, or why it cannot be filled.
-type FindResult = std::result::Result<Arc<dyn RuntimeStore>, Unsuited>;
-
 #[derive(Default)]
 struct RuntimeState {
-    found: Option<(Instant, FindResult)>,
+    found: Option<(Instant, StoreDetection)>,
     opened: Option<OpenEngine>,
     /// The last choice.
     choice: Option<PullEngineChoice>,
-    /// Reasons for which images were left to the runtime although it seemed suited: each is warned of once.
-    surprises: BTreeSet<String>,
+    /// Reasons for which images were left to the runtime although its store can be filled: each is warned of once.
+    warned: BTreeSet<String>,
 }
 
 /// An engine that fills a runtime's store.
@@ -100,29 +90,46 @@ impl fmt::Debug for RuntimeImages {
 }
 
 impl RuntimeImages {
-    /// The images of `runtime`, whose store `finder` finds. The root in `options` is not used. Asks nothing yet.
-    #[must_use]
-    pub fn new(
+    /// The images of `runtime`, whose store `finder` finds. The root in `options` is not used. Reads the signature policy, and asks the
+    /// runtime nothing yet.
+    ///
+    /// # Errors
+    /// The signature policy cannot be used.
+    pub async fn open(
         runtime: Arc<dyn ImageService>,
         finder: Arc<dyn FindRuntimeStore>,
         options: EngineOptions,
         rule: PullEngine,
-    ) -> Self {
-        Self { runtime, finder, options, rule, state: Mutex::default(), layers: RuntimeLayers::default() }
+    ) -> std::result::Result<Self, OpenError> {
+        let policy = match options.signature_policy.clone() {
+            Some(path) => {
+                let opened = tokio::task::spawn_blocking(move || RuntimePolicy::open(&path)).await;
+                Some(opened.map_err(|error| OpenError::SignaturePolicy(format!("cannot be read: {error}")))??)
+            }
+            None => None,
+        };
+        let runtime = Runtime::new(runtime, rule, options.platform.clone(), policy.is_some());
+        Ok(Self { runtime, finder, options, rule, policy, state: Mutex::default(), layers: RuntimeLayers::default() })
     }
 
-    /// The engine that pulls, as the runtime is set up now.
-    pub async fn choice(&self) -> PullEngineChoice {
+    /// The engine that pulls, as the runtime is configured now.
+    ///
+    /// # Errors
+    /// The runtime gave no answer: either engine may be the one that pulls.
+    pub async fn choice(&self) -> Result<PullEngineChoice> {
         let mut state = self.state.lock().await;
-        let found = self.find(&mut state).await;
-        choice(&found)
+        Ok(choice(&self.find(&mut state).await?))
     }
 
     /// Opens the engine, so that the first pull need not, and takes over what an earlier process left. For a process that stays.
     pub async fn recover(&self) {
         let mut state = self.state.lock().await;
-        let Ok(store) = self.find(&mut state).await else { return };
-        if let Err(error) = self.open(&mut state, store).await {
+        let opened = match self.find(&mut state).await {
+            Ok(StoreDetection::Fillable(store)) => self.open_engine(&mut state, store).await.map(drop),
+            Ok(StoreDetection::Unsuited(_)) => return,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = opened {
             tracing::debug!(%error, "our engine is not open yet");
         }
     }
@@ -141,50 +148,49 @@ impl RuntimeImages {
         }
     }
 
-    async fn find(&self, state: &mut RuntimeState) -> FindResult {
+    /// Detects the runtime's store. Only an answer is kept for a while: after an error the next call asks again.
+    async fn find(&self, state: &mut RuntimeState) -> Result<StoreDetection> {
         if self.rule == PullEngine::Runtime {
-            return Err(Unsuited { reason: "it is set so".to_owned(), is_temporary: false });
+            return Ok(StoreDetection::Unsuited("pullEngine is runtime".to_owned()));
         }
         if let Some((at, found)) = &state.found
             && at.elapsed() < BELIEVED_FOR
-            && !found.as_ref().is_err_and(|unsuited| unsuited.is_temporary)
         {
-            return found.clone();
+            return Ok(found.clone());
         }
-        let found = self.ask_runtime().await;
+        state.found = None;
+        let found = self.ask_runtime().await?;
         state.found = Some((Instant::now(), found.clone()));
         let choice = choice(&found);
-        let is_temporary = found.as_ref().is_err_and(|unsuited| unsuited.is_temporary);
-        if !is_temporary && state.choice.as_ref() != Some(&choice) {
+        if state.choice.as_ref() != Some(&choice) {
             if state.choice.is_some() {
-                tracing::info!(pullEngine = %choice, "another engine pulls images for the runtime");
+                tracing::info!(pullEngine = %choice, "pull engine changed: the runtime is configured in another way");
             }
             state.choice = Some(choice);
         }
-        found
+        Ok(found)
     }
 
-    async fn ask_runtime(&self) -> FindResult {
-        let is_privileged = tokio::task::spawn_blocking(store::is_privileged).await.unwrap_or(false);
+    async fn ask_runtime(&self) -> Result<StoreDetection> {
+        let asked = tokio::task::spawn_blocking(store::is_privileged).await;
+        let is_privileged = asked.map_err(|error| {
+            Error::new(Kind::Internal, format!("find out whether this process is root of the machine: {error}"))
+        })?;
         if !is_privileged {
             let reason = "this process is not root of the machine, so it cannot write into the runtime's store";
-            return Err(Unsuited { reason: reason.to_owned(), is_temporary: false });
+            return Ok(StoreDetection::Unsuited(reason.to_owned()));
         }
-        let images = self.runtime.image_fs_info().await.map_err(|error| Unsuited {
-            reason: error.message().to_owned(),
-            is_temporary: matches!(error.kind(), Kind::Unavailable | Kind::DeadlineExceeded),
-        })?;
-        self.finder.find(&images).await
+        match self.runtime.fs_info().await {
+            Ok(images) => self.finder.find(&images).await,
+            // A runtime that does not know the call has no store that could be found.
+            Err(error) if error.kind() == Kind::Unimplemented => {
+                Ok(StoreDetection::Unsuited(error.message().to_owned()))
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// The engine for what was found.
-    async fn opened(&self) -> std::result::Result<Result<OpenEngine>, Unsuited> {
-        let mut state = self.state.lock().await;
-        let store = self.find(&mut state).await?;
-        Ok(self.open(&mut state, store).await)
-    }
-
-    async fn open(&self, state: &mut RuntimeState, store: Arc<dyn RuntimeStore>) -> Result<OpenEngine> {
+    async fn open_engine(&self, state: &mut RuntimeState, store: Arc<dyn RuntimeStore>) -> Result<OpenEngine> {
         if let Some(opened) = &state.opened {
             if opened.target.store.workshop() == store.workshop() {
                 return Ok(opened.clone());
@@ -194,7 +200,8 @@ impl RuntimeImages {
             state.opened = None;
         }
         for workplace in 0..WORKPLACES {
-            let target = RuntimeTarget { store: Arc::clone(&store), workplace, images: Arc::clone(&self.runtime) };
+            let images = Arc::clone(self.runtime.for_questions());
+            let target = RuntimeTarget { store: Arc::clone(&store), workplace, images };
             match Engine::open(self.options_for(&target)).await {
                 Ok(engine) => {
                     let opened = OpenEngine { target, engine };
@@ -231,46 +238,27 @@ impl RuntimeImages {
 
     /// Our engine's pull.
     async fn pull_here(&self, opened: OpenEngine, request: PullImageRequest) -> Result<String> {
-        let error = match opened.engine.pull_image(request.clone()).await {
-            Err(error) if is_not_covered(&error) => error,
+        match opened.engine.pull_image(request.clone()).await {
+            Err(error) if is_runtime_only(&error) => {
+                self.warn_once(error.message()).await;
+                self.runtime.pull(request, error.message()).await
+            }
             answer => {
-                // A runtime that comes back may be set up in another way.
+                // A runtime that comes back may be configured in another way.
                 if answer.as_ref().is_err_and(|error| error.reason() == Some(Reason::Unreachable)) {
                     self.state.lock().await.found = None;
                 }
-                return answer;
-            }
-        };
-        if error.reason() == Some(Reason::InvalidContent) && self.rule != PullEngine::Embedded {
-            let is_new = self.state.lock().await.surprises.insert(error.message().to_owned());
-            if is_new {
-                let store = opened.target.store.name();
-                tracing::warn!(why = error.message(), "{store} cannot be filled: the runtime pulls such images itself");
+                answer
             }
         }
-        self.pass_on(request, error.message()).await
     }
 
-    /// Pulls by the runtime, which knows no platform but its own.
-    async fn pull_by_runtime(&self, request: PullImageRequest) -> Result<String> {
-        check_runtime_platform(&self.options.platform)
-            .map_err(|error| error.context(format_args!("pull {}", request.image.image)))?;
-        self.runtime.pull_image(request).await
-    }
-
-    /// The runtime's own pull of an image that our engine leaves to it.
-    async fn pass_on(&self, request: PullImageRequest, why: &str) -> Result<String> {
-        if self.rule == PullEngine::Embedded {
-            let message = format!("pull {}: not with the pull engine embedded: {why}", request.image.image);
-            return Err(Error::new(Kind::FailedPrecondition, message));
+    /// Warns that images are left to the runtime for a reason, once.
+    async fn warn_once(&self, why: &str) {
+        let warned = &mut self.state.lock().await.warned;
+        if warned.len() < MAX_WARNED && warned.insert(why.to_owned()) {
+            tracing::warn!(why, "the runtime pulls such images itself, by its own rules");
         }
-        if self.options.signature_policy.is_some() {
-            let message =
-                format!("pull {}: {why}; the runtime would not ask the signature policy", request.image.image);
-            return Err(error::signature(message));
-        }
-        tracing::info!(image = request.image.image, why, "left to the runtime's own pull");
-        self.pull_by_runtime(request).await
     }
 }
 
@@ -286,14 +274,12 @@ fn workplace(workshop: &Path, number: u32) -> std::path::PathBuf {
     workshop.join(number.to_string())
 }
 
-fn choice(found: &FindResult) -> PullEngineChoice {
+fn choice(found: &StoreDetection) -> PullEngineChoice {
     match found {
-        Ok(store) => {
-            PullEngineChoice { is_embedded: true, is_temporary: false, why: format!("it fills {}", store.name()) }
+        StoreDetection::Fillable(store) => {
+            PullEngineChoice { is_embedded: true, why: format!("it fills {}", store.name()) }
         }
-        Err(unsuited) => {
-            PullEngineChoice { is_embedded: false, is_temporary: unsuited.is_temporary, why: unsuited.to_string() }
-        }
+        StoreDetection::Unsuited(reason) => PullEngineChoice { is_embedded: false, why: reason.clone() },
     }
 }
 
@@ -315,32 +301,42 @@ async fn take_over(opened: &OpenEngine) {
     }
 }
 
-/// Returns true if an image is for a runtime handler, which may look for it elsewhere.
-fn is_for_a_handler(request: &PullImageRequest) -> bool {
+/// The runtime handler that an image is pulled for; `None`: the default one.
+fn handler_of(request: &PullImageRequest) -> Option<&str> {
     let of_sandbox = request.sandbox.as_ref().and_then(|sandbox| sandbox.annotations.get(HANDLER));
-    !request.image.runtime_handler.is_empty() || of_sandbox.is_some_and(|handler| !handler.is_empty())
+    let named = Some(&request.image.runtime_handler).filter(|handler| !handler.is_empty());
+    named.or(of_sandbox).map(String::as_str).filter(|handler| !handler.is_empty())
 }
 
 #[async_trait]
 impl RuntimeImageFacts for RuntimeImages {
     async fn image_layers(&self) -> Result<Option<ImageLayers>> {
-        let found = self.find(&mut *self.state.lock().await).await;
+        let found = self.find(&mut *self.state.lock().await).await?;
         match found {
-            Ok(store) => self.layers.of_all(self.runtime.as_ref(), store.as_ref()).await.map(Some),
-            Err(_) => Ok(None),
+            StoreDetection::Fillable(store) => {
+                let images = self.runtime.for_questions();
+                self.layers.of_all(images.as_ref(), store.as_ref()).await.map(Some)
+            }
+            StoreDetection::Unsuited(_) => Ok(None),
         }
     }
 
     async fn pull_engine(&self) -> String {
-        self.choice().await.to_string()
+        match self.choice().await {
+            Ok(choice) => choice.to_string(),
+            Err(error) => format!("not known at the moment: {error}"),
+        }
     }
 
     async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>> {
-        let found = self.find(&mut *self.state.lock().await).await;
+        let found = self.find(&mut *self.state.lock().await).await?;
         let now = (self.options.clock)();
         match found {
-            Ok(store) => runtime_records::hidden(self.runtime.as_ref(), store.as_ref(), now, remove).await.map(Some),
-            Err(_) => Ok(None),
+            StoreDetection::Fillable(store) => {
+                let images = self.runtime.for_questions();
+                runtime_records::hidden(images.as_ref(), store.as_ref(), now, remove).await.map(Some)
+            }
+            StoreDetection::Unsuited(_) => Ok(None),
         }
     }
 }
@@ -348,23 +344,34 @@ impl RuntimeImageFacts for RuntimeImages {
 #[async_trait]
 impl ImageService for RuntimeImages {
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
-        self.runtime.list_images(filter).await
+        self.runtime.list(filter).await
     }
 
-    /// An image whose layers are not where containers would look for them is absent, so that the next pull brings them: the
-    /// runtime would go on listing it, and no container of it could start.
+    /// An image is absent, so that the next pull brings it, if its layers are not where containers would search for them, or if the
+    /// signature policy does not accept it now. The runtime goes on listing it.
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
-        let store = match image.runtime_handler.is_empty() {
-            true => self.find(&mut *self.state.lock().await).await.ok(),
-            false => None,
+        let found = self.find(&mut *self.state.lock().await).await?;
+        let store = match &found {
+            StoreDetection::Fillable(store) => Some(store.as_ref()),
+            StoreDetection::Unsuited(_) => None,
         };
-        let Some(store) = store else { return self.runtime.image_status(image, verbose).await };
-        let mut status = self.runtime.image_status(image, true).await?;
-        if status.image.is_none() {
-            return Ok(status);
-        }
-        if lacks_layers(store.as_ref(), &status).await? {
+        let has_layers_of = match store {
+            Some(store) if image.runtime_handler.is_empty() => Some(store),
+            Some(store) if store.handler_store(&image.runtime_handler).await? == HandlerStore::Default => Some(store),
+            _ => None,
+        };
+        let mut status = self.runtime.status(image, verbose || has_layers_of.is_some()).await?;
+        let Some(present) = &status.image else { return Ok(status) };
+        if let Some(store) = has_layers_of
+            && lacks_layers(store, &status).await?
+        {
             tracing::warn!(image = image.image, "its layers are gone from {}: it counts as absent", store.name());
+            return Ok(ImageStatus::default());
+        }
+        if let Some(policy) = &self.policy
+            && let Some(why) = policy.objection(store, present, &image.image).await?
+        {
+            tracing::debug!(image = image.image, reason = %why, "signature policy refuses a present image");
             return Ok(ImageStatus::default());
         }
         if !verbose {
@@ -373,21 +380,23 @@ impl ImageService for RuntimeImages {
         Ok(status)
     }
 
-    async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
-        if is_for_a_handler(&request) {
-            return self.pass_on(request, "it is for a runtime handler").await;
-        }
-        match self.opened().await {
-            Ok(opened) => self.pull_here(opened?, request).await,
-            // It may be back before it is asked, and would not ask the policy.
-            Err(unsuited) if unsuited.is_temporary && self.options.signature_policy.is_some() => {
-                Err(Error::new(Kind::Unavailable, unsuited.reason).with_reason(Reason::Unreachable))
+    async fn pull_image(&self, mut request: PullImageRequest) -> Result<String> {
+        let found = self.find(&mut *self.state.lock().await).await?;
+        let store = match found {
+            StoreDetection::Fillable(store) => store,
+            StoreDetection::Unsuited(reason) => return self.runtime.pull(request, &reason).await,
+        };
+        if let Some(handler) = handler_of(&request) {
+            if let HandlerStore::Other(name) = store.handler_store(handler).await? {
+                let why = format!("the runtime handler {handler:?} uses {name}");
+                self.warn_once(&why).await;
+                return self.runtime.pull(request, &why).await;
             }
-            // The runtime says in its own words that it is not there.
-            Err(unsuited) if unsuited.is_temporary => self.pull_by_runtime(request).await,
-            Err(unsuited) if self.rule == PullEngine::Embedded => self.pass_on(request, &unsuited.reason).await,
-            Err(_) => self.pull_by_runtime(request).await,
+            // The store is the default one, for which the engine has no handlers.
+            request.image.runtime_handler.clear();
         }
+        let opened = self.open_engine(&mut *self.state.lock().await, store).await?;
+        self.pull_here(opened, request).await
     }
 
     async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
@@ -396,10 +405,10 @@ impl ImageService for RuntimeImages {
         if let Some(opened) = opened {
             opened.sweep(true).await;
         }
-        self.runtime.remove_image(image).await
+        self.runtime.remove(image).await
     }
 
     async fn image_fs_info(&self) -> Result<FsInfo> {
-        self.runtime.image_fs_info().await
+        self.runtime.fs_info().await
     }
 }

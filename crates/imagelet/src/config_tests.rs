@@ -142,6 +142,15 @@ fn the_kubelet_validates_in_these_words() {
                 "maxParallelImagePulls -3 must be a positive number (c.yaml:4)",
             ],
         ),
+        ("unsupportedImages: runtime\n", &[]),
+        ("unsupportedImages: refuse\nsignaturePolicy: /policy.json\npullEngine: embedded\n", &[]),
+        (
+            "unsupportedImages: runtime\nsignaturePolicy: /policy.json\npullEngine: embedded\n",
+            &[
+                "unsupportedImages is runtime and signaturePolicy is set: the runtime would not ask the policy (c.yaml:3)",
+                "unsupportedImages is runtime and pullEngine is embedded: the runtime would pull (c.yaml:3)",
+            ],
+        ),
     ];
     for (text, want) in cases {
         let lines = match load(&format!("{HEAD}{text}"), Vec::new()) {
@@ -196,10 +205,15 @@ fn every_field_is_taken() {
     );
     let config = load(&text, Vec::new()).expect("taken");
     let unset = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field);
-    assert_eq!(unset.collect::<Vec<_>>(), ["kubeletConfig"], "only this one has tests of its own");
+    // The second is not for use with pullEngine and signaturePolicy.
+    assert_eq!(unset.collect::<Vec<_>>(), ["kubeletConfig", "unsupportedImages"], "these have tests of their own");
     let defaults = Config::defaults(&Environment::default());
     let same = SETTINGS.iter().filter(|s| s.show(&config) == s.show(&defaults)).map(|s| s.field);
-    assert_eq!(same.collect::<Vec<_>>(), ["kubeletConfig"], "a value that is not the default arrives");
+    assert_eq!(
+        same.collect::<Vec<_>>(),
+        ["kubeletConfig", "unsupportedImages"],
+        "a value that is not the default arrives"
+    );
     assert_eq!(config.root, Path::new("/srv/images"));
     assert_eq!(config.runtime_request_timeout, Duration::from_secs(90));
     assert_eq!(config.registry_config_paths, [Path::new("/a"), Path::new("/b")]);

@@ -15,18 +15,17 @@ use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
 use engine_api::runtime_store::RuntimeImageFacts;
 use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
-use image_service::{EngineOptions, OpenError, Registries, RuntimeImages};
+use image_service::{EngineOptions, Registries, RuntimeImages};
 use registry::Bandwidth;
-use store::OpenError as StoreOpenError;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::endpoint::parse_endpoint;
 use crate::environment::Proxies;
-use crate::exit::{Code, Failure, Outcome, chain};
+use crate::exit::{Code, Failure, Outcome};
 use nothing::Nothing;
 pub(crate) use opening::Opening;
-use opening::{engine_options, own_reach};
+use opening::{engine_options, open_failure, own_reach};
 use root::{Root, RootError};
 
 /// Images, and how they are reached.
@@ -257,6 +256,8 @@ fn settings(options: &EngineOptions) -> String {
         keep_blobs,
         resume: _,
         signature_policy,
+        // Of no account in a store of our own.
+        unsupported_images: _,
         runtime: _,
         clock: _,
     } = options;
@@ -287,21 +288,4 @@ fn warn(endpoint: &Endpoint) {
 pub(crate) fn registries(config: &Config, proxies: &Proxies) -> Registries {
     let bandwidth = Bandwidth::new(config.pulls.bandwidth);
     Registries::new(&engine_options(config, proxies, false, &bandwidth, None))
-}
-
-/// A root that cannot be opened. The permission to do so is told apart from everything else.
-fn open_failure(error: &OpenError) -> Failure {
-    let code = match error {
-        OpenError::Store(StoreOpenError::NotOwned { .. }) => Code::NotPermitted,
-        OpenError::Store(StoreOpenError::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::PermissionDenied =>
-        {
-            Code::NotPermitted
-        }
-        OpenError::Option { .. }
-        | OpenError::SignaturePolicy(_)
-        | OpenError::Store(StoreOpenError::NoSharing { .. }) => Code::Config,
-        _ => Code::Failed,
-    };
-    Failure::new(code, chain(error))
 }

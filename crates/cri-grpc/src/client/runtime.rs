@@ -36,9 +36,9 @@ impl RemoteRuntimeService {
         Self { caller, lists }
     }
 
-    /// The runtime at an endpoint, which is asked nothing yet.
-    #[cfg(test)]
-    pub(crate) fn of(endpoint: &Endpoint, options: super::ClientOptions) -> Self {
+    /// The runtime at an endpoint, which is asked nothing yet. Its API is not checked: for single questions.
+    #[must_use]
+    pub fn of(endpoint: &Endpoint, options: super::ClientOptions) -> Self {
         Self::new(Arc::new(Caller::new(endpoint, options)))
     }
 

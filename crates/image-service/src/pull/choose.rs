@@ -8,8 +8,8 @@ use cri_api::{Error, Kind, Reason, Result};
 use futures::future::{BoxFuture, FutureExt as _};
 use oci::{Descriptor, Document, ImageConfig, Index, Manifest, ManifestError, Platform, media_type};
 
-use crate::error::{damaged, invalid, not_covered};
-use crate::options::EngineOptions;
+use crate::error::{damaged, invalid, is_runtime_only, runtime_only};
+use crate::options::{EngineOptions, UnsupportedImages};
 use crate::source::{RawDocument, Source};
 
 /// How many indexes may stand above a manifest.
@@ -19,6 +19,8 @@ pub(crate) const MAX_DOCUMENTS: usize = 200;
 /// How many platforms an error tells, and how long one may be.
 const MAX_OFFERED: usize = 30;
 const MAX_PLATFORM: usize = 80;
+/// Reason for which the runtime must not pull an image.
+const URLS: &str = "unsupportedImages: runtime does not count for an image with urls, which the runtime would request";
 
 /// The manifest that was chosen.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ pub(crate) async fn choose(
         }
         Document::Index(index) => {
             let offered = BTreeSet::new();
-            let mut search = PlatformSearch { source, options, platform, name, offered, documents: 0 };
+            let mut search = PlatformSearch { source, options, platform, name, offered, documents: 0, has_urls: false };
             let found = descend(&mut search, index, 1).await?;
             let mut chosen = found.ok_or_else(|| no_match(name, platform, &search.offered))?;
             chosen.indexes.insert(0, root.bytes);
@@ -104,6 +106,8 @@ struct PlatformSearch<'a> {
     offered: BTreeSet<String>,
     /// Documents that were fetched.
     documents: usize,
+    /// An index has a descriptor with URLs, which a runtime would request.
+    has_urls: bool,
 }
 
 fn descend<'a>(
@@ -117,6 +121,7 @@ fn descend<'a>(
             return Err(invalid(format!("{name}: more than {MAX_DEPTH} indexes within one another")));
         }
         search.offered.extend(index.manifests.iter().filter_map(|d| d.platform.as_ref()).filter_map(spelled));
+        search.has_urls |= index.manifests.iter().any(|descriptor| !descriptor.urls.is_empty());
         for descriptor in platform.select(&index.manifests) {
             if !is_document(descriptor) {
                 // An artifact beside the images.
@@ -138,7 +143,12 @@ fn descend<'a>(
                 }
                 Document::Manifest(manifest) => {
                     if has_platform(descriptor) {
-                        check_manifest(&manifest, options, name)?;
+                        match check_manifest(&manifest, options, name) {
+                            Err(error) if is_runtime_only(&error) && search.has_urls => {
+                                return Err(invalid(format!("{name}: {}; {URLS}", error.message())));
+                            }
+                            checked => checked?,
+                        }
                         let chosen = Chosen { manifest, raw, indexes: Vec::new(), config: None, platform_known: true };
                         return Ok(Some(chosen));
                     }
@@ -210,30 +220,55 @@ pub(crate) fn check_manifest(manifest: &Manifest, options: &EngineOptions, name:
         return Err(invalid(format!("{name}: the limit of layers in an image is {most}, and it has {seen}")));
     }
     for (number, layer) in manifest.layers.iter().enumerate() {
-        if options.runtime.is_some() && is_for_the_runtime(layer) {
-            let reason = format!("{name}: layer {} is of the type {:?}", layer.digest, layer.media_type);
-            return Err(not_covered(reason));
-        }
         if media_type::is_layer(&layer.media_type) {
             continue;
         }
         let hint = if layer.media_type.contains("encrypted") { " (encrypted layers are not supported)" } else { "" };
-        return Err(invalid(format!(
-            "{name}: layer {} of {} ({}) has the unsupported media type {:?}{hint}",
+        let what = format!(
+            "layer {} of {} ({}) has the unsupported media type {:?}{hint}",
             number + 1,
             manifest.layers.len(),
             layer.digest,
             layer.media_type
-        )));
+        );
+        return Err(match hand_over(manifest, options) {
+            HandOver::NoRuntime => invalid(format!("{name}: {what}")),
+            HandOver::Refused(why) => invalid(format!("{name}: {what}; {why}")),
+            HandOver::Allowed => runtime_only(what),
+        });
     }
     Ok(())
 }
 
-/// Returns true for layers that a container runtime may know how to get, and this engine does not: encrypted, foreign, of a kind of
-/// its own.
-fn is_for_the_runtime(layer: &Descriptor) -> bool {
-    let of_others = ["foreign", "nondistributable"].iter().any(|word| layer.media_type.contains(word));
-    !media_type::is_layer(&layer.media_type) || of_others || !layer.urls.is_empty()
+/// Answer to the question whether a runtime may pull an image with layers that cannot be unpacked.
+#[derive(Debug, PartialEq, Eq)]
+enum HandOver {
+    /// There is no runtime.
+    NoRuntime,
+    /// The runtime must not, for this reason.
+    Refused(&'static str),
+    Allowed,
+}
+
+/// Decides whether the runtime may pull an image with layers that cannot be unpacked. Only the node's settings can say so; the image
+/// can only forbid it.
+fn hand_over(manifest: &Manifest, options: &EngineOptions) -> HandOver {
+    if options.runtime.is_none() {
+        return HandOver::NoRuntime;
+    }
+    let mut descriptors = manifest.layers.iter().chain([&manifest.config]);
+    match options.unsupported_images {
+        UnsupportedImages::Refuse => {
+            HandOver::Refused("with unsupportedImages: runtime the runtime would pull it, without imagelet's rules")
+        }
+        UnsupportedImages::Runtime if options.signature_policy.is_some() => HandOver::Refused(
+            "unsupportedImages: runtime does not count with a signaturePolicy, which the runtime would not ask",
+        ),
+        UnsupportedImages::Runtime if descriptors.any(|descriptor| !descriptor.urls.is_empty()) => {
+            HandOver::Refused(URLS)
+        }
+        UnsupportedImages::Runtime => HandOver::Allowed,
+    }
 }
 
 /// Names the content of a manifest that is of no image, as its config says, or since none of its layers is one of an image.

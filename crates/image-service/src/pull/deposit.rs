@@ -18,6 +18,7 @@ use super::{COMMIT_ATTEMPTS, Incoming, choose, present};
 use crate::error;
 use crate::options::RuntimeTarget;
 use crate::resume;
+use crate::signatures::recorded;
 
 /// Longest time in which the runtime shows an image after its records were written: it learns of them by events.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(5);
@@ -205,19 +206,29 @@ impl Incoming<'_> {
             top,
             source,
             kept_blobs,
+            evidence: self.evidence(),
         }
     }
 
     /// The name that it is pulled by; there is none for what comes from a file.
     fn source_reference(&self) -> Result<&Reference> {
-        self.reference.ok_or_else(|| error::not_covered("the image comes from a file"))
+        let lost =
+            || Error::new(Kind::Internal, "an image without a name cannot be pulled: this is a fault of the program");
+        self.reference.ok_or_else(lost)
+    }
+
+    /// The evidence of the policy's demands, for the records by name.
+    fn evidence(&self) -> Option<String> {
+        recorded::write(&self.chosen.manifest.config.digest, &self.digests, &self.signatures)
     }
 
     /// Returns true if a pull would change nothing at all.
     async fn is_there(&self, target: &RuntimeTarget, resolved: &Digest) -> Result<bool> {
-        let id = self.chosen.manifest.config.digest.to_string();
-        for name in [self.names.tag.as_ref(), self.names.repo_digest.as_ref(), Some(&id)].into_iter().flatten() {
-            if target.store.target(name).await?.as_ref() != Some(resolved) {
+        let (id, evidence) = (self.chosen.manifest.config.digest.to_string(), self.evidence());
+        let names = [self.names.tag.as_ref(), self.names.repo_digest.as_ref()].into_iter().flatten();
+        for (name, evidence) in names.map(|name| (name, &evidence)).chain([(&id, &None)]) {
+            let Some(record) = target.store.record(name).await? else { return Ok(false) };
+            if record.target != *resolved || evidence.is_some() && record.evidence != *evidence {
                 return Ok(false);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cri_api::{Error, Kind, Result};
+use cri_api::{Error, Result};
 use engine_api::runtime_store::{Deposit, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer};
 use oci::Digest;
 use store::Lower;
@@ -275,7 +275,7 @@ impl<'a> Stack<'a> {
                 return Ok(());
             }
             Slot::Open(slot) => slot,
-            Slot::Unsupported(reason) => return Err(error::strange_store(reason).into()),
+            Slot::Unsupported(reason) => return Err(error::runtime_only(reason).into()),
         };
         let put = self.fill(place, layer, &slot).await;
         if put.is_err()
@@ -351,9 +351,4 @@ fn to_lower(layer: LowerLayer) -> Lower {
         LowerLayer::Directory(path) => Lower::Directory(path),
         LowerLayer::ErofsFile(path) => Lower::Erofs(path),
     }
-}
-
-/// Returns true if the runtime has to pull the image itself.
-pub(crate) fn is_not_covered(error: &Error) -> bool {
-    error.kind() == Kind::Unimplemented
 }

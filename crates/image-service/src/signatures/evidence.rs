@@ -15,12 +15,24 @@ use store::ImageRecord;
 /// The image's annotation in the store.
 const KEY: &str = "signatures";
 /// So many are kept, the newest ones. An image with more names than that is verified again at its registry.
-const MAX_KEPT: usize = 16;
+pub(super) const MAX_KEPT: usize = 16;
 
+/// A signature as it is written down.
 #[derive(Serialize, Deserialize)]
-struct KeptSignature {
+pub(super) struct KeptSignature {
     payload: String,
     signature: String,
+}
+
+impl KeptSignature {
+    pub(super) fn write(signature: &Signature) -> Self {
+        Self { payload: BASE64_STANDARD.encode(&signature.payload), signature: signature.signature.clone() }
+    }
+
+    /// `None`: the payload cannot be read.
+    pub(super) fn read(self) -> Option<Signature> {
+        Some(Signature { payload: BASE64_STANDARD.decode(self.payload).ok()?, signature: self.signature })
+    }
 }
 
 /// The signatures that are kept with an image. What cannot be read is not there.
@@ -31,10 +43,7 @@ pub(crate) fn of(image: &ImageRecord) -> Vec<Signature> {
 fn read(annotations: &BTreeMap<String, String>) -> Vec<Signature> {
     let Some(text) = annotations.get(KEY) else { return Vec::new() };
     let kept: Vec<KeptSignature> = serde_json::from_str(text).unwrap_or_default();
-    let signature = |kept: KeptSignature| {
-        Some(Signature { payload: BASE64_STANDARD.decode(kept.payload).ok()?, signature: kept.signature })
-    };
-    kept.into_iter().take(MAX_KEPT).filter_map(signature).collect()
+    kept.into_iter().take(MAX_KEPT).filter_map(KeptSignature::read).collect()
 }
 
 /// Returns true if all of these are kept with an image.
@@ -58,17 +67,26 @@ pub(crate) fn merged(before: Option<&ImageRecord>, signatures: &[Signature]) -> 
         }
     }
     kept.truncate(MAX_KEPT);
-    let write = |signature: Signature| KeptSignature {
-        payload: BASE64_STANDARD.encode(signature.payload),
-        signature: signature.signature,
-    };
-    let kept: Vec<KeptSignature> = kept.into_iter().map(write).collect();
+    let kept: Vec<KeptSignature> = kept.iter().map(KeptSignature::write).collect();
     annotations.insert(KEY.to_owned(), serde_json::to_string(&kept).expect("texts serialise"));
     annotations
 }
 
+/// Signatures that are kept with an image, and the digests by which it may have been signed.
+pub(crate) struct Evidence {
+    pub(crate) digests: Vec<Digest>,
+    pub(crate) signatures: Vec<Signature>,
+}
+
+impl Evidence {
+    /// The evidence that the store has with an image.
+    pub(crate) fn of(image: &ImageRecord) -> Self {
+        Self { digests: digests(image), signatures: of(image) }
+    }
+}
+
 /// The digests that an image which is here goes by: its manifest's, its index's, and those that it was recorded under.
-pub(crate) fn digests(image: &ImageRecord) -> Vec<Digest> {
+fn digests(image: &ImageRecord) -> Vec<Digest> {
     let mut digests = vec![image.manifest_digest.clone()];
     let recorded = image.repo_digests.iter().filter_map(|name| Reference::parse(name).ok()?.digest().cloned());
     for digest in image.index_digest.iter().cloned().chain(recorded) {

@@ -1,11 +1,12 @@
 //! Signatures: what the policy demands of an image, and whether it is met, before anything of the image is requested but its
 //! documents, and before an image that is here is used. The `signature` crate decides; here the policy is read ([`file`]), are
-//! signatures searched at the registry ([`find`]) and kept with the images ([`evidence`]). Called by pulls, imports, and the
-//! calls that answer for what is present. Without a policy nothing of this is done.
+//! signatures searched at the registry ([`find`]) and kept with the images, in our own store ([`evidence`]) and in that of a runtime
+//! ([`recorded`]). Called by pulls, imports, and the calls that answer for what is present. Without a policy nothing of this is done.
 
 pub(crate) mod evidence;
 mod file;
 mod find;
+pub(crate) mod recorded;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use store::ImageRecord;
 
 use crate::error;
 use crate::shared::Shared;
+use evidence::Evidence;
 pub(crate) use file::PolicyFile;
 pub(crate) use find::with_payloads;
 use find::{Payloads, Search};
@@ -34,11 +36,53 @@ pub(crate) struct Guard {
     policy: PathBuf,
 }
 
+/// A name of an image, `None` for an image without one, and the evidence of it on this node.
+pub(crate) type Claim = (Option<Reference>, Arc<Evidence>);
+
+impl PolicyFile {
+    /// The policy's demand on an image by this name; `None`: nothing. Blocks.
+    ///
+    /// # Errors
+    /// The policy refuses it in any case, or cannot be read.
+    pub(crate) fn guard(&self, image: Option<Reference>) -> Result<Option<Guard>> {
+        let policy = self.current()?;
+        let rule = image.as_ref().map_or_else(|| policy.unnamed(), |image| policy.rule(image));
+        let guard = Guard { rule, image, policy: self.path().to_owned() };
+        match guard.rule.demand() {
+            Demand::Nothing => Ok(None),
+            Demand::Refused => Err(guard.rejects()),
+            Demand::Signatures => Ok(Some(guard)),
+        }
+    }
+
+    /// Returns why the policy of this moment refuses each of these claims; `None`: it accepts one. Blocks.
+    ///
+    /// # Errors
+    /// The policy cannot be read.
+    pub(crate) fn objection(&self, claims: Vec<Claim>) -> Result<Option<Error>> {
+        // A fault of the file is no objection to one image, but an error for all of them.
+        self.current()?;
+        let mut objection = None;
+        for (name, evidence) in claims {
+            let why = match self.guard(name) {
+                Ok(None) => return Ok(None),
+                Ok(Some(guard)) => match guard.check_kept(&evidence) {
+                    None => return Ok(None),
+                    Some(why) => why,
+                },
+                Err(why) => why,
+            };
+            objection.get_or_insert(why);
+        }
+        Ok(objection)
+    }
+}
+
 impl Shared {
     /// The policy's demand on an image by this name; `None`: nothing.
     ///
     /// # Errors
-    /// The policy refuses it whatever it brings, or cannot be read.
+    /// The policy refuses it in any case, or cannot be read.
     pub(crate) async fn guard(self: &Arc<Self>, image: Option<&Reference>) -> Result<Option<Guard>> {
         if self.policy.is_none() {
             return Ok(None);
@@ -49,15 +93,7 @@ impl Shared {
 
     /// The same, on a thread that may block.
     fn guard_of(&self, image: Option<Reference>) -> Result<Option<Guard>> {
-        let Some(file) = &self.policy else { return Ok(None) };
-        let policy = file.current()?;
-        let rule = image.as_ref().map_or_else(|| policy.unnamed(), |image| policy.rule(image));
-        let guard = Guard { rule, image, policy: file.path().to_owned() };
-        match guard.rule.demand() {
-            Demand::Nothing => Ok(None),
-            Demand::Refused => Err(guard.rejects()),
-            Demand::Signatures => Ok(Some(guard)),
-        }
+        self.policy.as_ref().map_or(Ok(None), |policy| policy.guard(image))
     }
 
     /// Why the policy does not let an image that is here be used by this text, a name or an id; `None`: it does. By id it
@@ -66,12 +102,14 @@ impl Shared {
     /// # Errors
     /// The policy cannot be read.
     pub(crate) fn objection_to_use(&self, image: &ImageRecord, text: &str) -> Result<Option<Error>> {
+        let Some(policy) = &self.policy else { return Ok(None) };
+        let evidence = Arc::new(Evidence::of(image));
         if let Some(name) = name_in(image, text) {
-            return self.objection(image, vec![Some(name)]);
+            return policy.objection(vec![(Some(name), evidence)]);
         }
         let all = image.tags.iter().chain(&image.repo_digests).filter_map(|name| Reference::parse(name).ok());
-        let all: Vec<_> = all.map(Some).collect();
-        self.objection(image, if all.is_empty() { vec![None] } else { all })
+        let all: Vec<Claim> = all.map(|name| (Some(name), Arc::clone(&evidence))).collect();
+        policy.objection(if all.is_empty() { vec![(None, evidence)] } else { all })
     }
 
     /// Verifies once more, right before a commit, that the policy of this moment lets an image be used by this name: a key that
@@ -97,24 +135,15 @@ impl Shared {
         Err(guard.refuses(&format!("policy or keys have changed while the image came, and {why}")))
     }
 
-    /// The objection that there is to all of these names.
-    fn objection(&self, image: &ImageRecord, names: Vec<Option<Reference>>) -> Result<Option<Error>> {
-        let Some(file) = &self.policy else { return Ok(None) };
-        // What is wrong with the file is no objection to this image, but an error for all of them.
-        file.current()?;
-        let mut objection = None;
-        for name in names {
-            let why = match self.guard_of(name) {
-                Ok(None) => return Ok(None),
-                Ok(Some(guard)) => match guard.check_kept(image) {
-                    None => return Ok(None),
-                    Some(why) => why,
-                },
-                Err(why) => why,
-            };
-            objection.get_or_insert(why);
+    /// The signatures that are kept with an image.
+    async fn kept_signatures(self: &Arc<Self>, image: &Reference, id: &Digest) -> Result<Vec<Signature>> {
+        if let Some(target) = &self.options.runtime {
+            let record = target.store.record(&image.to_string()).await?;
+            return Ok(record.map(|record| recorded::read(&record, id).signatures).unwrap_or_default());
         }
-        Ok(objection)
+        let (store, id) = (self.store.clone(), id.clone());
+        let load = move || store.image(&id).map_err(|e| crate::error::from_store(store.root(), &e));
+        Ok(self.background.run(load).await?.map(|image| evidence::of(&image)).unwrap_or_default())
     }
 }
 
@@ -135,9 +164,8 @@ impl Guard {
         digests: Vec<Digest>,
         id: &Digest,
     ) -> Result<Vec<Signature>> {
-        let (store, id) = (shared.store.clone(), id.clone());
-        let load = move || store.image(&id).map_err(|e| crate::error::from_store(store.root(), &e));
-        let kept = shared.background.run(load).await?.map(|image| evidence::of(&image)).unwrap_or_default();
+        let reference = self.image.as_ref().expect("a pull has a name");
+        let kept = shared.kept_signatures(reference, id).await?;
         let mut trial = Trial::new(self.check(digests.clone()));
         for signature in kept {
             trial.offer(shared, signature).await?;
@@ -147,7 +175,6 @@ impl Guard {
         }
         // What is kept says nothing about what the registry has.
         trial = Trial::new(self.check(digests.clone()));
-        let reference = self.image.as_ref().expect("a pull has a name");
         // A session of its own: a mirror that has no signatures may well have the layers.
         let repository = crate::pull::repository(shared, reference, auth).await?;
         let mut notes = Vec::new();
@@ -185,16 +212,15 @@ impl Guard {
     }
 
     /// Why the signatures that are kept with an image are not those that are demanded; `None`: they are.
-    fn check_kept(&self, image: &ImageRecord) -> Option<Error> {
-        let digests = evidence::digests(image);
-        let mut check = self.check(digests.clone());
-        for signature in evidence::of(image) {
-            check.offer(&signature);
+    fn check_kept(&self, evidence: &Evidence) -> Option<Error> {
+        let mut check = self.check(evidence.digests.clone());
+        for signature in &evidence.signatures {
+            check.offer(signature);
         }
         if check.is_met() {
             return None;
         }
-        Some(self.refuses(&format!("{} on this node", why(&check, &digests, &[]))))
+        Some(self.refuses(&format!("{} on this node", why(&check, &evidence.digests, &[]))))
     }
 
     fn check(&self, digests: Vec<Digest>) -> Check {

@@ -8,15 +8,15 @@ use std::{fs, io};
 
 use async_trait::async_trait;
 use cri_api::{
-    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PodSandboxConfig,
-    PullImageRequest, Reason, Result,
+    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest,
+    Reason, Result,
 };
 use engine_api::LayerShape;
 use engine_api::runtime_store::{
-    Deposit, Destination, Documents, FindRuntimeStore, LayerFacts, LowerLayer, OpenSlot, RuntimeRecord, RuntimeStore,
-    Slot, StackedLayer, UnfinishedDeposit, Unsuited,
+    Deposit, Destination, Documents, FindRuntimeStore, HandlerStore, LayerFacts, LowerLayer, NamedImage, OpenSlot,
+    RuntimeRecord, RuntimeStore, Slot, StackedLayer, StoreDetection, UnfinishedDeposit,
 };
-use image_service::{PullEngine, RuntimeImages};
+use image_service::{EngineOptions, PullEngine, RuntimeImages};
 use lock::Mutex;
 use oci::{Digest, Reference};
 use registry::testing::{BuiltImage, TestRegistry};
@@ -25,7 +25,7 @@ use crate::support::{blob, image, layer, options};
 
 /// Faults, each shown once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wrong {
+pub(crate) enum Wrong {
     /// The runtime is gone before it answers that an image is begun.
     Begin,
     /// The slot is of a kind that nobody knows.
@@ -55,29 +55,50 @@ struct Committed {
     facts: LayerFacts,
 }
 
+/// A record of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) id: String,
+    pub(crate) named: NamedImage,
+}
+
+/// Answer to the detection of the store.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Detection {
+    #[default]
+    Fillable,
+    /// Another snapshotter.
+    Unsuited,
+    /// The call about the file system fails.
+    NoFsInfo(Kind),
+    /// The call that finds the store fails.
+    NoStore(Kind),
+}
+
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     committed: BTreeMap<Digest, Committed>,
-    /// Targets by name.
-    records: BTreeMap<String, Digest>,
+    /// By name.
+    pub(crate) records: BTreeMap<String, Record>,
+    pub(crate) detection: Detection,
     /// Documents, by their digests.
     documents: BTreeMap<Digest, Vec<u8>>,
     /// Records that were written, and what they replaced.
-    written: Vec<(String, Option<Digest>)>,
+    written: Vec<(String, Option<Record>)>,
     /// Images that were begun and not ended.
     begun: BTreeMap<String, Digest>,
     wrong: VecDeque<Wrong>,
     /// Names that the runtime pulled itself.
-    pulled: Vec<String>,
+    pub(crate) pulled: Vec<String>,
     next: usize,
 }
 
 /// The runtime and its store.
 #[derive(Clone)]
-struct Fake {
+pub(crate) struct Fake {
     directory: PathBuf,
     workshop: PathBuf,
-    state: Arc<Mutex<State>>,
+    pub(crate) state: Arc<Mutex<State>>,
 }
 
 impl std::fmt::Debug for Fake {
@@ -111,11 +132,13 @@ impl ImageService for Fake {
 
     async fn image_status(&self, image: &ImageSpec, _: bool) -> Result<ImageStatus> {
         let state = self.state.lock();
-        let found = state.records.contains_key(&image.image) && state.wrong.front() != Some(&Wrong::Record);
-        let target = state.records.get(&image.image).cloned();
-        let names = state.records.iter().filter(|(_, of)| Some(*of) == target.as_ref()).map(|(name, _)| name.clone());
-        let image = found.then(|| Image { id: image.image.clone(), repo_tags: names.collect(), ..Image::default() });
-        Ok(ImageStatus { image, ..ImageStatus::default() })
+        let found = state.records.get(&image.image).filter(|_| state.wrong.front() != Some(&Wrong::Record));
+        let named = |id: &str| {
+            let names = state.records.iter().filter(|(name, record)| record.id == id && !name.starts_with("sha256:"));
+            let (digests, tags) = names.map(|(name, _)| name.clone()).partition(|name: &String| name.contains('@'));
+            Image { id: id.to_owned(), repo_tags: tags, repo_digests: digests, ..Image::default() }
+        };
+        Ok(ImageStatus { image: found.map(|record| named(&record.id)), ..ImageStatus::default() })
     }
 
     async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
@@ -129,6 +152,9 @@ impl ImageService for Fake {
     }
 
     async fn image_fs_info(&self) -> Result<FsInfo> {
+        if let Detection::NoFsInfo(kind) = self.state.lock().detection {
+            return Err(Error::new(kind, "no answer about the file system"));
+        }
         let usage = FilesystemUsage { mountpoint: self.directory.display().to_string(), ..FilesystemUsage::default() };
         Ok(FsInfo { image_filesystems: vec![usage], ..FsInfo::default() })
     }
@@ -136,8 +162,12 @@ impl ImageService for Fake {
 
 #[async_trait]
 impl FindRuntimeStore for Fake {
-    async fn find(&self, _: &FsInfo) -> std::result::Result<Arc<dyn RuntimeStore>, Unsuited> {
-        Ok(Arc::new(self.clone()))
+    async fn find(&self, _: &FsInfo) -> Result<StoreDetection> {
+        match self.state.lock().detection {
+            Detection::NoStore(kind) => Err(Error::new(kind, "no answer about the store")),
+            Detection::Unsuited => Ok(StoreDetection::Unsuited("the snapshotter is native".to_owned())),
+            Detection::Fillable | Detection::NoFsInfo(_) => Ok(StoreDetection::Fillable(Arc::new(self.clone()))),
+        }
     }
 }
 
@@ -172,8 +202,16 @@ impl RuntimeStore for Fake {
         Ok(self.state.lock().committed.keys().any(|chain| chain.to_string() == chain_id))
     }
 
-    async fn target(&self, name: &str) -> Result<Option<Digest>> {
-        Ok(self.state.lock().records.get(name).cloned())
+    async fn record(&self, name: &str) -> Result<Option<NamedImage>> {
+        Ok(self.state.lock().records.get(name).map(|record| record.named.clone()))
+    }
+
+    async fn handler_store(&self, handler: &str) -> Result<HandlerStore> {
+        match handler {
+            "runc" => Ok(HandlerStore::Default),
+            "kata" => Ok(HandlerStore::Other("a store of disks".to_owned())),
+            _ => Err(Error::new(Kind::InvalidArgument, format!("unknown runtime handler {handler:?}"))),
+        }
     }
 
     async fn origin(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Option<String>> {
@@ -329,8 +367,15 @@ impl Deposit for OnItsWay {
 
     async fn write_record(&self, documents: &Documents<'_>, name: &str) -> Result<()> {
         let target = documents.target().digest();
-        let before = self.fake.state.lock().records.insert(name.to_owned(), target);
-        self.fake.state.lock().written.push((name.to_owned(), before));
+        let id = Digest::sha256(documents.config).to_string();
+        let mut state = self.fake.state.lock();
+        let before = state.records.get(name).cloned();
+        // Evidence that is not written again stays, as containerd's labels do.
+        let kept = before.as_ref().and_then(|record| record.named.evidence.clone());
+        let evidence = documents.evidence.clone().filter(|_| name != id).or(kept);
+        state.records.insert(name.to_owned(), Record { id, named: NamedImage { target, evidence } });
+        state.written.push((name.to_owned(), before));
+        drop(state);
         let is_id = name.starts_with("sha256:");
         if self.fake.goes_wrong(if is_id { Wrong::Id } else { Wrong::Name }) {
             return Err(Error::new(Kind::Internal, "no"));
@@ -355,48 +400,53 @@ impl Deposit for OnItsWay {
 }
 
 /// A node with such a runtime.
-struct Filled {
-    fake: Fake,
-    images: RuntimeImages,
-    registry: TestRegistry,
-    app: BuiltImage,
-    directory: tempfile::TempDir,
+pub(crate) struct Filled {
+    pub(crate) fake: Fake,
+    pub(crate) images: RuntimeImages,
+    pub(crate) registry: TestRegistry,
+    pub(crate) app: BuiltImage,
+    pub(crate) directory: tempfile::TempDir,
 }
 
 impl Filled {
-    async fn start(rule: PullEngine) -> Self {
-        Self::with(rule, None).await
+    pub(crate) async fn start(rule: PullEngine) -> Self {
+        Self::with(rule, |_| {}).await
     }
 
     /// With this signature policy.
-    async fn with(rule: PullEngine, policy: Option<&str>) -> Self {
+    pub(crate) async fn under(rule: PullEngine, policy: &str) -> Self {
+        Self::with(rule, |options| {
+            let path = options.root.with_file_name("policy.json");
+            fs::write(&path, policy).expect("written");
+            options.signature_policy = Some(path);
+        })
+        .await
+    }
+
+    pub(crate) async fn with(rule: PullEngine, change: impl FnOnce(&mut EngineOptions)) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let snapshots = directory.path().join("snapshots");
         fs::create_dir(&snapshots).expect("made");
         let fake = Fake { directory: snapshots, workshop: directory.path().join("workshop"), state: Arc::default() };
         let runtime = Arc::new(fake.clone());
         let mut options = options(directory.path());
-        options.signature_policy = policy.map(|text| {
-            let path = directory.path().join("policy.json");
-            fs::write(&path, text).expect("written");
-            path
-        });
-        let images = RuntimeImages::new(runtime.clone(), runtime, options, rule);
+        change(&mut options);
+        let images = RuntimeImages::open(runtime.clone(), runtime, options, rule).await.expect("opens");
         let registry = TestRegistry::open().await;
         let app = image().layer(layer("a", 1, 9000)).layer(layer("b", 2, 9000)).layer(layer("c", 3, 9000)).build();
         registry.push("app", "1", &app);
         Self { fake, images, registry, app, directory }
     }
 
-    fn set(&self, wrong: &[Wrong]) {
+    pub(crate) fn set(&self, wrong: &[Wrong]) {
         self.fake.state.lock().wrong = wrong.iter().copied().collect();
     }
 
-    async fn pull(&self, name: &str) -> Result<String> {
+    pub(crate) async fn pull(&self, name: &str) -> Result<String> {
         self.images.pull_image(PullImageRequest::new(format!("{}/{name}", self.registry.host()))).await
     }
 
-    fn reads(&self, layer: usize) -> usize {
+    pub(crate) fn reads(&self, layer: usize) -> usize {
         let of = format!("/blobs/{}", blob(&self.app, layer));
         self.registry.requests().iter().filter(|r| r.method == "GET" && r.path.ends_with(&of)).count()
     }
@@ -516,41 +566,4 @@ async fn a_layer_without_an_origin_is_fetched_once() {
         assert_eq!(node.reads(0), reads, "{tag}");
     }
     assert_eq!(node.fake.state.lock().committed.len(), 5, "the layer that was present is used");
-}
-
-#[tokio::test]
-#[ignore = "needs root: scripts/test.sh"]
-async fn an_image_for_a_runtime_handler_is_the_runtimes() {
-    let request = |node: &Filled, of_sandbox: bool| {
-        let mut request = PullImageRequest::new(format!("{}/app:1", node.registry.host()));
-        if of_sandbox {
-            let mut sandbox = PodSandboxConfig::default();
-            sandbox.annotations.insert("io.containerd.cri.runtime-handler".to_owned(), "kata".to_owned());
-            request.sandbox = Some(sandbox);
-        } else {
-            request.image.runtime_handler = "kata".to_owned();
-        }
-        request
-    };
-    for of_sandbox in [false, true] {
-        let node = Filled::start(PullEngine::Auto).await;
-        assert_eq!(node.images.pull_image(request(&node, of_sandbox)).await.expect("passed on"), "by the runtime");
-        assert!(node.fake.state.lock().records.is_empty());
-        // It would pull without asking the policy.
-        let node = Filled::with(PullEngine::Auto, Some(r#"{"default": [{"type": "insecureAcceptAnything"}]}"#)).await;
-        let error = node.images.pull_image(request(&node, of_sandbox)).await.expect_err("refused");
-        assert_eq!(error.reason(), Some(Reason::SignatureInvalid), "{error}");
-        assert!(node.fake.state.lock().pulled.is_empty());
-        assert_eq!(node.pull("app:1").await.expect("our engine pulls"), node.app.id().to_string());
-    }
-}
-
-#[tokio::test]
-#[ignore = "needs root: scripts/test.sh"]
-async fn what_is_left_to_the_runtime_is_refused_under_a_policy() {
-    let node = Filled::with(PullEngine::Auto, Some(r#"{"default": [{"type": "insecureAcceptAnything"}]}"#)).await;
-    node.set(&[Wrong::Slot]);
-    let error = node.pull("app:1").await.expect_err("refused");
-    assert_eq!(error.reason(), Some(Reason::SignatureInvalid), "{error}");
-    assert!(node.fake.state.lock().pulled.is_empty());
 }

@@ -8,6 +8,7 @@ mod conformance;
 mod destinations;
 mod digests;
 mod filling;
+mod filling_rules;
 mod hostile;
 mod index;
 mod keeping;

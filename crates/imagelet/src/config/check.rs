@@ -2,6 +2,7 @@
 //! Called by [`super::Config::load`].
 
 use image_manager::Allowlist;
+use image_service::{PullEngine, UnsupportedImages};
 
 use super::eviction;
 use super::model::Config;
@@ -72,6 +73,15 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         for (name, _) in opened.into_iter().filter(|(_, is_set)| *is_set) {
             let why = "nobody else may enter the root, where the socket is otherwise";
             found(name, format!("{name} is set and adminSocket is not: {why}; /run/imagelet/admin.sock is usual"));
+        }
+    }
+    if config.engine.unsupported_images == UnsupportedImages::Runtime {
+        let name = "unsupportedImages";
+        if config.engine.signature_policy.is_some() {
+            found(name, format!("{name} is runtime and signaturePolicy is set: the runtime would not ask the policy"));
+        }
+        if config.pull_engine == PullEngine::Embedded {
+            found(name, format!("{name} is runtime and pullEngine is embedded: the runtime would pull"));
         }
     }
     let (one, other) = ("imageCredentialProviderConfig", "imageCredentialProviderBinDir");

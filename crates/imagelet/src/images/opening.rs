@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use image_service::{EngineOptions, Reach};
+use image_service::{EngineOptions, OpenError, Reach};
 use registry::Bandwidth;
+use store::OpenError as StoreOpenError;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::config::Config;
 use crate::endpoint::USER_AGENT;
 use crate::environment::Proxies;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome, chain};
 
 /// A `Retry-After` that is waited out within a pull although somebody would come again.
 const BRIEF: Duration = Duration::from_secs(2);
@@ -66,4 +67,21 @@ pub(super) fn engine_options(
     options.proxy.https.clone_from(&proxies.https);
     options.proxy.no_proxy.clone_from(&proxies.no_proxy);
     options
+}
+
+/// A root, or a signature policy, that cannot be opened. The permission to do so is told apart from everything else.
+pub(super) fn open_failure(error: &OpenError) -> Failure {
+    let code = match error {
+        OpenError::Store(StoreOpenError::NotOwned { .. }) => Code::NotPermitted,
+        OpenError::Store(StoreOpenError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            Code::NotPermitted
+        }
+        OpenError::Option { .. }
+        | OpenError::SignaturePolicy(_)
+        | OpenError::Store(StoreOpenError::NoSharing { .. }) => Code::Config,
+        _ => Code::Failed,
+    };
+    Failure::new(code, chain(error))
 }

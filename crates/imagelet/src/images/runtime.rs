@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use cri_api::ImageService;
 use cri_grpc::Endpoint;
-use cri_grpc::client::connect_image_service;
+use cri_grpc::client::{RemoteRuntimeService, connect_image_service};
 use image_service::{PullEngine, RuntimeImages};
 use tokio_util::sync::CancellationToken;
 
-use super::opening::{Opening, engine_options, own_reach};
+use super::opening::{Opening, engine_options, open_failure, own_reach};
 use crate::config::Config;
 use crate::endpoint::client_options;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
@@ -23,63 +23,62 @@ type Connected = (Arc<dyn ImageService>, Option<Arc<RuntimeImages>>);
 /// Connects to the images behind an endpoint. The second is there where our engine may pull them.
 pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Opening<'_>) -> Outcome<Connected> {
     let access = opening.access;
-    if config.pull_engine == PullEngine::Runtime {
-        leave_to_runtime(config, endpoint, access.brings)?;
+    if config.pull_engine == PullEngine::Runtime && access.brings {
+        leave_to_runtime(config, endpoint, "pullEngine is runtime")?;
     }
     let service: Arc<dyn ImageService> = match connect_image_service(endpoint, client_options(config)).await {
         Ok(service) => Arc::new(service),
         Err(error) => return Err(Failure::new(code_of(error.kind()), chain(&error))),
     };
-    if !access.brings && !access.accounts {
+    if config.pull_engine == PullEngine::Runtime || !access.brings && !access.accounts {
         return Ok((service, None));
     }
-    let runtime = match config.pull_engine {
-        PullEngine::Runtime => None,
-        rule => Some(fills(config, endpoint, opening, Arc::clone(&service), rule)?),
-    };
-    let choice = match &runtime {
-        Some(runtime) => Some(runtime.choice().await),
-        None => None,
-    };
-    if let Some(choice) = choice.as_ref().filter(|_| access.says_who_pulls()) {
-        tracing::info!(pullEngine = %choice, "who pulls images for {endpoint}");
-    }
+    let runtime = fills(config, endpoint, opening, service).await?;
     // A runtime that does not answer yet may be a suitable one: each call says so until it does.
-    let is_unsuited = choice.as_ref().is_some_and(|choice| !choice.is_embedded && !choice.is_temporary);
-    if let Some(choice) = choice.filter(|_| config.pull_engine == PullEngine::Embedded && is_unsuited) {
-        return Err(Failure::new(
-            Code::Config,
-            format!("pullEngine is embedded, and {endpoint} cannot be filled: {}", choice.why),
-        ));
+    let choice = match runtime.choice().await {
+        Ok(choice) => Some(choice),
+        Err(error) => {
+            tracing::info!(%error, "pull engine not selected yet for {endpoint}");
+            None
+        }
+    };
+    if let Some(choice) = &choice {
+        if access.says_who_pulls() {
+            tracing::info!(pullEngine = %choice, "pull engine selected for {endpoint}");
+        }
+        if !choice.is_embedded && config.pull_engine == PullEngine::Embedded {
+            let message = format!("pullEngine is embedded, and {endpoint} cannot be filled: {}", choice.why);
+            return Err(Failure::new(Code::Config, message));
+        }
+        if !choice.is_embedded && access.brings {
+            leave_to_runtime(config, endpoint, &format!("{endpoint} cannot be filled: {}", choice.why))?;
+        }
     }
-    if is_unsuited && access.brings {
-        leave_to_runtime(config, endpoint, true)?;
-    }
-    let service = runtime.as_ref().map_or(service, |runtime| Arc::clone(runtime) as _);
-    Ok((service, runtime))
+    Ok((Arc::clone(&runtime) as _, Some(runtime)))
 }
 
-/// Says what of the configuration counts for nothing where the runtime pulls, and refuses what a command asked for in vain.
-fn leave_to_runtime(config: &Config, endpoint: &Endpoint, brings: bool) -> Outcome {
-    if let Some(policy) = &config.engine.signature_policy {
-        let policy = policy.display();
-        tracing::warn!("signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy");
+/// Refuses settings that the runtime's own pull would not follow. `why` it is the runtime that pulls.
+fn leave_to_runtime(config: &Config, endpoint: &Endpoint, why: &str) -> Outcome {
+    if config.engine.signature_policy.is_some() {
+        let message = format!("signaturePolicy is set, and {why}: the runtime would pull without asking the policy");
+        return Err(Failure::new(Code::Config, message));
     }
-    if brings { own_reach(config, endpoint) } else { Ok(()) }
+    own_reach(config, endpoint)
 }
 
-fn fills(
+async fn fills(
     config: &Config,
     endpoint: &Endpoint,
     opening: &Opening<'_>,
     service: Arc<dyn ImageService>,
-    rule: PullEngine,
 ) -> Outcome<Arc<RuntimeImages>> {
-    let finder = containerd::Finder::new(endpoint.path())
+    let runtime = Arc::new(RemoteRuntimeService::of(endpoint, client_options(config)));
+    let finder = containerd::Finder::new(endpoint.path(), runtime)
         .map_err(|error| Failure::caused(Code::Config, format!("endpoint {endpoint}"), &error))?;
     let mut options = engine_options(config, opening.proxies, opening.backs_off, opening.bandwidth, None);
     options.store.command = Some(opening.access.command.clone());
-    Ok(Arc::new(RuntimeImages::new(service, Arc::new(finder), options, rule)))
+    let images = RuntimeImages::open(service, Arc::new(finder), options, config.pull_engine).await;
+    images.map(Arc::new).map_err(|error| open_failure(&error))
 }
 
 /// Gives up what pulls left, at once and then now and then until `stop`.

@@ -58,6 +58,7 @@ mod page_cache;
 mod plugins;
 mod podman;
 mod pods;
+mod pull_engine;
 mod pull_real;
 mod push;
 mod reload;

@@ -10,12 +10,14 @@ use registry::testing::{BuiltImage, ImageBuilder, TestRegistry};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::support::{Imagelet, Scratch, runtime};
+use crate::support::grpc_faults::GrpcFaults;
+use crate::support::process::eventually;
+use crate::support::{Containerd, Imagelet, Scratch, runtime};
 
 const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
 struct Scene {
-    _runtime: Runtime,
+    runtime: Runtime,
     registry: TestRegistry,
     scratch: Scratch,
     policy: String,
@@ -38,7 +40,7 @@ impl Scene {
             "transports": { "docker": { registry.host(): [demand] } },
         });
         fs::write(&policy, text.to_string()).expect("writes");
-        Self { _runtime: runtime, registry, scratch, policy }
+        Self { runtime, registry, scratch, policy }
     }
 
     fn imagelet(&self, store: &str) -> Imagelet {
@@ -257,11 +259,165 @@ fn a_policy_that_cannot_be_used_ends_the_program() {
     assert!(said.contains("unknown field \"transport\""), "{said}");
     assert!(s.registry.requests().is_empty());
 
-    // Behind a runtime it is that one's affair.
+    // Behind a runtime that pulls itself, nothing would ask it.
     let nowhere = format!("unix://{}", s.scratch.join("nowhere.sock").display());
-    let done = Imagelet::remote(&nowhere)
-        .global("--signature-policy", &s.policy)
-        .global("--pull-engine", "runtime")
-        .run(&["images"]);
-    assert_eq!(done.stderr.matches("is not looked at").count(), 1, "{}", done.stderr);
+    let remote = Imagelet::remote(&nowhere).global("--signature-policy", &s.policy).global("--pull-engine", "runtime");
+    let said = remote.fails(64, &["pull", &name]);
+    assert!(said.contains("signaturePolicy is set, and pullEngine is runtime"), "{said}");
+}
+
+const ACCEPT: &str = "insecureAcceptAnything";
+
+/// Imagelet before a containerd whose store it fills, with a policy.
+struct Behind {
+    s: Scene,
+    containerd: Containerd,
+    imagelet: Imagelet,
+    /// Containerd's own pull, past the policy.
+    plain: Imagelet,
+}
+
+impl Behind {
+    fn new() -> Self {
+        let s = Scene::new();
+        let containerd = Containerd::start(&s.registry.host());
+        let imagelet = s.imagelet("store").global("--image-endpoint", &containerd.endpoint());
+        let plain = Imagelet::remote(&containerd.endpoint()).global("--pull-engine", "runtime");
+        Self { s, containerd, imagelet, plain }
+    }
+
+    fn default_is(&self, kind: &str) {
+        self.s.write_policy(&json!({ "default": [{ "type": kind }] }));
+    }
+
+    /// Ensures a pod's image with the policies Never and IfNotPresent; each answers whether it could, and what was said.
+    fn ensure(&self, imagelet: &Imagelet, image: &str) -> [(bool, String); 2] {
+        ["Never", "IfNotPresent"].map(|policy| {
+            let done = imagelet.run(&["ensure", "-f", &self.s.pod("p", image, policy)]);
+            (done.code == Some(0), done.stderr)
+        })
+    }
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_policy_holds_for_images_that_a_runtime_has() {
+    let b = Behind::new();
+    let signed_policy = fs::read_to_string(&b.s.policy).expect("a policy");
+    let (name, image) = b.s.push("1");
+    let id = image.id().to_string();
+    b.plain.ok(&["pull", &name]);
+    // A front for CRI clients; they apply no policy of their own.
+    let mut agent = b.imagelet.serve(&b.s.scratch.join("cri.sock"));
+    let front = Imagelet::remote(&format!("unix://{}", b.s.scratch.join("cri.sock").display()))
+        .global("--pull-engine", "runtime");
+    let open = ("--image-pull-credentials-verification-policy", "NeverVerify");
+    let (imagelet, front) = (b.imagelet.clone().global(open.0, open.1), front.global(open.0, open.1));
+
+    for policy in [json!({ "default": [{ "type": "reject" }] }).to_string(), signed_policy.clone()] {
+        fs::write(&b.s.policy, &policy).expect("writes");
+        for client in [&imagelet, &front] {
+            for text in [&name, &id] {
+                let [never, if_not_present] = b.ensure(client, text);
+                assert!(!never.0 && never.1.contains("is not present with pull policy of Never"), "{}", never.1);
+                assert!(!if_not_present.0, "{text} under {policy}");
+                assert!(*text == id || if_not_present.1.contains("signature"), "{}", if_not_present.1);
+            }
+        }
+        assert_eq!(front.run(&["inspect", &name]).code, Some(1));
+        assert_eq!(front.ids(), [id.as_str()], "it is listed");
+    }
+    // Signed, it is verified by the next pull and counts from then on, by name and by id.
+    b.s.sign(image.digest());
+    assert!(!b.ensure(&imagelet, &name)[0].0, "nothing has verified it");
+    front.ok(&["pull", &name]);
+    for client in [&imagelet, &front] {
+        for text in [&name, &id] {
+            assert!(b.ensure(client, text).iter().all(|(ok, _)| *ok), "{text}");
+        }
+    }
+    // Containerd points the name to another image, which is not signed.
+    let other = ImageBuilder::tiny("other");
+    b.s.registry.push("team/app", "1", &other);
+    b.plain.ok(&["pull", &name]);
+    assert!(!b.ensure(&imagelet, &name)[0].0, "the evidence is of another image");
+    agent.stop();
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn an_image_in_a_runtime_is_verified_without_its_layers() {
+    let b = Behind::new();
+    let signed_policy = fs::read_to_string(&b.s.policy).expect("a policy");
+    let (name, image) = b.s.push("1");
+    b.default_is(ACCEPT);
+    b.imagelet.ok(&["pull", &name]);
+    fs::write(&b.s.policy, &signed_policy).expect("writes");
+    b.s.sign(image.digest());
+    assert!(!b.ensure(&b.imagelet, &name)[0].0);
+    b.s.registry.clear_requests();
+    let [_, pulled] = b.ensure(&b.imagelet, &name);
+    assert!(pulled.0, "{}", pulled.1);
+    let layer = image.layers[0].descriptor.digest.to_string();
+    let reads = b.s.registry.requests_for(&layer).into_iter().filter(|request| request.method == "GET").count();
+    assert_eq!(reads, 0, "{:?}", b.s.registry.requests());
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_containerd_that_comes_back_with_another_snapshotter_pulls_nothing_past_a_policy() {
+    let mut b = Behind::new();
+    let (name, _) = b.s.push("1");
+    let mut agent = b.imagelet.serve(&b.s.scratch.join("cri.sock"));
+    let front = Imagelet::remote(&format!("unix://{}", b.s.scratch.join("cri.sock").display()))
+        .global("--pull-engine", "runtime");
+    front.fails(1, &["pull", &name]);
+    b.containerd.set_snapshotter("overlayfs", "native");
+    // Until the agent sees the other snapshotter, and then as well.
+    eventually("the agent has seen the other snapshotter", || {
+        let done = front.run(&["pull", &name]);
+        assert_ne!(done.code, Some(0), "{}", done.stderr);
+        done.stderr.contains("the signature validation failed") && done.stderr.contains("snapshotter is native")
+    });
+    agent.stop();
+    assert_eq!(b.plain.ids(), Vec::<String>::new());
+    for engine in ["auto", "embedded", "runtime"] {
+        b.imagelet.clone().global("--pull-engine", engine).fails(64, &["pull", &name]);
+    }
+    assert_eq!(b.plain.ids(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_failed_detection_lets_nothing_past_a_policy() {
+    let b = Behind::new();
+    let (name, image) = b.s.push("1");
+    let _in = b.s.runtime.enter();
+    let faults = GrpcFaults::start(b.s.scratch.join("faulty.sock"), b.containerd.socket());
+    let open = Imagelet::on(&b.s.scratch.join("open")).global("--image-endpoint", &faults.endpoint());
+    let guarded = b.s.imagelet("guarded").global("--image-endpoint", &faults.endpoint());
+    // UNKNOWN, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE
+    for status in [2, 8, 13, 14] {
+        faults.fail("Introspection/Plugins", status);
+        for imagelet in [&open, &guarded] {
+            let mut agent = imagelet.serve(&b.s.scratch.join("cri.sock"));
+            let front = Imagelet::remote(&format!("unix://{}", b.s.scratch.join("cri.sock").display()))
+                .global("--pull-engine", "runtime");
+            let said = front.run(&["pull", &name]);
+            assert_ne!(said.code, Some(0), "{status}");
+            assert!(said.stderr.contains("a fault of the test"), "{status}: {}", said.stderr);
+            let said = imagelet.run(&["pull", &name]);
+            assert!(said.code != Some(0) && said.stderr.contains("a fault of the test"), "{}", said.stderr);
+            faults.heal();
+            if std::ptr::eq(imagelet, &guarded) {
+                let said = front.fails(1, &["pull", &name]);
+                assert!(said.contains("the signature validation failed"), "{said}");
+            }
+            faults.fail("Introspection/Plugins", status);
+            agent.stop();
+            assert_eq!(b.plain.ids(), Vec::<String>::new(), "{status}");
+        }
+    }
+    faults.heal();
+    assert_eq!(open.ok(&["pull", &name]).trim(), image.id().to_string());
 }

@@ -229,6 +229,23 @@ impl ImageBuilder {
 }
 
 impl BuiltImage {
+    /// The same image with another descriptor of a layer in its manifest.
+    ///
+    /// # Panics
+    /// There is no such layer.
+    #[must_use]
+    pub fn with_layer(mut self, number: usize, change: impl FnOnce(&mut Descriptor)) -> Self {
+        let mut manifest: Value = serde_json::from_slice(&self.manifest).expect("it was written here");
+        let layer = &mut manifest["layers"][number];
+        let mut descriptor: Descriptor = serde_json::from_value(layer.take()).expect("there is such a layer");
+        change(&mut descriptor);
+        *layer = json!(descriptor);
+        self.manifest = to_bytes(&manifest);
+        self.descriptor.digest = Digest::sha256(&self.manifest);
+        self.descriptor.size = self.manifest.len() as u64;
+        self
+    }
+
     /// The image id: digest of the config.
     #[must_use]
     pub fn id(&self) -> &Digest {

@@ -1,6 +1,6 @@
 //! Settings of the embedded engine. Their values are fields of [`EngineOptions`] themselves, and so are their defaults.
 
-use image_service::{EngineOptions, Resume, SharedContent};
+use image_service::{EngineOptions, Resume, SharedContent, UnsupportedImages};
 use oci::Platform;
 use registry::RangePolicy;
 use serde_json::json;
@@ -16,6 +16,8 @@ const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
 
 const SHARED_CONTENTS: &[(&str, SharedContent)] =
     &[("verified", SharedContent::Verified), ("open", SharedContent::Open)];
+const UNSUPPORTED_IMAGES: &[(&str, UnsupportedImages)] =
+    &[("refuse", UnsupportedImages::Refuse), ("runtime", UnsupportedImages::Runtime)];
 const RESUMES: &[(&str, Resume)] = &[("auto", Resume::Auto), ("always", Resume::Always), ("off", Resume::Off)];
 const DURABILITIES: &[(&str, Durability)] = &[("full", Durability::Full), ("relaxed", Durability::Relaxed)];
 const LAYER_FORMATS: &[(&str, LayerFormat)] =
@@ -64,7 +66,14 @@ settings! {
                 "signaturePolicy", "signature-policy", path_if_any("FILE"),
                 "Which images must be signed, by which keys, and which are rejected: a file in the form of \
                  /etc/containers/policy.json (docs/signatures.md). Read again when it changes. Without one \
-                 every image is accepted; a remote runtime has a policy of its own";
+                 every image is accepted. Behind a runtime imagelet must pull: not with pullEngine runtime, and auto \
+                 is embedded";
+            unsupported_images =>
+                "unsupportedImages", "unsupported-images", choice(UNSUPPORTED_IMAGES),
+                "What becomes of an image with encrypted layers or layers of an unknown type behind a runtime whose \
+                 store imagelet fills. refuse: its pull fails; runtime: the runtime pulls it, without imagelet's limits and \
+                 checks (docs/threat-model.md). Not with a signaturePolicy or pullEngine embedded, and never for an \
+                 image whose descriptors have URLs";
             store.durability =>
                 "durability", "durability", choice(DURABILITIES),
                 "full: a reported image survives a power cut; relaxed: the last images and their records may \

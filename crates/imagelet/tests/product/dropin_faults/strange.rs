@@ -1,24 +1,10 @@
 //! Runtimes that are not what our engine fills: they pull themselves, and one line says so; `--pull-engine embedded` is refused. A node
 //! whose images lie elsewhere heals with its next pull.
 
-use std::fs;
-
 use super::{Harbour, differences};
 use crate::support::Imagelet;
 use crate::support::process::eventually;
 use crate::support::scene::Scene;
-
-/// Changes containerd's configuration, and starts it again.
-#[track_caller]
-fn set_snapshotter(h: &mut Harbour, from: &str, to: &str) {
-    h.containerd.stop();
-    let config = h.containerd.scratch().join("config.toml");
-    let text = fs::read_to_string(&config).expect("a configuration");
-    let (from, to) = (format!("snapshotter = \"{from}\""), format!("snapshotter = \"{to}\""));
-    assert!(text.contains(&from), "{text}");
-    fs::write(&config, text.replace(&from, &to)).expect("written");
-    h.containerd.start_again();
-}
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
@@ -41,7 +27,7 @@ fn a_runtime_that_is_not_containerd_pulls_itself() {
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_snapshotter_that_is_not_filled_is_left_to_containerd() {
     let mut h = Harbour::new(512);
-    set_snapshotter(&mut h, "overlayfs", "native");
+    h.containerd.set_snapshotter("overlayfs", "native");
     let app = h.push("native/app:1", &h.layers("native", 2, 10_000));
     let endpoint = h.containerd.endpoint();
     assert_eq!(
@@ -60,7 +46,7 @@ fn a_snapshotter_that_is_not_filled_is_left_to_containerd() {
     assert!(!h.workshop().exists());
 
     // The node gets the usual snapshotter. What containerd has lies in the other one.
-    set_snapshotter(&mut h, "native", "overlayfs");
+    h.containerd.set_snapshotter("native", "overlayfs");
     front.ok(&["pull", &app.name]);
     agent.stop();
     assert_eq!(h.committed().len(), app.chains.len(), "it was pulled again");

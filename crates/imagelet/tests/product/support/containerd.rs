@@ -99,6 +99,17 @@ impl Containerd {
         self.daemon = start(&self.config, &self.socket);
     }
 
+    /// Changes the snapshotter of images in the configuration, and starts it again.
+    #[track_caller]
+    pub(crate) fn set_snapshotter(&mut self, from: &str, to: &str) {
+        self.stop();
+        let text = fs::read_to_string(&self.config).expect("a configuration");
+        let (from, to) = (format!("snapshotter = \"{from}\""), format!("snapshotter = \"{to}\""));
+        assert!(text.contains(&from), "{text}");
+        fs::write(&self.config, text.replace(&from, &to)).expect("written");
+        self.start_again();
+    }
+
     /// The directory of the daemon.
     pub(crate) fn scratch(&self) -> &Scratch {
         &self.scratch

@@ -17,6 +17,7 @@ pub(crate) mod front;
 pub(crate) mod frozen;
 pub(crate) mod gate;
 pub(crate) mod gc;
+pub(crate) mod grpc_faults;
 pub(crate) mod home;
 pub(crate) mod images;
 pub(crate) mod leaks;
