@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cri_api::Mount;
 use rustix::fs::{Mode, OFlags};
 
-use crate::status::ObservedContainer;
+use crate::observed::ObservedContainer;
 
 /// Bytes of a message from the file.
 const FROM_FILE: u64 = 4096;
