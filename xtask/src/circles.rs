@@ -33,12 +33,38 @@ pub(crate) fn sources(directory: &Path) -> anyhow::Result<CrateSources> {
     Ok(sources)
 }
 
-/// The circles of a crate, in the order of their first files.
-pub(crate) fn circles(sources: &CrateSources) -> anyhow::Result<Vec<Circle>> {
+/// The edges between the files of a crate.
+pub(crate) fn edges(sources: &CrateSources) -> anyhow::Result<Edges> {
     let mut edges = Edges::new();
     for root in sources.keys().filter(|f| *f == "lib.rs" || *f == "main.rs") {
         ModuleTree::read(sources, root)?.edges(&mut edges);
     }
+    Ok(edges)
+}
+
+/// The edges between sibling modules, each taken with everything below it. A module and its own submodules are not siblings.
+pub(crate) fn edges_of_siblings(edges: &Edges) -> Edges {
+    let mut siblings = Edges::new();
+    for ((from, to), names) in edges {
+        let (from, to) = (module_path(from), module_path(to));
+        let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+        if shared < from.len() && shared < to.len() {
+            let pair = (from[..=shared].join("/"), to[..=shared].join("/"));
+            siblings.entry(pair).or_default().extend(names.iter().cloned());
+        }
+    }
+    siblings
+}
+
+/// The path of the module that a file holds; empty for the root of a crate.
+fn module_path(file: &str) -> Vec<&str> {
+    let path = file.strip_suffix(".rs").unwrap_or(file);
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    if path == "lib" || path == "main" { Vec::new() } else { path.split('/').collect() }
+}
+
+/// The circles that edges form, in the order of their first files or modules.
+pub(crate) fn circles(edges: &Edges) -> Vec<Circle> {
     let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (from, to) in edges.keys() {
         next.entry(from).or_default().push(to);
@@ -55,7 +81,7 @@ pub(crate) fn circles(sources: &CrateSources) -> anyhow::Result<Vec<Circle>> {
         let edges = edges.iter().filter(|(pair, _)| inside(pair)).map(|(p, n)| (p.clone(), n.clone())).collect();
         circles.push(Circle { files, edges });
     }
-    Ok(circles)
+    circles
 }
 
 /// Every file that a path of at least one edge leads to.
@@ -74,7 +100,8 @@ impl Circle {
     /// The files, and each edge with the names that tie it.
     pub(crate) fn describe(&self, package: &str) -> String {
         let files: Vec<&str> = self.files.iter().map(String::as_str).collect();
-        let mut text = format!("{package}: {} files import each other in a circle: {}", files.len(), files.join(", "));
+        let kind = if files.iter().all(|file| file.ends_with(".rs")) { "files" } else { "modules" };
+        let mut text = format!("{package}: {} {kind} import each other in a circle: {}", files.len(), files.join(", "));
         for ((from, to), names) in &self.edges {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             text.push_str(&format!("\n    {from} -> {to}: {}", names.join(", ")));

@@ -8,7 +8,7 @@ fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let line = |((from, to), names): (&(String, String), &BTreeSet<String>)| {
         format!("{from} -> {to}: {}", names.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
     };
-    let found = circles(&sources).expect("parses");
+    let found = circles(&edges(&sources).expect("parses"));
     found.iter().map(|c| c.edges.iter().map(line).collect()).collect()
 }
 
@@ -90,6 +90,35 @@ fn a_parent_is_a_file_like_the_others() {
     assert_eq!(circles_of(&[("lib.rs", &uses), child]), [["lib.rs -> part.rs: run", "part.rs -> lib.rs: Shared"]]);
     let below = [("lib.rs", "mod a;\n"), ("a/mod.rs", uses.as_str()), ("a/part.rs", child.1)];
     assert_eq!(circles_of(&below), [["a/mod.rs -> a/part.rs: run", "a/part.rs -> a/mod.rs: Shared"]]);
+}
+
+#[test]
+fn names_that_a_macro_defines_tie_files() {
+    let found = circles_of(&[
+        ("lib.rs", "mod a;\nmod b;\n"),
+        ("a.rs", "m! {\n    /// Text.\n    #[derive(Debug)]\n    pub struct A(B) { x: crate::b::B }\n}\n"),
+        ("b.rs", "use crate::a::A;\npub struct B(A);\n"),
+    ]);
+    assert_eq!(found, [["a.rs -> b.rs: B", "b.rs -> a.rs: A"]]);
+}
+
+#[test]
+fn sibling_modules_are_taken_with_everything_below_them() {
+    let files = [
+        ("lib.rs", "mod a;\nmod b;\n"),
+        ("a.rs", "mod part;\npub struct A;\n"),
+        ("a/part.rs", "use crate::b::B;\nuse super::A;\nfn f(_: A, _: B) {}\n"),
+        ("b.rs", "use crate::a::A;\npub struct B(A);\n"),
+    ];
+    let sources: CrateSources = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    let edges = edges(&sources).expect("parses");
+    assert_eq!(circles(&edges).len(), 0, "no file imports itself through others");
+    let found = circles(&edges_of_siblings(&edges));
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        found[0].describe("p"),
+        "p: 2 modules import each other in a circle: a, b\n    a -> b: B\n    b -> a: A"
+    );
 }
 
 #[test]

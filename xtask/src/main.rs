@@ -18,6 +18,7 @@ mod named_tests;
 mod tidy;
 mod tidy_rules;
 mod upstream;
+mod vocabulary;
 mod words;
 
 use std::os::unix::process::CommandExt as _;

@@ -106,6 +106,11 @@ impl ModuleTree {
         let mut code = PathScan::default();
         for item in items.iter().filter(|item| !left_out(attributes(item))) {
             self.modules[id].items.extend(names(item));
+            if let Item::Macro(call) = item
+                && call.ident.is_none()
+            {
+                self.modules[id].items.extend(names_in_macro(call.mac.tokens.clone()));
+            }
             let Item::Mod(declared) = item else {
                 code.visit_item(item);
                 continue;
@@ -317,4 +322,25 @@ fn names(item: &Item) -> Option<String> {
         _ => return None,
     };
     Some(ident.to_string())
+}
+
+/// The names that an invocation of an item macro defines: each identifier after a keyword of a definition, at the outermost level
+/// of the invocation's tokens.
+fn names_in_macro(tokens: TokenStream) -> BTreeSet<String> {
+    const DEFINES: &[&str] = &["const", "enum", "fn", "static", "struct", "trait", "type", "union"];
+    let mut names = BTreeSet::new();
+    let mut defines = false;
+    for token in tokens {
+        let TokenTree::Ident(ident) = token else {
+            defines = false;
+            continue;
+        };
+        let word = ident.to_string();
+        let is_keyword = DEFINES.contains(&word.as_str());
+        if defines && !is_keyword {
+            names.insert(word);
+        }
+        defines = is_keyword;
+    }
+    names
 }

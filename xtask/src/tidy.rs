@@ -14,6 +14,7 @@ use crate::counts::{Counts, is_tests};
 use crate::index_of_rules;
 use crate::named_tests::Tests;
 use crate::tidy_rules::{self as rules, Finding};
+use crate::vocabulary;
 use crate::words;
 
 /// Kinds of files that are read. Everything else is left alone.
@@ -54,6 +55,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
         found.extend(findings.into_iter().map(|f| (name.clone(), f)));
         let place = |line| (words::part(&name).to_owned(), format!("{name}:{line}"));
         words_left.extend(words::lines(&name, &text).into_iter().map(place));
+        if name.ends_with(".rs") {
+            words_left.extend(vocabulary::lines(&text, is_tests(&name)).into_iter().map(place));
+        }
         if name.ends_with(".rs") {
             tests.add(&name, &text);
             counts.add(&name, &text);

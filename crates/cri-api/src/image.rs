@@ -111,29 +111,3 @@ impl fmt::Debug for BeforeVisible {
         f.write_str(if self.0.is_some() { "BeforeVisible(set)" } else { "BeforeVisible(none)" })
     }
 }
-
-/// Use of one file system.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct FilesystemUsage {
-    /// Nanoseconds since the epoch at which this was true; above 0.
-    pub timestamp: i64,
-    /// The directory in which the bytes lie.
-    pub mountpoint: String,
-    /// Bytes used by images, as the disk counts them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub used_bytes: Option<u64>,
-    /// Inodes used by images.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inodes_used: Option<u64>,
-}
-
-/// Answer of [`ImageService::image_fs_info`](crate::ImageService::image_fs_info). Callers read the first entry.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct FsInfo {
-    /// File systems that hold images.
-    pub image_filesystems: Vec<FilesystemUsage>,
-    /// File systems that hold containers, where they are others.
-    pub container_filesystems: Vec<FilesystemUsage>,
-}

@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 mod error;
+mod filesystem;
 mod image;
 mod image_service;
 mod image_spec;
@@ -16,7 +17,8 @@ mod runtime;
 pub mod testing;
 
 pub use error::{Error, Kind, Reason, Result};
-pub use image::{BeforeVisible, FilesystemUsage, FsInfo, Image, ImageFilter, ImageStatus, PullImageRequest};
+pub use filesystem::{FilesystemUsage, FsInfo};
+pub use image::{BeforeVisible, Image, ImageFilter, ImageStatus, PullImageRequest};
 pub use image_service::ImageService;
 pub use image_spec::ImageSpec;
 pub use progress::{LayerState, ProgressSink, PullEvent};

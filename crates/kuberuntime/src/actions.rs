@@ -10,8 +10,8 @@ mod reason;
 pub(crate) mod restart;
 mod sandbox;
 
+use crate::observed::ObservedPod;
 use crate::pod::Pod;
-use crate::status::ObservedPod;
 use plan::start;
 pub(crate) use plan::{ContainerKill, ContainerReset, PodActions};
 pub use probed::{ProbeResult, ProbeResults, Probed};

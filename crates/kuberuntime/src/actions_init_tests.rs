@@ -6,8 +6,8 @@ use serde_json::json;
 use super::tests::{Scene, base, check, pod_of_three, ready_sandbox, rule, run_of};
 use super::{ProbeResult, ProbeResults, Probed};
 use crate::labels::PodOwner;
+use crate::observed::ObservedPod;
 use crate::pod::{Container, EphemeralContainer, RestartAction, RestartPolicy};
-use crate::status::ObservedPod;
 
 /// Three init containers that are done, and nothing else yet.
 fn initialised() -> Scene {

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::plan::ContainerStart;
 use super::*;
 use crate::labels::{ContainerInfo, PodOwner, container_hash};
+use crate::observed::ObservedContainer;
+use crate::observed::ObservedSandbox;
 use crate::pod::RestartPolicy;
 use crate::pod::{Container, ContainerKind};
-use crate::status::ObservedContainer;
-use crate::status::ObservedSandbox;
 
 /// A pod, what is seen of it, and what its probes said.
 pub(super) struct Scene {

@@ -18,6 +18,7 @@ mod hash;
 mod identity;
 pub mod labels;
 pub mod logs;
+mod observed;
 pub mod pod;
 pub mod probes;
 mod qos;
@@ -39,11 +40,12 @@ pub use environment::Surroundings;
 pub(crate) use environment::resolve as resolve_environment;
 pub use field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 pub use identity::{Origin, admit};
+pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
 pub use qos::QosClass;
 pub use status::api::{
     ContainerState, ContainerStatus, Phase, PodCondition, PodIp, PodStatus, Running, Terminated, Waiting,
 };
-pub use status::{ObservedContainer, ObservedPod, ObservedSandbox, PodEnd, StatusInput, pod_status};
+pub use status::{PodEnd, StatusInput, pod_status};
 pub(crate) use validate::validate;
 
 #[cfg(test)]

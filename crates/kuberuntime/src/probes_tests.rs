@@ -14,7 +14,7 @@ use super::*;
 use crate::actions::ProbeResult::{Failure, Success, Unknown};
 use crate::actions::Probed;
 use crate::labels::PodOwner;
-use crate::status::{ObservedContainer, ObservedSandbox};
+use crate::observed::{ObservedContainer, ObservedSandbox};
 
 /// When all tests begin, seconds since the epoch.
 const BEGIN: i64 = 1_000_000;

@@ -11,8 +11,8 @@ use cri_api::ContainerState;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::labels::backoff_key;
+use crate::observed::ObservedPod;
 use crate::pod::{Container, Pod};
-use crate::status::ObservedPod;
 
 /// The first delay.
 const FIRST: Duration = Duration::from_secs(10);
@@ -121,7 +121,7 @@ impl RestartBackoff {
 mod tests {
     use super::*;
     use crate::labels::PodOwner;
-    use crate::status::ObservedContainer;
+    use crate::observed::ObservedContainer;
     use serde_json::json;
 
     const START: i64 = 1_700_000_000;

@@ -1,12 +1,10 @@
-//! State of a running pod: as the runtime shows it ([`ObservedPod`]), and as Kubernetes would report it
-//! ([`PodStatus`], made by [`pod_status`]). Pure: runtime, clock and probes are asked by others. Called after each sync of
-//! a pod and by whoever shows one.
+//! [`pod_status`]: the status of a pod as Kubernetes reports it ([`PodStatus`]), from an observed pod. Pure: the caller passes the
+//! observation of the runtime, the clock and the results of probes. Called after each sync of a pod and by commands that show one.
 
 pub(crate) mod api;
 mod conditions;
 mod containers;
 mod input;
-mod observed;
 mod read;
 
 use crate::pod::ContainerKind;
@@ -15,7 +13,6 @@ use api::whole_seconds;
 use api::{Phase, PodIp, PodStatus};
 pub(crate) use containers::CONTAINER_CREATING;
 pub use input::{PodEnd, StatusInput};
-pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
 
 /// The status of a pod. A pod that has succeeded or failed stays so.
 #[must_use]

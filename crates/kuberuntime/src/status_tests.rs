@@ -9,6 +9,7 @@ use super::api::{ContainerState, Waiting};
 use super::*;
 use crate::actions::{ProbeResult, ProbeResults, Probed};
 use crate::labels::{ContainerInfo, PodOwner};
+use crate::observed::{ObservedContainer, ObservedPod, ObservedSandbox};
 use crate::pod::Pod;
 use cri_api::ContainerState as Seen;
 

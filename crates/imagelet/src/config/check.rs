@@ -5,15 +5,9 @@ use image_manager::Allowlist;
 use image_service::{PullEngine, UnsupportedImages};
 
 use super::eviction;
+use super::kind::{MOST, POLICIES};
 use super::model::Config;
 use super::value::go_duration;
-
-/// The kubelet's names for [`image_manager::VerificationPolicy`].
-pub(crate) const POLICIES: [&str; 4] =
-    ["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"];
-
-/// Largest number that the kubelet's integers hold.
-pub(crate) const MOST: i64 = i32::MAX as i64;
 
 /// Returns everything that is wrong, a line each, with the place where it was set.
 pub(super) fn findings(config: &Config) -> Vec<String> {

@@ -14,6 +14,13 @@ use serde_json::{Value, json};
 
 use super::value::{Raw, Wrong, show_bytes, show_duration, show_signed};
 
+/// The kubelet's names for [`image_manager::VerificationPolicy`].
+pub(crate) const POLICIES: [&str; 4] =
+    ["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"];
+
+/// Largest number that the kubelet's integers hold.
+pub(crate) const MOST: i64 = i32::MAX as i64;
+
 /// Properties of a kind for the help text, clap and tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Form {

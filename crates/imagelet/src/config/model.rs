@@ -10,10 +10,10 @@ use registry::AllowedTarget;
 use serde_json::json;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::check::MOST;
 use super::declare::{Setting, settings};
 use super::error::{ConfigError, Origin};
 use super::eviction::Eviction;
+use super::kind::MOST;
 use super::kind::{Kind, boolean, choice, directories, duration, integer, list, named, parsed, path, text, unset};
 use super::settings::access::{Credentials, Verification};
 use super::settings::cluster::Cluster;

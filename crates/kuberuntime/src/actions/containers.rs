@@ -7,8 +7,8 @@ use super::plan::{PodActions, changed, start};
 use super::probed::{ProbeResult, ProbeResults};
 use super::reason::{KillReason, PodReason, StartReason};
 use super::restart::{self, RestartVerdict, restart_verdict};
+use crate::observed::{ObservedContainer, ObservedPod};
 use crate::pod::{Container, ContainerKind, Pod};
-use crate::status::{ObservedContainer, ObservedPod};
 
 /// Decides about the normal containers.
 pub(super) fn normal_containers(pod: &Pod, observed: &ObservedPod, probes: &ProbeResults, actions: &mut PodActions) {

@@ -7,8 +7,8 @@ use super::plan::{PodActions, changed, start};
 use super::probed::{ProbeResult, ProbeResults};
 use super::reason::{KillReason, PodReason, StartReason};
 use super::restart::{self, RestartVerdict};
+use crate::observed::{ObservedContainer, ObservedPod};
 use crate::pod::{Container, ContainerKind, Pod};
-use crate::status::{ObservedContainer, ObservedPod};
 
 /// How far the init containers are, and what they need.
 struct InitWalk<'a> {

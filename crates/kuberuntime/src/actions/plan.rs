@@ -5,8 +5,8 @@ use std::fmt;
 use cri_api::ContainerState;
 
 use super::reason::{KillReason, PodReason, StartReason};
+use crate::observed::{ObservedContainer, ObservedPod};
 use crate::pod::{Container, ContainerKind};
-use crate::status::{ObservedContainer, ObservedPod};
 
 /// A container that is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use cri_api::ContainerState;
 
 use super::plan::{ContainerReset, PodActions};
 use super::reason::{LeaveReason, StartReason};
+use crate::observed::{ObservedContainer, ObservedPod};
 use crate::pod::{Container, ContainerKind, ExitCodeOperator, Pod, RestartAction, RestartPolicy};
-use crate::status::{ObservedContainer, ObservedPod};
 
 /// Decision about one container.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use cri_api::ContainerState;
 use super::plan::{PodActions, start};
 use super::reason::{PodReason, StartReason};
 use super::restart;
+use crate::observed::ObservedPod;
 use crate::pod::{Container, Pod};
-use crate::status::ObservedPod;
 
 /// Inspects a pod's sandboxes: the newest one with its attempt, and why it cannot go on; then the attempt is the next one's.
 pub(super) fn inspect(pod: &Pod, observed: &ObservedPod) -> (PodActions, Option<PodReason>) {

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::kind::{ProbeKind, container_at};
 use crate::actions::{ProbeResult, ProbeResults, Probed};
+use crate::observed::ObservedContainer;
 use crate::pod::{Container, ContainerKind, Pod, Probe};
-use crate::status::ObservedContainer;
 
 /// A probe that is to be asked from now on, until the token is cancelled.
 pub(super) struct ProbeStart {

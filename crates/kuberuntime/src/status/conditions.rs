@@ -5,8 +5,8 @@ use jiff::Timestamp;
 
 use super::api::{ContainerState, ContainerStatus, Phase, PodCondition, whole_seconds};
 use super::input::StatusInput;
-use super::observed::ObservedPod;
 use crate::actions::restart::{self, RestartVerdict};
+use crate::observed::ObservedPod;
 use crate::pod::{Container, Pod};
 
 /// The conditions that a node tells, in the order in which Kubernetes shows them.

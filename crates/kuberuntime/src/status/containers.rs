@@ -6,8 +6,8 @@ use cri_api::ContainerState as Seen;
 use super::api::time;
 use super::api::{ContainerState, ContainerStatus, PodStatus, Running, Terminated, Waiting};
 use super::input::StatusInput;
-use super::observed::ObservedContainer;
 use crate::actions::{ProbeResult, RestartVerdict, restart_verdict};
+use crate::observed::ObservedContainer;
 use crate::pod::{Container, ContainerKind};
 
 /// The exit code of a container of which nobody knows how it ended: as if it had been killed.

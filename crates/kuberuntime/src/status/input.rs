@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::api::{PodStatus, Waiting};
-use super::observed::ObservedPod;
 use crate::actions::ProbeResults;
+use crate::observed::ObservedPod;
 use crate::pod::Pod;
 
 /// Everything from which a status is made.

@@ -18,8 +18,8 @@ use crate::actions::KillReason;
 use crate::events::PodEvent;
 use crate::handlers::HandlerTarget;
 use crate::labels::PodOwner;
+use crate::observed::{ObservedContainer, ObservedPod};
 use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
-use crate::status::{ObservedContainer, ObservedPod};
 use crate::termination::{after_hook, grace_period, orphan_grace_period, termination_order};
 
 /// A container that is to be ended.

@@ -11,7 +11,7 @@ use cri_api::ContainerStatus;
 
 use crate::labels::POD_UID;
 use crate::logs::{LogLine, LogLocation};
-use crate::status::ObservedContainer;
+use crate::observed::ObservedContainer;
 use crate::volumes::place::{CONTAINERS, OpenDirectory};
 
 /// Bytes of a message from the file.

@@ -20,8 +20,8 @@ mod steps;
 use tokio_util::sync::CancellationToken;
 
 use crate::actions::ProbeResults;
+use crate::observed::ObservedPod;
 use crate::pod::Pod;
-use crate::status::ObservedPod;
 use crate::status::api::Waiting;
 pub(crate) use failure::PodRuntimeError;
 pub use metrics::PodMetrics;

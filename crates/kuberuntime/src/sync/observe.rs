@@ -10,7 +10,7 @@ use super::failure::PodRuntimeError;
 use super::messages;
 use super::runtime::PodRuntime;
 use crate::labels::{POD_UID, PodOwner};
-use crate::status::{ObservedContainer, ObservedPod, ObservedSandbox};
+use crate::observed::{ObservedContainer, ObservedPod, ObservedSandbox};
 
 /// So many statuses of a pod are asked for at once.
 const AT_ONCE: usize = 16;

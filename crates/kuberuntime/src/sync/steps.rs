@@ -11,8 +11,8 @@ use super::pod_sync::{PodSync, ReadySandbox};
 use crate::actions::{ContainerKill, ContainerReset, PodActions, ProbeResults, compute_pod_actions};
 use crate::container_gc::link_name;
 use crate::events::PodEvent;
+use crate::observed::ObservedContainer;
 use crate::pod::ContainerKind;
-use crate::status::ObservedContainer;
 
 impl PodSync<'_> {
     /// Does what is to be done.

@@ -13,8 +13,8 @@ use super::metrics::WorkerOperation;
 use super::observer::pod_from_runtime;
 use super::slot::{EndOrder, Orders};
 use super::worker::{PhaseEnd, Worker, in_full};
+use crate::observed::ObservedPod;
 use crate::pod::Pod;
-use crate::status::ObservedPod;
 use crate::sync::PodRuntimeError;
 
 impl Worker {

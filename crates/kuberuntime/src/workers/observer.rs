@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use super::shared::AgentState;
 use super::slot::{PodAge, PodRecord, WorkerSlot};
 use super::{PodView, WorkerState};
+use crate::observed::ObservedPod;
 use crate::pod::{Container, ContainerKind, Pod, RestartPolicy};
 use crate::status::api::{PodStatus, Waiting};
-use crate::status::{ObservedPod, StatusInput, pod_status};
+use crate::status::{StatusInput, pod_status};
 use crate::sync::PodRuntimeError;
 
 /// While something is being done to a pod it is not looked at more often.

@@ -9,8 +9,8 @@ use cri_api::{Container, ContainerState, PodSandbox};
 
 use crate::identity::CONFIG_SOURCE_ANNOTATION;
 use crate::labels::{POD_UID, PodOwner};
+use crate::observed::ObservedPod;
 use crate::sources::CONFIG_ORIGIN_ANNOTATION;
-use crate::status::ObservedPod;
 
 /// A pod as the lists show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

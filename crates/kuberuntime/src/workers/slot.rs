@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::runtime_pods::RuntimePod;
 use super::{PodView, WorkerState};
 use crate::labels::PodOwner;
+use crate::observed::ObservedPod;
 use crate::pod::Pod;
+use crate::status::PodEnd;
 use crate::status::api::{Phase, PodStatus, Waiting};
-use crate::status::{ObservedPod, PodEnd};
 
 /// An order to end a pod and to remove it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

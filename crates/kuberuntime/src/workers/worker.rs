@@ -19,9 +19,10 @@ use super::timing::{Jitter, NextSync, RemainingWork, next_sync};
 use crate::actions::compute_pod_actions;
 use crate::events::PodEvent;
 use crate::labels::PodOwner;
+use crate::observed::ObservedPod;
 use crate::pod::Pod;
+use crate::status::PodEnd;
 use crate::status::api::{Phase, PodStatus};
-use crate::status::{ObservedPod, PodEnd};
 use crate::sync::{PodRuntimeError, SyncReport};
 
 /// The task of one pod.

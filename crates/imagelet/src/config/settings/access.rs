@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::config::check::POLICIES;
 use crate::config::declare::settings;
+use crate::config::kind::POLICIES;
 use crate::config::kind::{boolean, directories, duration, path, text, unset, words};
 
 /// The kubelet's default `imagePullCredentialsVerificationPolicy`.

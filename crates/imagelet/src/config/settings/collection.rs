@@ -5,9 +5,9 @@ use std::time::Duration;
 use image_manager::gc::{GcPolicy, Order};
 use jiff::SignedDuration;
 
-use crate::config::check::MOST;
 use crate::config::declare::settings;
 use crate::config::keep;
+use crate::config::kind::MOST;
 use crate::config::kind::{boolean, choice, count, duration, integer, named, signed_duration, text, unset, words};
 
 /// Longest age that may be demanded, and longest protection.

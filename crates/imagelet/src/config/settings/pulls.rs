@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::config::check::MOST;
 use crate::config::declare::settings;
+use crate::config::kind::MOST;
 use crate::config::kind::{boolean, bytes, count, duration, integer, unset};
 
 /// Longest time that a pull or a wait may be given.

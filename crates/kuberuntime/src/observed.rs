@@ -1,5 +1,5 @@
-//! [`ObservedPod`]: what the runtime shows of one pod, in the order in which things came. Everything that decides about a
-//! pod reads this and not CRI. Made from CRI's answers, purely; called by whoever asks the runtime.
+//! [`ObservedPod`]: one pod as the runtime reports it. Everything that decides about a pod reads this type and not CRI. Made from
+//! CRI's answers, purely; used by actions, status, probes and sync.
 
 use cri_api::{ContainerState, NamespaceMode, PodSandboxStatus};
 
