@@ -1,8 +1,11 @@
 //! The API of a real agent: by curl, by other users, and as `imagelet top` shows it while a pull is under way.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -191,4 +194,46 @@ fn the_kernel_says_who_may_change_things_and_who_may_read() {
 
     let line = s.imagelet.clone().global("--admin-group", "0").fails(64, &["serve", "--listen", "unix:///run/x.sock"]);
     assert!(line.contains("adminGroup is set and adminSocket is not"), "{line}");
+}
+
+/// A request on the admin socket, and the first line of its answer.
+fn first_line(socket: &Path, target: &str) -> (UnixStream, String) {
+    let mut stream = UnixStream::connect(socket).expect("connect to the admin socket");
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").expect("written");
+    let mut line = String::new();
+    BufReader::new(&stream).read_line(&mut line).expect("an answer");
+    (stream, line)
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn another_user_cannot_take_the_streams_of_root() {
+    let s = Scene::new();
+    let shared = tempfile::Builder::new().prefix("imagelet-api").tempdir().expect("a directory");
+    std::fs::set_permissions(shared.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let socket = shared.path().join("admin.sock");
+    let agent = s.imagelet.clone().global("--admin-socket", &socket.display().to_string());
+    let _agent = agent.flag("--admin-others-read=true").serve(&s.scratch.join("cri.sock"));
+    // As many connections as a user may have: eight have a stream each, the others are refused.
+    let curl = tool("curl").get_program().display().to_string();
+    let mut streams = tool("setpriv");
+    streams.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", &curl, "--silent"]);
+    streams.args(["--parallel", "--parallel-immediate", "--parallel-max", "16", "--unix-socket"]).arg(&socket);
+    streams.args(["--output", "/dev/null", "--write-out", "%{stderr}\\nstatus %{http_code}\\n"]);
+    let mut streams = streams.arg("http://imagelet/v1/pulls/events?since=[1-16]").stderr(Stdio::piped()).spawn();
+    let streams = streams.as_mut().expect("start curl");
+    // Between them is what curl says of its progress.
+    let lines = BufReader::new(streams.stderr.take().expect("piped")).lines().map(|line| line.expect("text"));
+    let answers: Vec<String> = lines.filter(|line| line.starts_with("status ")).take(8).collect();
+    assert_eq!(answers, ["status 429"; 8]);
+
+    // Root has all of its own.
+    let own: Vec<(UnixStream, String)> = (0..64).map(|_| first_line(&socket, "/v1/pulls/events")).collect();
+    for (_, line) in &own {
+        assert_eq!(line, "HTTP/1.1 200 OK\r\n");
+    }
+    assert_eq!(first_line(&socket, "/v1/images/events").1, "HTTP/1.1 429 Too Many Requests\r\n");
+    assert_eq!(first_line(&socket, "/v1/pulls").1, "HTTP/1.1 200 OK\r\n");
+    streams.kill().expect("it runs");
+    streams.wait().expect("it is our child");
 }

@@ -43,6 +43,7 @@ mod kill;
 mod layers;
 mod layout;
 mod limits;
+mod listeners;
 mod lists;
 mod login;
 mod logs;

@@ -202,14 +202,16 @@ fn answers_are_guarded() {
     assert!(script.contains("cache-control: private, max-age=31536000, immutable\r\n"), "{script}");
     let lost = ask(&at, "GET /admin HTTP/1.1\r\nHost: HOST");
     let foreign = ask(&at, "GET / HTTP/1.1\r\nHost: rebound.example:10260");
-    for (status, answer) in [(200, &page), (200, &script), (404, &lost), (421, &foreign)] {
+    let respelled = ask(&at, "GET //live HTTP/1.1\r\nHost: HOST");
+    for (status, answer) in [(200, &page), (200, &script), (404, &lost), (404, &respelled)] {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         for header in headers {
             assert!(answer.contains(header), "{header} in\n{answer}");
         }
     }
     assert!(page.contains("cache-control: no-store\r\n") && foreign.contains("cache-control: no-store\r\n"));
-    assert!(!foreign.contains("<html"), "{foreign}");
+    assert!(foreign.starts_with("HTTP/1.1 421 ") && !foreign.contains("<html"), "{foreign}");
+    assert!(foreign.contains("x-content-type-options: nosniff\r\n"), "{foreign}");
     let cases = [
         ("POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 0", 405),
         ("DELETE /live HTTP/1.1\r\nHost: HOST", 405),

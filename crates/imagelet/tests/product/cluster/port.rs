@@ -266,6 +266,15 @@ fn let_in(scene: &Namespace<'_>) {
     // What was denied is denied for half a minute more, and what nobody gave stays so.
     assert!(ask("stats/summary", &["-H", &bearer]).ends_with("403"));
 
+    // Another spelling of a path is not found, and nothing is asked about it: neither who this is nor what it may.
+    let exec = format!("exec/{}/inner/main?command=id&output=1", scene.name);
+    for spelling in [format!("/{exec}"), format!("./{exec}"), format!("x/../{exec}"), format!("%65{}", &exec[1..])] {
+        for more in [&[][..], &["-H", &bearer]] {
+            let args = [&["--path-as-is"][..], more].concat();
+            assert_eq!(ask(&spelling, &args), "404 page not found\n\n404", "{spelling}");
+        }
+    }
+
     // A certificate of the cluster's authority with rights, one without, and one of another authority.
     let certificate = |name: &str| {
         let file = |end: &str| plane.file(&format!("{name}.{end}")).display().to_string();
