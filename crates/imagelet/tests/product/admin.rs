@@ -154,7 +154,7 @@ fn metrics_over_tcp_are_a_matter_of_the_configuration() {
     });
     let ask = |target: &str| {
         let mut stream = std::net::TcpStream::connect(&url).expect("connect");
-        write!(stream, "GET {target} HTTP/1.0\r\n\r\n").expect("written");
+        write!(stream, "GET {target} HTTP/1.0\r\nHost: {url}\r\n\r\n").expect("written");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
         text

@@ -26,8 +26,9 @@ fn url_in(line: &str, after: &str) -> Option<String> {
 /// The status with which curl is answered.
 #[track_caller]
 fn status(url: &str, words: &[&str]) -> String {
-    let output = tool("curl").args(["-sk", "--max-time", "30", "-o", "/dev/null", "-w", "%{http_code}"]).args(words);
-    String::from_utf8(output.arg(url).output().expect("curl").stdout).expect("text")
+    let mut curl = tool("curl");
+    curl.args(["-sk", "--max-time", "30", "-o", "/dev/null", "-w", "%{http_code}"]).args(words).arg(url);
+    String::from_utf8(curl.output().expect("curl").stdout).expect("text")
 }
 
 #[track_caller]
