@@ -13,9 +13,10 @@ fn web(node: &Node) -> Value {
 /// Waits until `imagelet pods` and the log name this path.
 #[track_caller]
 fn is_reported(node: &Node, path: &str) {
+    let names_it = |line: &str| line.contains(&format!("origin=\"{path}\"")) && line.contains("it cannot be listed");
     let said = || node.imagelet.run(&["pods", "-A"]).stderr;
-    node.eventually(&format!("{path} is reported"), || said().contains(&format!("{path}: it cannot be listed")));
-    let lines = node.log().into_iter().filter(|line| line.contains(path) && line.contains("it cannot be listed"));
+    node.eventually(&format!("{path} is reported"), || said().lines().any(names_it));
+    let lines = node.log().into_iter().filter(|line| names_it(line));
     assert_eq!(lines.count(), 1, "{:#?}", node.log());
 }
 
