@@ -8,6 +8,7 @@ use cri_api::ImageService;
 use cri_grpc::Endpoint;
 use cri_grpc::client::connect_image_service;
 use image_service::{PullEngine, RuntimeImages};
+use oci::Platform;
 use tokio_util::sync::CancellationToken;
 
 use super::opening::{Opening, engine_options, own_reach};
@@ -65,7 +66,20 @@ fn leave_to_runtime(config: &Config, endpoint: &Endpoint, brings: bool) -> Outco
         let policy = policy.display();
         tracing::warn!("signaturePolicy {policy} is not looked at: {endpoint} pulls, and decides by its own policy");
     }
-    if brings { own_reach(config, endpoint) } else { Ok(()) }
+    if !brings {
+        return Ok(());
+    }
+    own_reach(config, endpoint)?;
+    own_platform(&config.engine.platform, endpoint)
+}
+
+/// Refuses a platform of another machine: the runtime pulls for its own.
+fn own_platform(wanted: &Platform, endpoint: &Endpoint) -> Outcome {
+    let own = Platform::host();
+    if own.runnable().iter().any(|own| own.os == wanted.os && own.architecture == wanted.architecture) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("platform {wanted} is for pulls of this process, and {endpoint} pulls, for {own}")))
 }
 
 fn fills(
