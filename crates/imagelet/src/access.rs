@@ -76,7 +76,7 @@ impl Access {
             makes,
             collects,
             brings,
-            accounts: matches!(command, Command::Explain(_) | Command::Gc(_) | Command::Status),
+            accounts: matches!(command, Command::Check(_) | Command::Explain(_) | Command::Gc(_) | Command::Status),
         }
     }
 }

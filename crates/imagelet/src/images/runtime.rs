@@ -8,6 +8,7 @@ use cri_api::ImageService;
 use cri_grpc::Endpoint;
 use cri_grpc::client::{RemoteRuntimeService, connect_image_service};
 use image_service::{PullEngine, RuntimeImages};
+use oci::Platform;
 use tokio_util::sync::CancellationToken;
 
 use super::opening::{Opening, engine_options, open_failure, own_reach};
@@ -63,7 +64,17 @@ fn leave_to_runtime(config: &Config, endpoint: &Endpoint, why: &str) -> Outcome 
         let message = format!("signaturePolicy is set, and {why}: the runtime would pull without asking the policy");
         return Err(Failure::new(Code::Config, message));
     }
-    own_reach(config, endpoint)
+    own_reach(config, endpoint)?;
+    own_platform(&config.engine.platform, endpoint)
+}
+
+/// Refuses a platform of another machine: the runtime pulls for its own.
+fn own_platform(wanted: &Platform, endpoint: &Endpoint) -> Outcome {
+    let own = Platform::host();
+    if own.runnable().iter().any(|own| own.os == wanted.os && own.architecture == wanted.architecture) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("platform {wanted} is for pulls of this process, and {endpoint} pulls, for {own}")))
 }
 
 async fn fills(
