@@ -404,9 +404,10 @@ impl PullSession {
     }
 }
 
-/// Has a URL of a host lead to it in another scheme.
+/// Has a URL of a host lead to it in another scheme. A server on another port of the same host is another one.
 fn follow_scheme(url: &mut Url, base: &Url) {
-    if url.host() == base.host() && url.set_scheme(base.scheme()).is_err() {
+    let same_port = url.port() == base.port() || url.port_or_known_default() == base.port_or_known_default();
+    if url.host() == base.host() && same_port && url.set_scheme(base.scheme()).is_err() {
         tracing::debug!("a URL keeps its scheme");
     }
 }
@@ -451,6 +452,21 @@ fn challenges(answer: &RegistryAnswer) -> Vec<Challenge> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_follows_the_scheme_of_its_own_server_only() {
+        for (url, base, want) in [
+            ("https://127.0.0.1:5000/v2/", "http://127.0.0.1:5000", "http://127.0.0.1:5000/v2/"),
+            ("https://r.example/v2/", "http://r.example", "http://r.example/v2/"),
+            ("https://127.0.0.1:5001/v2/", "http://127.0.0.1:5000", "https://127.0.0.1:5001/v2/"),
+            ("https://r.example:5000/v2/", "http://r.example", "https://r.example:5000/v2/"),
+            ("https://other.example/v2/", "http://r.example", "https://other.example/v2/"),
+        ] {
+            let mut followed: Url = url.parse().expect("a URL");
+            follow_scheme(&mut followed, &base.parse().expect("a URL"));
+            assert_eq!(followed.as_str(), want, "{url} with {base}");
+        }
+    }
 
     #[test]
     fn texts_of_warnings() {
