@@ -2,7 +2,7 @@
 //!
 //! Pure: finds the lines of one source. `words.rs` adds them to the numbers that may only fall.
 
-use proc_macro2::{TokenStream, TokenTree};
+use std::collections::BTreeSet;
 
 use crate::counts::lines_without_tests;
 use crate::tidy_rules::numbered;
@@ -14,26 +14,69 @@ const WORDS_OF_NAMES: &[&str] = &["came", "comes", "goes", "gone", "hear", "look
 /// Keywords before a name that an item defines.
 const DEFINES: &[&str] = &["const", "enum", "fn", "mod", "static", "struct", "trait", "type", "union"];
 
-/// The lines of a source with such words: a line of comment once, a string of the product once, a name once.
+/// The lines of a source with such words: a line of comment once, a line of the product with such a string once, a name once.
 pub(crate) fn lines(text: &str, is_test: bool) -> Vec<usize> {
-    let mut found: Vec<usize> = numbered(text)
-        .filter(|(_, line)| comment(line).is_some_and(|comment| has_word(comment, WORDS)))
-        .map(|(number, _)| number)
-        .collect();
-    if let Ok(tokens) = text.parse::<TokenStream>() {
-        let mut scan = Scan { product: if is_test { Vec::new() } else { lines_of_product(text) }, found: Vec::new() };
-        scan.tokens(tokens);
-        found.append(&mut scan.found);
+    let product = if is_test { BTreeSet::new() } else { lines_of_product(text) };
+    let mut found = Vec::new();
+    let mut in_string = false;
+    for (number, line) in numbered(text) {
+        let whole_comment = !in_string && line.trim_start().starts_with("//");
+        if whole_comment {
+            found.extend(has_word(line, WORDS).then_some(number));
+            continue;
+        }
+        let parts = Parts::of(line, in_string);
+        in_string = parts.in_string;
+        found.extend(has_word(&parts.comment, WORDS).then_some(number));
+        found.extend((product.contains(&number) && has_word(&parts.strings, WORDS)).then_some(number));
+        let defined = parts.code.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
+        let defined: Vec<&str> = defined.collect();
+        let names = defined.windows(2).filter(|pair| DEFINES.contains(&pair[0]) && !DEFINES.contains(&pair[1]));
+        found.extend(names.filter(|pair| has_part(pair[1])).map(|_| number));
     }
-    found.sort_unstable();
     found
 }
 
-/// The comment of a line: the whole line, or its end.
-fn comment(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    line.strip_prefix("//")
-        .or_else(|| line.split_once("; // ").or_else(|| line.split_once(", // ")).map(|(_, end)| end))
+/// The parts of a line.
+#[derive(Default)]
+struct Parts {
+    code: String,
+    strings: String,
+    comment: String,
+    /// A string goes on in the next line.
+    in_string: bool,
+}
+
+impl Parts {
+    /// Takes a line apart. `in_string`: the line begins within a string. Raw strings with a quotation mark inside are taken for two.
+    fn of(line: &str, in_string: bool) -> Self {
+        let mut parts = Self { in_string, ..Self::default() };
+        let mut rest = line.chars().peekable();
+        while let Some(c) = rest.next() {
+            match (parts.in_string, c) {
+                (true, '\\') => {
+                    rest.next();
+                    parts.strings.push(' ');
+                }
+                (true, '"') => parts.in_string = false,
+                (true, other) => parts.strings.push(other),
+                (false, '\'') if rest.peek() == Some(&'"') => {
+                    // A character literal.
+                    rest.next();
+                }
+                (false, '"') => {
+                    parts.in_string = true;
+                    parts.strings.push(' ');
+                }
+                (false, '/') if rest.peek() == Some(&'/') => {
+                    parts.comment = rest.collect();
+                    break;
+                }
+                (false, other) => parts.code.push(other),
+            }
+        }
+        parts
+    }
 }
 
 fn has_word(text: &str, words: &[&str]) -> bool {
@@ -52,56 +95,11 @@ fn has_part(name: &str) -> bool {
     has_word(&spaced, WORDS) || has_word(&spaced, WORDS_OF_NAMES)
 }
 
-/// The numbers of the lines outside of test modules, in order.
-fn lines_of_product(text: &str) -> Vec<usize> {
+/// The numbers of the lines outside of test modules.
+fn lines_of_product(text: &str) -> BTreeSet<usize> {
     // A line of the product is the same slice of the text.
-    let kept: std::collections::BTreeSet<*const u8> = lines_without_tests(text).into_iter().map(str::as_ptr).collect();
+    let kept: BTreeSet<*const u8> = lines_without_tests(text).into_iter().map(str::as_ptr).collect();
     numbered(text).filter(|(_, line)| kept.contains(&line.as_ptr())).map(|(number, _)| number).collect()
-}
-
-struct Scan {
-    product: Vec<usize>,
-    found: Vec<usize>,
-}
-
-impl Scan {
-    fn tokens(&mut self, tokens: TokenStream) {
-        let mut defines = false;
-        let mut tokens = tokens.into_iter().peekable();
-        while let Some(token) = tokens.next() {
-            let line = token.span().start().line;
-            match token {
-                TokenTree::Punct(punct) if punct.as_char() == '#' => {
-                    tokens.next_if(|next| matches!(next, TokenTree::Punct(punct) if punct.as_char() == '!'));
-                    tokens.next_if(is_doc);
-                }
-                TokenTree::Group(group) => self.tokens(group.stream()),
-                TokenTree::Literal(literal) => {
-                    let text = literal.to_string();
-                    let is_text = text.starts_with('"') || text.starts_with('r');
-                    if is_text && self.product.binary_search(&line).is_ok() && has_word(&text, WORDS) {
-                        self.found.push(line);
-                    }
-                }
-                TokenTree::Ident(ident) => {
-                    let word = ident.to_string();
-                    if defines && has_part(&word) {
-                        self.found.push(line);
-                    }
-                    defines = DEFINES.contains(&word.as_str());
-                    continue;
-                }
-                TokenTree::Punct(_) => {}
-            }
-            defines = false;
-        }
-    }
-}
-
-/// Returns true for the brackets of a documentation attribute, which is the comment that was counted already.
-fn is_doc(token: &TokenTree) -> bool {
-    let TokenTree::Group(group) = token else { return false };
-    matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(ident)) if ident == "doc")
 }
 
 #[cfg(test)]

@@ -16,9 +16,10 @@ use crate::config::PodHostname;
 use crate::documents::Documents;
 use crate::events::PodEvent;
 use crate::labels::PodOwner;
+use crate::observed::ObservedPod;
 use crate::pod::Pod;
+use crate::status::CONTAINER_CREATING;
 use crate::status::api::Waiting;
-use crate::status::{CONTAINER_CREATING, ObservedPod};
 
 type StartReporter<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
 
