@@ -49,7 +49,7 @@ impl Runtime {
             let message = format!("pull {image}: not with the pull engine embedded: {why}");
             return Err(Error::new(Kind::FailedPrecondition, message));
         }
-        tracing::info!(image, why, "the runtime pulls the image");
+        tracing::debug!(image, why, "the runtime pulls the image");
         self.images.pull_image(request).await
     }
 
