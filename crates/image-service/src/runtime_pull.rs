@@ -55,7 +55,7 @@ impl Runtime {
         }
         // The runtime knows no platform but its own.
         check_runtime_platform(&self.platform).map_err(|error| error.context(format_args!("pull {image}")))?;
-        tracing::info!(image, why, "the runtime pulls the image");
+        tracing::debug!(image, why, "the runtime pulls the image");
         self.images.pull_image(request).await
     }
 

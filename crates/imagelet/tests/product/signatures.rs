@@ -277,12 +277,18 @@ struct Behind {
     plain: Imagelet,
 }
 
+/// A client of CRI without a policy, with a root of its own: records of its pulls concern no other test.
+fn client(s: &Scene, endpoint: &str) -> Imagelet {
+    let root = s.scratch.join("client");
+    Imagelet::on(&root).global("--image-endpoint", endpoint).global("--pull-engine", "runtime")
+}
+
 impl Behind {
     fn new() -> Self {
         let s = Scene::new();
         let containerd = Containerd::start(&s.registry.host());
         let imagelet = s.imagelet("store").global("--image-endpoint", &containerd.endpoint());
-        let plain = Imagelet::remote(&containerd.endpoint()).global("--pull-engine", "runtime");
+        let plain = client(&s, &containerd.endpoint());
         Self { s, containerd, imagelet, plain }
     }
 
@@ -309,8 +315,7 @@ fn a_policy_holds_for_images_that_a_runtime_has() {
     b.plain.ok(&["pull", &name]);
     // A front for CRI clients; they apply no policy of their own.
     let mut agent = b.imagelet.serve(&b.s.scratch.join("cri.sock"));
-    let front = Imagelet::remote(&format!("unix://{}", b.s.scratch.join("cri.sock").display()))
-        .global("--pull-engine", "runtime");
+    let front = client(&b.s, &format!("unix://{}", b.s.scratch.join("cri.sock").display()));
     let open = ("--image-pull-credentials-verification-policy", "NeverVerify");
     let (imagelet, front) = (b.imagelet.clone().global(open.0, open.1), front.global(open.0, open.1));
 
@@ -369,8 +374,7 @@ fn a_containerd_that_comes_back_with_another_snapshotter_pulls_nothing_past_a_po
     let mut b = Behind::new();
     let (name, _) = b.s.push("1");
     let mut agent = b.imagelet.serve(&b.s.scratch.join("cri.sock"));
-    let front = Imagelet::remote(&format!("unix://{}", b.s.scratch.join("cri.sock").display()))
-        .global("--pull-engine", "runtime");
+    let front = client(&b.s, &format!("unix://{}", b.s.scratch.join("cri.sock").display()));
     front.fails(1, &["pull", &name]);
     b.containerd.set_snapshotter("overlayfs", "native");
     // Until the agent sees the other snapshotter, and then as well.
@@ -401,8 +405,7 @@ fn a_failed_detection_lets_nothing_past_a_policy() {
         faults.fail("Introspection/Plugins", status);
         for imagelet in [&open, &guarded] {
             let mut agent = imagelet.serve(&b.s.scratch.join("cri.sock"));
-            let front = Imagelet::remote(&format!("unix://{}", b.s.scratch.join("cri.sock").display()))
-                .global("--pull-engine", "runtime");
+            let front = client(&b.s, &format!("unix://{}", b.s.scratch.join("cri.sock").display()));
             let said = front.run(&["pull", &name]);
             assert_ne!(said.code, Some(0), "{status}");
             assert!(said.stderr.contains("a fault of the test"), "{status}: {}", said.stderr);
