@@ -53,6 +53,7 @@ mod manifests;
 mod memory;
 mod modes;
 mod node_status;
+mod odd_registries;
 mod outputs;
 mod page_cache;
 mod plugins;
