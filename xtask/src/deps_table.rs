@@ -64,7 +64,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-containerd",
-        uses: &["imagelet-oci", "imagelet-cri-api", "imagelet-engine-api"],
+        uses: &["imagelet-lock", "imagelet-oci", "imagelet-cri-api", "imagelet-engine-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-store", "imagelet-registry"],
         reason: "containerd speaks containerd's API; what is pulled, and from where, is decided above it",
         ..ALONE

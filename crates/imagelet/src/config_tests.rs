@@ -35,7 +35,7 @@ fn setting(field: &str) -> &'static Setting {
 
 #[test]
 fn the_kubelet_validates_in_these_words() {
-    let cases: [(&str, &[&str]); 22] = [
+    let cases: [(&str, &[&str]); 25] = [
         ("registryPullQPS: -1\n", &["registryPullQPS (--registry-qps) -1 must not be a negative number (c.yaml:3)"]),
         ("registryBurst: -1\n", &["registryBurst (--registry-burst) -1 must not be a negative number (c.yaml:3)"]),
         ("maxPods: -1\n", &["maxPods (--max-pods) -1 must not be a negative number (c.yaml:3)"]),

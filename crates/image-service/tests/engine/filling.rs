@@ -241,9 +241,9 @@ impl RuntimeStore for Fake {
 
     async fn records(&self) -> Result<Vec<RuntimeRecord>> {
         let state = self.state.lock();
-        let of = |(name, target): (&String, &Digest)| RuntimeRecord {
+        let of = |(name, record): (&String, &Record)| RuntimeRecord {
             name: name.clone(),
-            target: target.clone(),
+            target: record.named.target.clone(),
             updated_at: 0,
         };
         Ok(state.records.iter().map(of).collect())
