@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 /// Directories that are open at the same time. The parents of the deepest ones are closed, and opened again on the way back.
 const MAX_OPEN: usize = 16;
-/// Levels of a tree. No path that a system call takes reaches half as deep; the positions in the closed directories take 24 bytes each.
+/// Levels of a tree. No path that a system call takes reaches half as deep; the positions in the closed directories take 32 bytes each.
 const MAX_DEPTH: usize = 16_384;
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

@@ -131,7 +131,7 @@ mod tests {
             labels.retain(|key, _| of_evidence(text).get(key).is_none_or(|piece| !piece.is_empty()));
             assert_eq!(evidence(&labels).as_deref(), Some(text));
         }
-        assert_eq!(evidence(&of_record()), None);
+        assert_eq!(evidence(&of_record("lease")), None);
     }
 
     #[test]
