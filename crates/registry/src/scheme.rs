@@ -4,11 +4,11 @@
 
 use std::sync::atomic::Ordering;
 
-use http::{HeaderMap, Method, StatusCode};
+use http::StatusCode;
 
 use crate::error::Cause;
 use crate::session::PullSession;
-use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
+use crate::transport::RegistryAnswer;
 
 /// A header that registries send with every answer.
 const API_VERSION: &str = "docker-distribution-api-version";
@@ -22,7 +22,7 @@ impl PullSession {
         if self.hosts[host].scheme_known.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let sent = ping(&self.hosts[host].likelier).await;
+        let sent = self.hosts[host].likelier.ping().await;
         let is_other = self.is_in_other_scheme(host, &sent).await?;
         match sent {
             // As long as nothing is known, nothing more is sent.
@@ -52,7 +52,7 @@ impl PullSession {
         }
         let Some(config) = host.likelier.config.in_other_scheme() else { return Ok(false) };
         let transport = self.client.transport(config)?;
-        match ping(&transport).await {
+        match transport.ping().await {
             Ok(_) => {
                 tracing::debug!(
                     host = transport.name,
@@ -72,23 +72,6 @@ impl PullSession {
             }
         }
     }
-}
-
-/// Asks the root of the API, without a secret.
-pub(crate) async fn ping(transport: &Transport) -> Result<RegistryAnswer, Cause> {
-    let mut url = transport.config.base.clone();
-    url.set_path(&format!("{}/", transport.config.api_root()));
-    let ask = RegistryRequest {
-        method: Method::GET,
-        url,
-        headers: HeaderMap::new(),
-        authorization: None,
-        form: None,
-        upload: None,
-        is_token: false,
-        redirect_tokens: &[],
-    };
-    transport.send(ask).await
 }
 
 /// Returns false for what servers of the other scheme answer: to plain HTTP a 400 of no registry, or what is no HTTP; to TLS

@@ -23,7 +23,6 @@ use crate::ranges::HostRanges;
 use crate::redact::{self, Secrets};
 use crate::redirect_token::{RedirectRound, RedirectTokens};
 use crate::retry::{HostAttempts, HostLabel, RetryStep};
-use crate::scheme::ping;
 use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
 use crate::upload_body::Upload;
 
@@ -322,7 +321,7 @@ impl PullSession {
 
     /// Returns the challenges at the root of a host's API. Some registries name the scheme there alone.
     async fn root_challenges(&self, host: usize) -> &[Challenge] {
-        let asked = async || match ping(self.hosts[host].transport()).await {
+        let asked = async || match self.hosts[host].transport().ping().await {
             Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED && !answer.left_origin => challenges(&answer),
             _ => Vec::new(),
         };
