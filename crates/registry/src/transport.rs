@@ -145,6 +145,23 @@ impl Transport {
         self.follow(ask, false).await
     }
 
+    /// Asks the root of the API, without a secret.
+    pub(crate) async fn ping(&self) -> Result<RegistryAnswer, Cause> {
+        let mut url = self.config.base.clone();
+        url.set_path(&format!("{}/", self.config.api_root()));
+        let ask = RegistryRequest {
+            method: Method::GET,
+            url,
+            headers: HeaderMap::new(),
+            authorization: None,
+            form: None,
+            upload: None,
+            is_token: false,
+            redirect_tokens: &[],
+        };
+        self.send(ask).await
+    }
+
     /// Sends to a URL at another origin, to which this host redirected before: as if it had done so just now.
     pub(crate) async fn send_elsewhere(&self, ask: RegistryRequest<'_>) -> Result<RegistryAnswer, Cause> {
         self.follow(ask, true).await
