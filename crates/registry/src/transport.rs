@@ -300,23 +300,6 @@ impl Transport {
         let resolver = Resolver::new(Arc::clone(&self.network), own_origin);
         HttpClient::new(resolver, tls, &self.options().user_agent, self.config.dial_timeout)
     }
-
-    /// Requests the root of the API, without a secret.
-    pub(crate) async fn ping(&self) -> Result<RegistryAnswer, Cause> {
-        let mut url = self.config.base.clone();
-        url.set_path(&format!("{}/", self.config.api_root()));
-        let ask = RegistryRequest {
-            method: Method::GET,
-            url,
-            headers: HeaderMap::new(),
-            authorization: None,
-            form: None,
-            upload: None,
-            is_token: false,
-            redirect_tokens: &[],
-        };
-        self.send(ask).await
-    }
 }
 
 impl RegistryAnswer {
