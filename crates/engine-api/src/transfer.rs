@@ -69,10 +69,12 @@ pub struct PassedBy {
 pub struct ImageDocuments {
     /// Image id.
     pub id: String,
-    /// The config, whose digest is the image id.
-    pub config: String,
-    /// The manifest.
-    pub manifest: String,
+    /// Bytes of the config, whose digest is the image ID. Strings in it need not be UTF-8.
+    #[serde(with = "oci::base64_bytes")]
+    pub config: Vec<u8>,
+    /// Bytes of the manifest.
+    #[serde(with = "oci::base64_bytes")]
+    pub manifest: Vec<u8>,
     /// Media type of the manifest.
     pub manifest_media_type: String,
     /// Names with a tag.

@@ -66,14 +66,10 @@ impl Shared {
             let record = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))?;
             let Some(record) = record else { return Ok(None) };
             let layers = store.image_layers(&record).map_err(|e| error::from_store(store.root(), &e))?;
-            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec());
-            let (Ok(config), Ok(manifest)) = (text(&record.config), text(&record.manifest)) else {
-                return Err(error::damaged(format!("the documents of image {} are no text", record.id)));
-            };
             Ok(Some(ImageDocuments {
                 id: record.id.to_string(),
-                config,
-                manifest,
+                config: record.config.to_vec(),
+                manifest: record.manifest.to_vec(),
                 manifest_media_type: record.manifest_media_type,
                 tags: record.tags.into_iter().collect(),
                 repo_digests: record.repo_digests.into_iter().collect(),

@@ -96,9 +96,9 @@ impl Registries {
     /// # Errors
     /// Those of the registry.
     pub async fn push_documents(&self, documents: &ImageDocuments, upload: &Upload) -> Result<Option<Pushed>> {
-        let ImageDocuments { manifest: text, manifest_media_type: media_type, config, .. } = documents;
-        let digest = Digest::sha256(text.as_bytes());
-        let Ok(Document::Manifest(manifest)) = Document::parse(text.as_bytes(), Some(media_type)) else {
+        let ImageDocuments { manifest: bytes, manifest_media_type: media_type, config, .. } = documents;
+        let digest = Digest::sha256(bytes);
+        let Ok(Document::Manifest(manifest)) = Document::parse(bytes, Some(media_type)) else {
             return Err(damaged(format!("the manifest of image {} cannot be read", documents.id)));
         };
         let push = self.start(upload)?;
@@ -115,14 +115,14 @@ impl Registries {
             push.state(layer, LayerState::Present);
         }
         if !push.has(&manifest.config).await? {
-            let bytes = Bytes::from(config.clone().into_bytes());
+            let bytes = Bytes::from(config.clone());
             let open = Arc::new(move || -> registry::UploadStream {
                 let bytes = bytes.clone();
                 Box::pin(futures::stream::once(async move { Ok(bytes) }))
             });
             push.upload(&manifest.config, open).await?;
         }
-        push.manifest(&digest, media_type, Bytes::from(text.clone().into_bytes()), true).await?;
+        push.manifest(&digest, media_type, Bytes::from(bytes.clone()), true).await?;
         Ok(Some(push.done(digest)))
     }
 

@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 mod auth;
+pub mod base64_bytes;
 mod config;
 mod descriptor;
 mod digest;

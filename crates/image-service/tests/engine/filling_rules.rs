@@ -116,10 +116,7 @@ async fn an_image_that_the_runtime_does_not_show_is_not_handed_to_it() {
     let node = Filled::start(PullEngine::Auto).await;
     node.set(&[Wrong::Record]);
     let error = refused(&node, request(&node, "app:1")).await;
-    assert!(
-        error.message().ends_with("the runtime does not show the image although its records are written"),
-        "{error}"
-    );
+    assert!(error.message().contains("the runtime does not show the image"), "{error}");
 }
 
 #[tokio::test]

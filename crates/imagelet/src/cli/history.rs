@@ -89,8 +89,8 @@ pub(super) async fn run(app: &App, args: &History) -> Outcome {
 }
 
 /// The steps, the last one first. Layers that no step names are steps without a word.
-fn steps(id: &str, config: &str, layers: &[u64], now: Timestamp) -> Outcome<Vec<Step>> {
-    let parsed: ConfigHistory = oci::json::from_slice(config.as_bytes())
+fn steps(id: &str, config: &[u8], layers: &[u64], now: Timestamp) -> Outcome<Vec<Step>> {
+    let parsed: ConfigHistory = oci::json::from_slice(config)
         .map_err(|error| Failure::failed(format!("the config of image {id} cannot be read: {error}")))?;
     let mut layers = layers.iter().copied();
     let mut steps = Vec::new();
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn steps_and_layers_belong_together() {
-        let config = r#"{"history": [
+        let config = br#"{"history": [
             {"created": "2024-01-01T00:00:00Z", "created_by": "ADD rootfs.tar /", "comment": "base"},
             {"created": "2024-01-01T00:01:00Z", "created_by": "CMD [\"sh\"]", "empty_layer": true},
             {"created_by": "RUN a command that is much longer than what fits into a table"}
@@ -165,8 +165,8 @@ ID             CREATED      CREATED BY                                      SIZE
 <missing>      2 days ago   ADD rootfs.tar /                                4MB    base
 ";
         assert_eq!(text.table(false, false).render(), want);
-        assert!(steps("x", r#"{"history": null}"#, &[], now).expect("reads").is_empty());
-        assert!(steps("x", "3", &[], now).is_err());
+        assert!(steps("x", br#"{"history": null}"#, &[], now).expect("reads").is_empty());
+        assert!(steps("x", b"3", &[], now).is_err());
     }
 
     #[test]

@@ -287,8 +287,8 @@ mod tests {
     fn blobs_are_mounted_from_names_of_the_same_registry() {
         let documents = ImageDocuments {
             id: String::new(),
-            config: String::new(),
-            manifest: String::new(),
+            config: Vec::new(),
+            manifest: Vec::new(),
             manifest_media_type: String::new(),
             tags: ["r.example/a:1", "r.example/a:2", "other.example/b:1", "r.example/to:1"].map(str::to_owned).into(),
             repo_digests: vec![format!("r.example/c@{}", oci::Digest::sha256(b"x"))],
