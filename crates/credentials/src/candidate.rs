@@ -52,14 +52,14 @@ pub enum NodeSource {
     Anonymous,
 }
 
-/// Origin of the coordinates of a Secret or a service account. Namespace, name and uid prove nothing by themselves: they are no secret, and in a
-/// manifest they are what its author wrote.
+/// Origin of the coordinates of a Secret or a service account. Namespace, name and uid prove nothing by themselves: they are
+/// not secret, and the author of a manifest can write any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// A manifest: a file, a document by URL, standard input. Nobody vouches for the coordinates.
+    /// A manifest: a file, a document by URL, standard input. The coordinates are not verified.
     #[default]
     Manifest,
-    /// An API server, which hands the object out under these coordinates and nobody else's.
+    /// An API server, which returns the object only under these coordinates.
     ApiServer,
 }
 

@@ -107,7 +107,7 @@ impl RawEntry {
             false => decode_auth(self.auth.expose(), entry)?,
         };
         if !self.identity_token.is_empty() && password.is_empty() {
-            // `docker login` leaves a placeholder beside an identity token, and peers would try it as a user.
+            // `docker login` writes a placeholder next to an identity token, and other clients would try it as a user.
             username.clear();
         }
         let (identity_token, registry_token) = (self.identity_token, self.registry_token);

@@ -110,7 +110,7 @@ pub struct Keyring {
 /// Answer of a helper for a registry.
 #[derive(Default)]
 struct AnswerSlot {
-    /// How many runs have ended. Whoever waited while one failed takes its failure; whoever comes later has it run again.
+    /// How many runs have ended. Callers that waited for a failed run get its error; a later caller starts another run.
     ended: AtomicU64,
     /// Held while the helper runs.
     answer: tokio::sync::Mutex<Option<HelperAnswer>>,

@@ -9,10 +9,10 @@ use oci::HostError;
 /// Where a pattern's path may end within an image's path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathMatch {
-    /// Only where a segment ends: `reg/a` is for `reg/a` and `reg/a/b`, not for `reg/ab`.
+    /// Only where a segment ends: `reg/a` matches `reg/a` and `reg/a/b`, not `reg/ab`.
     #[default]
     Segments,
-    /// Anywhere, as in the kubelet: `reg/a` is for `reg/ab` as well, which may be somebody else's.
+    /// Anywhere, as in the kubelet: `reg/a` also matches `reg/ab`, which may belong to another user.
     Compat,
 }
 
@@ -31,7 +31,8 @@ impl PathMatch {
     }
 }
 
-/// Why a text is no pattern. The text itself is not told: a location in a docker configuration may hold anything.
+/// Why a text is not a pattern. The text is not part of the error, because a location in a docker configuration may hold
+/// anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLocation {
     /// Nothing before the path.
@@ -208,7 +209,7 @@ fn normal(host: &str, port: &str, glob: bool) -> Result<String, HostError> {
         "" => lower,
         _ => format!("{lower}:{}", oci::normal_port(port)?),
     };
-    // A name of one part without a port is no host in an image's name. Names with `_` and `~` are left to whoever has them.
+    // A single label without a port is not a host in an image's name. Names with `_` and `~` are kept as they are.
     if glob || host.contains(['_', '~']) || !authority.contains(['.', ':']) {
         return Ok(authority);
     }

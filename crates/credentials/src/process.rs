@@ -101,7 +101,7 @@ async fn unhurried(run: &Run<'_>) -> Result<Ran, RunError> {
         });
         tokio::select! {
             status = child.wait() => {
-                // What it printed is in the pipes already. Somebody else who holds them open is not waited for.
+                // The output is in the pipes already. Do not wait for another process that keeps them open.
                 if let Ok(result) = timeout(AFTERMATH, &mut pipes).await {
                     result?;
                 }
@@ -156,7 +156,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Hands the input over. That nobody reads it is no error: the answer counts.
+/// Writes the input. A child that does not read it is no error: the answer counts.
 async fn feed(mut stdin: ChildStdin, input: &[u8]) -> Result<(), RunError> {
     let _ = stdin.write_all(input).await;
     Ok(())

@@ -1,5 +1,5 @@
-//! 10,000 requests for 100 images at the same moment: what sharing a pull costs, and what it saves beside the kubelet's
-//! way, where everybody pulls. Run by `cargo bench -p imagelet-image-manager --bench coalesce`.
+//! 10,000 requests for 100 images at the same moment: the cost of sharing a pull, and the savings compared with the kubelet,
+//! where every request pulls. Run by `cargo bench -p imagelet-image-manager --bench coalesce`.
 
 use lock::Mutex;
 use std::collections::HashSet;

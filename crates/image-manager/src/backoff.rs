@@ -1,10 +1,10 @@
-//! [`Backoff`]: which pod waits how long before an image is pulled for it again, and why. Pure: the time is handed in,
-//! nothing is read, written or told. The manager asks it before a pull and tells it how the pull ended.
+//! [`Backoff`]: how long a pod waits before an image is pulled for it again, and why. Pure: the caller passes the time,
+//! nothing is read, written or logged. The manager asks it before a pull and reports the outcome of the pull to it.
 //!
 //! As in the kubelet an entry belongs to a pod's uid and the image as it was requested, begins with 10 s, doubles up to
-//! 300 s, is forgotten after 600 s, and outlives a success. Beyond it: causes that pass by themselves have a lower cap;
-//! a registry that names a time is left alone for so long, by every pod; an entry goes when the credentials or the
-//! registry's configuration change; and entries of pods that are gone leave without anybody's success.
+//! 300 s, is forgotten after 600 s, and outlives a success. In addition: causes that pass by themselves have a lower cap;
+//! a registry that names a time is not asked for so long, for any pod; an entry is removed when the credentials or the
+//! registry's configuration change; and entries of deleted pods are removed without a success.
 
 mod plain;
 
@@ -192,8 +192,8 @@ impl Backoff {
         self.insert(key(subject), entry, now);
     }
 
-    /// Notes that the pod has its image. As in the kubelet the entry stays: an image that fails now and then does not
-    /// begin anew.
+    /// Records that the pod has its image. As in the kubelet the entry stays: the back-off of an image that fails now and then
+    /// does not start from the beginning.
     pub(crate) fn succeeded(&mut self, uid: &str, image: &str, now: Instant) {
         if self.entries.is_empty() {
             return;

@@ -119,7 +119,7 @@ fn a_registry_that_names_a_time_is_left_alone_by_every_pod() {
     let mut backoff = Backoff::new(BackoffOptions::default());
     backoff.failed(&subject("u"), limited, now);
     assert_eq!(backoff.check(&subject("u"), now).map(|held| held.until), Some(now + 45 * S));
-    // Another pod, another image, the same registry: held, told once, listed.
+    // Another pod, another image, the same registry: held, reported once, listed.
     let other = Subject { uid: "v", name: "db", image: "r.example/b", ..subject("v") };
     assert_eq!(backoff.peek(&other, now).map(|held| held.until), Some(now + 45 * S));
     let held = backoff.check(&other, now + S).expect("held");

@@ -33,7 +33,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Every cause, for whoever prepares one place for each.
+    /// Every cause, for callers that keep one value for each.
     pub const ALL: [Self; 11] = [
         Self::NotFound,
         Self::Unauthenticated,

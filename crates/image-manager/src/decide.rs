@@ -8,7 +8,7 @@ use crate::PullPolicy;
 /// Presence of an image on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Nobody looked, because the policy does not ask.
+    /// The presence was not checked, because the policy does not need it.
     NotChecked,
     /// Absent from the node.
     Absent,
@@ -97,12 +97,12 @@ pub enum PullReason {
 pub enum RefuseReason {
     /// The image is not known to be present, and the policy forbids to pull it.
     NotPresentAndNeverPulled,
-    /// The image is here, nothing proves that this pod may use it, and the policy forbids to ask the registry. The pod is
-    /// told the same as if it were absent.
+    /// The image is present, nothing proves that this pod may use it, and the policy forbids to ask the registry. The pod gets
+    /// the same error as if the image were absent.
     MustVerifyAndNeverPulled(Doubt),
 }
 
-/// Decides. What nobody looked for counts as not present: doubt never makes an image usable.
+/// Decides. An image that was not checked counts as not present: doubt never makes an image usable.
 #[inline]
 #[must_use]
 pub fn decide(policy: PullPolicy, presence: Presence, access: Access) -> Decision {

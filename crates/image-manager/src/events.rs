@@ -103,7 +103,7 @@ impl EventRecorder for LogRecorder {
 pub struct NumberedEvent {
     /// Counts from 1.
     pub number: u64,
-    /// The event itself; in JSON its fields stand beside the number.
+    /// The event itself; in JSON its fields are next to the number.
     #[serde(flatten)]
     pub event: Event,
 }

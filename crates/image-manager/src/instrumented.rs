@@ -170,7 +170,7 @@ fn counting(inner: ProgressSink, metrics: &Arc<Metrics>, running: &Arc<Mutex<Run
 }
 
 impl RunningPulls {
-    /// How many bytes of a layer are new. Less than before is a layer that is fetched anew.
+    /// Returns how many bytes of a layer are new. If `done` is less than before, the layer is fetched again.
     fn more(&mut self, digest: &Digest, done: u64) -> u64 {
         match self.came.get_mut(digest) {
             Some(before) => {

@@ -97,12 +97,12 @@ impl ImageManager {
         }
     }
 
-    /// Makes sure that the image is there, as the policy wants it, and answers what the runtime calls it. Dropping the
-    /// future leaves the pull, which goes on as long as others want it.
+    /// Ensures that the image is present as the policy demands, and returns its image ref. Dropping the future leaves the
+    /// pull, which continues while other callers wait for it.
     ///
     /// # Errors
-    /// [`EnsureImageError`]. An event tells of each, but for a pull secret that cannot be read: as in the kubelet that is
-    /// told by whoever wanted the image.
+    /// [`EnsureImageError`]. An event is recorded for each, except for a pull secret that cannot be read: as in the kubelet
+    /// the caller reports that.
     pub async fn ensure_image_exists(
         &self,
         request: impl Borrow<EnsureImageRequest>,
@@ -124,8 +124,8 @@ impl ImageManager {
         result
     }
 
-    /// The image that a name or an image ref stands for, as the service shows it: for those who make something of it. Asks
-    /// nothing else, and tells nobody.
+    /// Returns the status of the image with this name or image ref from the service, for callers that use its content. Makes
+    /// no other call, and records no event.
     ///
     /// # Errors
     /// What the service says.
@@ -172,12 +172,12 @@ impl ImageManager {
         self.keyring.read().clone()
     }
 
-    /// Begins no pull any more, lets those that go on end within `grace`, also where nobody waits for them any more, and ends the rest.
+    /// Starts no more pulls, lets those under way end within `grace`, even without a waiting caller, and cancels the rest.
     pub async fn drain(&self, grace: Duration) {
         self.puller.drain(grace).await;
     }
 
-    /// Ends every pull, and waits for their ends.
+    /// Cancels every pull, and waits until they have ended.
     pub async fn shutdown(&self) {
         self.puller.shutdown().await;
     }
@@ -191,8 +191,8 @@ impl ImageManager {
         self.metrics.backoff_entries(backoff.len());
     }
 
-    /// The steps, and what has to be told of a failure. An image that is here, and that the pod may have without anybody
-    /// being asked, is answered within this future, which is therefore kept small: everything else is boxed.
+    /// Runs the steps, and records events of a failure. A present image that the pod may use without a request to a registry or
+    /// a helper is returned within this future, which is therefore kept small: everything else is boxed.
     async fn ensure(&self, request: &EnsureImageRequest) -> Result<EnsuredImage, EnsureImageError> {
         let metrics = &*self.metrics;
         let mut sample = Sample { metrics, policy: request.policy, present: None, pull_required: None };
@@ -227,7 +227,7 @@ impl ImageManager {
         .await
     }
 
-    /// Tells of a failure, where nobody has.
+    /// Records an event of a failure that has none yet.
     #[cold]
     fn failed(&self, request: &EnsureImageRequest, error: EnsureImageError) -> EnsureImageError {
         match &error {

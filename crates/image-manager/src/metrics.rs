@@ -1,7 +1,7 @@
-//! [`Metrics`]: what the image manager counts. The kubelet's metrics keep their names, labels and buckets; what it has
-//! none for begins with `imagelet_`. Counting takes an index and an atomic addition, cannot fail and makes no text.
+//! [`Metrics`]: the metrics of the image manager. The kubelet's metrics keep their names, labels and buckets; all others
+//! begin with `imagelet_`. Counting takes an index and an atomic addition, cannot fail and makes no text.
 //!
-//! It reads no clock, opens no socket and writes no format: whoever has a registry asks [`Metrics::register`] in.
+//! It reads no clock, opens no socket and writes no format: the owner of a registry calls [`Metrics::register`].
 //! Called by the manager, the puller, the records and [`Instrumented`](crate::Instrumented).
 
 pub(crate) mod series;
@@ -371,12 +371,12 @@ impl Metrics {
         gauge.set(percent);
     }
 
-    /// Somebody asked whether a present image must be pulled all the same.
+    /// Counts a check whether a present image must be pulled all the same.
     pub fn must_pull_check(&self, result: MustPullResult) {
         self.must_pull_checks.at(result as usize).inc();
     }
 
-    /// A call of the image service or of the runtime ended after so long.
+    /// Counts a call of the image service or of the runtime that ended after `took`.
     pub fn operation(&self, operation: Operation, took: Duration, ok: bool) {
         let index = operation as usize;
         self.operations.at(index).inc();

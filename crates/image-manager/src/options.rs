@@ -28,7 +28,7 @@ pub struct Options {
     pub backoff: BackoffOptions,
     /// Fingerprint of a registry's configuration; a change ends a back-off early.
     pub registry_fingerprint: Option<RegistryFingerprint>,
-    /// Frees space for a pull that found the disk full, which is then tried once more; `None`: nobody does.
+    /// Frees space for a pull that found the disk full, which is then tried once more; `None`: no space is freed.
     pub make_room: Option<Arc<dyn MakeRoom>>,
     /// Where pulls are shown.
     pub board: PullBoard,

@@ -22,7 +22,7 @@ pub struct EnsureImageRequest {
     pub secrets: Vec<PullSecret>,
     /// The pod's service account, where it has one: credential providers may answer for it.
     pub service_account: Option<ServiceAccount>,
-    /// Names of pull secrets that the pod names and nobody could find. An event tells of them before a pull.
+    /// Names of the pod's pull secrets that were not found. An event reports them before a pull.
     pub missing_secrets: Vec<String>,
     /// Priority of the pod: among pulls that wait for a turn the higher one goes first.
     pub priority: i32,
@@ -30,7 +30,7 @@ pub struct EnsureImageRequest {
     pub runtime_handler: String,
     /// The pod's sandbox, where there is one.
     pub sandbox: Option<PodSandboxConfig>,
-    /// Where progress of a pull is told.
+    /// Receives the progress of a pull.
     pub progress: ProgressSink,
 }
 

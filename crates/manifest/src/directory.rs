@@ -1,6 +1,6 @@
-//! The secrets directory: manifests of Secrets and ServiceAccounts that lie on the node, for pods that come without
-//! them. Reads all of it; a file that cannot be used is told and passed over, so that one mistake does not take the
-//! others' secrets away. Never shows what is in a file. Called by the readers of pods, off the async workers.
+//! The secrets directory: manifests of Secrets and ServiceAccounts on the node, for pods whose manifests do not include
+//! them. Reads all of it; a file that cannot be used is reported and skipped, so that one mistake does not make the secrets
+//! of other files unavailable. Never shows the content of a file. Called by the readers of pods, off the async workers.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _};
@@ -73,7 +73,7 @@ impl SecretsDirectory {
     }
 }
 
-/// Hidden files are somebody's temporary ones, or the machinery of a mounted volume.
+/// Hidden files are temporary files of an editor, or the symbolic links of a mounted volume.
 fn is_manifest(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
     let known = path.extension().is_some_and(|e| ["yaml", "yml", "json"].iter().any(|known| e == *known));

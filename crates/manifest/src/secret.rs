@@ -42,7 +42,7 @@ impl ManifestDocument<'_> {
                 Err(_) if PULL_KEYS.contains(&key.as_str()) => {
                     return self.error(value, format!("{title}: data.{key} is not UTF-8 text"));
                 }
-                // A key or an archive of somebody else's.
+                // Binary data that is not for pulls, for example a key or an archive.
                 Err(_) => {}
             }
         }

@@ -129,7 +129,7 @@ fn verify(
     if !demanded.keys.iter().any(|named| named.key.verifies(&signature.payload, &bytes)) {
         return Err(RefusalReason::Key);
     }
-    // From here on the words are those of somebody who has the key.
+    // From this point on the payload is known to be written by a holder of the key.
     let payload = Payload::parse(&signature.payload).map_err(RefusalReason::Payload)?;
     if !digests.contains(&payload.digest) {
         return Err(RefusalReason::Digest(format!("it is for {}, which is another image", payload.digest)));

@@ -1,9 +1,9 @@
-//! A policy's text: the JSON of `containers-policy.json(5)`, as `/etc/containers/policy.json` has it. Read strictly: what is
-//! unknown, double, or a demand that is not supported is an error that names the place in the file, since a policy of which
-//! a part is passed over demands less than its author thinks. Keys are brought by the caller, by path.
+//! A policy's text: the JSON of `containers-policy.json(5)`, as in `/etc/containers/policy.json`. The parser is strict: an
+//! unknown or duplicate field, or an unsupported demand, is an error that names the place in the file, because a policy of
+//! which a part is skipped demands less than its author thinks. The caller supplies the keys, by path.
 //!
-//! Only `default` and `transports.docker` are used, because only what has a registry's name is pulled or found here. The
-//! other transports of containers/image are known by name; what stands under them is not read.
+//! Only `default` and `transports.docker` are used, because imagelet pulls and finds images by registry names only. The
+//! other transports of containers/image are known by name; their content is not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::policy::PolicyError;
 use crate::policy::{Policy, Requirement, Signed, host_of_scopes};
 use crate::written::RequirementText;
 
-/// Transports of containers/image beside `docker`.
+/// Transports of containers/image other than `docker`.
 const OTHER_TRANSPORTS: [&str; 10] = [
     "atomic",
     "containers-storage",

@@ -8,9 +8,9 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-/// How often expired answers are cleared away that nobody asks for.
+/// How often expired answers are purged.
 const PURGE_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// The most answers that are kept; more than images that a node sees while one of them holds.
+/// The most answers that are kept: more than the images that a node pulls within the lifetime of an answer.
 const MAX_ANSWERS: usize = 10_000;
 /// Longest lifetime of a cached answer.
 const FAR_AWAY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

@@ -158,7 +158,7 @@ async fn fifty_lookups_at_once() {
     for task in join_all(tasks).await {
         task.expect("no panic");
     }
-    // Whoever came while it ran shared the run; whoever came later found its answer. There is no gap between the two.
+    // Callers during the run share it, and later callers get the cached answer. There is no gap between the two.
     assert_eq!(bench.runs("p").len(), 1);
 }
 

@@ -32,7 +32,7 @@ pub struct ExecOptions {
     /// Maker of service account tokens. Without it, providers that need one are noted as failed.
     pub tokens: Option<Arc<dyn TokenSource>>,
     /// True if providers may use service account tokens: the kubelet's feature gate
-    /// `KubeletServiceAccountTokenForCredentialProviders`, which is on where nobody turned it off.
+    /// `KubeletServiceAccountTokenForCredentialProviders`, which is on by default.
     pub service_account_tokens: bool,
     /// Where a path in `matchImages` may end within an image's path.
     pub path_match: PathMatch,

@@ -175,7 +175,7 @@ fn a_clock_that_is_set_forwards_makes_nothing_older() {
     assert_eq!(at_moment(1100, "a", 110, &[]), [100, 100]);
     // The time is set.
     assert_eq!(at_moment(1200 + 50 * year, "a", 210, &[]), [200, 200]);
-    // The node is off for a year, and somebody looks a minute after it began again.
+    // The node is off for a year, and the next pass is a minute after the boot.
     assert_eq!(at_moment(1200 + 51 * year, "b", 60, &[]), [260, 260]);
     // Its battery is empty.
     assert_eq!(at_moment(100, "c", 100, &[]), [260, 260]);
@@ -265,7 +265,7 @@ fn ids_that_begin_alike_are_told_apart() {
 fn on_a_big_node_every_image_has_the_right_user() {
     let id = |number: usize| oci::Digest::sha256(number.to_string().as_bytes()).to_string();
     let images: Vec<Image> = (0..300).map(|number| image(&id(number))).collect();
-    // Some are of images that are gone, some name theirs in another field; the last image nobody uses.
+    // Some are of images that were removed, some name their image in another field; the last image is not used.
     let containers: Vec<Container> = (0..20_777)
         .map(|number| match number % 7 {
             3 => container(&id(900 + number)),

@@ -1,5 +1,5 @@
-//! [`EvictPods`]: what ends a pod where removing containers and images has not freed enough, and [`EvictionCause`], why it has to. Implemented by
-//! whoever runs pods; called by the loop that relieves disk pressure.
+//! [`EvictPods`]: evicts a pod where removing containers and images has not freed enough, and [`EvictionCause`], the reason.
+//! Implemented by the component that runs pods; called by the loop that relieves disk pressure.
 
 use async_trait::async_trait;
 

@@ -114,7 +114,7 @@ impl Default for Thresholds {
 /// Why a threshold is none; in the kubelet's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ThresholdError {
-    /// Nobody knows the signal.
+    /// An unknown signal.
     #[error("unsupported eviction signal {0}")]
     Signal(String),
     /// A percentage out of range.
@@ -161,11 +161,11 @@ impl Thresholds {
         Self(BTreeMap::new())
     }
 
-    /// Reads `evictionHard`. As in the kubelet what is named replaces the defaults as a whole, `0%` and `100%` switch a
-    /// signal off, and signals of memory and processes are legal, though nothing here looks at them.
+    /// Reads `evictionHard`. As in the kubelet the thresholds that are set replace the defaults as a whole, `0%` and `100%`
+    /// disable a signal, and signals of memory and processes are accepted, though they are not used.
     ///
     /// # Errors
-    /// A signal that nobody knows, or an amount that is none.
+    /// An unknown signal, or an amount that cannot be parsed.
     pub fn parse<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ThresholdError> {
         let mut thresholds = Self::none();
         for (name, text) in settings {

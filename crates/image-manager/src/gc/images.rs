@@ -38,12 +38,12 @@ impl CollectedImages {
         }
     }
 
-    /// The engine that pulls images for a foreign runtime, and why; `None` where none does or nobody knows.
+    /// Returns the engine that pulls images for a foreign runtime, and the reason; `None` where there is none or it is not known.
     pub(super) async fn pull_engine(&self) -> Option<String> {
         Some(self.facts.as_ref()?.pull_engine().await)
     }
 
-    /// Removes images, each with its own result, in as few steps as can be.
+    /// Removes images in as few steps as possible, each with its own result.
     pub(super) async fn remove(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
         let Some(engine) = &self.engine else {
             let mut results = Vec::with_capacity(images.len());

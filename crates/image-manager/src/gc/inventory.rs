@@ -74,7 +74,7 @@ fn must_stay(
     if state.pins.hold(image, known).is_some() {
         return Some(Because::Pinned);
     }
-    // An image of which nobody knows the labels may be one that has to stay.
+    // An image with unknown labels may be one that a rule keeps.
     let fits = |pattern: &Pattern| pattern.fits(image, known) || (pattern.is_of_labels() && known.labels.is_none());
     let kept = keep.iter().find(|rule| rule.says == Says::Keep && fits(&rule.pattern));
     if let Some(rule) = kept {

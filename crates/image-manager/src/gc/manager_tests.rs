@@ -340,8 +340,8 @@ async fn what_is_too_old_goes() {
     assert_eq!(report.removed[0].because, RemovedBecause::Age);
 }
 
-/// A node that begins in the past hears what time it is in the middle of a round, or is told a wrong one: at whichever look at the
-/// clock that is, what is young stays.
+/// A node that boots with its clock in the past gets the right time in the middle of a round, or a wrong one: at whichever
+/// reading of the clock that happens, young images stay.
 #[tokio::test]
 async fn a_clock_that_is_set_within_a_round_makes_nothing_old() {
     let year = jiff::SignedDuration::from_hours(365 * 24);
@@ -570,7 +570,7 @@ async fn the_loops_run_at_once_on_their_timers_and_on_a_nudge() {
             tokio::task::yield_now().await;
         }
         assert_eq!(rig.shelf.ids().len(), 2);
-        // Something fills the disk; nobody waits for the timer.
+        // Something fills the disk; the nudge starts a round before the timer does.
         rig.shelf.lock().images.push(image("2", 550));
         let before = tokio::time::Instant::now();
         rig.manager.nudge();
@@ -578,7 +578,7 @@ async fn the_loops_run_at_once_on_their_timers_and_on_a_nudge() {
             tokio::task::yield_now().await;
         }
         assert_eq!(before.elapsed(), Duration::ZERO);
-        // And once more, with nobody asking.
+        // And once more, without a nudge.
         rig.shelf.lock().images.push(image("3", 200));
         while rig.shelf.used() > 900 {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -38,7 +38,7 @@ impl From<Timestamp> for Moment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeTime {
-    /// The last moment at which somebody looked.
+    /// Wall clock of the last pass.
     seen: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     boot: Option<Boot>,
@@ -57,12 +57,12 @@ impl NodeTime {
         Self { seen: moment.wall, boot: moment.boot, off: Vec::new() }
     }
 
-    /// When somebody looked last.
+    /// Returns the wall clock of the last pass.
     pub(super) fn seen(&self) -> Timestamp {
         self.seen
     }
 
-    /// Takes in a new moment. Answers by how much everything that was written down before has to be moved.
+    /// Records a new moment. Returns by how much all times that were recorded before have to be moved.
     pub(super) fn advance(&mut self, moment: Moment) -> SignedDuration {
         let passed = moment.wall.duration_since(self.seen);
         let shift = match (&self.boot, &moment.boot) {
@@ -70,7 +70,7 @@ impl NodeTime {
                 let step = passed.saturating_sub(signed(now.up).saturating_sub(signed(before.up)));
                 if step.abs() > STEP { step } else { SignedDuration::ZERO }
             }
-            // Nobody knows for how long the node was off; certainly not for less than no time.
+            // The time for which the node was off is not known, but it cannot be negative.
             _ if passed.is_negative() => passed,
             (Some(_), Some(now)) => {
                 let booted = moved(moment.wall, -signed(now.up));
@@ -92,14 +92,14 @@ impl NodeTime {
         shift
     }
 
-    /// Takes in a step of the clock alone: somebody looks, and nobody has looked at what passed meanwhile. Answers as
-    /// [`NodeTime::advance`] does.
+    /// Applies only the step of the clock, because no pass has inspected the images meanwhile. Returns the same as
+    /// [`NodeTime::advance`].
     pub(super) fn follow(&mut self, moment: Moment) -> SignedDuration {
         let mut ahead = self.clone();
         let shift = ahead.advance(moment);
         if !shift.is_zero() {
             let before = moved(self.seen, shift);
-            // Where the node has begun a new life since, the last look was in none of which more is known.
+            // After a reboot, nothing more is known about the boot of the last pass.
             let boot = self.boot.take().filter(|boot| ahead.boot.as_ref().is_some_and(|now| now.id == boot.id));
             *self = Self { seen: before, boot, off: ahead.off };
         }

@@ -85,7 +85,7 @@ pub struct Kept {
     pub because: Because,
 }
 
-/// Why an image stays.
+/// Reason for keeping an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Because {
     /// A container, the sandbox or a volume uses it.
@@ -95,35 +95,35 @@ pub enum Because {
     },
     /// The runtime has it pinned.
     PinnedByRuntime,
-    /// Somebody pinned it here.
+    /// It is pinned in imagelet.
     Pinned,
     /// A rule of the configuration keeps it.
     Rule {
         /// The rule, as it was written.
         rule: String,
     },
-    /// Of its repository so many stay.
+    /// The minimum number of images of its repository is kept.
     MinimumCopies {
         /// Name of the repository, without tag and digest.
         repository: String,
-        /// How many.
+        /// The minimum number.
         copies: usize,
     },
-    /// Brought ahead of its use, and the goal is reached without it.
+    /// It was pre-pulled, and the goal is reached without it.
     Protected {
-        /// Until when it goes after all others.
+        /// Until when it is removed after all others.
         until: Timestamp,
     },
     /// Not on the node for long enough.
     TooYoung {
-        /// For how long it is here.
+        /// For how long it is on the node.
         age: Duration,
         /// How long it would have to be.
         min_age: Duration,
     },
     /// Used or pulled not long enough ago.
     UsedWithin {
-        /// For how long nobody used it.
+        /// For how long it was not used.
         idle: Duration,
         /// For how long that would have to be.
         limit: Duration,

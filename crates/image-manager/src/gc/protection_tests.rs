@@ -1,5 +1,5 @@
-//! Tests of images that were brought ahead of their use: they go last, by whatever way collection is asked for, and what uses
-//! them is known by then. What `select` makes of it has tables and properties of its own.
+//! Tests of pre-pulled images: they are removed last, however collection is requested, and their users are known by then.
+//! The part of `select` is tested by tables and properties of its own.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! [`KeepRule`] and [`Pins`]: what stays by the word of whoever runs the node. Patterns over names and ids; pure.
+//! [`KeepRule`] and [`Pins`]: images that the administrator of the node keeps. Patterns over names and ids; pure.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ enum Of {
 pub struct ImageDetails<'a> {
     /// The last user: `namespace/pod/container`.
     pub used_by: &'a str,
-    /// Labels of its config, where somebody looked.
+    /// Labels of its config, where the config was read.
     pub labels: Option<&'a BTreeMap<String, String>>,
 }
 
@@ -242,17 +242,17 @@ pub struct KeepRule {
 pub enum Says {
     /// They stay.
     Keep,
-    /// They are so many times as dear as others.
+    /// Multiplies the cost of losing them by this factor.
     Weigh(f64),
 }
 
-/// Images that somebody pinned here, by pattern.
+/// Images that are pinned in imagelet, by pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pins(BTreeSet<Pattern>);
 
 impl Pins {
-    /// Pins. Says whether it was not pinned before.
+    /// Adds a pin. Returns true if it was not there before.
     pub fn pin(&mut self, pattern: Pattern) -> bool {
         self.0.insert(pattern)
     }

@@ -1,9 +1,9 @@
-//! [`select`]: which images go, and for every other one why it stays. Pure: the same images, records and goal give the
-//! same [`Plan`], in whatever order they come.
+//! [`select`]: which images to remove, and for every other one the reason to keep it. Pure: the same images, records and
+//! goal give the same [`Plan`], in any order of the input.
 //!
-//! What counts are the bytes that a removal really frees: those of layers which no image uses that stays. An image is
-//! the better a choice the more it frees, the longer nobody used it, and the less it costs to bring it again. Images that
-//! were brought ahead of their use go last: only for a goal that all others together do not reach.
+//! The bytes of an image are those that its removal really frees: the layers that no remaining image uses. An image is the
+//! better a choice the more it frees, the longer it was unused, and the less it costs to pull it again. Pre-pulled images
+//! are removed last: only for a goal that all other images together do not reach.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,11 +20,11 @@ pub struct Item<'a> {
     pub id: &'a str,
     /// Runtime handler that it is for; empty is the default one.
     pub runtime_handler: &'a str,
-    /// Since when it is here.
+    /// Since when it is on the node.
     pub first_detected: Timestamp,
     /// When it was last used, if it ever was.
     pub last_used: Option<Timestamp>,
-    /// Until when it goes after all others because it was brought ahead of its use.
+    /// Until when it is removed after all others, because it was pre-pulled.
     pub protected_until: Option<Timestamp>,
     /// Why it must stay whatever happens: it is in use, pinned or kept by a rule.
     pub must_stay: Option<Because>,
@@ -50,9 +50,9 @@ pub struct Inventory<'a> {
 /// Rules of selection.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// An image that is here for less than this stays.
+    /// An image that is on the node for less than this stays.
     pub min_age: Duration,
-    /// An image that nobody has used so far, and that is here for less than this, was brought ahead of its use: it goes last.
+    /// An image that was never used, and is on the node for less than this, counts as pre-pulled: it is removed last.
     pub protect_unused: Duration,
     /// Of each repository so many images stay, the last used ones.
     pub minimum_copies: usize,
@@ -77,14 +77,14 @@ pub enum Goal {
     Free(u64),
     /// Everything that nothing needs.
     AllUnused,
-    /// Everything that nobody used for longer than this.
+    /// Everything that was not used for longer than this.
     OlderThan(Duration),
 }
 
-/// Cost of a pull beside its bytes, in bytes: names, round trips, waiting pods. It keeps small images from going before
-/// big ones that free as much as many of them.
+/// Cost of a pull in addition to its bytes, in bytes: names, round trips, waiting pods. It prevents the removal of many small
+/// images where one big image frees as much.
 const COST_OF_A_PULL: f64 = 16.0 * 1024.0 * 1024.0;
-/// Idle times are not told apart below this.
+/// Idle times below this count as equal.
 const LEAST_IDLE_SECONDS: f64 = 60.0;
 
 /// Selects. Nothing is removed that must stay or is too young; with [`Goal::Free`] nothing that is not needed for it, and
@@ -153,7 +153,7 @@ fn too_young(item: &Item<'_>, rules: &Rules, goal: Goal, now: Timestamp) -> Opti
     None
 }
 
-/// Until when an image goes after all others, because it was brought ahead of its use.
+/// Returns until when an image is removed after all others, because it was pre-pulled.
 fn protected_until(item: &Item<'_>, rules: &Rules, now: Timestamp) -> Option<Timestamp> {
     let unused = || item.first_detected.checked_add(rules.protect_unused).unwrap_or(Timestamp::MAX);
     let unused = (item.last_used.is_none() && since(item.first_detected, now) < rules.protect_unused).then(unused);

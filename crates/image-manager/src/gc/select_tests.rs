@@ -142,7 +142,7 @@ fn shared_layers_free_nothing_while_somebody_uses_them() {
     assert_eq!((removed(&inventory, &plan), plan.frees), (vec!["a"], 50 * MIB));
     assert_eq!(why(&inventory, &plan, "b"), Some("not-needed"));
 
-    // Nobody who stays uses it: both of its users have to go.
+    // A layer of removed images only: both of its users have to be removed.
     let items = vec![with("a", &[0], None), with("b", &[0], None), with("c", &[1], None)];
     let inventory = Inventory { items, layers: &layers };
     let plan = select(&inventory, &rules(Order::LeastHarm), Goal::Free(80 * MIB), at(NOW));
@@ -231,7 +231,7 @@ fn what_was_brought_ahead_of_its_use_goes_last() {
         let (gone, kept, _) = plan_of(items, exact, free(500));
         assert_eq!((gone.as_slice(), kept), (&["a".to_owned(), "b".to_owned()][..], Some("not-needed")));
     }
-    // What the others free beside it is not needed where that is sure; a sum of sizes is not, and they all go before it.
+    // The protected image alone frees enough where bytes are exact. A sum of sizes is not exact: the others are removed first.
     assert_eq!(plan_of(with_protected(100), true, free(90)).0, ["p"]);
     assert_eq!(plan_of(with_protected(100), false, free(90)).0, ["a", "b", "p"]);
     // An age is reached by nothing else either.
@@ -354,7 +354,7 @@ proptest! {
         // The promise is what really goes.
         let gone: Vec<usize> = plan.remove.iter().map(|r| r.image).collect();
         let really = in_use(&inventory, &[]) - in_use(&inventory, &gone);
-        // Layers that nobody uses are in neither sum.
+        // Unreferenced layers are in neither sum.
         prop_assert_eq!(plan.frees, really);
         prop_assert_eq!(plan.frees, plan.remove.iter().map(|r| r.frees).sum::<u64>());
         if let Goal::Free(wanted) = goal {

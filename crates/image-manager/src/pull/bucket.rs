@@ -58,8 +58,8 @@ impl Bucket {
         Some(Token { ready })
     }
 
-    /// Gives a token back that was not used. Where others were taken behind it, only what they leave of it: they wait
-    /// for their times all the same, and more than the rate would pass if somebody else came in between.
+    /// Returns a token that was not used. Where later tokens were taken, only the part that they leave of it is returned:
+    /// their takers still wait for their times, and a new taker in between would exceed the rate.
     pub(super) fn give_back(&mut self, token: Token, now: Duration) {
         if token.ready <= now {
             return;

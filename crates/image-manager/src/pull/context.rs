@@ -22,10 +22,10 @@ pub(super) struct PullContext {
     pub(super) time: Timeline,
     pub(super) throttle: Throttle,
     pub(super) metrics: Arc<Metrics>,
-    /// Number of pulls that brought an image.
+    /// Number of pulls that succeeded.
     ended: AtomicU64,
     pub(super) tracker: TaskTracker,
-    /// Nothing begins any more; what goes on may end.
+    /// No pull starts any more; pulls under way may end.
     pub(super) draining: CancellationToken,
     pub(super) shutdown: CancellationToken,
 }
@@ -84,7 +84,7 @@ impl PullContext {
         }
     }
 
-    /// Records that a pull brought an image.
+    /// Records that a pull succeeded.
     pub(super) fn ended(&self) {
         self.ended.fetch_add(1, Ordering::Release);
     }

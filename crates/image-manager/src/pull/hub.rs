@@ -41,7 +41,7 @@ impl Hub {
         self.hub.subscribe(move |event| sink.report(event))
     }
 
-    /// Begins anew: another attempt.
+    /// Resets the progress for another attempt.
     pub(super) fn reset(&self) {
         self.hub.with(|progress| *progress = Progress::default());
     }

@@ -119,13 +119,13 @@ impl Puller {
         self.answer(&wanted, ending, joined).await
     }
 
-    /// Changes the options: limits count for whoever waits now, the rest for pulls that begin from now on.
+    /// Changes the options: limits apply to pulls that are waiting, the rest to pulls that start from now on.
     pub(crate) fn set_options(&self, options: PullerOptions) {
         self.context.set_options(options);
         self.turns.set_limits(PullLimits::of(&options));
     }
 
-    /// Begins no pull any more, and waits until those that go on have ended, for `grace` at most. The rest is ended.
+    /// Starts no more pulls, and waits for `grace` at most until those under way have ended. Cancels the rest.
     pub(crate) async fn drain(&self, grace: Duration) {
         self.context.draining.cancel();
         self.context.tracker.close();
@@ -135,7 +135,7 @@ impl Puller {
         self.shutdown().await;
     }
 
-    /// Ends every pull, and waits until they have ended.
+    /// Cancels every pull, and waits until they have ended.
     pub(crate) async fn shutdown(&self) {
         self.context.draining.cancel();
         self.context.shutdown.cancel();

@@ -76,7 +76,7 @@ impl Line {
         Self { limits, next: 0, running: 0, entries: HashMap::new(), lanes: HashMap::new() }
     }
 
-    /// Changes the limits, for whoever waits and whoever comes.
+    /// Changes the limits, for waiting pulls and later ones.
     pub(super) fn set_limits(&mut self, limits: PullLimits) {
         self.limits = limits;
     }

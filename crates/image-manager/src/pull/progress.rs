@@ -1,8 +1,8 @@
-//! [`Progress`]: where a pull stands, by what its service told, and whether that is fast enough. Pure: time is handed
-//! in. The [`Hub`](super::hub::Hub) keeps one for each pull.
+//! [`Progress`]: the state of a pull, from the progress events of its service, and whether the pull is fast enough. Pure:
+//! the caller passes the time. The [`Hub`](super::hub::Hub) keeps one for each pull.
 //!
-//! A service that tells nothing is judged by nothing; nor is a pull while neither its name is being resolved nor one of its
-//! layers fetched, because it commits, unpacks, or waits for what another pull brings.
+//! The limits do not apply to a service that reports no progress, nor while a pull neither resolves its name nor fetches a
+//! layer, because it commits, unpacks, or waits for a layer of another pull.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -58,9 +58,9 @@ pub(super) struct Seen {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Picture {
     pub(super) step: PullStep,
-    /// Compressed bytes that have to come, once that is known.
+    /// Compressed bytes to fetch, once that is known.
     pub(super) total: Option<u64>,
-    /// Of these, the ones that came.
+    /// The ones of these that were fetched.
     pub(super) done: u64,
     pub(super) unpacked: u64,
     /// Bytes per second, while layers are fetched.
@@ -80,9 +80,9 @@ pub(super) struct Progress {
     fetching: usize,
     /// When something changed last.
     changed: Duration,
-    /// All that ever came.
+    /// All bytes that were fetched and unpacked.
     sum: Sum,
-    /// When there was how much of it, oldest first. Begins anew when fetching does.
+    /// Samples of the sum with their times, oldest first. Cleared when fetching starts again.
     measured: VecDeque<(Duration, Sum)>,
 }
 

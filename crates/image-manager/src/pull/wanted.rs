@@ -11,14 +11,14 @@ use cri_api::{ImageSpec, PodSandboxConfig, ProgressSink};
 use super::in_flight::WantedBy;
 use crate::{Presence, PullFailure, RecordsError};
 
-/// Asked when a pull that waited gets its turn: the image ref, where the image is here by now and the pod may have it.
+/// Called when a pull that waited gets its turn. Returns the image ref, if the image is present by now and the pod may use it.
 pub(crate) type Recheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<String>> + Send>> + Send + Sync>;
 
 /// Number of pulls that had ended at some time: see [`Puller::mark`](super::Puller::mark).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark(pub(super) u64);
 
-/// A pull that somebody wants.
+/// A requested pull.
 pub(crate) struct Wanted {
     /// The image as it was requested: pull records know it by this name.
     pub(crate) image: String,
@@ -31,21 +31,21 @@ pub(crate) struct Wanted {
     pub(crate) priority: i32,
     /// The origin of the request.
     pub(crate) by: WantedBy,
-    /// Where progress is told.
+    /// Receives the progress.
     pub(crate) progress: ProgressSink,
-    /// `None`: it is to be pulled whatever is here.
+    /// `None`: the image is to be pulled even if it is present.
     pub(crate) recheck: Option<Recheck>,
-    /// The puller's mark before the caller looked if the image is here. Where pulls have ended since then, that
-    /// look may be out of date, and [`Wanted::recheck`] is asked even where nothing had to be waited for.
+    /// The puller's mark before the caller inspected the image. Where pulls have ended since then, the result may be out of
+    /// date, and [`Wanted::recheck`] is called even where the pull did not have to wait.
     pub(crate) mark: Mark,
-    /// Presence as the caller saw it. A pull of which nobody knows whether it brought the image is told by it from an
-    /// image that was always here.
+    /// Presence as the caller saw it. After a pull with an unknown outcome, this distinguishes a pulled image from a preloaded
+    /// one.
     pub(crate) before: Presence,
 }
 
 #[cfg(test)]
 impl Wanted {
-    /// An anonymous pull of an image that need not be looked for.
+    /// An anonymous pull of an image whose presence need not be checked.
     pub(super) fn new(spec: ImageSpec) -> Self {
         Self {
             image: spec.image.clone(),

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use super::format::full_seconds;
 use super::record::{PulledRecord, RecordedAccount, RecordedCredentials, RecordedSecret};
 
-/// The record after a pull of `name` (without tag and digest), or `None` where nothing new is in it. `added` is `None`
-/// where nobody knows with what it was pulled.
+/// Returns the record after a pull of `name` (without tag and digest), or `None` where there is nothing new to record.
+/// `added` is `None` where the credentials of the pull are not known.
 pub(super) fn merge(
     record: &PulledRecord,
     name: &str,

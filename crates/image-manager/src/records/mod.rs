@@ -8,10 +8,10 @@
 //! - a record is merged with what is on disk at that moment, not with what memory has;
 //! - an intent is in use as long as a process that lives shares its lock (`pulling.rs`);
 //! - memory counts only as long as the directory's time of change is the one under which it was filled; a hit costs one
-//!   `fstat`. Files are replaced, never written over: who edits one in place is noticed at the next change beside it.
+//!   `fstat`. Files are replaced, never overwritten: an edit in place is noticed at the next change in the directory.
 //!   This needs a local file system, whose clock is that of this kernel.
 //!
-//! What a kill leaves behind, and what becomes of it:
+//! Leftovers of a killed process, and their recovery:
 //!
 //! | killed | on disk | recovery |
 //! |---|---|---|
@@ -180,8 +180,8 @@ impl PullRecords {
     pub async fn intend(&self, image: &str) -> Result<PullIntent, RecordsError> {
         let (inner, image) = (Arc::clone(&self.inner), image.to_owned());
         let (sender, receiver) = oneshot::channel();
-        // As a task, so that the file is not left without a guard when nobody waits any more. The guard is handed over
-        // within it, so that one which nobody takes is dropped before the task counts as done.
+        // As a task, so that the file is not left without a guard when the caller's future is dropped. The guard is sent
+        // within the task, so that a guard without a receiver is dropped before the task counts as done.
         self.inner.background(async move {
             let intent = inner.begin(&image).await.map(|()| PullIntent::new(inner, image));
             drop(sender.send(intent));
@@ -200,11 +200,11 @@ impl PullRecords {
         self.inner.task(async move { inner.record(&image, &image_ref, Some(used)).await }).await?
     }
 
-    /// Removes the records of images that are gone. `present` is **every** image that is still on disk, in use and
-    /// pinned ones and those that nobody looked at included: a record that is missing makes an image free for all pods
-    /// under the default policy, so only what is certainly gone may lose its record. (The kubelet passes the images that
-    /// garbage collection looked at and left, and loses records of those that it did not look at.) Records written or
-    /// affirmed by a pull at or after `before`, the time at which `present` began to be made, stay. How many went.
+    /// Removes the records of images that were removed, and returns how many. `present` is **every** image that is still on
+    /// disk, including images that are in use, pinned or were not inspected: without a record every pod may use an image
+    /// under the default policy, so only images that are certainly removed may lose their record. (The kubelet passes the
+    /// images that garbage collection inspected and kept, and loses records of those that it did not inspect.) Records
+    /// written or affirmed by a pull at or after `before`, the time at which the listing of `present` began, stay.
     ///
     /// # Errors
     /// [`RecordsError`]: the first; the others were tried all the same.

@@ -119,7 +119,7 @@ async fn what_was_not_pulled_leaves_nothing() {
     assert_eq!(kept.records(), 0);
 }
 
-/// An image service of one image, which may bring it though it was told to stop, or says that it failed.
+/// An image service of one image, which may pull it although the call was cancelled, or report a failure.
 struct Sly {
     /// Image ref before the pull; empty: the image is absent.
     before: &'static str,
@@ -264,7 +264,7 @@ async fn at_the_end_of_the_process_an_intent_stays_unless_nothing_can_come() {
         kept.rig.puller.shutdown().await;
         handle.abort();
         assert_eq!((kept.intents().await, kept.records()), (intents, records), "{name}");
-        // Whoever comes next makes a record of it, if the image is here then.
+        // The next process makes a record of it, if the image is present by then.
         let directory = kept.directory;
         drop((kept.rig, kept.records));
         let next = Kept::open(directory.path()).await;

@@ -58,7 +58,7 @@ async fn a_newcomer_takes_a_lingering_pull_over() {
     let second = rig.ask("a:1").await;
     tokio::time::sleep(2 * LINGER).await;
     assert_eq!(rig.fake.abandoned_pulls(), 0);
-    // The linger begins anew.
+    // The linger time starts again.
     second.abort();
     tokio::time::sleep(LINGER * 3 / 4).await;
     rig.ask("a:1").await;
@@ -135,7 +135,7 @@ async fn without_coalescing_everybody_pulls() {
     let outcomes = rig.outcomes().await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), 1);
     assert_eq!(rig.pulled().len(), 2);
-    // Nobody can take it over, so it ends with its only waiter.
+    // No other caller can take it over, so it ends with its only waiter.
     rig.fake.faults().clear(CallKind::PullImage);
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     let handle = rig.ask("a:1").await;
@@ -256,7 +256,7 @@ async fn a_drain_lets_running_pulls_end_and_begins_none() {
     let puller = Arc::clone(&rig.puller);
     let ending = async {
         settle().await;
-        // Whoever wanted it is gone, as workers are at the end of a process.
+        // Its caller is cancelled, as workers are at the end of a process.
         running.abort();
         tokio::time::sleep(LINGER * 2).await;
         gate.open();

@@ -25,7 +25,7 @@ fn settle(node: &Node) {
     for directory in ["pulling", "pulled"] {
         let path = node.directory().join(directory);
         let before = fs::metadata(&path).unwrap().modified().unwrap();
-        // Until the file system's clock has gone on, nobody can tell two changes apart.
+        // Until the file system's clock advances, two changes cannot be distinguished.
         let probe = node.root.path().join("probe");
         loop {
             fs::write(&probe, "x").unwrap();
