@@ -25,7 +25,7 @@ pub enum Destination {
 
 /// As many symbolic links as the kernel follows.
 const LINKS: usize = 40;
-/// How long a pipe that nobody reads is left alone before the next look.
+/// How long to wait before the next attempt to open a pipe that has no reader.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Finds out how `path` is written, and opens what is written to as it is. A pipe with a name waits for its reader, until it is
@@ -38,7 +38,7 @@ pub fn find(path: &Path, cancelled: &dyn Fn() -> bool) -> io::Result<Destination
     for _ in 0..=LINKS {
         let metadata = match at.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // A slash at the end asks for a directory, which nobody makes here.
+                // A slash at the end asks for a directory, which is never created.
                 let is_name = at.file_name().is_some() && !at.as_os_str().as_bytes().ends_with(b"/");
                 return if is_name { Ok(Destination::File(at)) } else { Err(error) };
             }
@@ -124,14 +124,14 @@ pub fn flushed(file: &File) -> io::Result<()> {
     }
 }
 
-/// A name for a file until it is whole, which nobody else has, short enough for every file system.
+/// Returns a unique name for a file that is not whole yet, short enough for every file system.
 #[must_use]
 pub fn temporary_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!(".imagelet.{}-{}.partial", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The same name beside a file.
+/// Returns the path of a new temporary file in the directory of `path`.
 #[must_use]
 pub fn beside(path: &Path) -> PathBuf {
     path.with_file_name(temporary_name())

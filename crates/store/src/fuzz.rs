@@ -138,7 +138,7 @@ fn layer(bytes: &[u8]) {
     }
 }
 
-/// A record beside a layer that a pull left is read as it is written.
+/// The record of a leftover layer is parsed to the same value that is written.
 fn left_layer(bytes: &[u8]) {
     let Ok(record) = left::parse_layer(bytes) else { return };
     let written = serde_json::to_vec(&record).expect("plain values become JSON");

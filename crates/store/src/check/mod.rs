@@ -55,7 +55,7 @@ pub struct CheckOptions<'a> {
     pub recent_only: bool,
     /// Asked often. The check ends soon after it says so.
     pub cancelled: Cancelled<'a>,
-    /// Told how far it is, from several threads.
+    /// Receives the progress, from several threads.
     pub progress: &'a (dyn Fn(CheckProgress) + Sync),
 }
 
@@ -151,9 +151,9 @@ impl Checker<'_> {
         let mut budget = if options.recent_only { RECENT_BYTES } else { u64::MAX };
         let mut targets = Vec::new();
         for (id, entry) in rows {
-            // One that cannot be read is told of with the records.
+            // An unreadable entry is reported with the records.
             let Ok(entry) = entry else { continue };
-            // On a disk without space, files of older layers may have gone before their records.
+            // On a disk without space, files of older layers may have been removed before their records.
             let is_recent = id.0 >= since || !Shape::is_there(&self.store.catalog.disk.layout.layers, id);
             if entry.damaged || !is_recent {
                 continue;

@@ -17,7 +17,7 @@ impl Checker<'_> {
     /// Examines the records, and the directories against them; repairs both where that is asked for. `bad` says which
     /// layers and blobs were found damaged.
     pub(super) fn check_records(&self, bad: &Faults, repair: bool) -> Result<CheckReport, StoreError> {
-        // Nobody commits, removes or mounts until the directories have been looked at.
+        // No commit, removal or mount runs until the directories have been checked.
         let _commit = self.store.maintenance.commit.lock();
         let _deleting = self.store.catalog.disk.deleting.write();
         let _mounting = self.store.mounts.mounting.lock();

@@ -1,6 +1,7 @@
-//! Kept blobs: compressed layers as they came, in numbered files under `blobs/`. A blob is there once, however many images
-//! name it, and is freed when the last of these is removed; a commit takes it into the store together with its image. No image needs one:
-//! a blob that is lost or damaged is dropped, and the image stays. Verifying is the business of whoever writes and reads.
+//! Kept blobs: compressed layers as they were fetched, in numbered files under `blobs/`. A blob is stored once, however many
+//! images name it, and is freed when the last of these is removed; a commit adds it to the store together with its image. No
+//! image needs one: a blob that is lost or damaged is dropped, and the image stays. Writers and readers verify the content
+//! themselves.
 
 use std::ffi::CString;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Content that an interrupted pull left under `ingest/`, as the small file beside it describes it. Plain values and their reading; nothing here is
-//! believed before it was verified.
+//! Leftovers of interrupted pulls under `ingest/`, as the small file next to each describes them. Plain values and their parsing;
+//! nothing is trusted before it was verified.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -12,20 +12,21 @@ use serde::{Deserialize, Serialize};
 use crate::disk::layer::Shape;
 use crate::records::entries::LayerStats;
 
-/// The file beside a layer and beside a spool is named by the number, a dot, and this.
+/// Suffix of the file next to a layer. The name of such a file, and of the one next to a spool, is the number, a dot, and the
+/// suffix.
 pub(crate) const LAYER: &str = "layer";
 
 pub(crate) const SPOOL: &str = "sums";
 
-/// A file that is being written beside one.
+/// Suffix of such a file while it is being written.
 pub(crate) const NEW: &str = "new";
 
-/// Name of the file beside one.
+/// Returns the name of the file that describes a leftover.
 pub(crate) fn beside_name(number: u64, beside: &str) -> String {
     format!("{number}.{beside}")
 }
 
-/// A thing that was left.
+/// A leftover of an interrupted pull.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftWork {
     pub(crate) what: LeftKind,
@@ -58,7 +59,7 @@ pub(crate) fn written(file: &Metadata) -> i64 {
 /// A record has no more bytes.
 const MOST_BYTES: u64 = 16 << 10;
 
-/// The record of a whole layer, in the file beside its directory.
+/// The record of a whole layer, in the file next to its directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerNote {
     pub(crate) blob: Digest,

@@ -1,7 +1,7 @@
-//! [`Spool`]: the bytes of a blob as they come, from some byte on without a gap, in a file, with the digest of each piece in
-//! another one. A later pull reads it back piece by piece, up to the first that is not what it was, and goes on from there. Whether
-//! it is worth its while is for the image service to say. A blob that is to be kept and is whole ([`crate::NewBlob`]) is left as one
-//! as well, without the digests of its pieces: whoever reads it back has the digest of all of it to go by.
+//! [`Spool`]: the bytes of a blob as they arrive, from some offset on without a gap, in a file, with the digest of each piece in
+//! another one. A later pull reads it back piece by piece, up to the first piece that does not match its digest, and continues
+//! from there. The image service decides whether a spool is worth keeping. A whole blob that is to be kept ([`crate::NewBlob`])
+//! is left as a spool as well, without the digests of its pieces: its reader can verify it by the digest of the whole blob.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
@@ -21,7 +21,7 @@ const LONGEST: usize = 4 << 20;
 /// Bytes of a piece in which a whole blob is read back.
 const PIECE: u64 = 256 << 10;
 
-/// A part of a blob, which nobody else has now. It is deleted with the value, unless it is left.
+/// A part of a blob, owned by this value alone. It is deleted with the value, unless it is left.
 #[derive(Debug)]
 pub struct Spool {
     private: Private,
@@ -181,7 +181,7 @@ impl Spool {
     }
 }
 
-/// Says beside a private file that it is all of this blob, whose bytes were found to be the right ones.
+/// Records next to a private file that it is the whole of this blob, and that its bytes were verified.
 pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin: &str) -> Result<(), StoreError> {
     let head = SpoolHead { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
     let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));

@@ -14,7 +14,7 @@ use crate::disk::layout::forget_layers;
 /// After so many bytes the next sync begins, if the one before has ended. Durable pulls of 81,000 files on a loaded machine took
 /// 29 and 26 s instead of 39 and 33 with the file system synced again and again meanwhile, and no more CPU time.
 const STEP: u64 = 64 << 20;
-/// Bytes that a file costs beside its content: its inode and name, in the journal and in their place.
+/// Bytes that a file costs in addition to its content: its inode and name, in the journal and in their place.
 const FILE: u64 = 1 << 10;
 
 /// How many syncs have failed when none has.
@@ -68,8 +68,7 @@ impl Flusher {
         // Before it is counted as nothing to write.
         let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         self.unwritten.store(0, Ordering::Release);
-        // A file of its own: the kernel tells each open file once that something could not be written, and it is the commit that
-        // has to hear it.
+        // Uses a separate open file: the kernel reports a failed write once per open file, and the commit must get that report.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(own) = rustix::fs::openat(root, ".", flags, Mode::empty()) else { return };
         let (failed, ended) = (Arc::clone(&self.failed), Arc::clone(&self.ended));
@@ -81,7 +80,7 @@ impl Flusher {
             if let Err(error) = synced {
                 tracing::debug!(%error, "an early sync failed; the commit's will tell");
                 failed.store(true, Ordering::Release);
-                // Whoever comes after this process is not told.
+                // A later process does not get the report, so the notes that vouch for layers are removed.
                 if let Err(error) = forget_layers(&own) {
                     tracing::warn!(%error, "what says that layers are whole stays, although something could not be written");
                 }

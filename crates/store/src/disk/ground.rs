@@ -1,6 +1,6 @@
-//! The ground that a store stands on: a file system that has what layers need, and a root, lock and database that stay the ones
-//! which were opened. A store that is made looks at the first; every change looks at the second, so that nothing is written
-//! where nobody finds it, nor beside a second process that found another lock. It puts nothing right.
+//! The ground that a store stands on: a file system that has what layers need, and a root, lock and database that are still the
+//! ones which were opened. Creating a store checks the first; every change checks the second, so that nothing is written to a
+//! place that cannot be found again, nor in parallel with a second process that has another lock. Repairs nothing.
 //! [`crate::store::open`] and the database's handle call it.
 
 use std::ffi::CStr;
@@ -80,7 +80,7 @@ pub(crate) fn check_parts(layout: &Layout) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// A version without a database is a store whose records somebody has taken away.
+/// A version without a database is a store whose records were taken away.
 pub(crate) fn check_database(layout: &Layout) -> Result<(), OpenError> {
     let length = match rustix::fs::statat(&layout.root, layout::DATABASE, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat.st_size,

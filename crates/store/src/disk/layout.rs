@@ -133,8 +133,8 @@ pub(crate) fn c_name(name: OsString) -> CString {
     CString::new(name.into_vec()).expect("file names have no zero byte")
 }
 
-/// Something could not be written, and nobody knows of which layer it was: none of those that are noted as whole is believed, not
-/// by another process either, which would find in memory what is not on the disk.
+/// Removes the notes that vouch for whole layers. Something could not be written, and it is unknown to which layer it belonged:
+/// none of the noted layers can be trusted, not by another process either, which would find in memory what is not on the disk.
 pub(crate) fn forget_layers(root: &OwnedFd) -> std::io::Result<()> {
     let ingest = open_directory(root, INGEST)?;
     for entry in Dir::read_from(&ingest)? {

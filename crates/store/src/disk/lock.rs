@@ -26,7 +26,7 @@ pub(crate) struct Holder {
     pub(crate) settings: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) socket: Option<PathBuf>,
-    /// Layers with this number and greater ones were written since somebody last knew all of them to be good.
+    /// Layers with this number and greater ones were written since all of them were last known to be good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<u64>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Holder {
 pub(crate) struct StoreLock {
     file: FileLock<File>,
     holder: Holder,
-    /// The holder before had no clean end, and nobody has yet looked at what it wrote.
+    /// The previous holder did not end cleanly, and its writes have not been checked yet.
     unclean: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum LockError {
 impl StoreLock {
     /// Takes the lock, or says who has it. Does not wait.
     pub(crate) fn take(path: &Path, holder: Holder) -> Result<Self, LockError> {
-        // One that was deleted or replaced between the opening and the lock is nobody's.
+        // A lock file that was deleted or replaced between the opening and the lock protects nothing.
         loop {
             let lock = Self::take_this(path, holder.clone())?;
             let (own, named) = (lock.file.metadata(), std::fs::metadata(path));
@@ -137,8 +137,8 @@ impl StoreLock {
         Ok(())
     }
 
-    /// Names the holder, over the words of an earlier one, so that nobody reads those. Where a file system writes elsewhere and
-    /// is full, the words may be missing; the lock holds all the same.
+    /// Writes the holder over the text of the previous one, so that no reader gets that text. Where a file system writes
+    /// elsewhere and is full, the text may be missing; the lock is held all the same.
     fn write(&self, holder: &Holder) -> io::Result<()> {
         let text = serde_json::to_string(holder)?;
         match self.put(&text) {

@@ -1,4 +1,5 @@
-//! The store's files beside its records: the layout of its root, the lock, the reserve, deletion, and the sync of files. It knows no image.
+//! The store's files other than its records: the layout of its root, the lock, the reserve, deletion, and the sync of files. It
+//! knows no image.
 
 pub(crate) mod confine;
 pub(crate) mod flush;
@@ -46,12 +47,12 @@ impl Disk {
         }
     }
 
-    /// Notes that something is left which is nobody's.
+    /// Notes that unreferenced files were left, which a sweep has to remove.
     pub(crate) fn note_untidy(&self) {
         self.untidy.store(true, Ordering::Release);
     }
 
-    /// Says whether something is left which is nobody's, once.
+    /// Returns true if unreferenced files were left, and resets the note.
     pub(crate) fn take_untidy(&self) -> bool {
         self.untidy.load(Ordering::Acquire) && self.untidy.swap(false, Ordering::AcqRel)
     }

@@ -11,7 +11,7 @@ use base::is_disk_full;
 use lock::Mutex;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
-/// Bytes that the records of an image need beside its documents: the pages that redb copies.
+/// Bytes that the records of an image need in addition to its documents: the pages that redb copies.
 pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
 
 /// The pre-allocated file. One per open store.
@@ -97,10 +97,11 @@ impl Reserve {
         Ok(())
     }
 
-    /// How many bytes can still be written beside what the reserve lacks. `None`: the file system does not say.
+    /// Returns how many bytes can still be written in addition to what the reserve lacks, or `None` if the file system reports no
+    /// size.
     pub(crate) fn room(&self) -> io::Result<Option<u64>> {
         let stat = self.stat()?;
-        // Some have no size at all, for example a tmpfs without a limit.
+        // Some file systems have no size at all, for example a tmpfs without a limit.
         if stat.f_blocks == 0 {
             return Ok(None);
         }

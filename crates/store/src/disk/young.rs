@@ -117,7 +117,7 @@ impl Youth {
 /// Empties a store that may be torn. The note goes last, so that a kill in between begins this again.
 pub(crate) fn discard(layout: &Layout) -> io::Result<()> {
     tracing::warn!(root = %layout.path.display(), "what was not yet on the disk when the machine stopped is dropped");
-    // What lies under `ingest/` is believed by nobody: the sweep, which comes next, looks what may be kept of it.
+    // Nothing under `ingest/` is trusted: the sweep, which runs next, decides what may be kept of it.
     let names = layout::names(&layout.path.join(LAYERS))?;
     let names: Vec<_> = names.into_iter().map(c_name).collect();
     remove_tree::remove_trees(layout.layers.as_fd(), &names)?;

@@ -132,7 +132,7 @@ impl<'a> Moved<'a> {
         Ok(())
     }
 
-    /// Has everything stay where it is, for the records may say so. Nobody can use it before they do.
+    /// Leaves all moved layers in `layers/`, because the records may refer to them. They cannot be used before the records do.
     pub(crate) fn leave(&mut self) {
         for step in self.done.drain(..) {
             step.layer.note_lost();
@@ -166,7 +166,7 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// The image, and the blobs that nobody has any more.
+    /// Writes the image. Returns it with the blobs that are no longer referenced.
     fn image(
         self,
         catalog: &Catalog,

@@ -50,9 +50,9 @@ pub struct ImageCommit {
     pub repo_digest: Option<String>,
     /// The layers, lowest first.
     pub layers: Vec<LayerSource>,
-    /// Blobs of its layers to keep, beside those that the store has. What the manifest does not name is not kept.
+    /// Blobs of its layers to keep, in addition to those that the store has. A blob that the manifest does not name is not kept.
     pub blobs: Vec<Arc<NewBlob>>,
-    /// Blobs that the manifest names and of which nobody knows whether they have its layers: they are not kept with it.
+    /// Blobs that the manifest names, but of which it is unknown whether they contain its layers: they are not kept with it.
     pub unverified_blobs: BTreeSet<Digest>,
     /// Now, in nanoseconds since 1970. Kept only when the image is new.
     pub created_at_unix_nanos: i64,

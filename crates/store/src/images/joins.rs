@@ -13,14 +13,15 @@ use crate::records::entries::{LayerSet, Share};
 use crate::records::tables::Records;
 use crate::store::Store;
 
-/// For each new layer of a commit, its shares with sets of layers that were here before it.
+/// For each new layer of a commit, its shares with sets of layers that precede it.
 pub(crate) type Joins = BTreeMap<LayerId, Vec<(LayerSet, Share)>>;
 
-/// Files of others in a new layer, and the layers that have them.
+/// Files in a new layer that other layers have as well, and those layers.
 type SharedFiles = BTreeMap<FileOrigin, (Share, LayerSet)>;
 
 impl Store {
-    /// With whom the new layers of a commit share what. Reads the lists of all layers, if one of them shares anything.
+    /// Finds the sets of layers with which the new layers of a commit share files. Reads the lists of all layers, if a new one
+    /// shares anything.
     pub(crate) fn find_shares(&self, steps: &[Step]) -> Result<Joins, StoreError> {
         let mut wanted: Vec<(LayerId, SharedFiles)> = Vec::new();
         for step in steps.iter().filter_map(Step::as_move).filter(|step| step.layer.shares) {

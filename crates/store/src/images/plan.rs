@@ -119,7 +119,7 @@ impl Store {
         self.plan_private(wanted, &copy, next_layer)
     }
 
-    /// A layer that nobody else has a claim on.
+    /// Plans a layer on which no other pull has a claim.
     fn plan_private(
         &self,
         wanted: &WantedLayer<'_>,

@@ -17,7 +17,7 @@ use crate::records::release::{Released, layers_of_it_alone, unrecord_image, unre
 use crate::records::tables::Records;
 use crate::store::Store;
 
-/// How many images one transaction takes. It bounds the time for which nobody else can write.
+/// How many images one transaction removes. It bounds the time for which no other writer can proceed.
 const BATCH: usize = 64;
 
 /// Numbers of layers and of blobs whose files are to go.
@@ -56,7 +56,7 @@ impl Store {
                 match self.unrecord(batch) {
                     Ok(of_batch) => removals.extend(of_batch),
                     Err(error) if batch.len() == 1 => removals.push(Err(error)),
-                    // One by one, so that each error is told with its image.
+                    // One by one, so that each error is reported for its image.
                     Err(_) => {
                         let one = |id| self.unrecord(std::slice::from_ref(id))?.swap_remove(0);
                         removals.extend(batch.iter().map(one));
@@ -78,7 +78,7 @@ impl Store {
             let gone = removal?;
             match &deleted {
                 Err(error) if has_remains(&gone, &self.catalog.disk.layout) => {
-                    // One failure is told with every image that it may concern.
+                    // One failure is reported for every image that it may concern.
                     Err(StoreError::io("remove files from", &self.catalog.disk.layout.path, error.as_io()))
                 }
                 _ => Ok(gone.freed()),
@@ -142,8 +142,8 @@ impl Store {
         Ok(removals)
     }
 
-    /// The layers and blobs that nobody has when all of these images go. From now on nobody uses the layers: the images
-    /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
+    /// Returns the layers and blobs that no image references once all of these images are removed. From now on the layers cannot
+    /// be used: the images are absent, if still recorded. Blobs need no such care, since an image does not need them.
     fn distrust_layers_of(&self, ids: &[Digest]) -> Result<FilesToDelete, StoreError> {
         let _mounting = self.mounts.mounting.lock();
         let uses = self.mounts.uses()?;

@@ -1,5 +1,6 @@
-//! Layers that leave this store for another one on the same file system: their directories learn what lies below them there, their
-//! files are made durable, and somebody else moves them. And links to files that lie there already.
+//! Layers that leave this store for another one on the same file system: their directories get the attributes of the layers below
+//! them in that store, their files are made durable, and the caller moves them. Also links to files that already exist in the
+//! other store.
 
 use std::cell::RefCell;
 use std::io;
@@ -24,7 +25,7 @@ impl UnpackedLayer {
         self.outcome.implicit_dirs.iter().all(Vec::is_empty)
     }
 
-    /// Where its files are while it is nobody's but this store's.
+    /// Returns the place of the layer's files as long as only this store has them.
     #[must_use]
     pub fn files(&self) -> Option<Lower> {
         let LayerPlace::Private { number, .. } = self.place() else { return None };

@@ -237,7 +237,7 @@ impl UnpackedLayer {
 
     pub(crate) fn place(&self) -> LayerPlace {
         match &*self.lock() {
-            // The kernel takes for written what it could not write: nobody knows whether that was of this layer.
+            // The kernel treats what it could not write as written: it is unknown whether that was part of this layer.
             LayerOwner::Private(..) if self.since != self.ingests.catalog.disk.failed_syncs.load(Ordering::Acquire) => {
                 LayerPlace::Lost
             }

@@ -20,10 +20,10 @@ use crate::unpack::UnpackError;
 /// Bytes between two reports of progress.
 pub(crate) const STEP: u64 = 4 << 20;
 
-/// Told that so many more bytes were read.
+/// Called with the number of bytes read since the last call.
 pub(crate) type Progress<'a> = &'a (dyn Fn(u64) + Sync);
 
-/// Why a layer was not found to be what its diff id says.
+/// Why a layer could not be verified against its diff id.
 pub(crate) enum Unverified {
     Differs {
         /// The fault, in words.

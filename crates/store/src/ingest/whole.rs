@@ -20,7 +20,7 @@ use crate::records::entries::LayerStats;
 use crate::store::Store;
 use crate::unpack::PathLookup;
 
-/// A layer that was left, which nobody else has now. It is deleted with the value.
+/// A leftover layer, owned by this value alone. It is deleted with the value.
 pub struct WholeLayer {
     ingests: Arc<Ingests>,
     private: Private,

@@ -1,5 +1,5 @@
-//! Two trees of one layer: the one in the store, and a copy that was just made from the layer's stream without the
-//! content of its files. Finds the first difference in what a stream says of a file beside its bytes. Follows no link,
+//! Compares two trees of one layer: the one in the store, and a copy that was just made from the layer's stream without the
+//! content of its files. Finds the first difference in what a stream says of a file apart from its bytes. Follows no link,
 //! changes nothing. Called by [`crate::ingest::verify`].
 
 use std::collections::BTreeSet;
@@ -226,7 +226,7 @@ fn names(directory: &OwnedFd) -> io::Result<BTreeSet<CString>> {
     Ok(names)
 }
 
-/// Extended attributes by name and value, without those that the system itself writes beside what a layer says.
+/// Returns extended attributes by name and value, without those that the system itself adds to the ones of a layer.
 fn attributes(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<BTreeSet<(Vec<u8>, Vec<u8>)>> {
     Ok(XattrFile::In(directory, name).read(|name| !LABELS.contains(&name))?.into_iter().collect())
 }

@@ -25,7 +25,7 @@ pub(crate) struct Layers {
     content: Arc<Content>,
     /// Owners, devices and privileged attributes can be set.
     pub(crate) privileged: bool,
-    /// Guards which layers are damaged, or are about to go although they still have a record: nobody may use them.
+    /// Guards which layers are damaged, or are about to be removed although they still have a record: these cannot be used.
     damaged: RwLock<BTreeSet<LayerId>>,
 }
 
@@ -40,7 +40,7 @@ impl Layers {
         !self.damaged.read().contains(&id) && Shape::is_there(&self.catalog.disk.layout.layers, id)
     }
 
-    /// From now on nobody uses these layers.
+    /// Makes these layers unusable from now on.
     pub(crate) fn distrust(&self, layers: impl IntoIterator<Item = LayerId>) {
         self.damaged.write().extend(layers);
     }

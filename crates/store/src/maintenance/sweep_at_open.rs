@@ -39,7 +39,7 @@ impl Maintenance {
     /// Brings the disk and the database together.
     pub(crate) fn sweep_at_open(&self) -> Result<(), StoreError> {
         self.mounts.sweep_points();
-        // What is there for nobody goes first: on a full disk its space is what the records need.
+        // Unreferenced files are removed first: on a full disk the records need their space.
         let ingest = self.catalog.disk.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);

@@ -73,7 +73,7 @@ fn mount_shared(file: &File, path: &Path) -> Result<OwnedFd, NotShared> {
     match mount_source(device.path(), path, &[], ReadMode::Buffered) {
         Ok(mounted) => Ok(mounted),
         Err(MountRefusal::NeedsDevice) => Err(NotShared::NoDevice(Errno::NOTBLK.into())),
-        // Somebody has mounted it in another way, as the root of another user namespace.
+        // The device is already mounted in another way, by the root user of another user namespace.
         Err(MountRefusal::Busy(failure)) => Err(NotShared::NoDevice(failure.source)),
         Err(MountRefusal::Otherwise(failure)) => Err(NotShared::Otherwise(failure)),
     }
@@ -85,7 +85,7 @@ fn say_no_device(error: &io::Error) {
     });
 }
 
-/// Lets go of pages of the file that its writer or a check has left: nobody reads them any more.
+/// Drops the cached pages of the file that its writer or a check has left: they will not be read again.
 fn forget_pages(file: &File) {
     if let Err(error) = rustix::fs::fadvise(file, 0, None, Advice::DontNeed) {
         tracing::debug!(%error, "pages of a layer's file stay in memory");

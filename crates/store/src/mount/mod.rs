@@ -37,7 +37,7 @@ use crate::error::StoreError;
 use crate::layers::shape::Lower;
 use crate::view::Stack;
 
-/// Files that a process has open beside those of layers.
+/// Files that a process has open in addition to those of layers.
 const FILES_BESIDE: usize = 256;
 
 /// Why something was not mounted or unmounted.
@@ -290,8 +290,8 @@ impl OverlayAssembly<'_> {
     }
 }
 
-/// Lets this process have so many files open as layers need, two for each and some beside: programs often begin with a limit that is
-/// lower than what they may have.
+/// Raises the limit of open files to what the layers need, two for each, and some more: programs often start with a limit that is
+/// lower than the one they may have.
 fn allow_files(layers: usize) {
     let wanted = (2 * layers + FILES_BESIDE) as u64;
     let limit = getrlimit(Resource::Nofile);

@@ -54,7 +54,7 @@ pub(crate) struct Mounts {
     layers: Arc<Layers>,
     /// The view that podman reads.
     pub(crate) view: Arc<View>,
-    /// Guards the table of mounts: nobody mounts an image while it is being removed.
+    /// Guards the table of mounts: no image is mounted while it is being removed.
     pub(crate) mounting: Mutex<()>,
 }
 
@@ -83,7 +83,7 @@ impl Mounts {
         let layers = self.layers.lower_layers(&layers);
         let points = Points::of(&self.catalog.disk.layout.path);
         self.sweep_points();
-        // Written down first: a mount that nobody knows of could lose its layers.
+        // Recorded first: an unrecorded mount could lose its layers.
         self.catalog.db.write(|transaction| {
             let entry = transaction.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
             let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
@@ -130,7 +130,8 @@ impl Mounts {
 }
 
 impl Mounts {
-    /// Takes away what a process left that was killed while it mounted something: `mounting` is held, or nobody else is there.
+    /// Removes the private mounts of a process that was killed while it mounted something. The caller holds `mounting`, or no
+    /// other user of the store exists.
     pub(crate) fn sweep_points(&self) {
         if let Err(error) = Points::of(&self.catalog.disk.layout.path).sweep() {
             tracing::warn!(%error, root = %self.catalog.disk.layout.path.display(), "what an earlier process was mounting stays");

@@ -36,7 +36,7 @@ const MOST_CLASSIC: usize = 200;
 pub(super) enum Layer {
     /// A directory.
     At(PathBuf),
-    /// A mount that nobody sees.
+    /// A detached mount.
     Mounted(OwnedFd),
     /// A mount in a private place.
     Placed(Point),
@@ -141,7 +141,7 @@ impl Overlay<'_> {
         if self.upper.is_some() { &[("index", "off"), ("metacopy", "off")] } else { &[("metacopy", "off")] }
     }
 
-    /// Puts every mount into a place. `why` is what is told where there is none.
+    /// Attaches every mount to a private place. Returns `why` if there are no places.
     fn place_all(&mut self, why: Option<Failure>) -> Result<(), Failure> {
         match (self.points, why) {
             (Some(points), _) => self.lower.iter_mut().try_for_each(|layer| layer.place(points)),

@@ -19,7 +19,7 @@ pub(crate) const DIRECTORY: &str = "mounts";
 /// The composed EROFS file, by a name that shows in the table of mounts.
 pub(super) const IMAGE: &str = SOURCE;
 
-/// The file beside it to which names spill.
+/// The file next to it to which names spill.
 pub(super) const SPILL: &str = "names";
 
 /// Files that are made there on the way to a mount.
@@ -62,7 +62,7 @@ impl Points {
         Ok(point)
     }
 
-    /// Takes away what a process left that was killed while it mounted something. Nobody may mount meanwhile.
+    /// Removes the mounts and files of a process that was killed while it mounted something. No other thread may mount meanwhile.
     pub(super) fn sweep(&self) -> io::Result<()> {
         let entries = match std::fs::read_dir(&self.directory) {
             Ok(entries) => entries,

@@ -42,8 +42,8 @@ struct ProbeRecord {
     erofs: Support,
 }
 
-/// Returns what this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never fails:
-/// what could not be tried cannot be used either. Nobody mounts in the store meanwhile.
+/// Returns what this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never
+/// fails: what could not be tried cannot be used either. No other thread may mount in the store meanwhile.
 pub(crate) fn support(layout: &Layout) -> Option<Support> {
     let (release, place) = (release(), place(layout));
     let path = layout.path.join(FILE);

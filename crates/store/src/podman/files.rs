@@ -92,7 +92,7 @@ impl Files {
         Some(LayerId(number))
     }
 
-    /// Makes of the view what `contents` say. `users` are the short names of layers that somebody uses: these stay, if unlisted.
+    /// Updates the view to `contents`. `users` returns the short names of layers that are in use: these stay, if unlisted.
     pub(super) fn bring(
         &mut self,
         contents: &Contents,
@@ -182,7 +182,7 @@ impl Files {
         Ok(())
     }
 
-    /// Removes images and layers that are not listed. What nobody knows stays.
+    /// Removes images and layers that are not listed. Unknown files stay.
     fn remove_others(
         &mut self,
         contents: &Contents,

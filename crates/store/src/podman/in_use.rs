@@ -1,4 +1,4 @@
-//! [`Store::podman_users`]: the images that podman uses, for whoever decides what may go.
+//! [`Store::podman_users`]: the images that podman uses, for callers that decide which images may be removed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

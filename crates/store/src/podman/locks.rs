@@ -77,7 +77,7 @@ impl Locks {
         self.layers.is_displaced() || self.images.is_displaced()
     }
 
-    /// Takes both for writing, if nobody reads within `attempts`.
+    /// Takes both locks for writing, if no reader holds them within `attempts`.
     pub(super) fn lock(&self, attempts: u32) -> io::Result<bool> {
         for attempt in 0..attempts {
             if attempt > 0 {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use base::{OverlayMount, overlay_mounts};
 use serde::Deserialize;
 
-/// Where podman and CRI-O keep containers, unless they are told otherwise.
+/// Where podman and CRI-O keep containers, unless configured otherwise.
 pub(crate) const DEFAULT_GRAPH_ROOT: &str = "/var/lib/containers/storage";
 
 /// A user of layers.

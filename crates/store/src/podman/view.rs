@@ -1,6 +1,6 @@
-//! [`View`]: the view of one store, on or off. It follows the records, says which layers podman uses, and holds podman still while
-//! images are removed. A failure to write the view fails nothing else: the view then lists nothing, and is made anew at the next
-//! chance.
+//! [`View`]: the view of one store, on or off. Follows the records, reports which layers podman uses, and blocks podman while
+//! images are removed. A failure to write the view fails nothing else: the view then lists nothing, and is written again at the
+//! next opportunity.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,11 +22,11 @@ use crate::disk::layout::LAYERS;
 use crate::error::StoreError;
 use crate::layers::Layers;
 
-/// The file that says that the directory is ours, and what the view is told.
+/// The file that marks the directory as ours and has the parameters of the view.
 const SWITCH: &str = "imagelet.json";
 const VERSION: u32 = 1;
 
-/// Attempts to lock before the view is written all the same: that harms no reader, for each file comes by a rename.
+/// Attempts to lock before the view is written without the lock: that harms no reader, for each file is replaced by a rename.
 const ATTEMPTS_TO_WRITE: u32 = 20;
 /// Attempts to lock before a removal gives up.
 const ATTEMPTS_TO_HOLD: u32 = 200;
@@ -124,7 +124,7 @@ impl View {
         self.is_on.store(true, Ordering::Release);
     }
 
-    /// From now on nobody follows anything.
+    /// Stops all updates of the view.
     pub(super) fn switch_off(&self) {
         self.is_on.store(false, Ordering::Release);
         *self.state.lock() = None;

@@ -24,9 +24,9 @@ pub use rebuild::rebuild;
 pub(crate) use rebuild::{examine, inodes};
 pub(crate) use writer::Writer;
 
-/// Name of the file beside `fs/`.
+/// Name of the file next to `fs/`.
 pub(crate) const FILE: &str = "recipe.zst";
-/// Name of the directory beside `fs/` for what later entries of the same layer have replaced.
+/// Name of the directory next to `fs/` for files that later entries of the same layer have replaced.
 pub(crate) const REPLACED: &str = "replaced";
 
 /// Bytes copied at a time.

@@ -1,5 +1,5 @@
-//! [`Writer`]: records go into a zstd stream while the layer is unpacked. Headers of tar compress some thirty times at
-//! the fastest level, so that this costs little beside the making of the files.
+//! [`Writer`]: records are written to a zstd stream while the layer is unpacked. Headers of tar compress some thirty times at the
+//! fastest level, so that this costs little compared to the creation of the files.
 
 use std::fs::File;
 use std::io::{self, Write};

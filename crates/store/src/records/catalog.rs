@@ -16,8 +16,8 @@ use crate::records::db::Db;
 use crate::records::entries::{BlobEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
 
-/// So many seconds after it was last changed a file is on the disk, as Linux has it by default: 30 until it is old enough,
-/// and 5 until somebody looks.
+/// Seconds after its last change by which a file is on the disk, with some reserve: by default Linux lets it age 30 seconds, and
+/// its flusher wakes every 5.
 const SETTLED_BY_ITSELF: u64 = 60;
 
 /// The records, the disk, and how durable both are.

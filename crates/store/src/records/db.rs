@@ -115,7 +115,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.file.end();
         let db = self.db.take();
-        // What a damaged file lets it stumble over here, nobody misses: nothing is written any more.
+        // The close of a damaged file may panic, which can be ignored: nothing is written any more.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(db)));
     }
 }
@@ -221,7 +221,7 @@ impl Db {
         Err(if is_certain { StoreError::Database(error) } else { StoreError::Unsure(error) }.into())
     }
 
-    /// The file system may be writable again: who wants to write has the file opened anew.
+    /// Gives up a read-only handle, so that the next write opens the file again: the file system may have become writable.
     fn give_up_read_only(&self) {
         let guard = self.handle.read();
         if let Some(handle) = guard.as_ref().filter(|handle| handle.file.is_read_only()) {

@@ -164,7 +164,7 @@ pub struct ImageRecord {
     pub created_at_unix_nanos: i64,
     /// True if it must be kept.
     pub pinned: bool,
-    /// Texts that whoever committed it has put beside it, by name.
+    /// Texts that the caller of the commit has stored with it, by name.
     pub annotations: BTreeMap<String, String>,
 }
 

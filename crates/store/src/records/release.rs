@@ -1,5 +1,5 @@
-//! The end of records: what an image had is released, and what nobody has any more is named, for the files to follow. Within a
-//! transaction alone.
+//! The removal of records: releases everything that an image references, and returns what is no longer referenced, so that its
+//! files can be deleted. Used within a transaction alone.
 
 use oci::Digest;
 use redb::WriteTransaction;
@@ -110,8 +110,8 @@ pub(crate) fn release_layers(
     Ok(unused)
 }
 
-/// Takes a layer that nobody has out of the records. What it shared with one other layer is that one's from now on, and it may
-/// itself have come by some. Answers the record as it was at the end.
+/// Removes an unreferenced layer from the records. What it shared with only one other layer is charged to that layer from now on,
+/// and it may itself have been charged for some that way. Returns the record as it was at the end.
 pub(crate) fn unrecord_layer(transaction: &WriteTransaction, id: LayerId) -> Result<LayerEntry, StoreError> {
     shares::leave(transaction, id)?;
     let entry = transaction.layer_of_image(id)?;
@@ -122,7 +122,7 @@ pub(crate) fn unrecord_layer(transaction: &WriteTransaction, id: LayerId) -> Res
     Ok(entry)
 }
 
-/// The layers that nobody has when this image goes.
+/// Returns the layers that no other image references.
 pub(crate) fn layers_of_it_alone(
     transaction: &WriteTransaction,
     entry: &ImageEntry,

@@ -1,7 +1,7 @@
-//! Names that an earlier version recorded in another spelling of their host (`LOCALHOST:5999/app:1`, `docker.io:443/app:1`),
-//! by which nobody finds their images any more. They are recorded anew by their normal form when a store is opened. A name
-//! whose host has none (`127.1/app:1`) stays on its image's record, which is found by its other names and by id. Called by the
-//! opening of a store.
+//! Names that an earlier version recorded in another spelling of their host (`LOCALHOST:5999/app:1`, `docker.io:443/app:1`), by
+//! which their images can no longer be found. They are recorded again in their normal form when a store is opened. A name whose
+//! host has none (`127.1/app:1`) stays on its image's record, which is found by its other names and by id. Called by the opening
+//! of a store.
 
 use oci::{Digest, Reference};
 

@@ -1,6 +1,7 @@
-//! The disk usage that layers share: for every set of layers that share files, the bytes and inodes that
-//! are freed when the last sharer is removed. A layer's own numbers are what goes with it alone, so that all sums stay right whoever comes and
-//! goes. [`crate::ingest::share`] makes what is counted here; commits let a layer join, removals let it leave.
+//! The disk usage that layers share: for every set of layers that share files, the bytes and inodes that are freed when the last
+//! sharer is removed. A layer's own numbers are those that are freed with it alone, so that all sums stay right, in whatever
+//! order layers are added and removed. [`crate::ingest::share`] creates the shares that are counted; a commit adds a layer to
+//! them, a removal takes it out.
 
 use redb::WriteTransaction;
 

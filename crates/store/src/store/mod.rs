@@ -1,5 +1,6 @@
-//! [`Store`], the public face, and the parts that it is composed of. The public operations stand beside what they are about, as
-//! `impl Store`; what several of them need is a part's. Each part knows the parts above it in this list, and none below:
+//! [`Store`], the public face, and the parts that it is composed of. The public operations are next to the code that they are
+//! about, as `impl Store`; code that several of them need belongs to a part. Each part knows the parts above it in this list, and
+//! none below:
 //!
 //! | part | has | locks, in the order in which they are taken |
 //! |---|---|---|
@@ -119,7 +120,7 @@ impl Store {
         self.mounts.mounts()
     }
 
-    /// Returns true if the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
+    /// Returns true if the store was not closed cleanly before it was opened, and its latest writes have not been checked since.
     #[must_use]
     pub fn was_unclean(&self) -> bool {
         self.catalog.lock.unclean_since().is_some()

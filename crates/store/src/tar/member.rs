@@ -93,7 +93,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Checks that the names behind a directory are not too long: whatever is no file's data is kept beside a layer.
+    /// Limits the length of the names that follow a directory: all bytes that are not data of a file are kept next to the layer.
     fn check_names(&self, size: u64) -> Result<(), TarError> {
         let most = self.limits.pax_header_bytes as u64;
         if size > most {

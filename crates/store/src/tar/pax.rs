@@ -45,7 +45,7 @@ pub(super) struct PaxSparse {
 /// How the map of a sparse file is stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SparseMap {
-    /// No sparse file, or of a version that nobody knows: its data is read as it is, like Go does.
+    /// Not a sparse file, or one of an unknown version: its data is read unchanged, as Go does.
     None,
     /// In the header.
     Here(Vec<Piece>),

@@ -49,8 +49,8 @@ impl<'a> Reader<'a> {
         self.input.offset()
     }
 
-    /// Goes to the next entry and fills `entry`. `false` = the archive has ended and the source is drained. Data of
-    /// the entry before which nobody took counts as raw bytes.
+    /// Advances to the next entry and fills `entry`. Returns `false` when the archive has ended and the source is drained. Unread
+    /// data of the previous entry counts as raw bytes.
     pub(crate) fn next(&mut self, entry: &mut Entry, raw: &mut Raw<'_>) -> Result<bool, TarError> {
         self.finish_data(raw)?;
         let mut pending = Pending::default();

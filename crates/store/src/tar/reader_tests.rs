@@ -371,7 +371,7 @@ fn huge_sizes_allocate_nothing() {
     }
 }
 
-/// Hands out a few bytes at a time, and fails in the end if told to.
+/// Returns a few bytes at a time, and an error at the end if the flag is set.
 struct Drops<'a>(&'a [u8], usize, bool);
 
 impl Read for Drops<'_> {

@@ -1,5 +1,5 @@
-//! [`Form`]: what a layer is made in, as the rules of unpacking see it. The rules are the same for every form and stand in the
-//! modules beside this one; a form makes what they say, and decides nothing that shows in the tree.
+//! [`Form`]: the form in which a layer is stored, as the rules of unpacking see it. The rules are the same for every form and are
+//! in the modules next to this one; a form carries them out, and decides nothing that is visible in the tree.
 
 use super::error::UnpackError;
 use super::options::UnpackOptions;

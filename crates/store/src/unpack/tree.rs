@@ -1,8 +1,8 @@
-//! The directories of the layer being unpacked, and what is known of each. Pure: how a directory is reached, the form knows
-//! that the layer is made in.
+//! The directories of the layer being unpacked, and what is known of each. Pure: the form in which the layer is stored knows how
+//! a directory is reached.
 //!
-//! A layer begins empty and nobody else writes into it, so that every directory in it is one that we made and know. A
-//! path through known directories needs no look at all; one that meets anything else is looked up in the layer.
+//! A layer begins empty and no other process writes into it, so that every directory in it was created by this process and is
+//! known. A path through known directories needs no lookup at all; one that meets anything else is looked up in the layer.
 
 use std::collections::BTreeMap;
 

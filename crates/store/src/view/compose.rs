@@ -107,7 +107,7 @@ impl<S: Sink> Composer<'_, S> {
     fn attributes(&self, node: &Node) -> Result<Attributes, ComposeError> {
         let Stat { mode, uid, gid, mtime, .. } = node.stat;
         let mut xattrs = self.view.xattrs(node)?;
-        // Those of directories' files can be of a kind that an EROFS file has no place for, and that none brought.
+        // Files of a directory can have attributes of a kind that an EROFS file cannot hold and that no layer has set.
         xattrs.retain(|(name, value)| erofs::can_hold(name, value));
         Ok(Attributes { mode, uid, gid, mtime, xattrs })
     }

@@ -1,5 +1,5 @@
 //! A layer that is a directory tree, read beneath its directory's descriptor: no symbolic link is followed, no mount crossed.
-//! Where an ordinary user unpacked it, what the files cannot say is taken from what was recorded beside them.
+//! Where an ordinary user unpacked it, attributes that the files cannot have are taken from the records next to them.
 
 use std::fs::File;
 use std::io;

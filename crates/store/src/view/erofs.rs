@@ -64,7 +64,7 @@ impl ErofsLayer {
         Ok((&self.0, self.0.inode(Nid(file))?))
     }
 
-    /// How many devices the EROFS file has beside itself.
+    /// How many devices the EROFS file has in addition to itself.
     pub(super) fn devices(&self) -> u16 {
         self.0.devices()
     }

@@ -53,7 +53,7 @@ impl Bench {
     }
 }
 
-/// A change of the base layer's directory, the least depth that finds it, and words of what is told.
+/// A change of the base layer's directory, the least depth that finds it, and words of the report.
 type Damage = (&'static str, fn(&Path), Depth, &'static str);
 
 const DAMAGES: &[Damage] = &[

@@ -20,7 +20,7 @@ fn images() -> Vec<Image> {
     let dependent = Tar::default().directory("./", 0o755).file("d/upper", b"upper");
     (0..6_u8)
         .map(|n| {
-            // A file that every one of these has, beside its own.
+            // A file that all of these layers have, in addition to their own.
             let mut own = plain_layer("own", &[n; 300_000]).file("d/common", &[7; 20_000]);
             for file in 0..30 {
                 own = own.file(&format!("d/{file}"), &[n; 200]);

@@ -46,7 +46,7 @@ fn no_commit_records_the_digest_of_something_else() {
     }
     let error = refused(&|commit| (commit.indexes, commit.repo_digest) = (vec![index.clone()], foreign.clone()));
     assert!(error.to_string().contains(&Digest::sha256(&index).to_string()), "{error}");
-    // Not the config's either, nor with a tag beside it, nor by another algorithm.
+    // The config's digest is refused as well, and so are a name with a tag and one with another algorithm.
     refused(&|commit| commit.repo_digest = name(&own.id()));
     refused(&|commit| commit.repo_digest = foreign.as_ref().map(|name| name.replace("app@", "app:v1@")));
     refused(&|commit| commit.repo_digest = name(&Algorithm::Sha512.digest(&other.manifest)));

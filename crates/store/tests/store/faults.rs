@@ -305,7 +305,7 @@ const WORKS: &[Work] = &[
         before: |ground, store| {
             take_away(ground, store);
             bring(ground, store);
-            // A layer that is gone, and what nobody has.
+            // A missing layer, and an unreferenced one.
             std::fs::remove_dir_all(layer_of_moving(ground, store, 2)).expect("removes");
             std::fs::create_dir_all(ground.root.join("layers/77777/fs")).expect("creates");
         },
@@ -401,7 +401,7 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
         (work.act)(ground, &store).unwrap_or_else(|error| panic!("{context}: the next try: {error:?}"));
         assert!((work.is_done)(ground, &store), "{context}: the next try has done it");
     }
-    // While an image is mounted, there may be an empty directory more beside a layer.
+    // While an image is mounted, an additional empty directory may exist next to a layer.
     unmount(ground, &store);
     drop(store);
     let store = ground.opened();

@@ -1,5 +1,5 @@
-//! How calls fail, one after the other; and what is told of that: one line, of the right kind, that says what was done to what and
-//! why it did not succeed. Only for [`super`].
+//! How calls fail, one after the other, and how that is reported: in one line, of the right kind, that names the operation, the
+//! object and the cause. Only for [`super`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

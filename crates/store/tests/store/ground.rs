@@ -303,7 +303,7 @@ fn who_finds_another_lock_does_not_work_beside_the_first() {
     let (kept, other) = (image("kept"), image("other"));
     kept.pull(&first, "docker.io/library/kept:1");
     fs::remove_file(root.join("lock")).expect("removes");
-    // Nobody could know of the first one; from now on that one changes nothing any more.
+    // The second process cannot know of the first one; from now on the first one changes nothing any more.
     let second = open(&root);
     assert!(matches!(first.remove_image(&kept.id()), Err(StoreError::Displaced(_))));
     other.pull(&second, "docker.io/library/other:1");

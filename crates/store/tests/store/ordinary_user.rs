@@ -81,8 +81,7 @@ fn child_in_a_namespace() {
     let record = store.resolve("odd:1").expect("resolves").expect("pulled before");
     let target = top.join("target");
     if !in_directories() {
-        // The kernel mounts EROFS files for nobody but the machine's root; what can be mounted depends on erofsfuse, and what can
-        // be read does not.
+        // The kernel mounts EROFS files only for the machine's root. Mounting depends on erofsfuse; reading does not.
         let lease = store.lease();
         let stack = store.stack(&lease, "odd:1").expect("readable").expect("there");
         let view = View::open(store.root(), &stack).expect("opens");

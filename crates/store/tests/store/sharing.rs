@@ -1,4 +1,4 @@
-//! Files that several layers have: stored once, counted once, and whole whoever goes.
+//! Files that several layers have: stored once, counted once, and intact whichever layer is removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -113,7 +113,7 @@ fn a_layer_that_is_replaced_leaves_what_it_shared() {
     let (_top, store) = store(Sharing::Hardlink);
     let layer = |own: u8| plain_layer("own", &[own; 5000]).file("d/common", &[7; 50_000]);
     let records: Vec<_> = (1..4).map(|n| pull(&store, &format!("i{n}"), layer(n))).collect();
-    // Its directory is lost, and nobody has looked.
+    // Its directory is lost, and no check has run.
     fs::remove_dir_all(store.layer_directories(&records[1]).expect("there")[0].parent().expect("the layer"))
         .expect("removes");
     pull(&store, "i2", layer(2));

@@ -1,4 +1,4 @@
-//! Layers that are EROFS files, and have blocks in common: stored once, counted once, and whole whoever goes.
+//! Layers that are EROFS files, and have blocks in common: stored once, counted once, and intact whichever layer is removed.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};

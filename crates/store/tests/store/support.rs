@@ -238,8 +238,8 @@ pub(crate) fn options() -> OpenOptions {
     }
 }
 
-/// Waits until no loop device shows a file at or below this path. The kernel clears one at its last close, and whoever looks for the
-/// device of another file may have it open for a moment.
+/// Waits until no loop device shows a file at or below this path. The kernel clears a device at its last close, and a search for
+/// the device of another file may have it open for a moment.
 #[track_caller]
 pub(crate) fn until_detached(path: &Path) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -463,7 +463,7 @@ impl LoopDisk {
         std::fs::write(trigger, "a test").unwrap();
     }
 
-    /// Mounted anew, as after the next start of the machine.
+    /// Mounts it again, as after the next start of the machine.
     pub(crate) fn again(&self) {
         rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::empty()).unwrap();
         let file = self.directory.path().join("disk");

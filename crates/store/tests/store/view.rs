@@ -361,8 +361,8 @@ fn a_copy_of_a_file_that_fails_leaves_the_file_that_was_there() {
     assert_eq!((fs::read(out.join("f")).expect("reads").len(), list(&out).len()), (700_000, 2));
 }
 
-/// Directories that a layer does not name are as in the layer below, whatever each of the two is on the disk, and whoever could
-/// not be given them.
+/// Directories that a layer does not name are as in the layer below, whichever shape each of the two has on the disk, and even if
+/// their attributes could not be set there.
 #[test]
 fn an_ordinary_users_layers_of_both_shapes_show_what_the_image_says() {
     let top = tempfile::tempdir().expect("tempdir");

@@ -20,7 +20,7 @@ use crate::unpack::{
     self, Below, Beneath, DEFERRED, DEFERRED_BELOW, PathLookup, UnpackError, UnpackOptions, UnpackOutcome,
 };
 
-/// The parts of a layer's directory beside its tree, itself included. `replaced/` is counted with the tree.
+/// The parts of a layer's directory other than its tree, including the directory itself. `replaced/` is counted with the tree.
 const BESIDE: [&str; 5] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW, LIST];
 
 pub(super) fn begin(private: &OwnedFd) -> io::Result<()> {
@@ -68,9 +68,10 @@ fn beside(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     Ok(sum)
 }
 
-/// Bytes and inodes that the layer takes now that it is written: those that were counted, with what lies beside the tree asked for
-/// once more. Where one of the largest files does not take what was counted for it, the disk has little room in one piece, or
-/// counts in another way: then everything is asked for. `outcome` is `None` where nothing was counted on this disk.
+/// Returns the bytes and inodes that the layer takes now that it is written: those that were counted for the tree, and a new
+/// measurement of the files next to it. Where one of the largest files does not take what was counted for it, the disk has little
+/// room in one piece, or counts in another way: then everything is measured. `outcome` is `None` where nothing was counted on
+/// this disk.
 pub(super) fn measure(layer: BorrowedFd<'_>, outcome: Option<&UnpackOutcome>) -> io::Result<(u64, u64)> {
     let beneath = Beneath::default();
     let tree = match outcome {

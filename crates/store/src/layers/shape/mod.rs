@@ -111,7 +111,7 @@ impl Shape {
         }
     }
 
-    /// Reads the owners and the like that are recorded beside the layer's files, where the files cannot have them.
+    /// Reads the owners and similar attributes that are recorded next to the layer's files, where the files cannot have them.
     pub(crate) fn deferred(self, layer: BorrowedFd<'_>, privileged: bool) -> io::Result<Option<Deferred>> {
         match self {
             Self::Dir if !privileged => Deferred::read(layer).map(Some),
@@ -126,7 +126,7 @@ impl Shape {
         }
     }
 
-    /// Looks whether what holds the layer's files together is in order, beside the files and the recipe.
+    /// Checks the metadata that holds the layer's files together, which is neither in the files nor in the recipe.
     pub(crate) fn verify(self, layer: BorrowedFd<'_>) -> Result<(), RecipeError> {
         match self {
             // The file system's business.

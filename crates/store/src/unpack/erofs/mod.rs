@@ -1,9 +1,9 @@
-//! [`ErofsForm`]: a layer that is one EROFS file, `layer.erofs` in its private directory. Entries go into the EROFS file as they come: the
-//! data of files at once, names and directories at the end.
+//! [`ErofsForm`]: a layer that is one EROFS file, `layer.erofs` in its private directory. Entries are written to the EROFS file
+//! as they arrive: the data of files at once, names and directories at the end.
 //!
-//! What the kernel decides where a layer is made of files, such as which extended attributes a kind of file can have, is decided
-//! here as it would. Owners, devices and attributes are kept whoever unpacks. [`super::unpack_erofs`] calls it, with the
-//! rules of the modules above.
+//! Rules that the kernel enforces where a layer is made of files, such as which extended attributes a kind of file can have, are
+//! applied in the same way by this module. Owners, devices and attributes are kept, whichever user unpacks.
+//! [`super::unpack_erofs`] calls it, with the rules of the modules above.
 
 mod acl;
 mod log;
@@ -294,7 +294,7 @@ impl Form for ErofsForm<'_> {
         }
     }
 
-    /// Nobody ever sees a whiteout's attributes: many are one inode.
+    /// A whiteout's attributes are never visible: many whiteouts are one inode.
     fn whiteout_if_free(
         unpacker: &mut Unpacker<'_, Self>,
         _: &Entry,

@@ -101,7 +101,7 @@ impl Unpacker<'_, Files<'_>> {
                 }
             }
             if self.options.write_back.is_some() && at - begun >= WRITE_BACK {
-                // Pages on their way to the disk stay in memory. That the advice is not heard is no fault.
+                // Pages that are still being written stay in memory. An ignored advice is not an error.
                 let _ = rustix::fs::fadvise(fd, begun, NonZeroU64::new(at - begun), Advice::DontNeed);
                 begun = at;
             }

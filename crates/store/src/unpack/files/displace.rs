@@ -1,8 +1,8 @@
 //! The replacement of a file when a later entry of the same layer has its path. The image specification forbids such
 //! layers; they exist, and the later entry wins.
 //!
-//! Files with content are moved to `replaced/` beside `fs/`, because the recipe of the layer still needs their bytes;
-//! everything else is removed. A whole directory moves as it is.
+//! Files with content are moved to `replaced/` next to `fs/`, because the recipe of the layer still needs their bytes; everything
+//! else is removed. A directory is moved as a whole.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 

@@ -1,5 +1,5 @@
-//! Layers that want out. Beside every layer directory stands a canary, which [`Layer::unpack`] looks after; a case
-//! either fails with the text given, or leaves everything inside.
+//! Layers that try to write outside their directory. Next to every layer directory is a canary, which [`Layer::unpack`] checks; a
+//! case either fails with the text given, or leaves everything inside.
 
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};

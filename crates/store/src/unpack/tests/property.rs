@@ -221,7 +221,7 @@ proptest! {
             }
             prop_assert_eq!((outcome.disk_bytes, outcome.inodes), usage);
 
-            // A check finds nothing in it: no file is missing, and a copy without content is the same beside that.
+            // A check finds no fault in it: no file is missing, and a copy without content is the same apart from that.
             let open = |layer: &Layer| fs::File::open(layer.path()).unwrap();
             prop_assert_eq!(crate::recipe::examine(open(&layer).as_fd()).unwrap(), tar.len() as u64);
             let mut copy = Layer::new();

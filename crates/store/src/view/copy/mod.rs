@@ -1,9 +1,9 @@
 //! Copies of what a view shows, into a directory of the file system: [`View::copy`].
 //!
-//! Nothing is written outside that directory, whatever the image holds and whoever changes the directory meanwhile: everything
-//! is made by name in a directory's descriptor, what is new is made exclusively, and no symbolic link below the directory is
-//! followed. Files replace what is no directory; directories are merged. It does not undo what it has copied when it fails, but
-//! a single thing takes the place of another one only when it is whole.
+//! Nothing is written outside that directory, whatever the image holds and whichever process changes the directory meanwhile:
+//! everything is made by name in a directory's descriptor, new files are created exclusively, and no symbolic link below the
+//! directory is followed. Files replace everything but directories; directories are merged. A failure does not undo what was
+//! copied, but a single file replaces another one only when it is whole.
 
 mod dress;
 
