@@ -191,7 +191,7 @@ impl Drop for Disk {
             // A mount may be there still.
             let _ = self.server.kill();
         }
-        // It ends by itself, now that nobody has the file any more.
+        // The server ends by itself, now that its file is no longer open.
         let _ = self.server.wait();
     }
 }

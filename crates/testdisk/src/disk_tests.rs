@@ -1,4 +1,4 @@
-//! The disk itself: that it sees what a file system writes, in order, and fails when it is told. Needs root.
+//! The disk itself: it records the writes of a file system in order, and fails on request. Needs root.
 
 use crate::{Disk, EIO, Event, Fault, Kind, Op};
 

@@ -1,4 +1,4 @@
-//! The content of a disk in memory: taken from one, brought forward by what was recorded, copied, mounted by itself.
+//! The content of a disk in memory: taken from a disk, updated by recorded events, copied, mounted by itself.
 
 use std::fs::File;
 use std::io;

@@ -75,7 +75,7 @@ pub struct Mounted {
 impl Mounted {
     pub(crate) fn of_device(kind: Kind, device: &Path, keep: Option<LoopDevice>) -> io::Result<Self> {
         let path = device.to_str().ok_or(io::ErrorKind::InvalidInput)?;
-        // Of a disk and its images several are mounted at a time, and XFS wants to be told.
+        // Several copies of one file system, a disk and its images, are mounted at a time, which XFS allows only with this flag.
         let flags: &[&str] = if kind == Kind::Xfs { &["nouuid"] } else { &[] };
         let mut mounted = Self::new(kind.name(), &[("source", path)], flags)?;
         mounted._device = keep;
