@@ -153,7 +153,7 @@ impl Tracer {
                 }
                 Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => drop(self.threads.remove(&pid)),
                 Ok(WaitStatus::PtraceSyscall(pid)) => {
-                    // One that was killed meanwhile is told of by its end.
+                    // A thread that was killed meanwhile is reported by its exit.
                     let _ = self.at_call(pid);
                     self.resume(pid, None);
                 }
