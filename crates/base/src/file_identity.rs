@@ -1,5 +1,5 @@
-//! [`FileIdentity`]: which file is at a path, and in which state. Asks the system nothing. Called by whoever reads a file again when it
-//! has changed.
+//! [`FileIdentity`]: which file is at a path, and in which state. Makes no system calls. Called by code that reads a file again
+//! when it has changed.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,7 +1,7 @@
-//! [`LoopDevice`]: a block device that shows an open file, and clears itself when nobody has it open any more: neither a
-//! failure, nor a crash, nor an unmount leaves one behind. A device that shows the same file already, for whatever process, is
-//! found again ([`LoopDevice::shared`]): file systems on one device are one, with one page cache. The only module of the crate with
-//! unsafe code: these requests have no safe wrapper.
+//! [`LoopDevice`]: a block device that shows an open file, and clears itself when no process has it open any more: no failure,
+//! crash or unmount leaves one behind. A device that already shows the same file, for whichever process, is found again
+//! ([`LoopDevice::shared`]): file systems on one device are one, with one page cache. Has unsafe code, since these requests have
+//! no safe wrapper.
 #![expect(unsafe_code, reason = "three ioctl requests that rustix knows only as numbers, each of which is argued for")]
 
 use std::ffi::{OsStr, c_void};
@@ -25,7 +25,7 @@ const CONFIGURE: Opcode = 0x4C0A;
 const GET_STATUS: Opcode = 0x4C05;
 /// Where the kernel lists block devices, those of its loop driver with `loop/backing_file`.
 const BLOCK_DEVICES: &str = "/sys/block";
-/// The name that devices of ours carry beside their file's, by which they are told from others.
+/// The name that our devices have in addition to their file's, which distinguishes them from other devices.
 const NAME: &[u8; 8] = b"imagelet";
 const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
@@ -115,7 +115,7 @@ impl LoopDevice {
             let device = open(&path, if flags.read_only { OFlags::RDONLY } else { OFlags::RDWR })?;
             match configure(&device, file, flags) {
                 Ok(()) => return Ok(Self { path: path.into(), _open: device }),
-                // Somebody else took it meanwhile.
+                // Another process took it meanwhile.
                 Err(Errno::BUSY) => {}
                 Err(error) => return Err(named(error, &path)),
             }

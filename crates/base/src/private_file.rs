@@ -1,5 +1,5 @@
-//! [`write_private`]: a file of this program's own that no other user may read, whole or as it was before. Follows no link and keeps
-//! no earlier mode. Called by whoever keeps keys and state in a directory of the node.
+//! [`write_private`]: writes a file of this program that no other user may read; after a crash it is the old file or the new one.
+//! Follows no link and keeps no earlier mode. Called by code that keeps keys and state in a directory of the node.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
