@@ -1,5 +1,6 @@
-//! Checks of the store: on request, and by itself after an unclean stop, of what was written last. On tracked blocking
-//! threads; a check ends when nobody waits for it any more, or at shutdown. The store finds and repairs.
+//! Checks of the store: on request, and automatically after an unclean stop, of the content that was written last. They
+//! run on tracked blocking threads. A check ends when no caller is waiting for it any more, or at shutdown. The store
+//! finds and repairs.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ pub(crate) struct Flights<K, T> {
 /// Token and progress that a job and its waiters share.
 #[derive(Clone)]
 pub(crate) struct Context {
-    /// Cancelled when nobody waits any more, and at shutdown. The job ends soon after, on its own.
+    /// Cancelled when no caller is waiting any more, and at shutdown. The job ends soon after by itself.
     pub(crate) token: CancellationToken,
     /// Receives the job's progress.
     pub(crate) hub: Hub,

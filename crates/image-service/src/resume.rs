@@ -1,7 +1,8 @@
-//! [`Resuming`]: a blob's chunks, of which what an earlier pull left comes from the disk and the rest from the source; and which
-//! themselves are written down as they come, where another pull would have to wait for them long. Nobody waits for that writing but
-//! when it is slower than what comes. What is read back is verified piece by piece, and all of it with the blob in the end; wrong
-//! bytes are never kept. Layers that are whole are left by [`crate::pull::layer`]. It knows no registry and no layer.
+//! [`Resuming`]: a blob's chunks, of which those that an earlier pull left are read from the disk and the rest from the
+//! source. The chunks are saved as they arrive, if another pull would have to wait long for them. The fetch waits for
+//! that writing only if the disk is slower than the source. Data that is read back is verified piece by piece, and all
+//! of it with the blob at the end; wrong bytes are never kept. [`crate::pull::layer`] leaves whole layers. It knows no
+//! registry and no layer.
 
 use lock::Mutex;
 use std::collections::BTreeSet;
@@ -112,7 +113,7 @@ pub(crate) struct Resuming {
 }
 
 impl Resuming {
-    /// Asks nobody for anything yet. `usable` are the origins of what was left that it may go on with.
+    /// Sends no request yet. `usable` are the origins of the leftovers that it may resume.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         source: &Arc<dyn Source>,
@@ -187,7 +188,8 @@ impl Resuming {
         let left = size - at;
         let (promised, origin) = (self.shared.room.promised(), self.source.origin().to_string());
         let made = self.shared.background.start(move || {
-            // Beside what all pulls are yet to write, and twice, since nothing may ever fail for this.
+            // In addition to the bytes that all pulls still have to write, and twice: saving a blob must never make a
+            // pull fail.
             let enough = store.room()?.is_none_or(|free| free >= promised.saturating_add(left.saturating_mul(2)));
             enough.then(|| store.new_spool(&digest, size, at, &origin)).transpose()
         });
@@ -259,11 +261,11 @@ impl Resuming {
         }
     }
 
-    /// Takes the spool out of everybody's hands.
+    /// Takes the spool from all threads that share it.
     async fn take(&mut self) -> Option<Spool> {
         self.written().await;
         let spool = self.spool.take()?;
-        // Somebody may be reading, whom nobody waits for any more.
+        // An abandoned read may still hold the lock.
         let take = move || spool.lock().take();
         self.shared.background.start(take).await.ok().flatten()
     }
@@ -293,7 +295,8 @@ impl Resuming {
     }
 }
 
-/// Returns true if a pull that ended with this could have gone on: it was given up, or somebody else failed.
+/// Returns true if a pull that ended with this error could have continued: it was cancelled, or a failure outside of it
+/// ended it.
 pub(crate) fn is_interruption(why: &Error) -> bool {
     match why.kind() {
         Kind::Cancelled | Kind::DeadlineExceeded | Kind::Unavailable => true,
@@ -357,7 +360,8 @@ impl Chunks for Resuming {
         (self.spool, self.given_up) = (None, true);
         match &mut self.remote {
             Some(remote) if !self.was_left => remote.start_over(why),
-            // Nobody can tell which bytes were wrong, those that were left or those that came: the same source is asked anew.
+            // The wrong bytes may be those that were left or those that were fetched: ask the same source from the
+            // start.
             _ => {
                 (self.remote, self.was_left) = (None, false);
                 Ok(())

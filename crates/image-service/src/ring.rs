@@ -49,7 +49,7 @@ struct RingState {
 #[derive(Clone)]
 pub(crate) struct Filled(Arc<Full>);
 
-/// A full buffer, which goes back to its ring when nobody needs it any more.
+/// A full buffer, which returns to its ring when it is no longer needed.
 struct Full {
     buffer: Vec<u8>,
     len: usize,
@@ -77,7 +77,7 @@ pub(crate) struct RingReader {
     progress: Progress,
 }
 
-/// Told of the bytes so far, now and then.
+/// Reports the number of bytes so far, at intervals.
 pub(crate) struct Progress {
     step: u64,
     told: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Tells after so many more bytes.
+    /// Reports each time at least `step` more bytes are done.
     pub(crate) fn every(step: u64, tell: impl Fn(u64) + Send + 'static) -> Self {
         Self { step, told: 0, tell: Box::new(tell) }
     }

@@ -291,7 +291,7 @@ async fn take_over(opened: &OpenEngine) {
         let root = workplace(target.store.workshop(), number);
         let options = store::OpenOptions { unfinished_since: None, ..engine.0.options.store.clone() };
         let opening = move || root.exists().then(|| Store::open(&root, options)).transpose();
-        // Whoever has it still works there.
+        // If the store cannot be opened, another process holds it and still works there.
         let Ok(Ok(Some(held))) = engine.0.background.start(opening).await else { continue };
         match target.store.unfinished(number).await {
             Ok(found) => engine.0.leftovers.add(found),

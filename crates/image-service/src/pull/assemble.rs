@@ -1,7 +1,7 @@
-//! All layers of one manifest: which are here, which are coming for somebody else, which have to be fetched; and the
-//! checks that need the config. Layers that no image of this node ever had are fetched while the config still is; the
-//! others wait for the config, which tells whether they are here. Nothing is visible at its end. Called by pulls and
-//! imports, which commit the result.
+//! Assembles all layers of one manifest: which are present, which another pull is already fetching, and which have to
+//! be fetched; and makes the checks that need the config. Layers that no image of this node ever had are fetched while
+//! the config is still being fetched; the others wait for the config, which shows whether they are present. Nothing is
+//! visible at the end. Called by pulls and imports, which commit the result.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Assembly<'_> {
         if resume::is_interruption(&failed) {
             ready.iter().for_each(ReadyLayer::stay);
         }
-        // Off this thread, and done when the error is told.
+        // Discard on a background thread, but finish before returning the error.
         let left: Vec<_> = ready.into_iter().filter_map(ReadyLayer::into_last).collect();
         self.shared.background.discard(left).await;
         Err(failed)
@@ -72,7 +72,8 @@ impl Assembly<'_> {
         let early = |blob: &Blob| alone || self.jobs_like(&blob.key).next().is_some();
         let mut blind = blobs.iter().any(early).then(|| self.shared.coming.blind());
         let mut planning = self.plan(blind.is_none()).boxed().fuse();
-        // Where not all that seems to be missing fits, nothing is fetched before the config has told what is.
+        // If the layers that seem to be missing do not all fit, nothing is fetched before the config shows which ones
+        // are.
         let at_once = |blob: &&Blob| self.shared.known.diff_id(&blob.descriptor.digest).is_none() && early(blob);
         let fits = self.claim(claim, blobs.iter().filter(at_once)).await?.is_ok();
         let most = self.shared.options.max_parallel_layers.saturating_mul(WEIGHT);
@@ -121,7 +122,7 @@ impl Assembly<'_> {
                     blobs[n].running &= matches!(came, Came::Stopped(_));
                     match came {
                         Came::Stopped(_) => {}
-                        // The config has told meanwhile that it is not wanted.
+                        // The config has shown meanwhile that the layer is not wanted.
                         Came::Gone | Came::Refused if blobs[n].places.is_empty() => {}
                         Came::Gone => pending.push_front(n),
                         Came::Committed => {
@@ -152,7 +153,7 @@ impl Assembly<'_> {
                                 self.tell_ready(&blobs[n]);
                             }
                         }
-                        // Somebody else's job failed, by somebody else's registry or credential: take over.
+                        // The job of another pull failed, because of that pull's registry or credential: take over.
                         Came::Answer(Err(error))
                             if !led && !self.token.is_cancelled() && !error::is_damaged_image(&error) =>
                         {
@@ -236,7 +237,7 @@ impl Assembly<'_> {
         self.chosen.config.is_some() || self.shared.known.has_config(&self.chosen.manifest.config.digest)
     }
 
-    /// The config, whoever fetches it.
+    /// Returns the config, fetched by this pull or by another one.
     async fn config(&self) -> Result<Bytes> {
         if let Some(bytes) = &self.chosen.config {
             return Ok(bytes.clone());
@@ -252,7 +253,7 @@ impl Assembly<'_> {
             }
         });
         match job.wait().await {
-            // By somebody else's registry or credential.
+            // Failed because of another pull's registry or credential.
             Err(_) if !job.led && !self.token.is_cancelled() => {
                 self.source.small_blob(&self.chosen.manifest.config, most).await
             }

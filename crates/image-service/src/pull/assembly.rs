@@ -18,7 +18,7 @@ use crate::progress::Hub;
 use crate::shared::Shared;
 use crate::source::Source;
 
-/// A manifest whose layers are brought together, and the parts of the engine that do it.
+/// A manifest whose layers are being assembled, and the parts of the engine that do it.
 pub(crate) struct Assembly<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) source: &'a Arc<dyn Source>,
@@ -29,9 +29,9 @@ pub(crate) struct Assembly<'a> {
     pub(crate) token: &'a CancellationToken,
     /// Stacks for which the layer must be unpacked for itself.
     pub(crate) alone: &'a BTreeSet<Digest>,
-    /// Whom its jobs' memory is counted to.
+    /// The pull charged for its jobs' memory.
     pub(crate) pull: Pull,
-    /// Where layers are told as they become ready, to be put into the runtime's store.
+    /// Reports layers as they become ready, to be put into the runtime's store.
     pub(crate) stacking: Option<Stacking>,
 }
 

@@ -124,7 +124,7 @@ fn descend<'a>(
         search.has_urls |= index.manifests.iter().any(|descriptor| !descriptor.urls.is_empty());
         for descriptor in platform.select(&index.manifests) {
             if !is_document(descriptor) {
-                // An artifact beside the images.
+                // An artifact listed next to the images.
                 continue;
             }
             search.documents += 1;

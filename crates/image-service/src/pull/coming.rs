@@ -66,7 +66,7 @@ impl Coming {
     /// Waits until every pull knows what it fetches, or for a moment at most.
     pub(crate) async fn all_see(&self) {
         let mut blind = self.blind.subscribe();
-        // Whoever has no patience fetches a layer that may come twice, and nothing worse.
+        // After the timeout a layer may be fetched twice, and nothing worse.
         let _ = tokio::time::timeout(PATIENCE, blind.wait_for(|n| *n == 0)).await;
     }
 

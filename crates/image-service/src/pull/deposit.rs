@@ -87,7 +87,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// Learns which layers the runtime has already, so that nothing of them is fetched before the config has told what they are.
+    /// Asks which layers the runtime has. None of these is fetched before the config gives their diff IDs.
     async fn learn(&self, target: &RuntimeTarget) {
         let blobs: Vec<Digest> = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
         match target.store.diff_ids(&blobs).await {

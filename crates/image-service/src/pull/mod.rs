@@ -44,7 +44,7 @@ use key::{Names, PullKey};
 use present::Present;
 use ready::{Assembled, Part, ReadyLayer};
 
-/// How often a commit is tried, beside once for each layer, when layers are taken by other images meanwhile.
+/// How often a commit is tried, in addition to once for each layer, when other images take layers meanwhile.
 const COMMIT_ATTEMPTS: usize = 4;
 
 /// A pull of an image by name, before its start.
@@ -271,8 +271,8 @@ impl Incoming<'_> {
 }
 
 impl Incoming<'_> {
-    /// The blobs that the manifest names, each with its layer's diff id: those of which one was unpacked into the other, or
-    /// those of which nobody knows.
+    /// Returns the blobs that the manifest names, each with its layer's diff ID: the pairs in which the layer is known
+    /// to be unpacked from that blob if `verified`, otherwise the pairs in which this is unknown.
     fn blobs_with_their_layers(&self, image: &Assembled, verified: bool) -> BTreeSet<(Digest, Digest)> {
         let known = &self.shared.known;
         let blobs = self.chosen.manifest.layers.iter().map(|descriptor| &descriptor.digest).zip(&image.layers);

@@ -38,7 +38,8 @@ impl Present {
 }
 
 impl Shared {
-    /// Returns true if a pull with this access may use a blob that others brought. Asks `source` where it has to.
+    /// Returns true if a pull with this access may use a blob that was fetched from another repository. Asks `source`
+    /// if necessary.
     pub(crate) async fn may_use(&self, source: &dyn Source, access: Access, blob: &Descriptor) -> bool {
         if self.options.shared_content == SharedContent::Open {
             return true;

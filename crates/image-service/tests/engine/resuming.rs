@@ -255,7 +255,7 @@ async fn a_part_goes_with_the_layer_that_is_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn blobs_that_are_kept_are_left_when_they_are_whole() {
-    // Also those that came over a fast line, of which nothing is written down beside.
+    // Including blobs that arrived over a fast connection, which are not saved separately.
     for (damaged, resume) in [(false, Resume::Auto), (false, Resume::Always), (true, Resume::Auto)] {
         let node = Node::with(|options| (options.resume, options.keep_blobs) = (resume, true)).await;
         let plain = layer("a/x", 1, FIRST).plain();

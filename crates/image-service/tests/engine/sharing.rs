@@ -1,4 +1,5 @@
-//! Pulls that run at the same time: one job for one image, one fetch for one layer, and nobody hurt when another leaves.
+//! Pulls that run at the same time: one job for one image, one fetch for one layer, and no pull fails when another is
+//! cancelled.
 
 use cri_api::{ImageService as _, Kind, LayerState, PullEvent, PullImageRequest};
 use oci::{Digest, RegistryAuth};
@@ -26,12 +27,12 @@ async fn ten_pulls_of_one_image_are_one() {
     watch.until(is_bytes(&blob(&image, 0))).await;
     let mut rest: Vec<_> = (0..9).map(|_| node.start_pull("app:v1")).collect();
     for (_, watch) in &rest {
-        // A late joiner is told where things stand.
+        // A late joiner receives the present state.
         watch.until(|event| matches!(event, PullEvent::Resolved { .. })).await;
         watch.until(is_bytes(&blob(&image, 0))).await;
     }
     assert_eq!(node.engine.in_flight().0, 1);
-    // One of them leaves, and nobody else notices.
+    // One of them is cancelled, and no other pull notices.
     rest.pop().expect("there are nine").0.abort();
     node.registry.faults().release();
     let id = first.await.expect("no panic").expect("pulls");

@@ -461,7 +461,7 @@ async fn by_id_the_policy_is_asked_as_by_name() {
         only(&accept);
         assert!(is_here(&signed, &id).await, "one is");
 
-        // Without a name of its own the default decides; what nobody may use can be taken away.
+        // Without a name of its own the default decides; an image that no pod may use can be removed.
         node.registry.push("free/app", "v1", &image_of(9));
         node.registry.push("signed/app", "v1", &image_of(9));
         signed.write_policy(&accept);

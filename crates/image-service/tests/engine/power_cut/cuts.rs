@@ -117,7 +117,7 @@ pub(crate) fn some(record: &Record, number: usize) -> Vec<Cut> {
     cuts
 }
 
-/// The moments at which something was told, with nothing of what was not yet made sure.
+/// Returns the moments at which a result was reported, with no write that was not yet durable.
 pub(crate) fn at_notes(record: &Record) -> Vec<Cut> {
     let events = &record.events;
     let flushes = flushes(events);
