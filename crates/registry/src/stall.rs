@@ -25,7 +25,7 @@ impl Default for StallPolicy {
 /// The patience is at most doubled so many times.
 const MOST: u32 = 5;
 
-/// The time waited for one connection, and the bytes that it brought.
+/// The time waited for one connection, and the bytes that it delivered.
 #[derive(Debug)]
 pub(crate) struct StallWatch {
     policy: StallPolicy,

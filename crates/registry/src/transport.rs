@@ -222,7 +222,7 @@ impl Transport {
                 // Where a redirect leads, the path may be a signature.
                 url.path = if secrets.of_host { url.path() } else { "…" },
             );
-            // The id of a trace is for the registry, and not for those to whom it redirects.
+            // The trace ID is sent to the registry, and not to the hosts that it redirects to.
             if secrets.of_host {
                 trace_context::inject(&span, &mut headers);
             }
@@ -263,7 +263,7 @@ impl Transport {
         Err(Cause::Redirect(format!("more than {MAX_REDIRECTS} redirects in a row")))
     }
 
-    /// Words for a request that brought no answer.
+    /// Returns the error for a request that got no answer.
     fn failed(&self, cause: Cause, url: &Url, is_token: bool) -> Cause {
         // The registry is the one that is named; a token service is named by who asks it.
         let elsewhere = !is_token && !same_origin(url, &self.config.base);

@@ -113,7 +113,7 @@ impl Repository {
         .await
     }
 
-    /// Does something at the first host that takes uploads, anew where it may succeed then.
+    /// Does something at the first host that takes uploads, and tries it again if it may then succeed.
     async fn pushed<T>(
         &self,
         asked: &str,

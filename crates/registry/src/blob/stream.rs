@@ -187,8 +187,8 @@ impl BlobStream {
         self.frontier = self.size;
     }
 
-    /// Waits for an event of any part and handles it, or until the head's connection brought next to nothing for too
-    /// long.
+    /// Waits for an event of any part and handles it, or until the head's connection has delivered next to nothing for
+    /// too long.
     async fn happen(&mut self) -> Result<(), RegistryError> {
         let is_watched = |stream: &Self| stream.parts.front().is_some_and(BlobPart::is_waiting);
         if !is_watched(self) {

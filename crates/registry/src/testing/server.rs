@@ -182,8 +182,8 @@ impl TestRegistry {
         self.state.traffic.until(now).await;
     }
 
-    /// Lets everything that hangs go on, once the registry has noticed that nobody reads any of it: no byte more is
-    /// sent.
+    /// Releases every paused answer, after the registry has noticed that no client reads any of them: not one more byte
+    /// is sent.
     pub async fn release_what_was_given_up(&self) {
         self.until_transfers(0).await;
         self.faults().release();

@@ -142,7 +142,7 @@ async fn off_is_off() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_than_the_memory_and_the_host_allow() {
-    // Room for one piece beside the head.
+    // Memory for one piece in addition to the head.
     let setup = Setup::with(soon(), 150 << 10, Options::default()).await;
     setup.fetch().await;
     assert!((2..=3).contains(&setup.registry.peak_transfers()), "{}", setup.registry.peak_transfers());
