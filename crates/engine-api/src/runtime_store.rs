@@ -63,7 +63,7 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// Form of the store's layers.
     fn shape(&self) -> LayerShape;
 
-    /// Makes an id for an image to begin. Nobody else has it.
+    /// Makes a unique ID for an image to begin.
     fn new_id(&self) -> String;
 
     /// Begins an image of this id; after an error it may have begun nevertheless. `workplace` is the number of the directory in the workshop where its layers are unpacked, by which an
@@ -224,7 +224,7 @@ pub struct LayerFacts {
 /// Need of a layer's snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// Nothing: the layer is there, whoever brought it, and is held.
+    /// Nothing: the layer is present, no matter which client added it, and is held.
     Present,
     /// The layer's files, then a commit.
     Open(OpenSlot),
@@ -291,7 +291,7 @@ pub struct Documents<'a> {
     pub top: Option<&'a Digest>,
     /// Where the image came from.
     pub source: &'a Reference,
-    /// Layers whose blobs are kept beside their files.
+    /// Layers whose blobs are kept next to their files.
     pub kept_blobs: Vec<&'a Digest>,
     /// Text that is stored with each record by name and returned by [`RuntimeStore::record`]. A record that has one keeps it
     /// unless a new one is given.
