@@ -229,7 +229,7 @@ async fn bind(at: &AdminAddress) -> Result<(Listener, Option<u32>), ListenError>
             .create(&directory)
             .map_err(|source| BindError::Io { operation: "create directory", path: directory, source })?;
         let listener = server::bind_private(&endpoint)?;
-        // Nobody else can connect before the group is right.
+        // The socket is still private to its owner, so no other user can connect before the group is set.
         let failed = |operation: &'static str| {
             let path = endpoint.path().to_owned();
             move |source| BindError::Io { operation, path, source }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// How long ago something was; `<unknown>` where nobody knows.
+/// Returns how long ago a time was; `<unknown>` if the time is not known.
 pub fn since(time: Option<Timestamp>, now: Timestamp) -> String {
     time.map_or_else(|| "<unknown>".to_owned(), |time| human(now.as_second() - time.as_second()))
 }

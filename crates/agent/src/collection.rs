@@ -38,9 +38,9 @@ pub struct Collection {
     probe: DiskProbe,
     /// The endpoint that is collected, or empty for the embedded store: requests for another one are refused.
     images: String,
-    /// Collects containers, where somebody runs them.
+    /// Collects containers, if a runtime of this node runs any.
     containers: Option<Arc<ContainerGc>>,
-    /// Why nobody knows which containers there are: nothing is selected then, as it could be in use.
+    /// Why the containers are unknown. Nothing is selected then, because any image could be in use.
     blind: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct CollectionParts {
     pub service: Arc<dyn ImageService>,
     /// Their endpoint; empty: the embedded store.
     pub endpoint: String,
-    /// The runtime that knows the containers; `Ok(None)`: nobody runs any from these images. Otherwise why that is not known.
+    /// The runtime that knows the containers. `Ok(None)`: no runtime uses these images. `Err`: why the containers are unknown.
     pub runtime: Result<Option<Arc<dyn RuntimeService>>, String>,
     /// Where events go.
     pub events: Arc<dyn EventRecorder>,
@@ -89,7 +89,7 @@ pub enum CollectionError {
     /// Containers are to be collected, and there is no runtime that could list them.
     #[error("nobody runs containers here: --runtime-endpoint says where they are")]
     NoRuntime,
-    /// Nothing is removed while nobody knows what is in use.
+    /// Nothing is removed while it is not known which images are in use.
     #[error(
         "it is not known which containers there are, and their images must stay: {0}; --runtime-endpoint says who runs them"
     )]
@@ -136,7 +136,7 @@ pub struct KnownPods {
     pub states: Arc<dyn PodStates>,
     /// The names of the images that they need.
     pub images: Volumes,
-    /// Ends one where the disk is short in spite of collection; `None`: nobody does.
+    /// Evicts a pod when the disk stays short of space after a collection; `None`: pods are not evicted.
     pub evictor: Option<Arc<dyn EvictPods>>,
 }
 
@@ -176,7 +176,7 @@ impl Collection {
         self.containers.is_some()
     }
 
-    /// Only looks what is in use, until `stop`: somebody else collects, and what is known of uses is kept all the same.
+    /// Only records which images are in use, until `stop`: another process collects, and the record of uses is kept all the same.
     pub async fn watch(&self, stop: &CancellationToken) {
         self.manager.watch(stop).await;
     }
@@ -254,7 +254,7 @@ impl Collection {
             exact,
             pruned_records: report.pruned_records,
             disk: before.zip(after).map(|(before, after)| DiskChange { before, after }),
-            // MissingSpace bytes are told apart; inodes are not.
+            // Missing bytes are reported as `missing` below; missing inodes are not.
             problem: error.filter(|_| !(not_enough && short > 0)).map(|error| chain(&error)),
             missing: None,
             high_threshold_percent: self.manager.options().policy.high_threshold_percent,
@@ -370,7 +370,7 @@ impl Collection {
         Ok(answers)
     }
 
-    /// Has an image go after all others for a while, because it was brought ahead of its use.
+    /// Selects an image after all others for a while, because it was pulled ahead of its use.
     pub async fn protect(&self, id: &str) -> Result<(), CollectionError> {
         let protects = self.manager.options().protect_pre_pulled;
         if protects.is_zero() {
@@ -387,7 +387,7 @@ impl Collection {
         }
     }
 
-    /// Refuses to select where nobody knows what is in use.
+    /// Returns an error if it is not known which images are in use.
     pub fn sees(&self) -> Result<(), CollectionError> {
         match &self.blind {
             None => Ok(()),

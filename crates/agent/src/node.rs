@@ -60,7 +60,7 @@ impl Reading {
         Self { options, stays, book, recorder }
     }
 
-    /// Gives events to `recorder` as well, as long as nobody has any.
+    /// Sends events to `recorder` as well. Call it before any component has taken the recorder.
     pub fn record_also(&mut self, recorder: Arc<dyn EventRecorder>) {
         self.recorder = Arc::new(Recorders(vec![Arc::clone(&self.recorder), recorder]));
         self.options.events = Arc::clone(&self.recorder);
@@ -96,7 +96,7 @@ pub struct ServerSide {
 }
 
 impl WantedPods {
-    /// Pods of these sources, whose pull secrets lie beside them and in `secrets`.
+    /// Pods of these sources, whose pull secrets are in the sources' own documents and in `secrets`.
     pub async fn new(reading: Reading, sources: Vec<Source>, secrets: Option<PathBuf>) -> Result<Self, SecretsError> {
         let sources = Sources::new(sources, reading.options.clone());
         let (desired, documents) = (sources.desired(), sources.documents());
@@ -132,7 +132,7 @@ impl WantedPods {
     }
 }
 
-/// The parts of a node beside its pods.
+/// The parts of a node other than its pods.
 pub struct NodeParts {
     /// Runtime of the pods.
     pub runtime: Arc<dyn RuntimeService>,
@@ -211,7 +211,7 @@ impl Node {
             documents: documents_of(of_documents, server.clone()),
             node: facts,
         }));
-        // What somebody else runs here is not the business of a command in the foreground.
+        // A command in the foreground leaves the sandboxes of other programs alone.
         let loop_options = AgentOptions { resync: sync_period, end_unknown: stays, ..AgentOptions::default() };
         let made = PodAgent::new(Arc::clone(&pod_runtime), Arc::clone(&probes), desired.clone(), changes, loop_options);
         let made = Arc::new(made);
@@ -295,7 +295,8 @@ impl Node {
     }
 }
 
-/// Documents of a pod: those of its API server, or those that lie beside manifests. Nobody's manifest reads a server's Secret.
+/// Returns the documents of a pod: those of its API server, or those next to the manifests. A manifest cannot read a server's
+/// Secret.
 fn documents_of(beside: DocumentStore, server: Option<ServerSide>) -> DocumentsOf {
     Arc::new(move |pod| match &server {
         Some(server) if pod.is_of_server() => (server.documents)(pod),

@@ -171,7 +171,7 @@ async fn export(state: SharedState, RawQuery(query): RawQuery) -> Answer {
         exported
     };
     let mut export = Export { receiver, export: Some(Box::pin(work)), over: false };
-    // What fails at once is told as every other error.
+    // An error before the first part is answered as an ordinary error response.
     let first = export.next().await.transpose()?;
     let rest = futures::stream::unfold(export, async |mut export| Some((export.next().await?, export)));
     let stream = futures::stream::iter(first.map(Ok)).chain(rest);

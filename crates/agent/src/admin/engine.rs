@@ -1,8 +1,8 @@
-//! The store's socket: every process that holds a root answers there for the others, so that a root is never out of reach. `POST /engine` has the
-//! calls of [`ImageEngine`] and [`ImageService`]. The body is one call as JSON; the answer is lines of JSON: progress, where the
-//! call tells any, then the answer or the error. A call ends when its caller goes away; so does a lease. When the process ends, the
-//! answers end without a last line, which says that somebody else has to be asked. Decides nothing. Made by the binary;
-//! [`RemoteStore`](super::remote_store::RemoteStore) asks.
+//! The store's socket. The process that owns a root answers other processes on it, so that the root stays reachable for them.
+//! `POST /engine` carries the calls of [`ImageEngine`] and [`ImageService`]. The body is one call as JSON; the answer is lines of
+//! JSON: progress events, if the call reports any, then the result or the error. A call ends when its caller disconnects, and so
+//! does a lease. When the process ends, the answers end without a last line, and the caller has to ask the next owner. Decides
+//! nothing. Made by the binary; [`RemoteStore`](super::remote_store::RemoteStore) is the client.
 
 use std::convert::Infallible;
 use std::fs;
@@ -87,7 +87,7 @@ impl StoreServer {
         *self.shared.service.lock() = service;
     }
 
-    /// Answers nobody any more.
+    /// Cancels the calls that run, and returns when all of them have ended.
     pub async fn stop(&self) {
         self.shared.stop.cancel();
         self.tasks.wait().await;

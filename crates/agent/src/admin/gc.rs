@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct CollectRequest {
     /// So many bytes are to be free on the image file system.
     pub until_free: Option<u64>,
-    /// Collects images that nobody has used for so many seconds.
+    /// Collects images that have not been used for this many seconds.
     pub older_than_seconds: Option<u64>,
     /// Everything unused.
     pub all_unused: bool,

@@ -98,7 +98,7 @@ async fn events(state: SharedState, RawQuery(query): RawQuery) -> Answer {
         return Err(bad_request(format!("{unknown:?} is not known: since, wait")));
     }
     let (since, wait) = (number("since")?.unwrap_or_default(), number("wait")?);
-    // Numbers begin anew with the process: whoever knows later ones asked another one before.
+    // Event numbers start again with the process: a client that has seen later ones asked an earlier process.
     let since = if since > board.events.last() { 0 } else { since };
     if let Some(seconds) = wait {
         let patience = Duration::from_secs(seconds).min(LONGEST_WAIT);

@@ -240,7 +240,7 @@ async fn events_are_waited_for() {
     let (more, ()) = tokio::join!(more, happens);
     let more = more.expect("an answer");
     assert_eq!((&more["items"][0]["reason"], more["items"].as_array().map(Vec::len)), (&json!("Later"), Some(1)));
-    // Somebody who asked an earlier process starts anew.
+    // A client that asked an earlier process gets all events.
     let anew: Value = client::ask_json(&rig.socket, Method::GET, "/v1/events?since=100000").await.expect("events");
     assert_eq!(anew["items"].as_array().map(Vec::len), Some(4));
     assert_eq!(rig.refusal("/v1/events?since=x").await, "since: a whole number was expected");
@@ -355,7 +355,7 @@ async fn before_the_runtime_has_told_no_list_is_empty() {
     let board = PodBoard { agent, desired, events, node: NodeInfo::default() };
     let why = board.known(Duration::ZERO).await.expect_err("nobody knows");
     assert!(why.starts_with("it is not known yet which pods run: "), "{why}");
-    // Whoever asks gets a list when there is one.
+    // A client waits until there is a list.
     let (list, ()) = tokio::join!(rig.list(), async {
         tokio::task::yield_now().await;
         runtime.faults().return_to_duty();

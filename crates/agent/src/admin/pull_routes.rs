@@ -86,7 +86,7 @@ async fn events(
     }
     let place = state.streams.place(caller.user, caller.may_change)?;
     let last = board.ended().last().map_or(0, |ended| ended.number);
-    // Numbers begin anew with the process: a reader that knows later ones asked another one before.
+    // Event numbers start again with the process: a reader that has seen later ones read from an earlier process.
     let since = since.map_or(last, |since: u64| if since > last { 0 } else { since });
     let reader = Reader::new(board, since, interval, state.stop.clone(), place);
     Ok(event_stream(futures::stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)))))
@@ -111,7 +111,7 @@ pub(super) fn keep_alive() -> Bytes {
     Bytes::from_static(b": keep-alive\n\n")
 }
 
-/// The state that a reader of the stream has heard.
+/// The state that has been sent to a reader of the stream.
 struct Reader {
     board: PullBoard,
     changes: tokio::sync::watch::Receiver<u64>,

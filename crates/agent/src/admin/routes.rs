@@ -73,7 +73,7 @@ pub(super) fn table() -> impl Iterator<Item = &'static Route> {
     .flatten()
 }
 
-/// The routes of the admin socket. Each is answered to those whom its declaration names.
+/// The routes of the admin socket. Each one answers only the clients that its declaration permits.
 pub(super) fn all(state: Arc<Admin>) -> Router {
     let mut api = Router::new();
     for route in table() {

@@ -35,7 +35,7 @@ impl Owner {
         Err(CollectionError::OtherImages { socket: socket.to_owned(), images: of.images })
     }
 
-    /// The agent on `socket`, if somebody answers there who collects the images behind `endpoint`.
+    /// Returns the agent on `socket`, if one answers and collects the images behind `endpoint`.
     pub async fn of_endpoint(socket: &Path, endpoint: &str) -> Option<Self> {
         let of: Result<CollectedTarget, AskError> = client::ask_json(socket, Method::GET, "/v1/gc").await;
         of.is_ok_and(|of| of.images == endpoint).then(|| Self::Agent(socket.to_owned()))
@@ -116,7 +116,7 @@ impl Owner {
         }
     }
 
-    /// Has an image go after all others for a while, because it was brought ahead of its use.
+    /// Selects an image after all others for a while, because it was pulled ahead of its use.
     pub async fn protect(&self, id: &str) -> Result<(), CollectionError> {
         match self {
             Self::Here(collection) => collection.protect(id).await,

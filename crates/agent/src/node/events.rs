@@ -1,5 +1,5 @@
-//! [`EventBook`]: the last events of this node with their times, each once: one that happens again is counted, as in Kubernetes.
-//! Tells whoever waits for more. Written by everything that has events; read by the admin endpoint.
+//! [`EventBook`]: the last events of this node with their times. An event that repeats is counted, not stored again, as in
+//! Kubernetes. Wakes readers that wait for more. Written by everything that has events; read by the admin endpoint.
 
 use lock::Mutex;
 use std::collections::VecDeque;

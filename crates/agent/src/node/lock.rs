@@ -1,7 +1,7 @@
-//! [`PodsLock`]: one process runs pods from a root, and the file says which. The lock is of the open file (`flock`), so it
-//! ends with its holder, however that ends. It lasts a moment longer where the kernel is still at the end of the process, or a
-//! program that the process was starting has a copy of the file: a holder that is gone is waited for. The store of the same
-//! root has a lock of its own: somebody else may serve it. Taken by `imagelet run`.
+//! [`PodsLock`]: one process runs pods from a root, and the file names it. The lock belongs to the open file (`flock`), so it
+//! ends with its holder, however that ends. It lasts a moment longer while the kernel is still cleaning up after the process, or
+//! while a program that the process was starting has a copy of the file; a holder that has ended is therefore waited for. The
+//! store of the same root has its own lock: another process may serve it. Taken by `imagelet run`.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

@@ -81,7 +81,7 @@ mod tests {
         // The first one ends with more than was seen, and another one came and went between.
         history.count(40, &[running(2, 7)], &[ended(1, 1, 180), ended(2, 3, 1000)]);
         history.count(50, &[running(2, 7)], &[ended(1, 1, 180), ended(2, 3, 1000)]);
-        // A layer that has to come anew takes nothing away.
+        // A layer that has to be fetched again does not reduce the count.
         history.count(60, &[running(2, 3)], &[]);
         let intervals = history.intervals();
         assert_eq!(intervals.len(), INTERVALS);
