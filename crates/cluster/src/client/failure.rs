@@ -19,7 +19,7 @@ pub enum Failure {
     Invalid,
     /// The server has too much to do.
     TooManyRequests,
-    /// Everything else: no connection, an error of the server, an answer that nobody can read.
+    /// Everything else: no connection, an error of the server, an answer that cannot be parsed.
     Unavailable,
 }
 

@@ -18,7 +18,8 @@ impl CredentialFiles {
         files
     }
 
-    /// Adds the files that it names, as they are now. The file of a token is read anew by itself.
+    /// Adds the files that the kubeconfig names, in their current state. The token file is not among them: the client rereads it by
+    /// itself.
     pub(super) fn add_named(&mut self, kubeconfig: &Kubeconfig) {
         let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
         let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());

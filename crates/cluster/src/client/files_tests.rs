@@ -1,4 +1,4 @@
-//! Tests of credentials that somebody replaces on disk.
+//! Tests of credentials that are replaced on disk.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn kubeconfig(user: &str) -> String {
 async fn a_file_that_changes_makes_another_client() {
     let directory = tempfile::tempdir().expect("a directory");
     let (path, authority) = (directory.path().join("kubeconfig"), directory.path().join("ca.crt"));
-    // An authority that nobody has: an empty list of certificates.
+    // A CA file without any CA: an empty list of certificates.
     put(&authority, "# none\n");
     put(&path, &kubeconfig("{token: one}"));
     let client = ClusterClient::open(&path).await.expect("a client");
@@ -49,7 +49,7 @@ async fn a_file_that_changes_makes_another_client() {
     assert!(quiet(&mut renewals).await, "the certificate is not there");
     put(&path, &kubeconfig("{token: three}"));
     assert!(!quiet(&mut renewals).await, "it is whole again");
-    // Renewed by somebody else it is no news.
+    // A change that `renew` has already read is not reported again.
     put(&path, &kubeconfig("{token: four}"));
     client.renew().await.expect("renewed");
     renewals.mark_unchanged();

@@ -17,7 +17,7 @@ use tower::{BoxError, Service};
 /// Longest time until the head of an answer, and between two parts of its body.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Longest time that a server may put off whoever asks.
+/// Upper bound of the wait that a server's `Retry-After` imposes.
 const LATER: Duration = Duration::from_secs(30);
 
 /// The API server did not go on answering.

@@ -49,7 +49,7 @@ struct State {
     refused: Mutex<Vec<String>>,
     /// For how many seconds watches were asked for.
     watch_seconds: Mutex<Vec<u64>>,
-    /// Groups and versions that are served beside the core.
+    /// Groups and versions that are served in addition to the core.
     groups: Mutex<Vec<String>>,
 }
 
@@ -165,7 +165,7 @@ impl FakeServer {
         }
     }
 
-    /// From now on nobody answers, or the server does again.
+    /// Makes the server stop answering, or answer again.
     pub fn set_away(&self, away: bool) {
         self.0.away.send_replace(away);
         if away {

@@ -15,7 +15,7 @@ pub const MIN_FREE_MEMORY: u64 = 100 << 20;
 /// Share of all process ids that must be free, in percent: the kubelet has no default for `pid.available`.
 const MIN_FREE_PIDS: u64 = 5;
 
-/// Pressures by kind; `None` where nobody measured.
+/// Pressures by kind; `None` if it was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pressures {
     pub(super) memory: Option<bool>,

@@ -141,7 +141,7 @@ impl NodeKeeper {
             }
             let wait = jittered(COMPUTE, 0.04, random);
             let mut changed = self.own.subscribe();
-            // Somebody else changed it, such as the controller that waited for a sign of life.
+            // Another client changed the Node, such as the controller that missed the heartbeats.
             let foreign = async {
                 while changed.changed().await.is_ok() {
                     if read(&changed.borrow_and_update()).is_some_and(|node| is_unknown(&node)) {
@@ -163,7 +163,7 @@ impl NodeKeeper {
         recorded: &mut Vec<&'static str>,
     ) -> Result<(), kube::Error> {
         let Some(node) = self.own.get() else {
-            // Deleted by somebody: as with a kubelet, the node comes back when it is started again.
+            // The Node was deleted. As with a kubelet, it is registered again at the next start.
             return Ok(());
         };
         let old = node.status.clone().unwrap_or_default();
@@ -245,7 +245,7 @@ impl Writer {
                 self.patch(client, node, old, &without_newer_fields(&new)).await
             }
             Err(error) if failure(&error) == Failure::Conflict => {
-                // Another Node of this name, or somebody was quicker: computed anew from what there is.
+                // A conflict: another Node of this name, or a concurrent write. Compute the patch again from the current object.
                 let name = node.metadata.name.as_deref().unwrap_or_default();
                 let api: Api<Node> = Api::all(client.current());
                 let there = within(api.get(name)).await?;

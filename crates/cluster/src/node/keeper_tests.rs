@@ -247,7 +247,7 @@ async fn the_own_node_is_known_once_its_name_is_ours() {
     let kept = keeper(&api, "a", &scene);
     let stop = CancellationToken::new();
     let story = async {
-        // The Lease of the other one may still come: whoever admits pods by the Node admits none.
+        // The Lease of the other installation may still appear. Until the name is ours, no pod is admitted by the Node.
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(kept.own.get(), None);
         tokio::time::sleep(Duration::from_secs(20)).await;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::ClusterClient;
 use crate::watch::{Selected, Selection, follow, is_newer};
 
-/// The own Node; absent until this node is registered, and after somebody deleted it. Clones are the same.
+/// The own Node; absent until this node is registered, and after it was deleted. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct OwnNode(watch::Sender<Selected>);
 
@@ -28,7 +28,7 @@ impl OwnNode {
         follow(client, &selection, &self.0, stop).await;
     }
 
-    /// The object as the server answered a write; an older one than the watch has told does not count.
+    /// Stores the object that the server returned for a write, unless the watch has already delivered a newer one.
     pub(super) fn put(&self, node: &Value) {
         self.0.send_if_modified(|selected| {
             let uid = node["metadata"]["uid"].as_str().unwrap_or_default();

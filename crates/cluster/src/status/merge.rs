@@ -49,7 +49,7 @@ pub(crate) fn merged(old: &Value, view: &NodeView) -> Result<Value, Backwards> {
     check_containers(&old, &new, view.restart_policy)?;
     let ends = is_over(&new) && !is_over(&old);
     if !ends || view.may_run {
-        // A disruption is told with the end of its pod, once nothing runs any more; until then the server's stays.
+        // A disruption is reported with the end of its pod, once nothing runs any more; until then the server's condition stays.
         if let Some(conditions) = new["conditions"].as_array_mut() {
             conditions.retain(|condition| condition["type"] != DISRUPTION_TARGET);
         }
@@ -90,7 +90,7 @@ fn list<'s>(status: &'s Value, field: &str) -> &'s [Value] {
     status[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Containers of a pod that has ended count as failed where nobody knows how they ended, as in the kubelet.
+/// Marks the containers of a pod that has ended as failed if their exit is unknown, as the kubelet does.
 fn end(status: &mut Value) {
     let terminated = json!({
         "exitCode": 137,

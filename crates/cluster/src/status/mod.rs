@@ -1,6 +1,6 @@
-//! [`StatusManager`]: what the API server is told of pods. Writes what changed at once and one after the other, compares
-//! everything every ten seconds, and lets go of a deleted pod once all of it has ended. After an outage it waits, and then writes
-//! the last state of each pod, not those in between. Decides nothing about pods: `merge` and `patch` do.
+//! [`StatusManager`]: reports the status of pods to the API server. Writes changes at once and one after the other, compares
+//! everything every ten seconds, and releases a deleted pod once all of it has ended. After an outage it waits, and then writes
+//! only the last state of each pod. Decides nothing about pods: `merge` and `patch` do.
 
 mod budget;
 mod merge;

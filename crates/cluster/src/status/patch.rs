@@ -21,7 +21,7 @@ const FIELDS: [&str; 15] = [
     "resourceClaimStatuses",
     "qosClass",
 ];
-/// Fields that nobody but others sets, or that stay as they were set first.
+/// Fields that only other writers set, or that keep their first value.
 const KEPT: [&str; 2] = ["resourceClaimStatuses", "qosClass"];
 /// Lists that a strategic merge adds to.
 const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
