@@ -1,5 +1,5 @@
-//! [`Error`]: what went wrong, by kind. The kinds are those gRPC codes that an image service uses; callers match on
-//! [`Error::kind`], people read the message. A message never contains a secret: whoever makes one redacts first.
+//! [`Error`]: an error and its kind. The kinds are those gRPC codes that an image service uses; callers match on
+//! [`Error::kind`], people read the message. A message never contains a secret: the code that makes one redacts it first.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Progress of a pull, told as it happens. Purely for eyes and metrics: nothing is decided by it.
+//! Progress of a pull, reported as it happens. For display and metrics only: no decision depends on it.
 
 use std::fmt;
 use std::sync::Arc;

@@ -76,7 +76,7 @@ pub struct ContainerFilter {
 pub struct ContainerConfig {
     /// Metadata.
     pub metadata: ContainerMetadata,
-    /// The image: what the pull answered, with the name that the user wrote beside it.
+    /// The image: the reference that the pull returned, and the name that the user wrote.
     pub image: ImageSpec,
     /// Program and first arguments; empty: the image's entry point.
     pub command: Vec<String>,
@@ -84,7 +84,7 @@ pub struct ContainerConfig {
     pub args: Vec<String>,
     /// Working directory; empty: the image's.
     pub working_dir: String,
-    /// Environment beside the image's.
+    /// Environment in addition to the image's.
     pub envs: Vec<EnvVar>,
     /// Mounts.
     pub mounts: Vec<Mount>,
@@ -199,7 +199,7 @@ pub struct ContainerUser {
     pub uid: i64,
     /// Group id.
     pub gid: i64,
-    /// Groups beside the first one.
+    /// Groups in addition to the first one.
     pub supplemental_groups: Vec<i64>,
 }
 

@@ -8,8 +8,8 @@ use futures_core::Stream;
 use super::{ContainerStatus, PodSandboxStatus};
 use crate::{Error, Result};
 
-/// Stream of what happens to a runtime's containers. It ends with an error or when the runtime goes away; whoever
-/// listens looks at everything anew then.
+/// Stream of the events of a runtime's containers. It ends with an error or when the runtime disconnects; the reader
+/// then has to list everything again.
 pub type ContainerEvents = Pin<Box<dyn Stream<Item = Result<ContainerEvent>> + Send>>;
 
 /// Something happened to a container or a sandbox.

@@ -104,7 +104,7 @@ pub trait RuntimeService: Send + Sync + 'static {
         Err(unimplemented("UpdatePodSandboxResources"))
     }
 
-    /// Makes the runtime open a running container's log file anew, after it was moved away.
+    /// Makes the runtime reopen a running container's log file after the file was moved away.
     async fn reopen_container_log(&self, id: &str) -> Result<()> {
         let _ = id;
         Err(unimplemented("ReopenContainerLog"))

@@ -61,7 +61,7 @@ struct Shared {
     calls: Mutex<Vec<Call>>,
     /// Guards the count of pulls whose caller went away.
     abandoned: Mutex<usize>,
-    /// Guards the runtime handlers that are known, beside the default one; `None`: no handler is refused.
+    /// Guards the runtime handlers that are known in addition to the default one; `None`: no handler is refused.
     handlers: Mutex<Option<BTreeSet<String>>>,
 }
 

@@ -22,7 +22,7 @@ pub(super) const TERMINATED: i32 = 143;
 /// How the process of a container behaves.
 #[derive(Clone, Debug, Default)]
 pub struct FakeProcess {
-    /// The container ends as soon as it is started, with this code. `None`: it runs until somebody ends it.
+    /// The container ends as soon as it is started, with this code. `None`: it runs until it is stopped.
     pub ends: Option<i32>,
     /// The container does not end when it is asked to: a stop takes its whole timeout, and kills it.
     pub ignores_stop: bool,
@@ -79,12 +79,12 @@ pub(super) struct Pods {
     pub(super) containers: BTreeMap<String, FakeContainer>,
     /// By container name.
     pub(super) processes: BTreeMap<String, FakeProcess>,
-    /// Beside the default one.
+    /// Handlers in addition to the default one.
     pub(super) handlers: BTreeSet<String>,
     /// Mounts of images are passed over, as by a runtime without them.
     pub(super) passes_images_over: bool,
     pub(super) listeners: Vec<mpsc::UnboundedSender<Result<ContainerEvent>>>,
-    /// Nothing is told to them.
+    /// Listeners receive no events.
     pub(super) is_silent: bool,
 }
 

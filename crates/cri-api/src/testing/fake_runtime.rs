@@ -78,7 +78,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().processes.insert(container_name.to_owned(), process);
     }
 
-    /// Offers a runtime handler beside the default one.
+    /// Offers a runtime handler in addition to the default one.
     pub fn offer_handler(&self, name: &str) {
         self.0.pods.lock().handlers.insert(name.to_owned());
     }
@@ -165,7 +165,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().sandboxes.get(id).map(|sandbox| sandbox.config.clone())
     }
 
-    /// How often the log of a container was opened anew.
+    /// Returns how often the log of a container was reopened.
     #[must_use]
     pub fn log_reopened(&self, id: &str) -> usize {
         self.0.pods.lock().containers.get(id).map_or(0, |entry| entry.log_reopened)
@@ -177,7 +177,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().listeners.len()
     }
 
-    /// From now on nobody is told of anything; streams of events stay open.
+    /// Stops sending events; open streams stay open.
     pub fn be_silent(&self) {
         self.0.pods.lock().is_silent = true;
     }
@@ -185,7 +185,7 @@ impl FakeRuntimeService {
     /// Ends every stream of events with an error.
     pub fn end_events(&self, error: Error) {
         for listener in std::mem::take(&mut self.0.pods.lock().listeners) {
-            // Whoever does not listen any more need not know.
+            // A listener that has ended is not an error.
             let _ = listener.send(Err(error.clone()));
         }
     }

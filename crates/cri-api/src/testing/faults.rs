@@ -145,7 +145,7 @@ impl Faults {
         *self.absent.lock() = None;
     }
 
-    /// From now on calls of this kind wait at the gate. A gate that nobody opens is a call that hangs.
+    /// Makes calls of this kind wait at the gate. A call hangs until its gate is opened.
     #[must_use = "a gate that is let go hangs its calls for good"]
     pub fn hold(&self, kind: CallKind) -> Gate {
         let gate = Gate::new();

@@ -49,7 +49,7 @@ pub trait Harness: Send + Sync {
         None
     }
 
-    /// Runtime handlers that the implementation knows beside the default one; `None`: it refuses no handler.
+    /// Runtime handlers that the implementation knows in addition to the default one; `None`: it refuses no handler.
     fn runtime_handlers(&self) -> Option<Vec<String>> {
         None
     }
@@ -92,15 +92,15 @@ impl Hold {
         Self { reached: Box::pin(reached), given_up: None, release: Some(Box::new(release)) }
     }
 
-    /// With a future that ends when no request is held back any more, since whoever asked went away. A registry that
-    /// sees its clients go should say so: then the suite knows, instead of watching for a while.
+    /// Adds a future that completes when no request is held back any more, because the clients disconnected. A registry that
+    /// can see its clients disconnect should provide it: the suite then waits for it, instead of watching for a while.
     #[must_use]
     pub fn with_given_up(mut self, given_up: impl Future<Output = ()> + Send + 'static) -> Self {
         self.given_up = Some(Box::pin(given_up));
         self
     }
 
-    /// Waits until whoever asked has gone away, where the registry can tell.
+    /// Waits until the clients have disconnected, where the registry can see that.
     pub async fn given_up(&mut self) {
         if let Some(given_up) = self.given_up.take() {
             given_up.await;

@@ -1,4 +1,4 @@
-//! The suite that every [`ImageService`] runs: one function per rule, so that a failure is told by its name.
+//! The suite that every [`ImageService`] runs: one function per rule, so that a failure is identified by its name.
 //!
 //! An implementation gives a [`Harness`] and either calls [`run_all`] or lets
 //! [`image_service_conformance!`](crate::image_service_conformance) make one test of each case. Cases run one after

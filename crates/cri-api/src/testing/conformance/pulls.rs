@@ -158,7 +158,7 @@ pub(super) async fn pull_for_an_unknown_runtime_handler_is_refused(bench: &Bench
     Ok(())
 }
 
-/// Fields that the kubelet sends beside the name do no harm.
+/// Fields that the kubelet sends in addition to the name do no harm.
 pub(super) async fn pull_works_with_annotations_and_sandbox(bench: &Bench<'_>) -> Outcome {
     let name = bench.name(&fixtures::TAGGED);
     let mut sandbox = PodSandboxConfig { hostname: "conformance".into(), ..PodSandboxConfig::default() };

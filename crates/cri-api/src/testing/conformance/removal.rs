@@ -143,7 +143,7 @@ pub(super) async fn removal_leaves_images_with_shared_layers(bench: &Bench<'_>) 
 
 /// A removal leaves nothing that spoils the next pull.
 pub(super) async fn removed_image_can_be_pulled_again(bench: &Bench<'_>) -> Outcome {
-    // It came anew, and its service may say so.
+    // The image was pulled again, so its time of pull may differ.
     let timeless = |image: Image| Image { pulled_at: None, ..image };
     let before = timeless(bench.pulled(&fixtures::INDEXED).await?);
     for _ in 0..3 {

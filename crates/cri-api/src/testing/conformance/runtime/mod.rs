@@ -1,6 +1,6 @@
-//! The suite that every [`RuntimeService`](crate::RuntimeService) runs: one function per rule. It is built as that of
-//! ImageService beside it, and shares its verdicts. Cases run one after another on one runtime; each takes away what it
-//! made. An image with busybox must be there, which the harness names.
+//! The suite that every [`RuntimeService`](crate::RuntimeService) runs: one function per rule. It has the structure of
+//! the suite for ImageService, and shares its verdicts. Cases run one after another on one runtime; each removes what
+//! it made. The image with busybox that the harness names must be present.
 
 use std::fmt;
 use std::future::Future;
