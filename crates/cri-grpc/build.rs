@@ -1,4 +1,4 @@
-//! Compiles `proto/runtime/v1/api.proto` without `protoc`. The descriptor set is kept beside the generated code: the
+//! Compiles `proto/runtime/v1/api.proto` without `protoc`. The descriptor set is kept next to the generated code: the
 //! golden test of the wire contract reads it.
 
 use std::error::Error;

@@ -11,7 +11,7 @@ pub struct ClientOptions {
     pub request_timeout: Duration,
     /// Time for the peer to take the connection and to say its first word: 5 seconds.
     pub connect_timeout: Duration,
-    /// How long to go on trying when nobody answers at first. Zero, the default: fail at once.
+    /// How long to keep trying if nothing answers at first. Zero, the default: fail at once.
     pub wait: Duration,
     /// Pauses between attempts to connect. A call during a pause fails at once with the last attempt's error.
     pub backoff: ConnectBackoff,

@@ -46,8 +46,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Accepts until the closing. The listener goes when this ends, and whoever waits in its queue is served first, unless the
-    /// queue is another process' and the next one accepts from it.
+    /// Accepts until the server closes. The listener is dropped when this returns. Connections that wait in its queue are served
+    /// first, unless the queue belongs to another process and the next server accepts from it.
     pub(super) async fn accept(&self, accepting: UnixListener, listener: Listener) {
         let endpoint = listener.endpoint();
         loop {
@@ -72,7 +72,7 @@ impl Connections {
         if listener.is_inherited() {
             return;
         }
-        // So many may wait; a client that goes on and on connecting keeps nobody here.
+        // Bounded by the size of the queue: a client that keeps connecting cannot delay the end.
         for stream in std::iter::from_fn(|| listener.accept_waiting()).take(BACKLOG) {
             match stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)) {
                 Ok(stream) => drop(self.tasks.spawn(self.clone().serve(stream))),

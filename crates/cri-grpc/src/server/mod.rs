@@ -69,7 +69,7 @@ impl ServerOptions {
     }
 }
 
-/// Why serving ended before it was told to.
+/// Why serving ended before it was stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The socket could not be made.

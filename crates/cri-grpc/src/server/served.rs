@@ -1,5 +1,5 @@
-//! Which calls are answered, by whom, how long they may take, and the words for those that are not answered. Clients show
-//! them to people: the transport's own answer to an unknown call has no message.
+//! The calls that are answered, the service that answers each, the time that they may take, and the errors for the others.
+//! Clients show these errors to people: the transport's own answer to an unknown call has no message.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Connecting: nobody there, a peer that says nothing, a peer that is no CRI, a connection that comes and goes.
+//! Connecting: no listener, a peer that never answers, a peer without CRI, a connection that is lost and made again.
 
 use lock::Mutex;
 use std::os::unix::net::UnixListener;

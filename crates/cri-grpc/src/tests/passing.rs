@@ -98,7 +98,7 @@ async fn every_call_passes_byte_for_byte() {
     assert_eq!(names.len(), 37);
     // A call that a later version of CRI has.
     names.push("CallToCome".to_owned());
-    // A message of 7 bytes: field 1, and field 3000, which nobody knows.
+    // A message of 7 bytes: field 1, and field 3000, which is unknown to every version.
     let body: &[u8] = &[0, 0, 0, 0, 7, 0x0a, 1, b'x', 0xc2, 0xbb, 1, 0];
     for name in names {
         let name = format!("runtime.v1.RuntimeService/{name}");
@@ -165,7 +165,7 @@ async fn a_stream_without_an_end_ends_with_the_server() {
         answer.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
         Ok::<_, Infallible>(answer)
     }));
-    // Nobody waits for it: the grace is longer than the test.
+    // The stream must end with the server, not after the grace, which is longer than the test.
     let server = in_front_of(&peer.endpoint, Duration::from_secs(600));
     let tasks = TaskTracker::new();
     let mut client = bare_client(&server.endpoint, &tasks).await;
