@@ -1,5 +1,5 @@
-//! `/containerLogs`: what a container wrote, sent in pieces as somebody takes them, and followed until the container ends. The reading is
-//! [`kuberuntime::logs`]'; no thread waits for the network.
+//! `/containerLogs`: the output of a container, sent in pieces as the client reads, and followed until the container ends. The
+//! files are read by [`kuberuntime::logs`]; no thread waits for the network.
 
 use std::io;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Job {
             (reader, read) = match blocking(move || part(reader)).await {
                 Ok(read) => read,
                 Err(error) => {
-                    // The answer ends in the middle, so that nobody takes it for the whole log.
+                    // The answer ends with an error, so that a client does not take it for the whole log.
                     let _ = self.sender.send(Err(error)).await;
                     return;
                 }

@@ -42,7 +42,7 @@ pub enum ServingCertificate {
 pub struct TlsFiles {
     /// The certificate of the port.
     pub serving: ServingCertificate,
-    /// Authorities whose client certificates are believed; `None`: nobody's are.
+    /// Authorities whose client certificates are accepted; `None`: client certificates are not accepted.
     pub client_ca_file: Option<PathBuf>,
 }
 
