@@ -174,7 +174,7 @@ fn ctr(lab: &Lab, containerd: Option<&Containerd>, namespace: &str) -> Command {
     command
 }
 
-/// A client's run with what the daemon took beside. The peak is the daemon's, or the greater one where both pull.
+/// Runs a client, and adds the CPU time of the daemon. The peak is the daemon's, or the greater one where both pull.
 fn with_daemon(
     containerd: Option<&Containerd>,
     both_pull: bool,

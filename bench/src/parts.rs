@@ -19,7 +19,7 @@ const AT_ONCE: usize = 10;
 /// How often what is present is pulled.
 const WARM: usize = 15;
 
-/// Ten pulls at once in one process, beside the same pulls one after the other.
+/// Ten pulls at once in one process, compared with the same pulls one after the other.
 pub(crate) fn together(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Result<String> {
     let names = ten(images);
     for name in names.iter().filter(|name| name.again > 0) {

@@ -47,7 +47,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     Ok(stat.ticks as f64 / TICKS)
 }
 
-/// Begins to count the most memory of a process anew.
+/// Resets the peak memory of a process.
 pub(crate) fn forget_peak(pid: u32) -> anyhow::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").with_context(|| format!("reset the peak memory of process {pid}"))
 }

@@ -20,8 +20,8 @@ const TOP: usize = 12;
 /// Samples in a second of CPU.
 const RATE: u32 = 999;
 
-/// A part of the name of a function, and the stage that a sample belongs to which has such a function. A sample goes to the first
-/// rule that fits one of its functions, looked at from the innermost one; kernel and user functions are told by name alone.
+/// Part of a function's name, and the stage of a sample that contains such a function. The innermost function that matches a rule
+/// decides, by its first matching rule. Kernel and user functions are distinguished by name alone.
 const STAGES: &[(&str, &str)] = &[
     ("crc32", "checksum of gzip"),
     ("pclmulqdq", "checksum of gzip"),

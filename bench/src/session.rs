@@ -33,7 +33,7 @@ pub(crate) struct BenchSession {
     /// The same on a file system in memory: what lies here costs no flush.
     pub(crate) memory: PathBuf,
     janitor: Child,
-    /// Guards the order of what the janitor is told.
+    /// Guards the order of the messages to the janitor.
     word: Mutex<Option<std::process::ChildStdin>>,
     /// Daemons, to be waited for at the end.
     daemons: Mutex<Vec<Child>>,
@@ -285,7 +285,7 @@ mod tests {
         let sleep = || program("sleep", Path::new("/")).arg("600").spawn().expect("sleep");
         let (mut ours, mut other) = (sleep(), sleep());
         let started = |child: &Child| ProcessStat::of(child.id()).expect("it runs").started;
-        // The id of the other one is told with another start: it is not the process that was meant.
+        // The other id is sent with a wrong start time: it is not the process that was meant.
         let told =
             format!("process {} {}\nprocess {} {}\n", ours.id(), started(&ours), other.id(), started(&other) + 1);
         janitor(told.as_bytes(), &[directory.clone(), directory.join("never made")]).expect("clean");
