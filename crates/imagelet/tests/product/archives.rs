@@ -292,7 +292,7 @@ fn a_layer_without_its_last_padding_comes_and_goes() {
     }
 }
 
-/// A layout with two images, a chart and a blob beside them.
+/// A layout with two images, a chart and a blob.
 fn mixed(g: &Ground) -> (Image, Image) {
     let layout = g.layout("mixed");
     let (one, two) = (g.image(&layout, "one\n"), g.image(&layout, "two\n"));

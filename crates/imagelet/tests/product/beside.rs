@@ -1,5 +1,5 @@
-//! Commands beside one that holds the root, agent or not: questions are answered as without it, pulls go through it or wait and say
-//! for whom, and nobody notices its end, however it ends.
+//! Commands that run while another process holds the root, agent or not: queries give the same answers as without it, pulls go
+//! through it or wait and say for which process, and its end, of whatever kind, causes no failure.
 
 use registry::testing::{Fault, ImageBuilder, LayerBuilder, TestRegistry};
 use rustix::process::Signal;
@@ -80,7 +80,7 @@ impl Scene {
     }
 }
 
-/// A question beside each kind of holder has the answer that it has without one, and nothing on standard error.
+/// Each kind of query returns the same while any kind of holder runs, and writes nothing to standard error.
 #[test]
 fn questions_have_the_same_answers_beside_every_holder() {
     let s = Scene::new();
@@ -142,7 +142,7 @@ fn questions_have_the_same_answers_beside_every_holder() {
     assert_eq!(s.listed(), [there], "the slow image never came");
 }
 
-/// Another pull goes through the one that holds the root, with its own output and one line that says through whom; so does a removal.
+/// Another pull goes through the holder of the root, with its own output and one line that names the holder; so does a removal.
 #[test]
 fn a_second_pull_does_not_wait_for_the_first() {
     let s = Scene::new();
@@ -208,7 +208,7 @@ fn a_holder_that_is_done_is_not_missed() {
     });
 }
 
-/// A command that pulls by other settings is not served by a pull that holds the root: it waits, says for whom, and can be ended.
+/// A pull with other settings is not served by the process that holds the root: it waits, names that process, and can be interrupted.
 #[test]
 fn who_pulls_by_other_settings_waits() {
     let s = Scene::new();

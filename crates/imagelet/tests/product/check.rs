@@ -116,7 +116,7 @@ impl Workshop {
 
         let (done, report) = self.check(&[args, &["--repair"]].concat());
         assert_eq!(done.code, Some(0), "{report:#}{}", done.stderr);
-        // Who asks for it is told that it is not there.
+        // Removed images are reported as absent.
         for n in 0..2 {
             let there = self.s.imagelet.run(&["inspect", &self.names[n]]).code == Some(0);
             assert_eq!(there, !absent.contains(&n), "{report:#}");

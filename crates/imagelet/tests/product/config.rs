@@ -17,7 +17,7 @@ use crate::support::scene::Scene;
 const USER: &str = "tenant";
 const PASSWORD: &str = "gr33n-h0rse";
 
-/// A registry that lets nobody in without the password, and imagelet that trusts its certificate.
+/// A registry that refuses every request without the password, and imagelet that trusts its certificate.
 struct Guarded {
     scene: Scene,
     registry: GuardedRegistry,
@@ -153,7 +153,7 @@ fn the_nodes_docker_configuration_is_for_pods_and_for_pull() {
     g.forget();
     let (result, all) = g.ensure(&at_home, &g.pod(""));
     assert_eq!(result, "pulled", "{all}");
-    // What the node's credential brought is for every pod of the node.
+    // An image that the node's credential pulled is available to every pod of the node.
     let (result, all) = g.ensure(&g.imagelet, &g.pod(""));
     assert_eq!(result, "present", "{all}");
 

@@ -1,5 +1,5 @@
-//! `kill -9` of an `ensure` between intent, pull and pulled record, at many moments. Whatever was on the disk then: nobody
-//! has an image without a right to it, records are whole files, the one with the right gets it, and nothing is left over.
+//! `kill -9` of an `ensure` between intent, pull and pulled record, at many moments. Whatever was on the disk then: no pod gets an
+//! image without a right to it, records are whole files, the pod with the right gets the image, and nothing is left over.
 
 use std::fs;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn a_kill_at_any_moment_gives_nobody_a_right() {
 
     let mut random = Random(SEED);
     let mut took = Duration::ZERO;
-    // How often the kill found an intent, an image beside it, a record beside both, and the end.
+    // How often the kill found an intent, an image and the intent, a record and both, and the end.
     let mut found = [0; 4];
     for round in 0..ROUNDS {
         let root = s.scratch.join(&format!("store-{round}"));

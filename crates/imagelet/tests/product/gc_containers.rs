@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::support::stage::{Does, Stage};
 
-/// The pods that a source has told of; all others are gone.
+/// The pods that a source has reported; all others have been removed.
 struct Told(BTreeSet<String>);
 
 impl PodStates for Told {
@@ -75,7 +75,7 @@ fn mounted(of: &BTreeSet<String>) -> Vec<String> {
 async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     let stage = Stage::new().await;
     let service = &stage.service;
-    // A pod that lives: its sandbox was made anew, its container ended twice and runs again.
+    // A pod that lives: its sandbox was replaced, its container ended twice and runs again.
     let (old, new) = (stage.pod("alive", 0), stage.pod("alive", 1));
     let old_sandbox = stage.sandbox(&old).await;
     let before = stage.container((&old_sandbox, &old), "app", 0, Does::Say("first", 0)).await;
@@ -107,7 +107,7 @@ async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     let stray = stage.pod("stray", 0);
     let stray_sandbox = stage.sandbox(&stray).await;
     let stray_runs = stage.container((&stray_sandbox, &stray), "app", 0, Does::Sleep).await;
-    // Links of nobody, and a directory that is no pod's.
+    // A dangling link, and a directory that belongs to no pod.
     let nothing = stage.logs().join("shop_old_u/app/0.log");
     symlink(nothing, links(&stage).join("old_shop_app-0123456789.log")).expect("link nothing");
     stage.scene.scratch.directory("log/pods/lost+found");

@@ -113,7 +113,7 @@ fn a_command_frees_an_xfs_without_an_inode() {
     a_command_frees(LoopFs::xfs(320).inodes(2000), Full::Inodes);
 }
 
-/// An agent that collects: containers are known from a containerd beside it.
+/// An agent that collects; it learns the containers from a containerd on the same node.
 fn agent(imagelet: &Imagelet, containerd: &Containerd) -> Imagelet {
     imagelet.clone().global("--runtime-endpoint", &containerd.endpoint()).flag("--image-gc=true")
 }
@@ -203,7 +203,7 @@ fn what_was_pulled_a_moment_ago_is_freed_when_nothing_else_is_left() {
     let imagelet = Imagelet::shaped(FORMAT, &disk.join("store"));
     let names = ["full/first:1", "full/second:1", "full/third:1"].map(|name| push_noise(&s, name, 12 << 20).0);
     imagelet.ok(&["pull", &names[0], &names[1]]);
-    // Two of them have been there for long, and nobody asks for them.
+    // Two of them are old and are not requested any more.
     let later = imagelet.clone().later(7200);
     later.ok(&["pull", &names[2]]);
     Foreign::leaving(&disk, 1 << 20);
@@ -288,6 +288,6 @@ fn a_pull_takes_no_image_of_its_own_pod() {
     let mut here = f.imagelet.ids();
     here.sort_unstable();
     assert_eq!(here, want);
-    // By itself it takes what nobody needs just now.
+    // By itself it removes images that are not needed now.
     f.imagelet.ok(&["pull", &fourth]);
 }

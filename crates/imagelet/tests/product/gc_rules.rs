@@ -30,7 +30,7 @@ fn rules(s: &Scene, imagelet: Imagelet) -> Imagelet {
 impl Ground {
     fn embedded() -> Self {
         let s = Scene::new();
-        // A disk that nobody else writes to.
+        // A disk to which no other process writes.
         let disk = LoopFs::ext4(256).mount(&s.scratch, "disk");
         Self { imagelet: rules(&s, Imagelet::on(&disk.join("store"))), _agent: None, _containerd: None, s }
     }

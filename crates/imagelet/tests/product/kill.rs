@@ -162,7 +162,7 @@ fn fifty_kills_leave_images_whole_or_absent() {
     });
     let good = good.expect("two of them");
     assert!(good.len() > 1000, "only {} entries", good.len());
-    // It is asked about where the repository that brought it is another one, and fetched once.
+    // The registry is asked about it if another repository provided it, and it is fetched once.
     let fetched = || s.registry.requests().iter().filter(|r| r.starts_with("GET ") && r.contains(&shared)).count();
     let fetched_before = fetched();
 

@@ -407,7 +407,7 @@ fn what_is_not_ours_is_left_alone() {
     let listed = s.imagelet.run(&["images", "-q"]);
     assert!(listed.code == Some(0) && listed.stderr.contains("only 1 is known"), "{listed:?}");
     fs::write(&switch, text).expect("write");
-    // Somebody's files beside the layers stay.
+    // Foreign files next to the layers stay.
     images::write(&view.join("overlay/mine"), "mine\n");
     s.imagelet.ok(&["rmi", &name]);
     assert_eq!(fs::read_to_string(view.join("overlay/mine")).expect("it is there"), "mine\n");
@@ -431,7 +431,7 @@ fn a_pull_goes_on_where_the_view_cannot_be_written() {
     assert_eq!(pulled.code, Some(0), "{}", pulled.stderr);
     assert!(pulled.stderr.contains("the view for podman could not be written"), "{}", pulled.stderr);
     assert_eq!(s.imagelet.ids(), std::slice::from_ref(&image.id));
-    // Nobody knows what podman uses: nothing is removed.
+    // The images that podman uses are unknown: nothing is removed.
     let said = s.imagelet.fails(1, &["rmi", &name]);
     assert!(said.contains("store/podman"), "{said}");
     for directory in ["overlay", "overlay-layers", "overlay-images"] {

@@ -290,7 +290,7 @@ fn right_after_a_kill_another_run_takes_over_and_no_list_is_empty() {
                     assert_eq!(done.stdout, "pod/web-edge\n", "round {round}: {}", done.stderr);
                     true
                 }
-                // Nobody answers yet, or what runs is not known yet.
+                // The agent does not answer yet, or the running containers are not known yet.
                 Some(1 | 69) => false,
                 _ => panic!("round {round}: {done:?}"),
             }

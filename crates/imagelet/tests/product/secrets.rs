@@ -359,12 +359,12 @@ fn the_watch_over_all_tests_finds_what_it_looks_for() {
     use std::panic::catch_unwind;
     let s = Scene::new();
     let _registry = GuardedRegistry::start(&s.scratch.join("registry"), &[("watch", "wolfsbane-and-cowbane")]);
-    // A name is told, whatever somebody has put into it.
+    // A secret in an image name is found, because the error message prints the name.
     let imagelet = s.imagelet.clone();
     let told = catch_unwind(move || imagelet.run(&["inspect", "no.example/wolfsbane-and-cowbane:1"]));
     let told = told.err().and_then(|why| why.downcast_ref::<String>().cloned()).unwrap_or_default();
     assert!(told.contains("tells the secret"), "{told}");
-    // Of one that runs beside its test, whether anybody reads what it writes or not.
+    // A secret in the output of a program that runs in the background is found, whether the test reads that output or not.
     let mut beside = s.imagelet.spawn(&["inspect", "no.example/wolfsbane-and-cowbane:2"]);
     beside.wait().expect("it is our child");
     assert!(catch_unwind(secrets::look_at_written).is_err(), "a secret of one that runs beside is found");

@@ -18,7 +18,7 @@ fn imagelet_is_killed_and_goes_on() {
     let first = cluster.node.running("again/main");
     cluster.node.kill();
 
-    // While it is away one pod is deleted, another one comes, and one is made anew under its name.
+    // While imagelet is down one pod is deleted, another one is created, and one is replaced under its name.
     let scene = cluster.namespace_again("killed");
     scene.kubectl(&["delete", "pod", "again", "--force", "--grace-period=0"]);
     scene.pod("again", json!({"terminationGracePeriodSeconds": 1, "containers": [cluster.container("main", FOREVER)]}));

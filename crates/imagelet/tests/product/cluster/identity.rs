@@ -1,5 +1,5 @@
-//! How a node comes to its identity: a bootstrap token and a request for a certificate, a token that nobody knows any more, a server that is
-//! another one than the kubeconfig says, a certificate that is renewed.
+//! How a node gets its identity: a bootstrap token and a request for a certificate, a token that the server does not know any more,
+//! a server other than the one in the kubeconfig, a certificate that is renewed.
 
 use std::fs;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::cluster::{Namespace, left_out};
 use crate::support::node::{FOREVER, NODE, container_status, is};
 
-/// The node's pods come as one streaming list, and never as a list beside it; as a list and a watch from servers that have no other.
+/// The node's pods are received as one streaming list, without a separate list; from older servers, by a list and a watch.
 pub(super) fn streaming_lists(scene: &Namespace<'_>) {
     let plane = &scene.cluster.plane;
     scene.running("streamed");

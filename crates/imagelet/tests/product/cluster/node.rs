@@ -1,5 +1,5 @@
-//! The Node: registered, Ready, described as a kubelet's, with its lease, its images, its labels and its taints; and what happens when there
-//! are two of one name, or when somebody deletes it.
+//! The Node: registered, Ready, described as a kubelet's, with its lease, its images, its labels and its taints. Also the case of
+//! two nodes with one name, and the deletion of the Node.
 
 use serde_json::{Value, json};
 

@@ -271,7 +271,7 @@ fn mirror(scene: &Namespace<'_>) {
     let mirror = scene.until(&["pod", &name], "it runs", |pod| is(pod, "Ready"));
     assert!(mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string(), "{:#}", mirror["metadata"]);
     assert_eq!(mirror["metadata"]["ownerReferences"][0]["kind"], "Node");
-    // Nobody ends a local pod from afar.
+    // A local pod cannot be ended through the API server.
     let before = node.running("local/main").id;
     scene.kubectl(&["delete", "pod", &name, "--wait=false"]);
     let again = scene

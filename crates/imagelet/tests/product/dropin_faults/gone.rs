@@ -120,7 +120,7 @@ fn a_containerd_that_goes_in_the_middle_of_a_pull_costs_no_layer_twice() {
     h.containerd.start_again();
     assert_eq!(h.committed().len(), below, "{said}");
     assert!(h.visible().is_empty());
-    // What is left is for whoever pulls the image again.
+    // The leftovers are used when the image is pulled again.
     assert_eq!(h.leases().len(), 1);
     let before = h.s.registry.requests().len();
     front.ok(&["pull", &name]);

@@ -84,7 +84,7 @@ impl Harbour {
         let root = tempfile::tempdir_in(s.scratch.path()).expect("a directory");
         images::busybox_tree(root.path());
         let base = s.layout.layer(root.path(), Packing::Gzip);
-        // For whoever starts pods.
+        // A small image for tests that start pods.
         s.registry.push(
             &s.layout,
             &s.layout.image_for(std::slice::from_ref(&base), &idle(), &images::platform()),

@@ -1,5 +1,5 @@
-//! Others who work on the same containerd while our engine pulls: its collection, its own pulls, second processes, removals. And layers
-//! that are there already, whoever brought them.
+//! Other users of the same containerd while our engine pulls: its collection, its own pulls, second processes, removals. And layers
+//! that are already present, whichever client pulled them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -116,7 +116,7 @@ fn a_layer_on_another_chain_is_linked() {
     let good = as_containerd_has_it(&h, &two);
     h.imagelet.ok(&["pull", &one.name]);
     let asked = h.pull(&two.name);
-    // Another repository brought them: the registry is asked, and they are not fetched. One has attributes of what is below.
+    // Another repository provided them: the registry is asked, and they are not fetched. One takes attributes from the layers below.
     let dependent = &layers[2].blob.digest.to_string();
     for layer in layers.iter().filter(|layer| layer.blob.digest.to_string() != *dependent) {
         let blob = layer.blob.digest.to_string();

@@ -1,4 +1,4 @@
-//! Pods that come to an end by themselves: how they are told of, that they are not started again, and `imagelet run -f` for one
+//! Pods that end by themselves: how they are reported, that they are not started again, and `imagelet run -f` for one
 //! shot with its exit codes.
 
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Probes over the network of real pods: what is not live is started again, what is not ready is told, what has not come up is
-//! waited for. Exec, HTTP, TCP, and gRPC against containerd's own health service.
+//! Probes over the network of real pods: a container that is not live is restarted, one that is not ready is reported, one that has
+//! not started is waited for. Exec, HTTP, TCP, and gRPC against containerd's own health service.
 
 use serde_json::{Value, json};
 

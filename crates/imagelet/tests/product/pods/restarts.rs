@@ -52,7 +52,7 @@ fn another_imagelet_adopts_what_runs() {
             node.stop();
         }
         assert_eq!(kept(runs(&node)), before, "{round}: containers go on without imagelet");
-        // What happens while nobody looks.
+        // A change while imagelet does not run.
         if round == "killed" {
             node.write("comes.json", &good(&node, "comes"));
         } else {
@@ -68,7 +68,8 @@ fn another_imagelet_adopts_what_runs() {
         assert_eq!(node.written("inits").len(), 1, "{round}: the init container is not run again");
     }
     node.ready("comes");
-    // It still knows how to restart what ends. The end of the first process ends whoever told it to, so that is not waited for.
+    // It still knows how to restart containers that end. The kill also ends the shell that asked for it, so it is delayed and not
+    // waited for.
     node.in_container("stateful/main", "(sleep 0.2; kill -TERM 1) >/dev/null 2>&1 &");
     node.until("stateful", "it was started again", |pod| (restarts(pod, "main") == 3).then_some(()));
     node.clear();

@@ -1,6 +1,6 @@
-//! A Kubernetes control plane of the test's own: etcd, kube-apiserver, and on request kube-controller-manager and kube-scheduler, on free
-//! ports of loopback, with certificates of its own and kubeconfigs for whoever a test wants to be. `kubectl` is the user.
-//! `scripts/control-plane.sh` brings the programs, or `KUBEBUILDER_ASSETS=DIR` names others.
+//! A Kubernetes control plane of the test's own: etcd, kube-apiserver, and on request kube-controller-manager and kube-scheduler, on
+//! free ports of loopback, with their own certificates and a kubeconfig for each user of a test. `kubectl` is the client.
+//! `scripts/control-plane.sh` downloads the programs, or `KUBEBUILDER_ASSETS=DIR` names others.
 
 use std::fs;
 use std::io::BufReader;
@@ -21,12 +21,12 @@ use super::clock::Time;
 use super::process::{Daemon, run, signal, tool};
 use super::scratch::Scratch;
 
-/// How long a server may take to start, and an object to come to a state, beside other tests on a busy machine.
+/// How long a server may take to start, and an object to reach a state, while other tests run on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The addresses of services.
 const SERVICES: &str = "10.0.0.0/24";
 
-/// The control plane. Fields are dropped in this order: whoever uses something before what it uses.
+/// The control plane. Fields are dropped in this order: a field before those that it uses.
 pub(crate) struct ControlPlane {
     managers: Vec<Daemon>,
     server: Option<Daemon>,
@@ -145,7 +145,7 @@ impl ControlPlane {
         self.server.take().expect("an API server runs").kill();
     }
 
-    /// The API server answers nobody, and keeps its connections.
+    /// Stops the API server from answering; its connections stay open.
     #[track_caller]
     pub(crate) fn freeze_server(&self) {
         signal(self.server.as_ref().expect("an API server runs").pid(), Signal::STOP);
@@ -157,7 +157,7 @@ impl ControlPlane {
         signal(self.server.as_ref().expect("an API server runs").pid(), Signal::CONT);
     }
 
-    /// Starts the API server anew with a certificate of another authority. `ca.crt` has both from now on; controllers and scheduler know
+    /// Restarts the API server with a certificate of another authority. `ca.crt` has both from now on; controllers and scheduler know
     /// the old one alone.
     #[track_caller]
     pub(crate) fn change_authority(&mut self) {
@@ -269,7 +269,7 @@ impl ControlPlane {
         self.command_as(&self.admin(), args)
     }
 
-    /// `kubectl` as somebody else.
+    /// Returns `kubectl` as another user.
     pub(crate) fn command_as(&self, kubeconfig: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program("kubectl"));
         command.env_clear().env("HOME", self.scratch.path()).env("KUBECONFIG", kubeconfig).env("PATH", "/usr/bin:/bin");
@@ -449,7 +449,7 @@ fn last_of(lines: &[String]) -> String {
     lines[lines.len().saturating_sub(15)..].join("\n")
 }
 
-/// Ports that nobody has; in a network of the test's own nobody takes them meanwhile.
+/// Returns unused ports. In the test's own network no other process takes them meanwhile.
 #[track_caller]
 pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
     let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("listen on loopback"));

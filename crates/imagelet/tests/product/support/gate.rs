@@ -1,6 +1,5 @@
-//! A TCP proxy with a gate: what clients send waits while the gate is shut, and what they are answered can be held back
-//! after a number of bytes, or made slow. So a test knows that a pull is under way, and knows when whoever asked has gone
-//! away. Understands no HTTP.
+//! A TCP proxy with a gate: data from clients waits while the gate is shut, and answers can be held back after a number of bytes,
+//! or slowed down. So a test knows that a pull is under way, and when its client has disconnected. Independent of HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -95,7 +94,7 @@ impl Gate {
         }
     }
 
-    /// Ends when nothing waits any more: whoever asked has closed its connections.
+    /// Returns a future that completes when no connection waits any more, because the clients have closed them.
     pub(crate) fn given_up(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut changes = self.state.subscribe();
         async move {

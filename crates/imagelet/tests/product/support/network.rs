@@ -1,5 +1,5 @@
-//! A network of the test's own: bridges, rules of iptables and ports of the node that a test makes touch nobody, and go with it.
-//! Asks pods over HTTP, as a client of theirs would.
+//! A network of the test's own: bridges, rules of iptables and ports of the node that a test creates affect no other process, and
+//! are removed with it. Also sends HTTP requests to pods, as a client of theirs would.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -34,7 +34,7 @@ pub(crate) const HEALTH_PORT: u16 = 7711;
 /// How long a pod may take to come to a state: back-offs of ten seconds and a busy machine are in it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The node. Fields are dropped in this order: whoever uses something before what it uses.
+/// The node. Fields are dropped in this order: a field before those that it uses.
 pub(crate) struct Node {
     agent: Option<Daemon>,
     /// The lines of agents that have ended.
@@ -498,7 +498,7 @@ impl Drop for Node {
     }
 }
 
-/// Puts a file in place in one step: whoever reads it sees all of it.
+/// Puts a file in place in one step, so that readers see all of it.
 #[track_caller]
 fn put(path: &std::path::Path, bytes: &[u8]) {
     let name = path.file_name().expect("a file has a name").to_string_lossy();

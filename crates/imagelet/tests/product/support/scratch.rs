@@ -18,7 +18,7 @@ pub(crate) const NETWORK_RESULTS: &str = "/var/lib/cni/results";
 /// A directory for one test. At its end everything that is mounted below is unmounted, and it is removed.
 pub(crate) struct Scratch {
     directory: tempfile::TempDir,
-    /// Locked as long as the test lives: what nobody has locked is left over. Closed after the directory is gone.
+    /// Locked as long as the test lives: an unlocked directory is left over. Closed after the directory is removed.
     _mine: File,
 }
 
@@ -72,7 +72,7 @@ impl Drop for Scratch {
             super::secrets::look_at_stores(self.path());
             super::secrets::look_at_written();
         }
-        // What an ordinary user's test made may have directories that nobody may enter; root may all the same.
+        // Directories made by an ordinary user's test may have mode 000; root can enter them all the same.
         empty(self.path());
     }
 }
@@ -100,7 +100,7 @@ fn clear_up_after_the_killed(parent: &Path) {
 /// for the next who tries.
 fn empty(directory: &Path) {
     end_containers(directory);
-    // Plugins note elsewhere what they gave to whom; with their network namespace it is gone.
+    // CNI plugins record elsewhere which address they gave to which container; after the network namespace that record is stale.
     let noted = format!("{}-", cgroup(directory).trim_start_matches('/'));
     for entry in fs::read_dir(NETWORK_RESULTS).into_iter().flatten().filter_map(Result::ok) {
         if entry.file_name().to_string_lossy().starts_with(&noted) {

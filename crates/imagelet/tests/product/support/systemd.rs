@@ -1,4 +1,4 @@
-//! The service manager as a service knows it: the socket of `$NOTIFY_SOCKET`, what is told there, and a socket that is passed on.
+//! The service manager as a service sees it: the socket of `$NOTIFY_SOCKET`, the messages on it, and a socket that is passed on.
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::{UnixDatagram, UnixListener};
