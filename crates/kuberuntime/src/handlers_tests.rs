@@ -88,7 +88,7 @@ async fn server(answer: String) -> (u16, JoinSet<()>) {
                     Ok(byte) => head.push(byte),
                 }
             }
-            // Whoever asked may have gone.
+            // The client may have disconnected.
             let _heard = stream.write_all(answer.as_bytes()).await;
         }
     });

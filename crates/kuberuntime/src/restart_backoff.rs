@@ -1,7 +1,7 @@
 //! [`RestartBackoff`]: how long a container that keeps ending waits before it is started again, as the kubelet's
 //! CrashLoopBackOff: at once, then 10 s, doubled up to a limit, counted from its end, and forgotten when it ran for long.
-//! Pure: the time is handed in, nothing is told. A clock that is set back or forward never makes a container wait longer
-//! than its delay from then on. Asked before each start of a container.
+//! Pure: the time is an argument, and nothing is logged or recorded. A clock that is set back or forward never makes a
+//! container wait longer than its delay from then on. Called before each start of a container.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::pod::{Container, Pod};
 
 /// The first delay.
 const FIRST: Duration = Duration::from_secs(10);
-/// After so long without another end the delays begin anew.
+/// After this time without another exit, the delays start over.
 const FORGET: SignedDuration = SignedDuration::from_secs(600);
 
 /// Delays of containers.

@@ -55,7 +55,7 @@ async fn a_dead_sandbox_is_replaced_with_everything_in_it() {
     bench.runtime.kill_sandbox(&first);
     let actions = bench.actions().await;
     assert_eq!((actions.kill_pod.clone(), actions.attempt), (Some(PodReason::NotReady), 1), "{actions}");
-    // What the earlier sandbox had is still shown, and nobody takes it for done in the new one.
+    // The containers of the earlier sandbox are still shown, and do not count as done in the new one.
     assert_eq!(bench.settle().await, ["i", "j", "a"]);
     let observed = bench.observe().await;
     assert_eq!((observed.sandboxes.len(), observed.sandboxes[0].attempt, observed.sandboxes[0].ready), (2, 1, true));

@@ -288,7 +288,7 @@ fn what_was_told_before_stays_told() {
     let third = scene.status();
     assert_eq!(since(&third, "PodScheduled"), Timestamp::UNIX_EPOCH);
     assert_ne!(since(&third, "Ready"), Timestamp::UNIX_EPOCH);
-    // One whose end was told stays ended when it is collected.
+    // A container whose end was reported stays terminated when it is collected.
     let mut scene = two().run("a", Seen::Exited, 3, 0).run("b", Seen::Running, 0, 0);
     scene.previous = Some(scene.status());
     scene.runs.remove(0);

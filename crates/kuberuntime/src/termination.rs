@@ -24,7 +24,7 @@ pub(crate) fn grace_period(pod: &Pod, container: &Container, reason: Option<Kill
     probe.and_then(|probe| probe.termination_grace_period_seconds).unwrap_or(of_pod).max(0)
 }
 
-/// The same for a container whose pod nobody knows any more: what was written on it when it was made.
+/// Returns the grace period of a container whose pod is no longer known, as recorded on it when it was created.
 #[must_use]
 pub(crate) fn orphan_grace_period(info: &ContainerInfo) -> i64 {
     info.deletion_grace_period.or(info.termination_grace_period).unwrap_or(MINIMUM_GRACE_PERIOD).max(0)

@@ -95,7 +95,7 @@ pub(super) fn reset(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions)
 }
 
 fn one(run: &ObservedContainer) -> ContainerReset {
-    // Of one in an unknown state nobody knows that it does not run.
+    // A container in an unknown state may still run.
     let kill = matches!(run.state, ContainerState::Running | ContainerState::Unknown);
     ContainerReset { id: run.id.clone(), name: run.name.clone(), kill }
 }

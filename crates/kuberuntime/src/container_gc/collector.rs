@@ -170,7 +170,7 @@ impl ContainerGc {
     }
 
     async fn collect_sandboxes(&self, scope: GcScope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
-        // Anew: containers are gone, or are not, or came.
+        // List again: containers were removed, could not be removed, or were created.
         let GcInventory { containers, sandboxes, .. } = self.list().await?;
         let rows = select_sandboxes(&sandboxes, containers.iter(), &*self.options.pods, scope);
         for row in rows.into_iter().filter(|row| row.verdict.removes()) {

@@ -246,7 +246,7 @@ async fn rounds_run_on_a_timer_and_a_nudge_and_failures_are_told_from_the_second
     task.await.unwrap();
 }
 
-/// With nobody who knows the pods only what the policy has too much of goes.
+/// Without a source of pods, only what exceeds the policy's limits is removed.
 #[tokio::test]
 async fn without_a_source_of_pods_little_goes() {
     let node = node(KnownPods { sources_ready: false, ..KnownPods::default() });

@@ -104,7 +104,7 @@ impl LogDirectories {
         for (name, kind) in entries(links)? {
             let Some(stem) = name.strip_suffix(SUFFIX).filter(|_| kind.is_symlink()) else { continue };
             let path = links.join(&name);
-            // A link to somebody else's logs is somebody else's.
+            // A link to logs outside of the pods' directory belongs to another program.
             if !fs::read_link(&path).is_ok_and(|to| to.starts_with(&self.pods)) {
                 continue;
             }
@@ -264,7 +264,8 @@ fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Names that are text, sorted, with what each is, links not followed. What has no text for a name is nobody's.
+/// Lists the entries whose names are UTF-8, sorted, with their types; links are not followed. No pod has logs under
+/// other names.
 fn entries(directory: &Path) -> io::Result<Vec<(String, fs::FileType)>> {
     let read = match fs::read_dir(directory) {
         Ok(read) => read,

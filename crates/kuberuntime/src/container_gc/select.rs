@@ -153,7 +153,7 @@ pub(super) fn select_containers(
     sorted(rows.collect())
 }
 
-/// The label of whoever made the container; for others, what its sandbox says.
+/// Returns the pod's uid from the container's label or, without that label, from its sandbox.
 fn pod_uid<'a>(container: &'a Container, sandboxes: &HashMap<&str, &'a PodSandbox>) -> &'a str {
     let label = container.labels.get(POD_UID).map(String::as_str);
     let sandbox = || sandboxes.get(container.pod_sandbox_id.as_str()).map(|sandbox| sandbox.metadata.uid.as_str());
@@ -254,7 +254,8 @@ pub(super) fn select_logs(
         let verdict = match &directory.pod {
             None => GcVerdict::Keep(KeepReason::Foreign),
             Some(_) if !ready => GcVerdict::Keep(KeepReason::SourcesNotReady),
-            // A pod that somebody runs under another's eyes keeps its logs, whatever the sources say.
+            // A pod with a running container may belong to another program: its logs are kept, whatever the sources
+            // report.
             Some(pod) if !pods.content_removable(&pod.uid) || running.contains(pod.uid.as_str()) => {
                 GcVerdict::Keep(KeepReason::PodMayLive)
             }

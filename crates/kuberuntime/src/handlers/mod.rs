@@ -100,10 +100,10 @@ impl Handlers {
     }
 }
 
-/// A question that does not go through the runtime.
+/// Runs a handler that does not go through the runtime.
 ///
 /// # Errors
-/// There is nobody to ask.
+/// The handler's host or port cannot be determined.
 async fn over_network(handler: &Handler, target: &HandlerTarget<'_>, timeout: Duration) -> Result<ProbeReply, String> {
     if let Some(http) = &handler.http_get {
         let HostPort { host, port } = HostPort::of(&http.host, &http.port, target)?;

@@ -34,7 +34,7 @@ impl<'a> LogLine<'a> {
         Some(Self { time, partial, text: fields.next().unwrap_or_default() })
     }
 
-    /// When; `None`: nobody can tell.
+    /// Time of the line; `None` if it cannot be parsed.
     pub(crate) fn timestamp(&self) -> Option<Timestamp> {
         self.time.parse().ok()
     }

@@ -75,7 +75,7 @@ pub struct LogReader {
 /// A file, or the rest of one.
 struct LogSegment {
     source: LogInput,
-    /// Lines that nobody asked for.
+    /// Number of lines at the start that were not asked for.
     skip: u64,
     /// True if the file may still grow.
     live: bool,
@@ -255,12 +255,12 @@ impl LogReader {
         Ok(LogStep::More)
     }
 
-    /// The same when nobody writes to the log any more: also what has no end.
+    /// Writes the rest of a log that is no longer being written, including a last line without an end.
     ///
     /// # Errors
     /// The log cannot be read, or `out` takes nothing more.
     pub fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        // A log that was turned away is left at the second look.
+        // A rotated log is left at the second step.
         for _ in 0..3 {
             if self.step(out)? == LogStep::Full {
                 return Ok(());
@@ -272,25 +272,25 @@ impl LogReader {
         self.end_of_file(out)
     }
 
-    /// At the end of the file that is written: whether more may come in it.
+    /// Handles the end of the file that is being written. Returns true if more may be written to it.
     fn at_the_end(&mut self, segment: &mut LogSegment, out: &mut dyn Write) -> io::Result<bool> {
         let LogInput::Plain { file, at } = &mut segment.source else { return Ok(false) };
         let current = match self.directory.read(self.location.file()) {
-            // The runtime has not made it anew yet.
+            // The runtime has not created the new file yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             opened => opened?,
         };
         let own = identity(file)?;
         if identity(&current)? == own {
             if file.metadata()?.len() < *at {
-                // Somebody emptied it.
+                // The file was truncated.
                 *at = 0;
                 self.begun.clear();
                 self.long_line = None;
             }
             return Ok(true);
         }
-        // The runtime may have been in the middle of a line when it made the new one: a last look is taken.
+        // The runtime may have been in the middle of a line when it created the new file: read the old one once more.
         if !std::mem::replace(&mut self.turned, true) {
             return Ok(true);
         }
@@ -298,7 +298,7 @@ impl LogReader {
         self.end_of_file(out)?;
         let newest = identity(&current)?;
         let mut turned = open_turned(&self.directory, self.location.file(), self.known.as_deref())?;
-        // Somebody was very quick: the new one was turned away as well.
+        // The new file may have been rotated as well in the meantime.
         turned.retain(|(_, file)| identity(file).is_ok_and(|found| found != newest));
         // The first one that is new is the file that was read, under whatever name, and perhaps compressed.
         let of_own = turned.iter().position(|(_, file)| identity(file).is_ok_and(|found| found == own)).unwrap_or(0);

@@ -249,7 +249,7 @@ fn a_log_is_followed_over_rotations() {
     fs::remove_file(bench.path("0.log")).unwrap();
     bench.put("0.log", &lines(&["8:j"]));
     assert_eq!(step(&mut reader) + &step(&mut reader), "i\nj\n");
-    // Somebody empties it.
+    // The file is truncated.
     bench.put("0.log", &lines(&[]));
     assert_eq!(step(&mut reader), "");
     bench.add("0.log", &lines(&["9:i"]));

@@ -53,7 +53,7 @@ impl LogRotationOptions {
 pub struct RotationReport {
     /// Ids of containers whose logs were turned away.
     pub rotated: Vec<String>,
-    /// Ids of containers whose logs were missing, and that the runtime made anew.
+    /// Ids of containers whose logs were missing, and that the runtime created again.
     pub reopened: Vec<String>,
     /// Failures, for people.
     pub errors: Vec<String>,
@@ -107,7 +107,7 @@ impl LogRotator {
         let mut report = RotationReport::default();
         let logs = match self.logs().await {
             Ok(logs) => logs,
-            // A runtime that is away is told by those who need it.
+            // Callers that need the runtime report that it does not answer.
             Err(error) => {
                 tracing::debug!(%error, "cannot list logs");
                 return report;
@@ -169,7 +169,7 @@ impl LogRotator {
         };
         let Some(log) = log.at(Path::new(&status.log_path)) else { return Ok(RotationOutcome::Nothing) };
         match blocking(&log, ContainerLog::size).await? {
-            // Somebody was killed between giving it another name and asking for a new one.
+            // A process was killed between renaming the log and asking the runtime to reopen it.
             None => {
                 self.runtime.reopen_container_log(&log.id).await.map_err(|error| error.to_string())?;
                 Ok(RotationOutcome::Reopened)
@@ -277,7 +277,7 @@ impl ContainerLog {
         Ok(found.turned.last().map(|turned| turned.when.clone()))
     }
 
-    /// Gives the log its name back, if nobody has made another one meanwhile.
+    /// Gives the log its old name back, unless a new log has been created meanwhile.
     fn turn_back(&self, turned: &str) -> io::Result<()> {
         match self.directory()?.rename_new(turned, self.file()) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

@@ -34,7 +34,7 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    /// A container that runs, with its log; ours, or somebody else's.
+    /// A running container with its log, of this program or of another one.
     async fn container(&self, name: &str, ours: bool, log_directory: &str) -> String {
         let directory = self.top.path().join(log_directory);
         let metadata = PodSandboxMetadata { name: name.into(), uid: "u".into(), namespace: "ns".into(), attempt: 0 };

@@ -13,7 +13,7 @@ pub(crate) const PRIORITY_CLASSES: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", NODE_CRITICAL)];
 
 words! {
-    /// Whom a pod asks for names.
+    /// Source of a pod's name servers.
     DnsPolicy {
         /// The cluster's name server, also with the node's network.
         ClusterFirstWithHostNet = "ClusterFirstWithHostNet",
@@ -45,9 +45,9 @@ object! {
         pub termination_grace_period_seconds: Option<i64> = "terminationGracePeriodSeconds",
         /// How long the pod may run at all.
         pub active_deadline_seconds: Option<i64> = "activeDeadlineSeconds",
-        /// Whom it asks for names.
+        /// Source of the pod's name servers.
         pub dns_policy: Option<DnsPolicy> = "dnsPolicy",
-        /// More of that.
+        /// Additions to that source.
         pub dns_config: Option<DnsConfig> = "dnsConfig",
         /// The account under which it runs.
         pub service_account_name: String = with service_account,

@@ -34,7 +34,7 @@ use metrics::ProbeSeries;
 use schedule::{Circumstances, first_question};
 use state::{AnswerEffect, ProbeStart, ProbedPods};
 
-/// Asks the probes of all pods. When it is dropped, nobody asks any more.
+/// Runs the probes of all pods. Dropping it stops them.
 pub struct ProbeManager {
     shared: Arc<ProbeContext>,
     tasks: TaskTracker,
@@ -63,8 +63,8 @@ struct ProbeQuestion {
 }
 
 impl ProbeManager {
-    /// `changed` is told the uid of a pod whenever a probe said something that makes its result another one than before.
-    /// The clock tells how long a container has run that was there before.
+    /// Sends a pod's uid to `changed` whenever the result of one of its probes changes. The clock is needed for the age
+    /// of containers that ran before this process.
     #[must_use]
     pub fn new(
         handlers: Arc<Handlers>,
@@ -133,7 +133,7 @@ impl ProbeManager {
         }
     }
 
-    /// A pod is gone: nobody asks it any more.
+    /// Stops the probes of a pod that was removed.
     pub fn forget(&self, uid: &str) {
         if let Some(pod) = self.shared.pods.lock().forget(uid) {
             for (_, _, container) in probed(&pod) {
@@ -142,7 +142,7 @@ impl ProbeManager {
         }
     }
 
-    /// Ends all questions, and waits until nobody asks any more.
+    /// Stops all probes, and waits until none is running.
     pub async fn shutdown(&self) {
         self.shared.stop.cancel();
         self.tasks.close();
@@ -222,7 +222,7 @@ impl ProbeQuestion {
                 ask(shared, tasks, start, Instant::now());
             }
             if changed {
-                // Nobody listens any more when the agent ends.
+                // The receiver is dropped when the agent ends.
                 let _heard = shared.changed.send(uid.clone());
             }
             if over {

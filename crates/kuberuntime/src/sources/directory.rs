@@ -53,7 +53,7 @@ struct WatchedDirectory<'a> {
     /// The device of the directory in which files were seen last.
     device: Option<u64>,
     problem: Option<ManifestProblem>,
-    /// The permissions of files with secrets that everybody can read, once told.
+    /// Modes of files with Secrets that every user can read, once a warning was logged.
     warned: BTreeMap<OsString, u32>,
 }
 
@@ -160,7 +160,8 @@ impl WatchedDirectory<'_> {
             (problem, _) => self.problem = problem.map(ManifestProblem::passing),
         }
         self.files.retry(|problem| problem.passing, now);
-        // Behind the list: what happened while it was made is heard in its order, and the end of it is how things are.
+        // After the listing: events that arrived while it was made are handled in their order, and the last one gives
+        // the present state.
         self.take_pending_notices();
     }
 
@@ -208,7 +209,7 @@ impl WatchedDirectory<'_> {
         read.into_iter().map(told).collect()
     }
 
-    /// Told once for each file and mode.
+    /// Logs a warning once for each file and mode.
     fn warn_if_open(&mut self, name: &OsStr, mode: Option<u32>) {
         match mode {
             None => {
@@ -222,7 +223,7 @@ impl WatchedDirectory<'_> {
         }
     }
 
-    /// Takes in what the kernel has told up to now.
+    /// Handles the events that the kernel has queued up to now.
     fn take_pending_notices(&mut self) {
         let take_notices = self.inotify.as_ref().map(Inotify::drain);
         match take_notices {

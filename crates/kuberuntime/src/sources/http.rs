@@ -16,7 +16,7 @@ use crate::identity::Origin;
 
 /// How long an answer may take, as in the kubelet.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many failures in a row are told, as in the kubelet.
+/// Number of consecutive failures that are logged, as in the kubelet.
 const TOLD: u32 = 3;
 
 /// An address of pods.
@@ -59,7 +59,7 @@ pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn
                     Ordering::Equal => tracing::warn!(origin, error, "cannot read pods, not logging further failures"),
                     Ordering::Greater => tracing::debug!(origin, error, "cannot read pods"),
                 }
-                // A pod that is not valid has its event; whatever else is wrong was told here.
+                // A pod that is not valid has its event; every other problem was logged above.
                 Some(ManifestProblem { told: problem.pod.is_none(), ..problem })
             }
         };

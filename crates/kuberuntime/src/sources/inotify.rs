@@ -43,7 +43,7 @@ impl Inotify {
         Watcher(Arc::clone(self.0.get_ref()))
     }
 
-    /// Waits for the next events, at least one. An event for which nobody waits is not lost.
+    /// Waits for the next events, at least one. Events that arrive between two calls are not lost.
     pub(super) async fn next(&self) -> std::io::Result<Vec<Notice>> {
         loop {
             let mut guard = self.0.readable().await?;

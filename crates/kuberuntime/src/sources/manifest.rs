@@ -218,7 +218,7 @@ impl ManifestReader {
         })
     }
 
-    /// The parser's words may quote the text, which may be a secret: then only the place is told.
+    /// The parser's message may quote the text, which may be a secret: then only the position is reported.
     fn parse_error(&self, bytes: &[u8], error: &str) -> String {
         let secret = self.expected == ExpectedObjects::Documents || bytes.windows(6).any(|window| window == b"Secret");
         if !secret {

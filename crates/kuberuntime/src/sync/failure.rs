@@ -21,9 +21,9 @@ pub(super) const IMAGE_VOLUME_MOUNT_FAILED: &str = "ImageVolumeMountFailed";
 /// Why a container was not started.
 #[derive(Clone, Debug)]
 pub(super) struct StartFailure {
-    /// Of its waiting state.
+    /// Reason of the waiting state.
     pub(super) reason: &'static str,
-    /// Beside it.
+    /// Message of the waiting state.
     pub(super) message: String,
     /// Message of the event `Failed`; `None` where another event reported the failure.
     pub(super) event: Option<String>,

@@ -26,7 +26,7 @@ impl PodSync<'_> {
         self.hands.prefetch.want(&self.owner.uid, needed);
     }
 
-    /// Makes sure of an image, or takes the answer of whoever did ahead.
+    /// Ensures that an image is present, or takes the answer to a request that was made ahead.
     pub(super) async fn ensure(
         &self,
         image: &PodImage<'_>,

@@ -46,8 +46,8 @@ impl PodRuntime {
     }
 
     /// Ends everything of a pod that runs: preStop hooks, then containers in the order of termination, then sandboxes.
-    /// `pod` is `None` for a pod that nobody knows any more. A shorter `grace` goes before all others. Whoever wants it to
-    /// go faster drops the future and calls again: no hook is then run a second time.
+    /// `pod` is `None` for a pod that is no longer known. A shorter `grace` takes precedence over all others. To make
+    /// the end faster, drop the future and call again: no hook is then run a second time.
     ///
     /// # Errors
     /// What still runs, or may.

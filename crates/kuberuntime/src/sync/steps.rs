@@ -114,7 +114,7 @@ impl PodSync<'_> {
         self.stop_containers(&victims).await
     }
 
-    /// Stops containers, unless it is asked to go no further: then whoever ends the pod stops them.
+    /// Stops containers, unless a stop of the sync is requested: then the end of the pod stops them.
     pub(super) async fn stop_containers(&self, victims: &[StoppingContainer<'_>]) -> SyncStep {
         if victims.is_empty() {
             return Ok(());
@@ -124,8 +124,8 @@ impl PodSync<'_> {
         first_of(failures).map_err(|error| Halt::Failed(format!("{error}: {}", error.source)))
     }
 
-    /// All containers begin anew: those that run are stopped, then all are removed in their order, so that the one which
-    /// asked for it goes last, and asks again where this is cut short.
+    /// Restarts all containers: those that run are stopped, then all are removed in their order, so that the one which
+    /// asked for it is removed last, and asks again where this is cut short.
     async fn reset(&self, resets: &[ContainerReset]) -> SyncStep {
         let victims: Vec<StoppingContainer<'_>> = resets
             .iter()

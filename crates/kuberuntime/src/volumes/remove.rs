@@ -1,6 +1,6 @@
-//! Takes directory trees away by descriptor: follows no link, stops at every mount, also at one of the same file system,
-//! whose content is somebody else's; copes with trees of any depth, because containers make them. Called when volumes are
-//! taken down and when a volume's files were replaced.
+//! Removes directory trees by descriptor: follows no link; stops at every mount, also at one of the same file system,
+//! because its content does not belong to the tree; copes with trees of any depth, because containers make them. Called
+//! when volumes are taken down and when a volume's files were replaced.
 
 use std::ffi::{CStr, CString};
 use std::io;

@@ -1,6 +1,6 @@
-//! Takes a pod's directory away: first everything that is mounted in it, then, only when the kernel shows no mount there any
-//! more, the files. What stands behind a mount is somebody else's: a path of the node, a part of one. It is never
-//! deleted, and never unmounted where it came from. Blocks. Called by [`super::Volumes::tear_down`].
+//! Removes a pod's directory: first all mounts in it, then, only when the kernel shows no mount there any more, the
+//! files. The content behind a mount does not belong to the pod: it is a path of the node, or a part of one. It is
+//! never deleted, and its original mount is never unmounted. Blocks. Called by [`super::Volumes::tear_down`].
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

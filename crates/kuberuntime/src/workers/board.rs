@@ -1,5 +1,5 @@
-//! [`PodBoard`]: one [`PodView`] for each pod, for people and for whoever waits for pods. Written by workers, read without waiting for
-//! any of them. It knows no runtime.
+//! [`PodBoard`]: one [`PodView`] for each pod, for people and for callers that wait for pods. Written by workers, read
+//! without waiting for any of them. It knows no runtime.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! [`Health`]: whether the runtime answers. One line is logged when it stops, and one when it is back, however many pods
-//! notice. Told by the relist, asked by the node's health check and by workers.
+//! [`Health`]: whether the runtime answers. One line is logged when it stops, and one when it is back, however many
+//! pods notice. Updated by the relist, read by the node's health check and by workers.
 
 use lock::Mutex;
 use std::time::Duration;

@@ -169,7 +169,7 @@ impl PodAgent {
             }
             tokio::select! {
                 _ = changes.changed() => {}
-                // Nobody works any more.
+                // The agent has stopped.
                 _ = working.wait_for(|works| !works) => return,
             }
         }
@@ -203,7 +203,7 @@ impl PodAgent {
     }
 }
 
-/// Says that nobody works any more, however that came.
+/// Reports that the agent has stopped, for whatever reason.
 struct WorkingGuard<'a>(&'a watch::Sender<bool>);
 
 impl Drop for WorkingGuard<'_> {

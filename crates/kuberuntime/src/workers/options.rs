@@ -29,8 +29,8 @@ pub struct AgentOptions {
     pub patience: Duration,
     /// How long everything may take to end with the process.
     pub shutdown: Duration,
-    /// True if pods of this program that no source has any more are ended. False where only some pods run beside those
-    /// of others: then only former pods of the present manifests are ended.
+    /// True if pods of this program that no source has any more are ended. False where the process runs only some pods,
+    /// next to those of other processes: then only former pods of the present manifests are ended.
     pub end_unknown: bool,
     /// Decides how pods are spread over time.
     pub seed: u64,

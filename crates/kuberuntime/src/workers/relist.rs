@@ -179,7 +179,7 @@ impl Relist {
             }
         }
         if shared.health.answered(Instant::now()) {
-            // Whoever had no luck tries again, and need not wait out its time.
+            // Pods whose last sync failed try again, and need not wait out their delay.
             shared.wake_all(true, |slot| slot.record().error.is_some() || slot.state() != WorkerState::Terminated);
         }
         self.judge(why, !changed.is_empty() && before.is_some());
@@ -206,7 +206,7 @@ async fn ask(
 ) -> cri_api::Result<(Vec<cri_api::PodSandbox>, Vec<cri_api::Container>)> {
     if shared.runtime_name.get().is_none() {
         let version = runtime.version().await?;
-        // Nobody else sets it.
+        // No other code sets it.
         let _ = shared.runtime_name.set(version.runtime_name);
     }
     let sandboxes = runtime.list_pod_sandboxes(None).await?;

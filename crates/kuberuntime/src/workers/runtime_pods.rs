@@ -17,7 +17,7 @@ use crate::sources::CONFIG_ORIGIN_ANNOTATION;
 pub(super) struct RuntimePod {
     /// Whose sandboxes and containers these are.
     pub(super) owner: PodOwner,
-    /// Where its manifest is, on pods that this program made; `None`: somebody else's.
+    /// Origin of the manifest, on pods that this program made; `None`: the pod belongs to another program.
     pub(super) origin: Option<String>,
     /// Sandboxes by id, and whether they are ready.
     pub(super) sandboxes: BTreeMap<String, bool>,
@@ -174,7 +174,7 @@ mod tests {
         let mut differ = Differ::default();
         let mut sandboxes = vec![sandbox("s1", "u1", true, true), sandbox("s2", "u2", true, false)];
         let mut containers = vec![container("c1", "u1", ContainerState::Running)];
-        // What is no pod's is nobody's business.
+        // A container without a pod is ignored.
         containers.push(Container { id: "x".into(), ..Container::default() });
         let mut look = |sandboxes: &[PodSandbox], containers: &[Container]| {
             let changed = differ.differ(sandboxes, containers);

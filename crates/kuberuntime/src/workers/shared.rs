@@ -64,7 +64,7 @@ pub(super) struct WorkerTable {
 }
 
 impl WorkerTable {
-    /// A pod gets a place, behind all that were told before.
+    /// Gives a pod a slot, behind all pods that were added before.
     pub(super) fn insert(&mut self, owner: PodOwner, pod: Option<Arc<crate::pod::Pod>>) -> Arc<WorkerSlot> {
         self.told += 1;
         let slot = Arc::new(WorkerSlot::new(owner, pod, self.told, Instant::now()));
@@ -109,7 +109,7 @@ impl WorkerTable {
                 && (other.begun.load(Ordering::Acquire)
                     || if other.is_ending() { is_there(&other.owner.uid) } else { rank(other) < rank(slot) })
         });
-        // Of ours without a worker: nobody decided about it yet, or its manifest is held.
+        // Pods of this program without a worker: they are not judged yet, or their manifests are held.
         let undecided = || {
             seen.pods.values().find(|pod| {
                 pod.origin.is_some()

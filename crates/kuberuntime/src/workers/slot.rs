@@ -44,12 +44,12 @@ pub(super) struct Orders {
 /// A pod with a worker.
 pub(super) struct WorkerSlot {
     pub(super) owner: PodOwner,
-    /// Those that were told earlier have a lower one.
+    /// Pods that were added earlier have a lower number.
     pub(super) sequence: u64,
-    /// When it was told.
+    /// When the pod was added.
     pub(super) told_at: Instant,
     orders: watch::Sender<Orders>,
-    /// Something happened to it: look.
+    /// Wakes the worker, because something happened to the pod.
     pub(super) wake: Notify,
     /// The next look is to be followed by a whole sync, whatever it shows.
     whole: AtomicBool,
@@ -79,7 +79,7 @@ pub(super) struct PodRecord {
     pub(super) error: Option<String>,
     /// Actions that the last observation asked for.
     pub(super) actions: String,
-    /// The pod as it is told while it is being deleted.
+    /// The pod as published while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
     pub(super) age: Option<PodAge>,
     /// The status of the pod before this process had it, or that of its rejection.
@@ -88,7 +88,7 @@ pub(super) struct PodRecord {
     pub(super) lacks_ports: bool,
 }
 
-/// How long ago a pod was started, by a clock that nobody sets.
+/// Age of a pod, by a clock that cannot be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodAge {
     start: Timestamp,
@@ -102,7 +102,7 @@ impl PodAge {
         Self { start, before: wall.duration_since(start).max(SignedDuration::ZERO), since: now }
     }
 
-    /// The time of day, as it would be had nobody set the clock.
+    /// The time of day, as if the wall clock had not been set since.
     pub(super) fn now(&self, now: Instant) -> Timestamp {
         let passed = SignedDuration::try_from(now.saturating_duration_since(self.since)).unwrap_or(SignedDuration::MAX);
         self.start.saturating_add(self.before.saturating_add(passed)).unwrap_or(Timestamp::MAX)

@@ -45,7 +45,7 @@ pub(super) fn next_sync(
         wait.min(options.resync)
     });
     if report.cancelled {
-        // Whoever cancelled it has something new.
+        // The sync was cancelled because there is something new.
         return NextSync::Now;
     }
     if report.network_not_ready {
@@ -134,7 +134,7 @@ mod tests {
         for (retry, want) in [(1007, 7.0), (990, 0.0), (5000, 60.0)] {
             assert_eq!(wait(&report(&[CRASH_LOOP], 0, Some(retry)), RemainingWork::TheSame), want);
         }
-        // With another error beside it, whichever comes first.
+        // With another error as well, the earlier time counts.
         within(wait(&report(&[CRASH_LOOP, "ErrImagePull"], 1, Some(1050)), RemainingWork::TheSame), 10.0);
         assert_eq!(wait(&report(&[CRASH_LOOP, "ErrImagePull"], 1, Some(1003)), RemainingWork::TheSame), 3.0);
         assert_eq!(wait(&SyncReport { network_not_ready: true, ..report(&[], 1, None) }, RemainingWork::TheSame), 1.0);

@@ -93,7 +93,7 @@ impl Worker {
             }
         }
         if !self.observer.slot.is_ending() {
-            // It is over, and is listed until nobody wants it any more.
+            // The pod is over, and is listed until no source wants it any more.
             if let PhaseEnd::Stopped = self.end().await {
                 return;
             }
@@ -148,7 +148,7 @@ impl Worker {
             let orders = self.orders.borrow_and_update().clone();
             let Some(pod) = orders.pod.filter(|_| orders.end.is_none()) else { return PhaseEnd::On };
             if pod.metadata.deletion_timestamp.is_some() {
-                // Whoever tells us this pod has asked for its end and not taken it back yet.
+                // The source has asked for the end of this pod and still lists it.
                 return PhaseEnd::On;
             }
             match self.sync(&pod, whole).await {
@@ -168,7 +168,7 @@ impl Worker {
         }
     }
 
-    /// A look at the pod, and a sync, unless there is nothing to do and nobody asked for a `whole` one.
+    /// Observes the pod and syncs it, unless nothing has to be done and no `whole` sync was requested.
     async fn sync(&mut self, pod: &Arc<Pod>, whole: bool) -> SyncOutcome {
         let Self { observer, jitter, .. } = self;
         let (shared, slot) = (Arc::clone(&observer.shared), Arc::clone(&observer.slot));
@@ -311,7 +311,8 @@ impl Worker {
         }
     }
 
-    /// When the pod was told, by the time of day, in whole seconds.
+    /// Returns the time of day at which the pod was added, less one second, because times of a status are in whole
+    /// seconds.
     fn first_told(&self) -> jiff::Timestamp {
         let told = self.observer.slot.told_at.elapsed() + Duration::from_secs(1);
         let ago = jiff::SignedDuration::try_from(told).unwrap_or(jiff::SignedDuration::MAX);

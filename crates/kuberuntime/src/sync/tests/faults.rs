@@ -101,7 +101,7 @@ async fn without_a_network_there_is_no_sandbox_and_images_come_all_the_same() {
                 reason:NetworkPluginNotReady message:cni plugin not initialized";
     assert_eq!((report.network_not_ready, report.errors), (true, vec![text.to_owned()]));
     bench.rest(1).await;
-    // It is told once, however often it is tried.
+    // The event is recorded once, however often the start is tried.
     assert!(bench.sync().await.network_not_ready);
     let mut events = bench.events();
     events.sort();

@@ -126,7 +126,7 @@ async fn a_deletion_waits_for_no_image() {
     world.want([]);
     assert!(at_work.until_gone(&web).await < SECOND);
     world.assert_empty().await;
-    // Nobody pulls for nobody.
+    // No pull goes on without a pod.
     gate.until_waiting(0).await;
     at_work.stop().await;
 }
@@ -153,7 +153,7 @@ async fn a_deletion_runs_the_hook_and_can_be_made_shorter() {
     at_work.until_state(&web, WorkerState::Terminating).await;
     pass(60).await;
     let id = world.running("web").await.expect("it has ten minutes");
-    // Somebody has no time: the ten minutes become five seconds, and the hook is not run again.
+    // The end is made shorter: the ten minutes become five seconds, and the hook is not run again.
     let begin = Instant::now();
     at_work.agent.end_all(Some(5)).await;
     assert!(begin.elapsed() < 7 * SECOND, "{:?}", begin.elapsed());
@@ -225,7 +225,7 @@ async fn jobs_end_and_stay_listed_until_nobody_wants_them() {
         .map(|job| views.iter().find(|view| view.pod.metadata.uid == uid(job)).expect("listed").status.phase)
         .collect();
     assert_eq!(phases, [Phase::Succeeded, Phase::Failed, Phase::Succeeded]);
-    // Their sandboxes are ended, their containers are left for whoever looks at them, and nothing more is done.
+    // The sandboxes are stopped, the containers are kept for inspection, and nothing more is done.
     world.runtime.forget_calls();
     pass(600).await;
     assert_eq!(world.changes(), []);
@@ -246,7 +246,7 @@ async fn a_pod_may_not_run_for_longer_than_it_may() {
     let web = pod("web", &spec);
     world.want([&web]);
     at_work.until_ready(&web).await;
-    // The clock is set: that makes nobody older.
+    // The wall clock is set: that makes no pod older.
     world.set_clock(86_400);
     pass(10).await;
     world.set_clock(-3 * 86_400);
@@ -272,7 +272,7 @@ async fn two_hundred_pods_come_and_go() {
     let ready = |views: &[Arc<PodView>]| views.iter().filter(|view| view.status.is("Ready")).count() == 200;
     let took = at_work.until("all are ready", ready).await;
     assert!(took < 3 * SECOND, "none waits for another: {took:?}");
-    // Told in an order, begun in it; how long each step takes is up to runtime and disk.
+    // Pods begin in the order in which they were added; how long each step takes is up to runtime and disk.
     let mut begun: Vec<_> = at_work.agent.shared.table().slots.values().cloned().collect();
     begun.sort_by_key(|slot| slot.sequence);
     assert!(begun.windows(2).all(|pair| pair[0].owner.name < pair[1].owner.name));
