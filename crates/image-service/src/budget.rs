@@ -134,7 +134,7 @@ impl Budget {
         told.await.expect("whoever takes a waiter out of the line answers it, and only its own place drops it")
     }
 
-    /// Serves who can be served.
+    /// Serves every waiter that can be served.
     fn grant(&self) {
         loop {
             let (share, waiter) = {
@@ -173,7 +173,7 @@ impl registry::Memory for Budget {
 }
 
 impl BudgetState {
-    /// The place in the line of who is next, if that one can be served.
+    /// Returns the index of the next waiter, if that one can be served.
     fn first(&self, total: usize, for_layers: usize) -> Option<usize> {
         // Jobs that have started go first, in the order in which they came.
         if let Some(n) = self.waiting.iter().position(|w| w.what == For::Window) {

@@ -113,7 +113,7 @@ pub(crate) fn signature(message: impl Into<String>) -> Error {
     Error::new(Kind::FailedPrecondition, message).with_reason(Reason::SignatureInvalid)
 }
 
-/// Registries and archives can bring line breaks and control characters into a message.
+/// Messages from registries and archives may contain line breaks and control characters.
 pub(crate) fn one_line(error: Error) -> Error {
     match oci::text::printable(error.message(), ' ', &[]) {
         Cow::Borrowed(_) => error,

@@ -32,7 +32,7 @@ impl AsRef<[u8]> for Chunk {
     }
 }
 
-/// The feeding side. Dropping it without [`Feed::end`] tells the reader that the layer was given up.
+/// The feeding side. Dropping it without [`Feed::end`] reports to the reader that the layer was given up.
 pub(crate) struct Feed {
     chunks: UnboundedSender<FeedItem>,
     room: Arc<Semaphore>,

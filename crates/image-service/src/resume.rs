@@ -33,10 +33,10 @@ pub(crate) fn kept_since(now: i64) -> i64 {
 
 /// Smaller layers and blobs are not worth being kept.
 pub(crate) const LEAST: u64 = 1 << 20;
-/// A line with fewer bytes a second is slow: what came in a minute is fetched again in a minute. Writing that down costs
-/// a hundredth of a core.
+/// A connection with fewer bytes a second is slow: the bytes of a minute take another minute to fetch again. Saving
+/// them costs a hundredth of a core.
 const SLOW: u64 = 16 << 20;
-/// How long a line is looked at.
+/// How long the speed of a connection is measured.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Bytes that are written down at once: no more than these, and those that come meanwhile, are lost with the process.
 const PIECE: usize = 256 << 10;
@@ -182,7 +182,7 @@ impl Resuming {
         Arc::new(self.shared.background.hold(Mutex::new(Some(spool))))
     }
 
-    /// Begins to write down what comes from here on, if there is room for it.
+    /// Begins to save the bytes from here on, if there is space for them.
     async fn begin(&mut self, at: u64) {
         let (store, Descriptor { digest, size, .. }) = (self.shared.store.clone(), self.descriptor.clone());
         let left = size - at;
@@ -226,7 +226,7 @@ impl Resuming {
         }
     }
 
-    /// Writes down what came.
+    /// Saves fetched bytes.
     async fn write(&mut self, bytes: &Bytes) {
         if self.spool.is_none() {
             return;
@@ -279,7 +279,7 @@ impl Resuming {
         }
     }
 
-    /// Ends an interrupted fetch: what came is left for a later pull, where the reason does not speak against that.
+    /// Ends an interrupted fetch: the fetched bytes are left for a later pull, unless the reason speaks against that.
     pub(crate) async fn interrupted(&mut self, why: &Error) {
         if !is_interruption(why) {
             return self.forget().await;
@@ -312,7 +312,8 @@ pub(crate) fn is_interruption(why: &Error) -> bool {
 impl Chunks for Resuming {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         if self.back_from.is_some_and(|from| self.at >= from) {
-            // What comes before it came from the source, whose connection goes on somewhere else.
+            // The chunks before this point were fetched from the source, whose connection would continue at the wrong
+            // place.
             self.remote = None;
             if let Some(piece) = self.read_back().await? {
                 self.at += piece.len() as u64;

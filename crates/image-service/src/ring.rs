@@ -1,7 +1,7 @@
 //! The buffers between the two sides of a layer: one fills them, the other reads them in place, and they are used again
-//! when they have been read and hashed. It knows nothing of what is in them. The reader sees the end only when the writer
-//! says so; a writer that just goes away is an error to the reader, and a reader that goes away ends the writer. Who has to
-//! wait does chores first. Made by the layer job's threads.
+//! when they have been read and hashed. It does not know their content. The reader sees the end only when the writer
+//! reports it; a writer that is dropped before that is an error to the reader, and a reader that is dropped ends the
+//! writer. A side that has to wait does chores first. Made by the layer job's threads.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
@@ -45,7 +45,7 @@ struct RingState {
     reader_gone: bool,
 }
 
-/// A full buffer, which who reads and who hashes have in common.
+/// A full buffer, shared by the reader and the hasher.
 #[derive(Clone)]
 pub(crate) struct Filled(Arc<Full>);
 
@@ -175,7 +175,7 @@ impl RingWriter {
         if gone { Err(Stopped) } else { Ok(()) }
     }
 
-    /// Says that what came is no good.
+    /// Ends the stream with an error.
     pub(crate) fn fail(self, error: io::Error) {
         self.ring.lock().end = Some(Err(error));
     }

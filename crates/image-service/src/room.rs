@@ -149,7 +149,8 @@ impl Claim {
         Ok(())
     }
 
-    /// Space that all of it takes, from what has come of it: what is yet to come is taken to grow as much as what is here did.
+    /// Returns the space that the whole claim takes, estimated from the bytes so far: the rest is assumed to unpack to
+    /// as much as they did.
     pub(crate) fn need(&self) -> Need {
         let promises = self.room.lock();
         let own = || self.blobs.keys().filter_map(|blob| promises.get(blob));
@@ -251,7 +252,7 @@ mod tests {
         drop(first);
         let short = third.set(blobs(&[("x", 11)]), 100).expect_err("the second still brings both");
         assert_eq!(short.promised, 90);
-        // Who joins what is coming needs no more space, however little there is.
+        // Joining a layer in flight needs no more space, however little there is.
         third.set(blobs(&[("base", 60)]), 0).expect("nothing more is written");
     }
 

@@ -347,8 +347,8 @@ impl ImageService for RuntimeImages {
         self.runtime.list(filter).await
     }
 
-    /// An image is absent, so that the next pull brings it, if its layers are not where containers would search for them, or if the
-    /// signature policy does not accept it now. The runtime goes on listing it.
+    /// An image is absent, so that the next pull fetches it, if its layers are not where containers would search for
+    /// them, or if the signature policy does not accept it now. The runtime still lists it.
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
         let found = self.find(&mut *self.state.lock().await).await?;
         let store = match &found {

@@ -180,8 +180,8 @@ fn inflate(
     };
     let result = match pumped {
         Ok(()) => intake.finish().map_err(InflateError::from),
-        // The digest tells if the host sent other bytes or the image itself is damaged. The rest of the blob has to be read
-        // for it, and the descriptor's size bounds that.
+        // The digest shows whether the host sent other bytes or the image itself is damaged. The rest of the blob must
+        // be read for it, and the descriptor's size bounds that.
         Err(error) if is_undecodable(&error, found) => match intake.finish() {
             Ok(()) => Err(error),
             Err(wrong) => Err(wrong.into()),
@@ -226,7 +226,7 @@ fn pump(
 struct Bounded<'a> {
     writer: &'a mut RingWriter,
     left: u64,
-    /// By how many bytes what came was too much.
+    /// The number of bytes beyond the limit.
     over: u64,
 }
 

@@ -66,8 +66,8 @@ impl Assembly<'_> {
     ) -> Result<Plan> {
         let mut plan: Option<Plan> = None;
         let mut pending = in_order(blobs);
-        // While others fetch, what comes for them may be the same in another compression: the config tells. Where it is here
-        // already, nothing is gained by not looking first.
+        // Another pull may already be fetching the same layer in a different compression, which only the config can
+        // show. If the config is already present, reading it first costs nothing.
         let alone = self.shared.layers.len() == 0 && !self.has_config();
         let early = |blob: &Blob| alone || self.jobs_like(&blob.key).next().is_some();
         let mut blind = blobs.iter().any(early).then(|| self.shared.coming.blind());
@@ -184,7 +184,7 @@ impl Assembly<'_> {
         Ok(true)
     }
 
-    /// Tells what the config says, and which layers came before it was known.
+    /// Reports the plan of the config, and the layers that were ready before it was known.
     fn tell_plan(&self, plan: &Plan, blobs: &[Blob]) {
         let Some(stacking) = &self.stacking else { return };
         stacking.plan(&plan.bytes, (&plan.diff_ids, &plan.chain_ids), &plan.present);
@@ -225,7 +225,7 @@ impl Assembly<'_> {
             })
         };
         let claimed = claim.set(wanted.clone(), room(false).await?.unwrap_or(u64::MAX));
-        // What can be fetched again must not keep anybody from fetching.
+        // Leftovers, which can be fetched again, must not prevent a fetch.
         if claimed.is_err() && self.shared.store.unfinished() != Unfinished::default() {
             return Ok(claim.set(wanted, room(true).await?.unwrap_or(u64::MAX)));
         }
@@ -351,8 +351,8 @@ impl Assembly<'_> {
         )))
     }
 
-    /// Refuses an image whose layers, as far as they were unpacked for it, have more entries than all of its blobs may bring, or than
-    /// two layers may have.
+    /// Refuses an image whose layers, as far as they were unpacked for it, have more entries than all of its blobs may
+    /// contain, or than two layers may have.
     fn check_entries(&self, blobs: &[Blob]) -> Result<()> {
         let options = &self.shared.options;
         let layers = blobs.iter().filter_map(|blob| blob.ready.as_ref());
@@ -369,8 +369,8 @@ impl Assembly<'_> {
         )))
     }
 
-    /// Returns true if a job for another blob brings the same layer. Otherwise a job of its own that runs is noted as the one that
-    /// does.
+    /// Returns true if a job for another blob provides the same layer. Otherwise a running job of its own is noted as
+    /// the one that does.
     fn comes_otherwise(&self, blob: &Blob) -> bool {
         let Some(diff_id) = self.shared_diff_id(blob) else { return false };
         let is_live = |key: &LayerKey| self.shared.layers.has(key) || self.shared.ready.find(key).is_some();

@@ -1,5 +1,6 @@
-//! [`Assembly`]: the work of bringing all layers of one manifest together, as a value, with the plan that its config gives and the results of
-//! waiting for layers. Its steps: [`super::assemble`] drives, [`super::wanted`] lists the blobs, [`super::join`] joins the jobs of others.
+//! [`Assembly`]: the work of assembling all layers of one manifest, as a value, with the plan that its config gives and
+//! the results of waiting for layers. Its steps: [`super::assemble`] drives, [`super::wanted`] lists the blobs,
+//! [`super::join`] joins the jobs of other pulls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ impl Plan {
     }
 }
 
-/// How a wait for a layer ended: which blob, whether this pull led the job, and what came.
+/// The result of waiting for a layer: the index of its blob, whether this pull led the job, and the outcome.
 pub(super) type Waited = (usize, bool, Came);
 
 pub(super) enum Came {
@@ -61,8 +62,8 @@ pub(super) enum Came {
     Committed,
     /// Stopped; perhaps when the layer was whole.
     Stopped(Option<ReadyLayer>),
-    /// The registry does not say that it has what another repository's job brings.
+    /// The registry does not confirm that it has the blob of another repository's job.
     Refused,
-    /// That job came to its end meanwhile.
+    /// That job has ended meanwhile.
     Gone,
 }

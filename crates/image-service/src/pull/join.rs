@@ -268,7 +268,7 @@ impl Wait {
     }
 }
 
-/// Returns true if the layer that came for a blob is another one than the config says, and came through another blob.
+/// Returns true if the layer is another one than the config says, and was unpacked from another blob.
 pub(super) fn is_another(blob: &Blob, ready: &ReadyLayer) -> bool {
     blob.diff_id.as_ref().is_some_and(|expected| ready.diff_id != *expected)
         && ready.blob_digest != blob.descriptor.digest

@@ -1,6 +1,6 @@
-//! A layer job: memory for it, bytes from a source, through the threads of [`crate::unpack`], into a private directory. Nothing
-//! is visible at its end: the layer belongs to those who wait for it, and goes when they do. It knows no image.
-//! Started by [`super::assemble`].
+//! A layer job: memory for it, bytes from a source, through the threads of [`crate::unpack`], into a private directory.
+//! Nothing is visible at its end: the layer belongs to its waiters, and is removed when the last of them drops it. It
+//! knows no image. Started by [`super::assemble`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ async fn forget_part(shared: &Arc<Shared>, descriptor: &Descriptor, usable: BTre
     let _ = shared.background.start(take).await;
 }
 
-/// Makes the layer of what comes.
+/// Makes the layer of the fetched chunks.
 async fn make(
     shared: &Arc<Shared>,
     lease: Arc<BlockingDrop<Lease>>,
@@ -271,7 +271,7 @@ async fn note_whole(
     }
 }
 
-/// Where a layer's second side tells how far it is.
+/// Reports the progress of a layer's second side.
 fn progress(shared: &Arc<Shared>, hub: &Hub, digest: &Digest) -> Box<dyn Fn(u64) + Send> {
     let (room, hub, digest) = (shared.room.clone(), hub.clone(), digest.clone());
     Box::new(move |done| {
@@ -297,7 +297,8 @@ fn verdict<T>(fed: Result<()>, inflated: std::result::Result<(), InflateError>, 
     }
 }
 
-/// Moves chunks into the feed. A reader that went away is no error here: its own result tells.
+/// Moves chunks into the feed. A reader that has stopped is not an error of this function: the reader's own result
+/// reports it.
 async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub, room: &Room) -> Result<()> {
     let (mut done, mut told, mut last) = (0_u64, 0_u64, Instant::now());
     let tell = |done| {

@@ -1,6 +1,6 @@
-//! The way of a pull: reference, resolve, choose, assemble, commit. One job per image, credential and platform at a time;
-//! who comes while it runs joins it. Imports come in at `choose` with a file as their source, and share everything
-//! after it. Called by the image service's calls.
+//! Pulls an image: reference, resolve, choose, assemble, commit. One job per image, credential and platform at a time;
+//! callers that arrive while it runs join it. Imports start at `choose` with a file as their source, and share
+//! everything after it. Called by the image service's calls.
 
 pub(crate) mod assemble;
 mod assembly;
@@ -197,7 +197,7 @@ impl Incoming<'_> {
         unreachable!("the loop ends by returning")
     }
 
-    /// The work of bringing the layers together, with those fetched for themselves that stand in `alone`.
+    /// The work of assembling the layers, where those in `alone` are fetched for this image itself.
     fn assembly<'b>(&'b self, holding: &'b Holding, alone: &'b BTreeSet<Digest>, pull: Pull) -> Assembly<'b> {
         Assembly {
             shared: self.shared,

@@ -17,7 +17,7 @@ use crate::background::BlockingDrop;
 pub(crate) struct Made {
     /// There until the end.
     layer: Option<Arc<UnpackedLayer>>,
-    /// The blob that it came from, where blobs are kept.
+    /// The blob that it was unpacked from, where blobs are kept.
     pub(super) blob: Option<Arc<NewBlob>>,
     /// True if the layer is left for a later pull when its last user drops it.
     stays: AtomicBool,

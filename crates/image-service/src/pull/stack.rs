@@ -21,7 +21,7 @@ const CHEAP_SYNC: u64 = 4 << 20;
 /// Pause between two looks whether a sync has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Where an assembly tells what it has.
+/// The sender by which an assembly reports its plan and its layers.
 pub(crate) struct Stacking(mpsc::UnboundedSender<StackMessage>);
 
 /// News of an assembly.
@@ -92,7 +92,7 @@ enum StackPiece {
 pub(crate) struct Stack<'a> {
     shared: &'a Arc<Shared>,
     deposit: &'a Arc<dyn Deposit>,
-    /// Where they come from, in the engine's words, and as which blobs.
+    /// The origin of the blobs, in the engine's words, and the blobs of the layers.
     origin: String,
     blobs: Vec<Digest>,
     diff_ids: Vec<Digest>,
@@ -111,7 +111,7 @@ pub(crate) struct Planned {
 }
 
 impl<'a> Stack<'a> {
-    /// Waits for the plan. `None`: the assembly has ended before it, and tells why.
+    /// Waits for the plan. `None`: the assembly ended before it, and reports the reason.
     pub(crate) async fn begin(
         shared: &'a Arc<Shared>,
         deposit: &'a Arc<dyn Deposit>,

@@ -70,8 +70,8 @@ impl Engine {
     /// A digest in a name must be that of the image's manifest, or of an index which leads to it; a docker archive has neither,
     /// and its images get no name with a digest. What has another one is refused, and nothing of its archive is stored.
     ///
-    /// The signature policy decides by each name that an image gets. Where it demands signatures, an OCI layout can bring
-    /// them, as `cosign save` writes them; those of an image that is here already count as well.
+    /// The signature policy decides by each name that an image gets. If it demands signatures, an OCI layout can
+    /// contain them, as `cosign save` writes them; those of an image that is already present count as well.
     ///
     /// # Errors
     /// Those of a pull; the caller says of which archive.

@@ -1,6 +1,6 @@
-//! [`open`]: the file of an archive, so that any part of it can be read. What is compressed as a whole, and what comes out of a
-//! pipe or a socket, is copied into a file without a name first, within the limits of layers. It knows nothing of
-//! what is in an archive. Called by the import.
+//! [`open`]: the file of an archive, so that any part of it can be read. A file that is compressed as a whole, and the
+//! bytes of a pipe or a socket, are first copied into a file without a name, within the limits of layers. It does not
+//! interpret the archive. Called by the import.
 
 use std::cell::Cell;
 use std::fs::File;

@@ -266,7 +266,7 @@ async fn pulls_that_begin_together_fetch_each_layer_once() {
     for pull in futures::future::join_all(pulls).await {
         pull.expect("pulls");
     }
-    // Who began without knowing, at the very same moment, has let go of the later one.
+    // A pull that began at the same moment without knowing has dropped the later job.
     let mut whole = 0;
     for n in 0..5 {
         let of = |image| node.registry.requests_for(&blob(image, n).to_string()).len();

@@ -362,7 +362,7 @@ async fn an_image_that_is_here_is_used_as_the_policy_says_now() {
     let image = sample();
     let (name, id) = ("signed/app:v1", image.id().to_string());
     let digest = node.registry.push("signed/app", "v1", &image);
-    // It came before anybody asked for signatures.
+    // It was pulled before any signature was demanded.
     signed.write_policy(&json!([{ "type": "insecureAcceptAnything" }]));
     node.pull(name).await.expect("nothing is demanded");
     assert!(node.status(name).await.is_some());

@@ -26,7 +26,7 @@ impl SmallDisk {
     }
 }
 
-/// A disk with much space, of which the store may have so much: a limit of a subvolume, which `statfs` does not tell.
+/// A disk with much space, of which the store may have so much: a limit of a subvolume, which `statfs` does not report.
 struct Quota(tempfile::TempDir);
 
 impl Quota {
