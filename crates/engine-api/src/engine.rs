@@ -39,8 +39,8 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// `NotFound` for an absent image.
     async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<()>;
 
-    /// Gives an image one more name, which another image loses if it had it. Returns the name in normal form. Who may use the
-    /// image is not changed by it.
+    /// Gives an image one more name, which another image loses if it had it. Returns the name in normal form. This does
+    /// not change who may use the image.
     ///
     /// # Errors
     /// `NotFound` for an absent image, `InvalidArgument` for a name that is none or has a digest, `FailedPrecondition` where the

@@ -64,7 +64,7 @@ pub struct ImageNameError {
 /// ([`normal_host`](crate::normal_host)); tag and digest only where the text had them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// Domain and path in one text, since most who ask want both.
+    /// Domain and path in one text, since most callers want both.
     repository: String,
     domain_end: usize,
     tag: Option<String>,

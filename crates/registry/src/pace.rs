@@ -13,7 +13,8 @@ use crate::ranges::RangePolicy;
 const WAITS: f64 = 0.6;
 /// The reader hardly waits: connections beyond the first only fill memory.
 const BUSY: f64 = 0.1;
-/// Twice the connections are kept if they bring so many times the bytes; twice as much would be all that they can.
+/// Twice the connections are kept if they deliver this many times the bytes; twice as many bytes would be the best
+/// case.
 const GAIN: f64 = 1.3;
 /// The rest of the blob must take at least so many windows for another connection to be worth it.
 const WORTH: f64 = 2.0;

@@ -1,6 +1,6 @@
-//! The scheme of a host that is likelier to speak one of HTTP and HTTPS, and may speak the other: a registry on loopback
+//! The scheme of a host that probably speaks one of HTTP and HTTPS, and may speak the other: a registry on loopback
 //! speaks plain HTTP, and some speak TLS; where certificates do not matter, it is the other way round. The first answer
-//! tells, and a request without any secret makes sure. Called by [`crate::session`].
+//! shows which, and a request without any secret confirms it. Called by [`crate::session`].
 
 use std::sync::atomic::Ordering;
 

@@ -90,7 +90,7 @@ pub(crate) struct RegistryRequest<'a> {
 /// An answer whose body has not been read.
 pub(crate) struct RegistryAnswer {
     pub(crate) response: HttpResponse,
-    /// True if it came from another origin than the one that was asked.
+    /// True if it was sent by another origin than the one that was asked.
     pub(crate) left_origin: bool,
     /// The URL that answered: the last one of the redirects.
     pub(crate) url: Url,
@@ -265,7 +265,7 @@ impl Transport {
 
     /// Returns the error for a request that got no answer.
     fn failed(&self, cause: Cause, url: &Url, is_token: bool) -> Cause {
-        // The registry is the one that is named; a token service is named by who asks it.
+        // The named host is the registry. A token service is named by the caller that asks it.
         let elsewhere = !is_token && !same_origin(url, &self.config.base);
         let there = if elsewhere { format!("redirected to {}: ", redact::host(url)) } else { String::new() };
         let by = self.network.proxy_of(url).map(|proxy| format!(" (by the proxy {})", redact::host(proxy)));

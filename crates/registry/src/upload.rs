@@ -96,7 +96,7 @@ impl Repository {
         .await
     }
 
-    /// Asks the root of the API, which tells whether the registry takes the credential.
+    /// Asks the root of the API, which answers whether the registry accepts the credential.
     ///
     /// # Errors
     /// [`RegistryError`].

@@ -60,7 +60,7 @@ impl TestRegistry {
         Self { state, _stop: token.drop_guard() }
     }
 
-    /// A plain registry that everybody may read.
+    /// A plain registry without authentication.
     pub async fn open() -> Self {
         Self::start(Options::default()).await
     }
@@ -166,7 +166,7 @@ impl TestRegistry {
         self.state.sent.load(Ordering::SeqCst)
     }
 
-    /// How blobs come from now on.
+    /// Sets the line over which blobs are sent from now on.
     pub fn set_line(&self, line: Line) {
         self.state.traffic.set(line);
     }
