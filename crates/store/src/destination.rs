@@ -17,7 +17,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 /// How a file is written.
 #[derive(Debug)]
 pub enum Destination {
-    /// Written to as it is; nothing replaces it. [`flushed`] comes last.
+    /// Written to as it is; nothing replaces it. [`flushed`] is called last.
     Stream(File),
     /// A regular file, or nothing yet: this path is free, or replaced by a rename. No symbolic link is at its end.
     File(PathBuf),

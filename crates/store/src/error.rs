@@ -50,7 +50,7 @@ pub enum OpenError {
         /// The first foreign entry.
         found: String,
     },
-    /// The root belongs to another user, who could change what is in it.
+    /// The root belongs to another user, who could change its content.
     #[error("store root {} belongs to user {owner}, not to user {user} who runs this program", root.display())]
     NotOwned {
         /// The root of the store.
@@ -281,8 +281,8 @@ impl StoreError {
 /// Why an image was not committed. The store is as it was before; only after [`StoreError::Unsure`] it may have all of the image.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// A layer whose directories depend on the layers below it was meanwhile committed on top of other layers, or is
-    /// gone again: unpack it once more and try again.
+    /// A layer whose directories depend on the layers below it was meanwhile committed on top of other layers, or has been
+    /// removed: unpack it once more and try again.
     #[error("layer {diff_id} was taken by another image: it must be unpacked again")]
     LayerTaken {
         /// The layer.

@@ -158,7 +158,7 @@ fn left_blob(bytes: &[u8]) {
         file.set_len(0).expect("cuts");
         let Ok((head, mut back)) = spool::SpoolReader::begin(sums) else { return };
         assert!(head.begin < head.size && (!head.whole || head.begin == 0));
-        // The data begins where the blob does, so that what comes before it takes no room.
+        // The data begins where the blob does, so that the bytes before it take no space.
         if head.begin > 1 << 20 {
             return;
         }

@@ -1,4 +1,4 @@
-//! The rule that tells lost data from a system that lacks something.
+//! The rule that distinguishes lost data from a missing feature of the system.
 
 use std::io;
 

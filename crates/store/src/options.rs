@@ -46,12 +46,12 @@ pub enum LayerFormat {
 /// Settings of a store that is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// The command of this process; written into the lock file for people who wait for it.
+    /// The command of this process; written into the lock file for people who wait for the lock.
     pub command: Option<String>,
-    /// A digest of the settings by which this process pulls; written into the lock file, so that others know whether a pull of
-    /// this process is as good as their own.
+    /// A digest of the settings by which this process pulls; written into the lock file, so that another process knows whether a
+    /// pull of this process is as good as its own.
     pub settings: Option<String>,
-    /// Where this process answers; written into the lock file for others to find.
+    /// The admin socket of this process; written into the lock file for other processes to find.
     pub agent_socket: Option<PathBuf>,
     /// How sure a commit is.
     pub durability: Durability,
@@ -67,7 +67,7 @@ pub struct OpenOptions {
     pub layer_format: LayerFormat,
     /// This boot of the machine, by whatever name. `None`: as the kernel names it. What was not synced is trusted within one.
     pub boot: Option<String>,
-    /// Since when (nanoseconds since 1970) what pulls left that came to no end is kept for later ones. `None`: nothing is.
+    /// Since when (nanoseconds since 1970) leftovers of interrupted pulls are kept for later pulls. `None`: nothing is kept.
     pub unfinished_since: Option<i64>,
 }
 

@@ -48,7 +48,7 @@ impl Checker<'_> {
         drop(leases);
         let Examination { mut problems, images, incomplete, doomed, doomed_blobs, .. } = found;
         if repair {
-            // What a mount still shows goes when it is unmounted.
+            // Layers that a mount still shows are deleted when it is unmounted.
             let doomed: Vec<LayerId> = doomed.into_iter().filter(|id| !mounted.contains(id)).collect();
             self.store.layers.delete_directories(&doomed)?;
             self.store.content.delete_blobs(doomed_blobs)?;

@@ -70,7 +70,7 @@ pub(crate) struct LayerNote {
     /// Of the directory: it is the same wherever a commit has moved it.
     #[serde(default)]
     pub(crate) inode: u64,
-    /// Where the blob came from, in the words of the image service. LayerNotes of earlier versions do not say.
+    /// Where the blob was fetched from, in the words of the image service. Records of earlier versions do not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) origin: String,
 }
@@ -103,7 +103,7 @@ pub(crate) struct SpoolHead {
     /// All of it is here, and was found to be the right one: no line follows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) whole: bool,
-    /// Where the blob comes from, in the words of the image service. Files of earlier versions do not say.
+    /// Where the blob was fetched from, in the words of the image service. Files of earlier versions do not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) origin: String,
 }
@@ -136,7 +136,7 @@ pub(crate) fn spool_head(lines: &mut impl BufRead) -> io::Result<(SpoolHead, u64
     Ok((head, line.len() as u64 + 1))
 }
 
-/// Looks what a file under `ingest/` is the spool of.
+/// Finds out of which blob a file under `ingest/` is the spool.
 pub(crate) fn find_spool(directory: &Path, number: u64) -> io::Result<LeftWork> {
     let sums = File::open(directory.join(beside_name(number, SPOOL)))?;
     let (about, at) = (sums.metadata()?, written(&sums.metadata()?));

@@ -46,7 +46,7 @@ pub(crate) struct SpoolReader<L> {
 }
 
 impl Store {
-    /// Begins a spool with byte `begin` of a blob that comes from `origin`.
+    /// Begins a spool with byte `begin` of a blob that is fetched from `origin`.
     ///
     /// # Errors
     /// The spool's files could not be created.
@@ -68,7 +68,7 @@ impl Store {
     /// be seen.
     ///
     /// # Errors
-    /// The files cannot be opened. They are gone then.
+    /// The files cannot be opened. They are deleted then.
     pub fn take_spool(
         &self,
         blob: &Digest,
@@ -117,7 +117,7 @@ impl Spool {
         self.end
     }
 
-    /// The next piece of what was there, `None` behind the last one that is good; what comes is written behind that.
+    /// Returns the next piece of the earlier content, or `None` after the last good one; new bytes are written after that.
     ///
     /// # Errors
     /// The damaged rest could not be cut off; or all should be here, and is not. Nothing may be appended then.
@@ -192,7 +192,7 @@ pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin
     Ok(())
 }
 
-/// Leaves a blob, or the part of it that came, for a later pull.
+/// Leaves a blob, or the part of it that was fetched, for a later pull.
 pub(crate) fn leave_spool(private: Private) {
     let content = private.content();
     match left::find_spool(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {

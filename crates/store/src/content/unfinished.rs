@@ -94,7 +94,7 @@ impl Store {
 }
 
 impl Content {
-    /// The table. Held only to look, and to put in and take out.
+    /// Locks the table. Held only for searching, inserting and removing.
     pub(crate) fn left(&self) -> MutexGuard<'_, LeftTable> {
         self.left.lock()
     }
@@ -191,7 +191,7 @@ impl Content {
                 false
             });
         }
-        // Their layers are committed, or gone.
+        // The layers of the remaining records are committed, or no longer exist.
         for number in moved.keys() {
             let _ = rustix::fs::unlinkat(ingest, beside_name(*number, LAYER), AtFlags::empty());
         }

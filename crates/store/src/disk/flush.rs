@@ -1,5 +1,6 @@
-//! [`Flusher`]: has what layers leave in the page cache written to the disk while more of them comes, so that the sync of a
-//! durable commit waits for little. It promises nothing: the commit syncs all the same. The ingest tells it what was written.
+//! [`Flusher`]: writes the pages of unpacked layers from the page cache to the disk while more data arrives, so that the sync of
+//! a durable commit has little left to write. Promises nothing: the commit syncs all the same. The ingest reports what was
+//! written.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Bytes that were written since the last sync; `None` while one goes on, or where the last one failed.
+    /// Returns the bytes that were written since the last sync, or `None` while a sync is running, or if the last one failed.
     pub(crate) fn unwritten(&self) -> Option<u64> {
         let unwritten = self.unwritten.load(Ordering::Acquire);
         (self.begun.load(Ordering::Acquire) == self.ended.load(Ordering::Acquire)).then_some(unwritten)

@@ -99,7 +99,7 @@ pub(crate) fn check_database(layout: &Layout) -> Result<(), OpenError> {
 const TRIAL: &str = "trial";
 const MOVED: &str = "trial-moved";
 
-/// Looks whether the file system has what layers of this shape need. A full disk says nothing about what it could do.
+/// Checks that the file system has the features that layers of this shape need. On a full disk nothing can be concluded.
 pub(crate) fn try_file_system(layout: &Layout, shape: Shape, privileged: bool) -> Result<(), OpenError> {
     let clear = || {
         let names = [TRIAL, MOVED].map(|name| std::ffi::CString::new(name).expect("no zero byte in it"));

@@ -49,7 +49,7 @@ pub(crate) enum LockError {
 }
 
 impl StoreLock {
-    /// Takes the lock, or says who has it. Does not wait.
+    /// Takes the lock, or returns its holder. Does not wait.
     pub(crate) fn take(path: &Path, holder: Holder) -> Result<Self, LockError> {
         // A lock file that was deleted or replaced between the opening and the lock protects nothing.
         loop {
@@ -121,13 +121,13 @@ impl StoreLock {
         lock.zip(other).and_then(|(lock, other)| lock.duration_since(other).ok()).map_or(0, |age| age.as_secs())
     }
 
-    /// Has the next holder look at what this one wrote, although it came to an end.
+    /// Makes the next holder check the writes of this one, although it ends cleanly.
     pub(crate) fn note_unclean(&self) {
         self.unclean.store(true, Ordering::Release);
     }
 
-    /// Notes, so that with `sync` it outlives a stop of the machine, that all layers below this number are good. What an unclean end
-    /// left is then nothing to look at any more.
+    /// Notes, so that with `sync` it outlives a stop of the machine, that all layers below this number are good. After an unclean
+    /// end they need no check any more.
     pub(crate) fn good_up_to(&self, next_layer: u64, sync: bool) -> io::Result<()> {
         self.write(&Holder { since: Some(next_layer), ..self.holder.clone() })?;
         if sync {
@@ -174,7 +174,7 @@ fn is_blank(file: &mut File) -> io::Result<bool> {
 impl Drop for StoreLock {
     fn drop(&mut self) {
         if self.unclean_since().is_some() {
-            // The next holder is to look where this one has not.
+            // The next holder has to check what this one has not.
             return;
         }
         if let Err(error) = self.put("").or_else(|_| self.file.set_len(0)) {

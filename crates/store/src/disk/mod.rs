@@ -27,10 +27,10 @@ pub(crate) struct Disk {
     pub(crate) layout: Layout,
     /// Writes layers to the disk while they come.
     pub(crate) flusher: Flusher,
-    /// Guards the time between the end of a record and the deletion of its files: shared by those who delete, and held alone by
-    /// those who look for files without records.
+    /// Guards the time between the removal of a record and the deletion of its files: shared by deletions, and held exclusively
+    /// by searches for files without records.
     pub(crate) deleting: RwLock<()>,
-    /// Something could not be deleted, or be moved back: it is looked for later.
+    /// Something could not be deleted, or be moved back: a sweep searches for it later.
     untidy: AtomicBool,
     /// How many syncs of the file system failed.
     pub(crate) failed_syncs: AtomicU64,

@@ -41,7 +41,7 @@ pub(crate) struct Youth {
 }
 
 impl Youth {
-    /// Looks at a root.
+    /// Returns the age of the store in a root.
     pub(crate) fn find(root: &OwnedFd, boot: &str) -> io::Result<Age> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(root, FILE, flags, Mode::empty()) {
@@ -54,7 +54,7 @@ impl Youth {
         Ok(if text.trim_ascii() == boot.as_bytes() { Age::Young } else { Age::Torn })
     }
 
-    /// Notes, so that it outlives a stop of the machine, that what comes after this is not sure.
+    /// Notes, so that it outlives a stop of the machine, that later writes are not durable.
     pub(crate) fn begin(root: &OwnedFd, boot: &str) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::openat(root, FILE, flags, Mode::RUSR | Mode::WUSR)?);
@@ -114,7 +114,7 @@ impl Youth {
     }
 }
 
-/// Empties a store that may be torn. The note goes last, so that a kill in between begins this again.
+/// Empties a store that may be torn. The note is removed last, so that a kill in between begins this again.
 pub(crate) fn discard(layout: &Layout) -> io::Result<()> {
     tracing::warn!(root = %layout.path.display(), "what was not yet on the disk when the machine stopped is dropped");
     // Nothing under `ingest/` is trusted: the sweep, which runs next, decides what may be kept of it.

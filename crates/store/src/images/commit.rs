@@ -88,7 +88,7 @@ impl Store {
         youth.end().map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))
     }
 
-    /// After the transaction: the moved layers are the store's, and leased by those who unpacked them.
+    /// After the transaction: the moved layers belong to the store, and are leased by the pulls that unpacked them.
     pub(crate) fn lease_moved(&self, mut moved: Moved<'_>, lease: &Lease, leases: &mut LeaseTable) {
         for step in std::mem::take(&mut moved.done) {
             let own = Lease::new(Arc::clone(&self.maintenance));
@@ -111,7 +111,7 @@ fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Step 2: renames, which are taken back unless the transaction comes about.
+/// Step 2: renames, which are undone unless the transaction succeeds.
 pub(crate) struct Moved<'a> {
     store: &'a Store,
     /// Those that were made, which are taken back at the end.

@@ -9,7 +9,7 @@ use crate::content::blobs::NewBlob;
 use crate::ingest::layer::UnpackedLayer;
 use crate::records::entries::Layer;
 
-/// Where a layer of a new image comes from.
+/// The source of a layer of a new image.
 #[derive(Clone, Debug)]
 pub enum LayerSource {
     /// Found in the store, through the lease of the commit.
@@ -37,9 +37,9 @@ impl LayerSource {
 pub struct ImageCommit {
     /// The config's bytes. Their digest is the image id.
     pub config: Vec<u8>,
-    /// The manifest's bytes, as they came.
+    /// The manifest's bytes, unchanged.
     pub manifest: Vec<u8>,
-    /// Media type under which the manifest came.
+    /// Media type under which the manifest was fetched.
     pub manifest_media_type: String,
     /// The indexes by which the manifest was found, the outermost first; that one is kept. Without any, the one by which the
     /// same manifest was found earlier stays.

@@ -31,7 +31,7 @@ impl Store {
             return Ok(Joins::new());
         }
         for (id, row) in self.catalog.db.read(Records::layer_rows)? {
-            // One that goes meanwhile is not counted in the transaction.
+            // A layer that is removed meanwhile is not counted in the transaction.
             let Ok(directory) = self.catalog.disk.layout.open_layer(id) else { continue };
             if row.is_err() {
                 continue;
@@ -63,7 +63,7 @@ impl Store {
         Ok(joins)
     }
 
-    /// The objects of others in a layer that is still private.
+    /// Returns the objects of other layers in a layer that is still private.
     fn wanted(&self, step: &Move) -> Result<SharedFiles, StoreError> {
         let path = self.catalog.disk.layout.ingest_path(step.number);
         let failed = |source| StoreError::io("read the list of files in", &path, source);

@@ -28,14 +28,15 @@ impl Store {
     /// frees nothing.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is gone
-    /// all the same, and what remained is deleted later: by the next operation that finds nothing in its way, at the latest by the next open.
+    /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is removed all
+    /// the same, and its remaining files are deleted later: by the next operation that can, at the latest by the next open.
     pub fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
         self.remove_images(std::slice::from_ref(id)).swap_remove(0)
     }
 
-    /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
-    /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
+    /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not prevent
+    /// the removal of the rest. The results are in the order of the request; content that two of them shared counts for the later
+    /// one.
     pub fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
         self.maintenance.tidy_up();
         let _deleting = self.catalog.disk.deleting.read();
@@ -99,7 +100,7 @@ impl Store {
         done
     }
 
-    /// Takes images out of the records. Answers for each the layers that went with it.
+    /// Takes images out of the records. Returns for each the layers that were released with it.
     fn unrecord_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
         let _mounting = self.mounts.mounting.lock();
         // Podman makes no container of what it was shown before, until the view is without these images.

@@ -17,8 +17,8 @@ use crate::recipe::{self, RecipeError};
 use crate::unpack::UnpackError;
 
 impl Ingests {
-    /// Unpacks the layer in this directory, which has the shape `from`, once more. `None` when its stream cannot be built
-    /// again as it was: then it has to come from where it came.
+    /// Unpacks the layer in this directory, which has the shape `from`, once more. Returns `None` when its stream cannot be
+    /// rebuilt as it was: then the layer has to be fetched again.
     pub(crate) fn copy_of(
         self: &Arc<Self>,
         directory: &OwnedFd,

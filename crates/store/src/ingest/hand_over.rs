@@ -93,7 +93,8 @@ impl Store {
         self.catalog.disk.flusher.is_synced_since(mark) && !self.catalog.disk.has_failed_to_write()
     }
 
-    /// Bytes that layers have written since the last sync; `None` while one goes on, or where the last one failed.
+    /// Returns the bytes that layers have written since the last sync, or `None` while a sync is running, or if the last one
+    /// failed.
     #[must_use]
     pub fn unsynced_bytes(&self) -> Option<u64> {
         self.catalog.disk.flusher.unwritten()
@@ -132,7 +133,7 @@ impl Store {
     }
 }
 
-/// Layers below, opened when they are first looked into.
+/// Layers below, opened at the first lookup.
 struct Opened<'a> {
     below: &'a [Lower],
     layers: Vec<OwnedFd>,

@@ -45,7 +45,7 @@ pub struct LayerIngest {
     shape: Shape,
     /// How many syncs had failed when it was begun.
     since: u64,
-    /// Bytes of the blob that it comes from, and how many entries these may bring.
+    /// Bytes of the blob that the layer is unpacked from, and the most entries that these may produce.
     blob: Option<(u64, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for LayerIngest {
 }
 
 impl LayerIngest {
-    /// Says that the layer comes from a blob of so many bytes, from which no more than so many entries are taken.
+    /// Notes that the layer is unpacked from a blob of so many bytes, from which no more than so many entries are accepted.
     #[must_use]
     pub fn of_blob(self, bytes: u64, entries: u64) -> Self {
         Self { blob: Some((bytes, entries)), ..self }
@@ -128,8 +128,8 @@ impl LayerIngest {
     }
 }
 
-/// An unpacked layer that no image has yet. Pulls that want the same layer share it. It is deleted when it goes, unless
-/// a commit took it: let it go on a thread that may block.
+/// An unpacked layer that no image has yet. Pulls that want the same layer share it. Dropping it deletes the layer, unless a
+/// commit took it: drop it on a thread that may block.
 pub struct UnpackedLayer {
     pub(crate) ingests: Arc<Ingests>,
     pub(crate) outcome: UnpackOutcome,

@@ -110,7 +110,7 @@ impl Ingests {
             let mut reader = BufReader::with_capacity(recipe::BUFFER, reader);
             let unpacked = ingest.unpack_with(&mut reader, cancelled, true);
             if unpacked.is_err() {
-                // The digest of the whole stream tells more than the place where the unpacking stopped.
+                // The digest of the whole stream is more informative than the place where the unpacking stopped.
                 let mut rest = [0; 64 << 10];
                 while reader.read(&mut rest).is_ok_and(|length| length > 0) {}
             }
@@ -159,7 +159,7 @@ pub(crate) fn of_recipe(error: &RecipeError) -> Unverified {
     match error {
         RecipeError::Missing | RecipeError::Damaged { .. } => bad(error.to_string(), true),
         RecipeError::Read { source, .. } => bad(format!("{error}: {source}"), is_of_the_medium(source)),
-        // Only the pipe to a reader that is gone can fail.
+        // The only write that can fail is that to a pipe whose reader was dropped.
         RecipeError::Write(source) => bad(format!("{error}: {source}"), false),
     }
 }

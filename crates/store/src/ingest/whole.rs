@@ -61,8 +61,8 @@ impl WholeLayer {
         &self.record.diff_id
     }
 
-    /// The layer and its diff id, if it is what it was. Reads all of it. `None`: it is not, and is gone; or `cancelled` said so,
-    /// and it is left for another time.
+    /// Returns the layer and its diff id, if it is unchanged. Reads all of it. `None`: it has changed, and is deleted; or
+    /// `cancelled` returned true, and it is left for another time.
     ///
     /// # Errors
     /// The disk refused something.
@@ -109,9 +109,9 @@ impl WholeLayer {
 }
 
 impl UnpackedLayer {
-    /// Says that its blob was the right one and what its diff id is: from now on a stop of the process does not lose it. Which
-    /// is so for layers of which the stream can be built again and that share no file with others. `origin` says where the
-    /// blob came from.
+    /// Notes its diff id, and that its blob was the right one: from now on a stop of the process does not lose it. This holds for
+    /// layers whose stream can be rebuilt and that share no file with other layers. `origin` says where the blob was fetched
+    /// from.
     ///
     /// # Errors
     /// The record could not be written. The layer is as good as before.

@@ -174,7 +174,7 @@ impl Trees<'_> {
                 |stat: &Stat| format!("{} bytes, device {}, {} links", stat.st_size, stat.st_rdev, stat.st_nlink);
             return differs("the form", text(&is), text(&was));
         }
-        // A directory's time says less than what changed in it, which is looked at first.
+        // A directory's time says less than the changes in it, which are checked first.
         let is_placeholder = self.has_placeholders && is.st_size == 0 && is.st_mode & 0o7777 == 0o600;
         if !is_directory
             && !is_placeholder

@@ -45,7 +45,7 @@ impl Layers {
         self.damaged.write().extend(layers);
     }
 
-    /// Deletes the directories of layers, all at once. Goes on after a failure and reports the first one.
+    /// Deletes the directories of layers, all at once. Continues after a failure and reports the first one.
     pub(crate) fn delete_directories(&self, ids: &[LayerId]) -> Result<(), StoreError> {
         let (mut trash, mut in_place) = (Vec::new(), Vec::new());
         for id in ids {
@@ -58,7 +58,7 @@ impl Layers {
                 new.as_str(),
             ) {
                 Ok(()) => trash.push(c_name(new.into())),
-                // The directory was gone before its record.
+                // The directory was removed before its record.
                 Err(rustix::io::Errno::NOENT) => self.content.note_busy(&new, false),
                 // A full disk may have no room for the new name.
                 Err(_) => {

@@ -25,7 +25,7 @@ pub(crate) struct Maintenance {
     pub(crate) content: Arc<Content>,
     pub(crate) layers: Arc<Layers>,
     pub(crate) mounts: Arc<Mounts>,
-    /// Guards who holds which layer, and with it the decision that a layer may go.
+    /// Guards the leases of layers, and with them the decision that a layer may be removed.
     leases: Mutex<LeaseTable>,
     /// Guards the way from private directories to committed layers: one image at a time. The value is the number of the
     /// next layer's directory.

@@ -23,7 +23,7 @@ pub(crate) struct Stray {
 }
 
 impl Maintenance {
-    /// Looks for files that neither the records (`keep`, `blobs`) nor a running pull name, and deletes them with `repair`.
+    /// Finds files that neither the records (`keep`, `blobs`) nor a running pull name, and deletes them with `repair`.
     pub(crate) fn find_strays(
         &self,
         keep: &BTreeSet<LayerId>,

@@ -115,7 +115,7 @@ impl Maintenance {
         Ok(true)
     }
 
-    /// Deletes the files of layers whose records are gone.
+    /// Deletes the files of layers whose records have been removed.
     pub(crate) fn delete_layers(&self, gone: &[(LayerId, LayerEntry)]) -> Result<Removed, StoreError> {
         let ids: Vec<LayerId> = gone.iter().map(|(id, _)| *id).collect();
         self.layers.delete_directories(&ids)?;

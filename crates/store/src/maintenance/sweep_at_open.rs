@@ -142,7 +142,7 @@ fn sort_records(records: &impl Records, boot: &str) -> Result<OpenRecords, Store
     Ok(found)
 }
 
-/// Drops images that have a torn layer, and layers that no image has. Answers how the records look afterwards.
+/// Drops images that have a torn layer, and layers that no image has. Returns the state of the records afterwards.
 fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<OpenRecords, StoreError> {
     drop_untrusted(transaction, boot)?;
     for digest in sort_records(transaction, boot)?.torn_blobs {

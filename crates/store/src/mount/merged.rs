@@ -2,7 +2,7 @@
 //! further devices, which have the files' blocks. It is in a private directory of the store until it is mounted, and has no name
 //! from then on: it is freed with its mount, whichever process unmounts it. For layers that overlayfs does not accept, or would
 //! be slow with.
-//!
+//! [`super`] decides what counts as many. Knows nothing of images' records.
 //! What counts as many is decided by [`super`]. Knows nothing of images' records.
 
 use std::fs::File;

@@ -161,7 +161,7 @@ pub fn unmount(target: &Path) -> Result<(), MountError> {
 struct OverlayAssembly<'a> {
     userxattr: bool,
     points: Option<&'a Points>,
-    /// The store's root and the layers once more, for who wants them in one EROFS file.
+    /// The store's root and the layers once more, for callers that want them in one EROFS file.
     compose: Option<(&'a Path, &'a Stack)>,
     ways: KernelFeatures,
 }
@@ -178,7 +178,7 @@ enum MergedErofs {
 
 impl OverlayAssembly<'_> {
     fn mount(&self, layers: &[Lower], target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
-        // overlayfs takes a directory once; the upper place of a layer that comes twice is the one that counts.
+        // overlayfs takes a directory once; the upper place of a layer that occurs twice is the one that counts.
         let mut stack: Vec<&Lower> = Vec::with_capacity(layers.len());
         for layer in layers.iter().rev() {
             if !stack.contains(&layer) {
@@ -323,7 +323,7 @@ fn check_fuse(refusal: ErofsFailure, layers: usize, target: &Path) -> Result<(),
     }
 }
 
-/// The upper and the work directory. A new upper one gets the looks of the tree's root, which it stands before.
+/// Returns the upper and the work directory. A new upper one gets the attributes of the tree's root, which it covers.
 fn writable_parts(directory: &Path, top: Option<&Layer>) -> Result<(PathBuf, PathBuf), MountError> {
     let directory = absolute(directory)?;
     let (upper, work) = (directory.join("upper"), directory.join("work"));

@@ -323,7 +323,7 @@ impl Names {
     fn short(&mut self, path: &Path) -> Result<PathBuf, Failure> {
         let bytes = path.as_os_str().as_bytes();
         if bytes.len() < STRING_BYTES && !bytes.iter().any(|b| matches!(b, b':' | b',' | b'\\')) {
-            // Looked at here, so that an error can name it.
+            // Checked here, so that an error can name it.
             open(path)?;
             return Ok(path.to_owned());
         }

@@ -1,6 +1,6 @@
-//! Private mount points, for kernels whose overlayfs takes directories by path only: `mounts/<n>` in the store's root. A
-//! mount is there while an overlay is put together, and no longer, since an overlay holds its layers by itself. What a
-//! crash left is swept by the next one that looks. Knows nothing of images.
+//! Private mount points, for kernels whose overlayfs takes directories by path only: `mounts/<n>` in the store's root. A mount is
+//! present while an overlay is put together, and no longer, since an overlay holds its layers by itself. Mounts that a crash left
+//! are removed by the next sweep. Knows nothing of images.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -87,7 +87,7 @@ impl Points {
     }
 }
 
-/// A place. What is mounted there is unmounted when this goes, and the place goes too.
+/// A private mount point. Dropping it unmounts whatever is mounted there, and removes the directory.
 #[derive(Debug)]
 pub(super) struct Point {
     pub(super) path: PathBuf,

@@ -121,7 +121,7 @@ fn is_of_the_kernel(error: &io::Error) -> bool {
     )
 }
 
-/// Puts two layers on each other and looks whether the upper one hides what it should.
+/// Stacks two layers and checks that the upper one hides what it should.
 fn attempt(layout: &Layout, points: &Points, ways: KernelFeatures) -> io::Result<bool> {
     let failed = |failure: super::failure::Failure| io::Error::new(failure.source.kind(), failure.source);
     let mut lower = Vec::new();

@@ -1,5 +1,5 @@
-//! The files of the view: what is there, and what is made of it. Each file and link comes by a rename, layers and documents of images
-//! before the rows that name them, and goes after these. Knows nothing of records.
+//! The files of the view: which ones exist, and how they are updated. Each file and link appears by a rename, layers and
+//! documents of images before the rows that name them, and is removed after these. Knows nothing of records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;

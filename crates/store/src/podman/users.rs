@@ -85,7 +85,7 @@ fn above(overlay: &Path, links: &BTreeSet<String>) -> io::Result<Vec<LinkUser>> 
         let place = entry?.path();
         let lower = match std::fs::read_to_string(place.join("lower")) {
             Ok(lower) => lower,
-            // A layer without others below it, one that goes just now, or no layer.
+            // A layer without layers below it, one that is being removed, or no layer.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
             Err(error) => return Err(error),
         };

@@ -177,7 +177,7 @@ impl View {
         Ok((contents.images.len(), contents.hidden))
     }
 
-    /// Keeps podman from making containers until the answer goes; `None` if the view is off.
+    /// Keeps podman from making containers until the result is dropped; `None` if the view is off.
     ///
     /// # Errors
     /// Podman reads the view all the time.
@@ -219,7 +219,7 @@ impl View {
 }
 
 impl On {
-    /// Opens the files, if they are not open or are not those that others find.
+    /// Opens the files, if they are not open or if other processes find different ones.
     fn open(&mut self, view: &View) -> io::Result<()> {
         if self.files.as_ref().is_none_or(|files| !self.held && files.locks.are_displaced()) {
             let layers = view.layers.catalog.disk.layout.path.join(LAYERS);

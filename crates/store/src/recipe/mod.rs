@@ -1,7 +1,8 @@
-//! The recipe of a layer: what is needed, besides the files in `fs/` or in the EROFS file, to write the very tar stream that came in.
+//! The recipe of a layer: the data that is needed, besides the files in `fs/` or in the EROFS file, to rebuild the original tar
+//! stream.
 //!
-//! It knows nothing of tar beyond "these bytes raw, those bytes from that file". The unpacker writes it, the export
-//! of a layer reads it.
+//! Knows nothing of tar beyond "these bytes raw, those bytes from that file". The unpacker writes it, the export of a layer reads
+//! it.
 //!
 //! `recipe.zst` is a zstd stream: a line that names the version, then records, each a tag and numbers as LEB128:
 //!

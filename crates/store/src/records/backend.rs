@@ -1,11 +1,11 @@
 //! The database's file: plain reads and writes, and one more try with the reserve's blocks when the disk is full.
 //! Takes no lock of its own: the store's lock file has been taken before. Used by [`crate::records::db`] alone.
 //!
-//! redb marks its file when it opens it, and cleans it up when it closes it: seven syncs for a process that only looks at
-//! an image. So what redb writes before the first transaction is kept aside, and so is what it writes at the end, after
-//! [`ReservedFile::end`]. A file that is left so is one that was not closed: every transaction carries the state of the
-//! allocator with it (quick repair), by which the next open finds at once what is free. Only that open's marks come to the
-//! disk, with the first transaction after it, and mostly they are there already.
+//! redb marks its file when it opens it, and cleans it up when it closes it: seven syncs for a process that only reads an image.
+//! So redb's writes before the first transaction are kept aside, and so are its writes at the end, after [`ReservedFile::end`]. A
+//! file that is left in that state counts as one that was not closed: every transaction carries the state of the allocator with
+//! it (quick repair), by which the next open finds at once which pages are free. Only that open's marks are written to the disk,
+//! with the first transaction after it, and mostly they are present already.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -121,7 +121,8 @@ impl ReservedFile {
         self.0.failed.store(true, Ordering::Release);
     }
 
-    /// From now on everything is written. What was kept aside comes first, in its order, unless it changes nothing.
+    /// From now on everything is written. The writes that were kept aside are done first, in their order, unless they change
+    /// nothing.
     pub(crate) fn begin(&self) -> io::Result<()> {
         if self.is_through() {
             return Ok(());

@@ -53,7 +53,7 @@ impl std::fmt::Debug for Follower {
 
 #[derive(Debug)]
 struct Handle {
-    /// There until the handle goes.
+    /// `Some` until the handle is dropped.
     db: Option<Database>,
     file: ReservedFile,
 }
@@ -158,7 +158,7 @@ impl Db {
         ground.displaced().map_err(io_error)?.map_or(Ok(()), |what| Err(StoreError::Displaced(what)))
     }
 
-    /// From now on `follower` is called after every change, before the thread that made it goes on. It may read.
+    /// From now on `follower` is called after every change, before the thread that made it continues. It may read.
     pub(crate) fn follow_with(&self, follower: impl Fn() + Send + Sync + 'static) {
         // A store is opened once.
         let _ = self.follower.set(Follower(Box::new(follower)));
@@ -172,7 +172,7 @@ impl Db {
         &self.youth
     }
 
-    /// A consistent look at the records.
+    /// Runs `act` on a consistent snapshot of the records.
     pub(crate) fn read<T, E: From<StoreError>>(
         &self,
         act: impl FnOnce(&ReadTransaction) -> Result<T, E>,
@@ -239,7 +239,7 @@ impl Db {
             drop(guard);
             let mut guard = self.handle.write();
             if !guard.as_ref().is_some_and(Handle::is_usable) {
-                // In the place of one that is gone a new one would be made.
+                // If the file is missing, the open would create a new one.
                 self.check_ground()?;
                 tracing::warn!(path = %self.path.display(), "the database failed before, and is opened again");
                 // The old handle closes its file before the new one opens it.

@@ -144,7 +144,7 @@ pub struct ImageRecord {
     pub manifest: Vec<u8>,
     /// Digest of the manifest's bytes.
     pub manifest_digest: Digest,
-    /// Media type under which the manifest came.
+    /// Media type under which the manifest was fetched.
     pub manifest_media_type: String,
     /// The outermost index by which the manifest was found, if one.
     pub index: Option<Vec<u8>>,

@@ -71,8 +71,8 @@ pub(crate) fn release_blobs(transaction: &WriteTransaction, image: &ImageEntry) 
     Ok(gone)
 }
 
-/// Takes an image out of the records, and its references from its layers and blobs. Answers the layers that now have
-/// none, whose records remain, and the blobs that now have none, whose records are gone.
+/// Takes an image out of the records, and its references from its layers and blobs. Returns the layers that now have none, whose
+/// records remain, and the blobs that now have none, whose records are removed.
 pub(crate) fn unrecord_image(
     transaction: &WriteTransaction,
     id: &Digest,

@@ -176,7 +176,7 @@ impl Store {
     /// The bytes on disk of the files under `root` that belong to no image: the reserve, and the database. Any process may ask.
     ///
     /// # Errors
-    /// The files could not be looked at.
+    /// The files could not be inspected.
     pub fn own_files(root: &Path) -> io::Result<(u64, u64)> {
         let on_disk = |name: &str| match std::fs::metadata(root.join(name)) {
             Ok(found) => Ok(std::os::unix::fs::MetadataExt::blocks(&found).saturating_mul(512)),
@@ -276,7 +276,7 @@ fn narrow(layout: &Layout) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Without a version file nothing was ever committed: what is there comes from a creation that was cut off.
+/// Without a version file nothing was ever committed: the existing files belong to an interrupted creation.
 fn discard_unfinished(layout: &Layout) -> Result<(), OpenError> {
     let layers = layout.path.join(layout::LAYERS);
     let found = layout::names(&layers).map_err(|source| io_error("list", &layers, source))?;
@@ -296,7 +296,7 @@ fn is_torn(root: &Path, boot: &str) -> io::Result<bool> {
     Ok(Youth::find(&root, boot)? == Age::Torn)
 }
 
-/// Looks whether the store was made for good. One that may be torn is emptied. Says whether it is yet to be made.
+/// Determines the age of the store. A store that may be torn is emptied. Returns whether the store is yet to be made.
 fn resolve_age(
     layout: &Layout,
     mut fresh: bool,

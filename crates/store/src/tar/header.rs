@@ -22,7 +22,7 @@ pub(super) struct Header<'a> {
 
 /// Returns true if a block is all zero.
 pub(super) fn is_zero(block: &[u8]) -> bool {
-    // A header's first byte is of its name: one look is enough for most.
+    // A header's first byte is of its name: checking it is enough for most.
     block.first() == Some(&0) && block.iter().all(|b| *b == 0)
 }
 

@@ -8,7 +8,7 @@ use super::reader::{Pending, Raw, Reader};
 use super::sparse;
 
 impl Reader<'_> {
-    /// Makes the entry of its header and of what came before it.
+    /// Makes the entry of its header and of the records before it.
     pub(super) fn fill_entry(
         &mut self,
         entry: &mut Entry,

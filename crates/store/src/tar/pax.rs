@@ -9,7 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use super::entry::{Piece, Time};
 use super::sparse::{MapError, decimal, parse_list};
 
-/// libarchive writes no padding, others do.
+/// libarchive writes no padding, other writers do.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

@@ -12,7 +12,7 @@ use super::pax::{self, Pax, PaxError, PaxLimits};
 /// Takes every byte that is no file data, in order.
 pub(crate) type Raw<'r> = dyn FnMut(&[u8]) -> io::Result<()> + 'r;
 
-/// Reads one archive. File data goes from the source's buffer to `write(2)` without a copy.
+/// Reads one archive. File data is passed from the source's buffer to `write(2)` without a copy.
 pub(crate) struct Reader<'a> {
     pub(super) input: Input<'a>,
     pub(super) limits: &'a Limits,

@@ -17,7 +17,7 @@ pub(super) struct Unpacker<'a, F: Form> {
     pub(super) outcome: UnpackOutcome,
     /// The parent directory of the entry before, and where it led.
     pub(super) last_parent: Option<(Vec<u8>, Id)>,
-    /// Whiteouts made so far; while there are none, a look can be saved.
+    /// Whiteouts made so far; while there are none, a lookup can be saved.
     pub(super) whiteouts: u64,
     pub(super) default_acl_bytes: usize,
     pub(super) warned_xattr: bool,
@@ -31,13 +31,13 @@ pub(super) enum There {
     Other,
 }
 
-/// The files of a directory, or an EROFS file. Functions that make something take away what is in its place, and tell the tree, because
-/// the later entry of a path wins; those that end in `_if_free` leave it alone instead.
+/// The files of a directory, or an EROFS file. Functions that make something remove what is in its place, and update the tree,
+/// because the later entry of a path wins; those that end in `_if_free` leave it alone instead.
 pub(super) trait Form: Sized {
     /// The form's data of each directory.
     type Node;
 
-    /// Looks at a name in a directory, without following it.
+    /// Stats a name in a directory, without following it.
     fn find_entry(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError>;
 
     /// The target of the symbolic link at a name.

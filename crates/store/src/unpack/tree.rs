@@ -24,7 +24,7 @@ pub(super) struct Node<N> {
     pub(super) explicit: bool,
     /// Something below it is more than a whiteout.
     pub(super) populated: bool,
-    /// Stands where a whiteout was: nothing of it comes from below.
+    /// Replaces a whiteout: nothing of it is inherited from below.
     pub(super) cut: bool,
     /// Whiteouts were made in it.
     pub(super) whiteouts: bool,

@@ -1,7 +1,6 @@
 //! Whiteouts and opaque directories, the overlayfs way: a character device 0:0, and an extended attribute.
 //!
-//! They speak of the layers below only: what this layer itself has under the name stays, whichever comes first in
-//! the archive.
+//! They apply to the layers below only: entries of this layer itself under the name stay, whichever is first in the archive.
 
 use super::error::UnpackError;
 use super::form::{Form, There, Unpacker};
@@ -58,7 +57,7 @@ impl<F: Form> Unpacker<'_, F> {
         Ok(())
     }
 
-    /// Removes a directory that holds nothing but whiteouts and others of its kind.
+    /// Removes a directory that contains nothing but whiteouts and other such directories.
     pub(super) fn remove_marks(&mut self, id: Id) -> Result<(), UnpackError> {
         self.last_parent = None;
         for id in self.tree.subtree(id).into_iter().rev() {

@@ -99,7 +99,7 @@ impl DirLayer {
         Ok(File::from(fd))
     }
 
-    /// The thing itself, a symbolic link not followed, open for nothing but being looked at.
+    /// Opens the file itself, without following a symbolic link, only for being inspected.
     fn reach(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_at(path, OFlags::PATH)
     }

@@ -252,8 +252,8 @@ impl View {
         Ok(merged.into_values().map(|(node, _)| node).filter(|node| self.shows(node)).collect())
     }
 
-    /// Looks up a path, which begins at the root whether it says so or not. Symbolic links on the way lead on within the
-    /// image; the last one does if `follow`, or if a slash stands behind it.
+    /// Looks up a path, which begins at the root whether it says so or not. Symbolic links on the way are followed within the
+    /// image; the last one only if `follow`, or if a slash is behind it.
     ///
     /// # Errors
     /// [`ViewError::NotFound`], [`ViewError::Links`], [`ViewError::Kind`], or a layer could not be read.

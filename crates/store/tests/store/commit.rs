@@ -210,7 +210,7 @@ fn two_pulls_of_one_layer_keep_one() {
     let layer = plain_layer("a", b"aaa");
     let (one, two) = (Image::new("one", std::slice::from_ref(&layer)), Image::new("two", &[layer]));
     let (first, second) = (store.lease(), store.lease());
-    // Both look before either commits.
+    // Both look up their layers before either commits.
     let of_first = one.sources(&store, &first);
     let of_second = two.sources(&store, &second);
     let one = store.commit_image(&first, ImageCommit { layers: of_first, ..one.commit(None) }).expect("commits");
@@ -231,7 +231,7 @@ fn pulls_can_share_an_unpacked_layer() {
     assert_eq!((unpacked.stats().files, unpacked.stats().content_bytes), (1, 3));
     let first =
         store.commit_image(&lease, ImageCommit { layers: sources.clone(), ..one.commit(None) }).expect("commits");
-    // The first image goes before the second pull is done: the shared layer keeps what it needs.
+    // The first image is removed before the second pull is done: the shared layer keeps what it needs.
     drop(lease);
     store.remove_image(&first.id).expect("removes");
     let lease = store.lease();

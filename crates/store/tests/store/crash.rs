@@ -113,7 +113,7 @@ fn a_kill_leaves_images_whole_or_absent() {
         let mut child = start(&root, PULL_AND_REMOVE);
         let mut lines = BufReader::new(child.stdout.take().expect("piped"));
         let mut unsure = None;
-        // The kill comes after so many lines; while the last one is read, the child goes on.
+        // The kill follows after so many lines; while the last one is read, the child continues.
         for _ in 0..1 + (round * 7) % 11 {
             let mut line = String::new();
             while !line.contains("STEP ") {
@@ -207,8 +207,8 @@ fn a_kill_within_a_removal_of_many_leaves_each_image_whole_or_absent() {
     }
     drop(store);
     let mut seen = BTreeSet::new();
-    // The kill comes as soon as so few layers are where they were: at the beginning, within the first transaction's
-    // files, at their end, within those of the second, and when all is done.
+    // The kill follows as soon as so few layers are in their old place: at the beginning, within the first transaction's files,
+    // at their end, within those of the second, and when all is done.
     for (round, kill_at) in [91, 60, 27, 10, 1].into_iter().enumerate() {
         let root = top.path().join(format!("round {round}"));
         run("cp", &["-a", whole.to_str().expect("text"), root.to_str().expect("text")]);

@@ -20,7 +20,7 @@ fn image(name: &str) -> Image {
     Image::new(name, &[lower, upper]).with_blobs()
 }
 
-/// Everything once: what comes, stays and goes on this file system is as it should be.
+/// Every operation once: pulls, restarts and removals work on this file system.
 fn works(root: &Path) {
     let store = Store::open(root, options()).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
     let (one, two) = (image("one"), image("two"));
@@ -183,7 +183,7 @@ fn a_disk_that_becomes_read_only_loses_nothing() {
     check_accounts(&store);
 }
 
-/// The whole device is gone from one moment on, as when a cable is pulled.
+/// The whole device disappears at one moment, as when a cable is pulled.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn a_disk_that_is_gone_loses_nothing() {
@@ -363,7 +363,7 @@ fn records_that_are_gone_or_damaged_are_refused_and_nothing_is_deleted() {
     same(&open(&root), &kept);
 }
 
-/// A file that cannot be deleted keeps nothing else from going, and goes with the next removal after it can.
+/// A file that cannot be deleted does not prevent other deletions, and is deleted with the next removal after it can be.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn what_cannot_be_deleted_goes_when_it_can() {
@@ -387,7 +387,7 @@ fn what_cannot_be_deleted_goes_when_it_can() {
     check_accounts(&store);
 }
 
-/// Files that others change are found, and never taken for what they were.
+/// Files that another process changes are detected, and never taken for what they were.
 #[test]
 fn files_that_others_change_are_found() {
     let top = tempfile::tempdir().expect("tempdir");

@@ -1,4 +1,4 @@
-//! Kept blobs in the store: one transaction with their image, one file for all images that name them, gone with the last.
+//! Kept blobs in the store: one transaction with their image, one file for all images that name them, removed with the last.
 
 use std::fs;
 use std::path::Path;
@@ -149,7 +149,7 @@ fn a_check_finds_what_is_wrong_with_blobs() {
     assert_eq!(run_check(Depth::Files, false).problems, []);
     assert_eq!(blobs(&root).len(), 1);
     check_accounts(&store);
-    // What is dropped comes back with the next pull that fetches it.
+    // A dropped blob is kept again with the next pull that fetches it.
     let again = Image::new("again", &[plain_layer("base", &[1; 100_000])]).with_blobs().pull(&store, "a.example/c:1");
     assert_eq!((again.blobs.len(), blobs(&root).len()), (1, 2));
     check_accounts(&store);

@@ -86,8 +86,8 @@ fn is_below(path: &str, directory: &str) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Returns true if a layer may have this line. A whiteout in a directory of which nothing is below has nothing to hide, and overlayfs
-/// does not look for whiteouts there: its listing would name what cannot be found. No builder writes that.
+/// Returns true if a layer may have this line. A whiteout in a directory of which nothing is below has nothing to hide, and
+/// overlayfs does not check for whiteouts there: its listing would name what cannot be found. No builder writes that.
 fn is_sensible(tree: &Tree, line: &Line) -> bool {
     let Line::Whiteout(path) = line else { return true };
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);

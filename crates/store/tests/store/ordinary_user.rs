@@ -107,7 +107,7 @@ fn child_in_a_namespace() {
 fn an_ordinary_user_can_have_a_store() {
     assert!(rustix::process::geteuid().is_root(), "this test becomes an ordinary user: run it as root");
     let top = tempfile::tempdir().expect("tempdir");
-    // Where the build lies may be closed to others.
+    // Other users may have no access to the build directory.
     let program = top.path().join("program");
     std::fs::copy(std::env::current_exe().expect("a test is a program"), &program).expect("copies");
     std::os::unix::fs::chown(top.path(), Some(65534), Some(65534)).expect("chown");

@@ -53,7 +53,7 @@ fn an_image_whose_commit_was_answered_survives() {
         let report = store.check(&recent).expect("ends");
         assert!(report.layers_checked > 0 && report.problems.is_empty(), "{report:?}");
     }
-    // A removal is as durable, and its files are gone for good.
+    // A removal is as durable, and its files stay deleted.
     store.remove_image(&image("one").id()).expect("removes");
     let after = disk.as_after_a_power_cut();
     let again = Store::open(&after.path.join("store"), options()).expect("opens");

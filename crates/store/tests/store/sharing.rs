@@ -48,7 +48,7 @@ fn the_same_file_is_one_inode_until_the_last_layer_goes() {
         let (unique, shared) = store.usage(&image.id).expect("readable").expect("there");
         assert!(shared >= 100_000 && unique < 50_000, "{unique} {shared}");
     }
-    // Who goes takes nothing of the others along, and the last one everything.
+    // A removal takes nothing that other images have, and the last one everything.
     let freed = store.remove_image(&images.remove(0).id).expect("removes").freed_bytes;
     assert!(freed < 50_000, "{freed}");
     check_accounts(&store);

@@ -1,4 +1,4 @@
-//! Content that interrupted pulls left: found again after a restart, believed only after a look, counted, and the first to go.
+//! Leftovers of interrupted pulls: found again after a restart, verified before use, counted, and removed before anything else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -143,7 +143,7 @@ fn a_layer_that_a_killed_commit_had_moved_is_taken_back() {
     store.remove_image(&record.id).expect("removes");
     drop(store);
 
-    // Something went with the kill, or after it.
+    // Something was lost with the kill, or after it.
     let layer = moved();
     let file = [layer.join("layer.erofs"), layer.join("fs/d/1")].into_iter().find(|path| path.is_file());
     fs::File::options().write(true).open(file.expect("one of them")).expect("opens").set_len(10).expect("cut off");
@@ -260,7 +260,7 @@ fn a_spool_is_read_back_up_to_the_first_bad_piece() {
     assert!(store.take_spool(&digest, size + 1, &|_| true).expect("readable").is_none());
     assert!(store.take_spool(&digest, size, &|_| false).expect("readable").is_none(), "of a foreign origin");
 
-    // It goes on where it ended, as often as need be.
+    // It continues where it ended, as often as needed.
     let (mut spool, bytes) = read(&store);
     assert!(bytes == blob[1000..101_000] && (spool.begin(), spool.end()) == (1000, 101_000));
     spool.append([&blob[101_000..150_000]]).expect("writes");

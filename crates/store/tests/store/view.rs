@@ -232,7 +232,7 @@ fn a_copy_never_leaves_its_directory() {
     assert_eq!(fs::read(out.join("way/f")).expect("reads"), b"theirs");
     assert_eq!(fs::read(outside.join("f")).expect("reads"), b"mine");
 
-    // Where it goes are links: a file replaces one, a directory does not go through one.
+    // There are links at the destination: a file replaces one, a directory is not written through one.
     let out = bench.top.path().join("links");
     fs::create_dir(&out).expect("mkdir");
     symlink(outside.join("f"), out.join("f")).expect("symlink");
@@ -308,7 +308,7 @@ fn a_copy_has_no_labels_of_the_image() {
     for (n, layer_format) in [LayerFormat::Dir, LayerFormat::Erofs].into_iter().enumerate() {
         let store = Store::open(&top.path().join(n.to_string()), OpenOptions { layer_format, ..options() });
         let store = store.expect("opens");
-        // A digest, as the kernel takes it where it looks.
+        // A digest in the form that the kernel accepts.
         let digest = format!("\u{4}\u{4}{}", "7".repeat(32));
         let all = [("user.kept", "1"), ("security.selinux", "theirs"), ("security.ima", &digest)];
         let tar = Tar::default().directory("d/", 0o755).xattrs(&all).file("d/f", b"x");

@@ -1,4 +1,4 @@
-//! [`kind_of`]: the type of the file by which a shape tells that a layer is there.
+//! [`kind_of`]: the type of the file by which a shape recognizes that a layer is present.
 
 use std::os::fd::OwnedFd;
 

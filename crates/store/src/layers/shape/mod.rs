@@ -1,10 +1,10 @@
 //! [`Shape`]: what a layer is on the disk, and the one place where that is asked. The record of a layer says its shape; ingest,
 //! commit, mounts and checks call what stands here, and nothing above the unpacker and the mounter knows which it is.
 //!
-//! Every shape keeps to this: all that belongs to a layer lies in a directory of its own, which is made under `ingest/`, moves
-//! to `layers/` when it is committed, and is deleted as a whole. So removal, the sweep and the reserve ask no shape. The
-//! recipe lies in that directory too, and the layer's tar stream can be built again. A shape whose directories' attributes
-//! cannot be changed once it is written is written out at the latest by [`Shape::patch`], which comes before the sync.
+//! Every shape keeps to this: all files of a layer are in a directory of its own, which is made under `ingest/`, moves to
+//! `layers/` when it is committed, and is deleted as a whole. So removal, the sweep and the reserve do not depend on the shape.
+//! The recipe is in that directory too, and the layer's tar stream can be rebuilt. A shape whose directories' attributes cannot
+//! be changed once it is written is written out at the latest by [`Shape::patch`], which runs before the sync.
 
 mod dir;
 mod erofs;
@@ -135,7 +135,7 @@ impl Shape {
         }
     }
 
-    /// Looks whether all is there that the stream is built from, without reading it.
+    /// Checks that everything is present from which the stream is built, without reading it.
     pub(crate) fn examine(self, layer: BorrowedFd<'_>) -> Result<u64, RecipeError> {
         self.verify(layer)?;
         match self {

@@ -1,5 +1,5 @@
-//! [`Log`]: short pieces of bytes that are seldom wanted again, each with a link to another. The latest are in memory, the others
-//! in a file without a name.
+//! [`Log`]: short pieces of bytes that are seldom read again, each with a link to another. The latest are in memory, the rest in
+//! a file without a name.
 
 use std::fs::File;
 use std::io;

@@ -81,7 +81,7 @@ pub(super) fn unpacker<'a>(
     let own = layer_dir.try_clone_to_owned().map_err(opening)?;
     let log = Log::new(layer_dir.try_clone_to_owned().map_err(opening)?);
     let settings = erofs::Options {
-        // Nothing needs to tell the EROFS files of layers apart, and the same layer is always the same EROFS file.
+        // The EROFS files of layers need not be distinguished, and the same layer is always the same EROFS file.
         uuid: [0; 16],
         time: None,
         memory: MEMORY,

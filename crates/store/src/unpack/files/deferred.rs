@@ -69,7 +69,7 @@ fn octal<S: serde::Serializer>(mode: &Option<u32>, serializer: S) -> Result<S::O
     serializer.collect_str(&format_args!("{:04o}", mode.unwrap_or_default()))
 }
 
-/// The file, made when the first line comes.
+/// The file, created with the first line.
 pub(super) struct Deferred {
     dir: OwnedFd,
     name: &'static str,
@@ -82,7 +82,7 @@ impl Deferred {
         Ok(Self { dir: dir.try_clone_to_owned()?, name: FILE, out: None, lines: 0 })
     }
 
-    /// The one of what is taken over. What an earlier attempt wrote goes.
+    /// Begins the file of attributes that are taken over from layers below. The file of an earlier attempt is removed.
     pub(super) fn below(dir: BorrowedFd<'_>) -> io::Result<Self> {
         match rustix::fs::unlinkat(dir, BELOW, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}

@@ -25,8 +25,8 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Makes `fs` (empty, mode 0755, without access control lists, which new files would inherit) and looks what a
-    /// file made in it gets.
+    /// Makes `fs` (empty, mode 0755, without access control lists, which new files would inherit) and inspects the attributes
+    /// that a file made in it gets.
     pub(super) fn prepare(fs: BorrowedFd<'_>, privileged: bool) -> Result<Self, UnpackError> {
         let io = |operation, error: Errno| failed(operation, b"", error);
         for acl in ["system.posix_acl_default", "system.posix_acl_access"] {

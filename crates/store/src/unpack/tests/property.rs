@@ -141,7 +141,7 @@ fn whole_picture(root: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// A mount that goes when this goes.
+/// A mount that is removed when this is dropped.
 struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {
@@ -248,7 +248,7 @@ proptest! {
                 return Ok(());
             }
         };
-        // What a tree takes on the disk is counted as it comes; what an EROFS file takes is asked for when it is written.
+        // The disk usage of a tree is counted during the unpack; that of an EROFS file is measured when it is written.
         prop_assert_eq!(UnpackOutcome { disk_bytes: 0, inodes: 0, largest: Largest::default(), ..one.clone() }, other);
         prop_assert_eq!(dir.inspect(whole_picture), image.inspect(whole_picture));
         prop_assert!(image.rebuild() == tar, "the rebuilt archive differs");

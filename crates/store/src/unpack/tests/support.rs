@@ -1,4 +1,4 @@
-//! A layer directory to unpack into, and a picture of what came out.
+//! A layer directory to unpack into, and a picture of the result.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -114,7 +114,7 @@ impl Layer {
         self.inspect(picture)
     }
 
-    /// Looks at the tree, which is mounted for it where it is an EROFS file.
+    /// Inspects the tree, which is mounted for it where it is an EROFS file.
     pub(crate) fn inspect<T>(&self, inspect: impl FnOnce(&Path) -> T) -> T {
         match self.shape {
             Shape::Dir => inspect(&self.fs()),

@@ -59,9 +59,9 @@ pub struct Copied {
 /// Counts of what could not be set or made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
-    /// Things that belong to who copied them.
+    /// Files that belong to the user who copied them.
     pub owners: u64,
-    /// Things without their set-user-id or set-group-id bits, which must not go to another owner.
+    /// Files without their set-user-id or set-group-id bits, which must not be given to another owner.
     pub special_modes: u64,
     /// Extended attributes.
     pub xattrs: u64,
@@ -342,7 +342,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Makes something under a name; what is there and is no directory goes first.
+    /// Makes something under a name; an existing file that is no directory is removed first.
     fn make<T>(
         &self,
         dir: BorrowedFd<'_>,
