@@ -99,7 +99,7 @@ impl Image {
     /// Mounts it as a machine does that starts: the journal is replayed. What is written then is written here.
     ///
     /// # Errors
-    /// It cannot be mounted.
+    /// The image cannot be mounted.
     pub fn mount(&self) -> io::Result<Mounted> {
         let device = LoopDevice::new(&self.file, LoopFlags { block_bytes: 512, read_only: false, direct: false })?;
         let path = device.path().to_owned();

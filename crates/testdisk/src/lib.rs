@@ -1,5 +1,5 @@
 //! A block device for tests, whose every write can be seen, refused, and undone: a FUSE file of our own behind a loop device.
-//! It knows file systems by the names of the programs that make them, and nothing of what is kept on them. For tests alone.
+//! Knows file systems by the names of the programs that make them, and nothing of what is kept on them. For tests alone.
 //!
 //! ```no_run
 //! # use imagelet_testdisk as testdisk;

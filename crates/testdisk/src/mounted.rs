@@ -1,5 +1,5 @@
-//! File systems that are mounted in no namespace: they are reached through an open descriptor, and go with it. Where others
-//! must find one, it is attached somewhere for as long.
+//! File systems that are mounted in no namespace: they are reached through an open descriptor, and are unmounted with it. If
+//! another process must find one, it is attached to a path for that time.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// A mounted file system. It goes with the value.
+/// A mounted file system. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct Mounted {
     tree: OwnedFd,
@@ -105,7 +105,7 @@ impl Mounted {
     /// Puts it where mounts within it are possible too. This stays when the process is killed.
     ///
     /// # Errors
-    /// It cannot be mounted there.
+    /// The file system cannot be mounted there.
     pub fn attach(&mut self, to: &Path) -> io::Result<()> {
         move_mount(&self.tree, "", rustix::fs::CWD, to, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
         self.attached = Some(to.to_owned());
@@ -116,7 +116,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(path) = &self.attached {
-            // What is mounted within goes with it.
+            // Mounts within it are unmounted too.
             let _ = unmount(path, UnmountFlags::DETACH);
         }
     }

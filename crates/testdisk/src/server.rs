@@ -20,7 +20,7 @@ use crate::record::Recorder;
 
 /// Name of the test that [`crate::serve`] makes, by which a test binary becomes a server.
 pub const SERVER_TEST: &str = "testdisk_server";
-/// Tells the server where content and record are.
+/// Variable that names the files of content and record for the server.
 pub(crate) const ASKED: &str = "IMAGELET_TESTDISK";
 
 pub(crate) const DISK: &str = "disk";
