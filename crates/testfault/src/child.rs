@@ -34,7 +34,7 @@ pub struct Seen {
 pub(crate) const MAGIC: u64 = 0x1dea << 48;
 pub(crate) const DISARM: u64 = 0xff;
 pub(crate) const STEP: u64 = 0xfe;
-/// Has the tracer look at every call from now on.
+/// Makes the tracer intercept every call from now on.
 pub(crate) const WAKE: Signal = Signal::USR2;
 
 /// From now on calls of the whole process count.

@@ -137,7 +137,7 @@ fn trace_from(mut child: Child, root: &Path, at_exec: Option<Fault>, go: impl Fn
 
 impl Tracer {
     fn run(&mut self) {
-        // The children of this thread: others of the process have their own.
+        // Only the children of this thread: other threads of the process have their own.
         let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
         loop {
             match waitpid(None, Some(flags)) {
@@ -221,7 +221,7 @@ impl Tracer {
                 registers.rax = answer.cast_unsigned();
                 ptrace::setregs(pid, registers)?;
             }
-            // The end of one that was made, or of one that began before anybody looked.
+            // The end of a call that was made, or of one that began before the tracer listened.
             Some(Within::Call) | None => {}
         }
         Ok(())
