@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 
 const CONTROL: &str = "/dev/loop-control";
-/// Others take devices too: how many free ones are tried.
+/// Other processes take devices too: how many free ones are tried.
 const ATTEMPTS: usize = 256;
 /// `LOOP_CTL_GET_FREE` (linux/loop.h).
 const GET_FREE: Opcode = 0x4C82;

@@ -45,7 +45,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
         write_private(&path, b"one").expect("written");
         assert_eq!((mode(&top.join("deep")), mode(&path)), (0o700, 0o600));
-        // A draft that others could read, or a link, is not written through.
+        // A draft that other users could read, or a link, is not written through.
         let other = top.join("other");
         fs::write(&other, "stays").expect("written");
         symlink(&other, top.join("deep/key.pem.new")).expect("a link");

@@ -1,6 +1,6 @@
-//! W3C trace context in the headers of requests: a span's context goes out with a request, and the span of a served call follows
-//! the one that came in. Without a propagator, which the program installs where traces are exported, nothing is written or read.
-//! Called by the clients and servers of CRI and by the registry client.
+//! W3C trace context in the headers of requests: a span's context is sent with a request, and the span of a served call follows
+//! the one that was received. Without a propagator, which the program installs where traces are exported, nothing is written or
+//! read. Called by the clients and servers of CRI and by the registry client.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::global::get_text_map_propagator;
