@@ -1,8 +1,8 @@
-//! The admin endpoint: the API of a process that goes on, over HTTP on a unix socket, and, where that is wished, metrics and health alone
-//! over TCP. It asks the managers and decides nothing. Commands that go on start it; other commands ask it by [`client`].
+//! The admin endpoint: the API of a long-running process, over HTTP on a unix socket, and, if configured, metrics and health alone
+//! over TCP. It calls the managers and decides nothing. Long-running commands start it; other commands use it through [`client`].
 //!
 //! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `image_events`, `archive_routes`,
-//! `pod_routes`, `collecting`, `routes`. `access` says who may change things. The socket of the store is another one: see
+//! `pod_routes`, `collecting`, `routes`. `access` decides which clients may change state. The store has a separate socket: see
 //! [`engine`].
 
 mod access;
@@ -200,7 +200,7 @@ impl AdminServer {
         Arc::new(move || Form::Text.write(&state.registry, state.beside_a_kubelet).unwrap_or_default())
     }
 
-    /// Takes no more questions, and comes back when those that were asked are answered.
+    /// Stops accepting requests, and returns when the open ones are answered.
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.wait().await;

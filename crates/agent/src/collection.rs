@@ -1,5 +1,6 @@
-//! Garbage collection: [`Collection`] is the manager with its state, its thresholds and the runtime that knows the containers. What commands and the admin endpoint ask of it, it answers in the plain data of
-//! [`crate::admin::gc`], the same whether the answer goes over a socket or not. Decides nothing about images.
+//! Garbage collection: [`Collection`] is the manager with its state, its thresholds and the runtime that knows the containers.
+//! Answers commands and the admin endpoint in the plain data of [`crate::admin::gc`], with or without a socket between them.
+//! Decides nothing about images.
 
 mod logged;
 pub mod owner;
@@ -285,7 +286,7 @@ impl Collection {
         self.manager.status().await.map_err(Into::into)
     }
 
-    /// The leftovers of containers: what would go and what stays, or what went.
+    /// Returns the leftovers of containers: of a dry run those to remove and those to keep, otherwise the removed ones.
     pub async fn containers(&self, dry_run: bool) -> Result<CollectedContainers, CollectionError> {
         self.sees()?;
         let containers = self.containers.as_ref().ok_or(CollectionError::NoRuntime)?;
@@ -379,7 +380,7 @@ impl Collection {
         self.manager.protect(id, "", protects).await.map_err(Into::into)
     }
 
-    /// Goes by the rules of other options from the next round on, which comes at once.
+    /// Adopts the rules of other options from the next round on, which starts at once.
     pub fn adopt_rules(&self, images: GcOptions, containers: ContainerGcPolicy) {
         self.manager.adopt_rules(images);
         if let Some(collector) = &self.containers {

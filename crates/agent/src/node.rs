@@ -261,7 +261,7 @@ impl Node {
         self.probes.metrics().register(registry);
     }
 
-    /// Does everything that goes on in the background until `stop`. Containers go on.
+    /// Runs all background work until `stop`. Containers keep running afterwards.
     pub async fn keep(&self, stop: &CancellationToken) {
         let images = async {
             match (self.stays, self.collects) {

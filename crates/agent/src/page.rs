@@ -68,7 +68,7 @@ impl StatusPage {
         format!("{}://{}/", self.scheme, self.port.address())
     }
 
-    /// Answers until `stop`, and remembers how fast layers came meanwhile.
+    /// Answers until `stop`, and records the throughput of pulls meanwhile.
     pub async fn run(self, stop: &CancellationToken) {
         let Self { port, access, reporter, .. } = self;
         let routes = Arc::new(Routes::new(Arc::clone(&reporter), access, stop.clone()));

@@ -161,7 +161,7 @@ async fn every_documented_route_answers_as_documented() {
     assert_eq!(data["ended"], pulls["ended"]);
     drop(events);
 
-    // An archive goes and comes back.
+    // An exported archive can be imported again.
     let images = rig.ask("get", "/v1/images", Body::empty()).await;
     assert_eq!(images["images"].as_array().map(Vec::len), Some(2));
     let query = |name: &str| url::form_urlencoded::Serializer::new(String::new()).append_pair("image", name).finish();

@@ -1,5 +1,5 @@
-//! The routes of archives: an archive comes as the body of a request, or goes as the body of an answer, through a pipe: nothing of it is
-//! kept. The store decides what it makes of it. Called by axum.
+//! The routes of archives: an archive is the body of a request or of an answer, and is streamed through a pipe without being
+//! stored. The store reads and writes its content. Called by axum.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::PathBuf;

@@ -50,7 +50,7 @@ struct Shared {
 }
 
 impl StoreServer {
-    /// Answers on the socket of `root`, which this process holds: a socket that lies there was left by a process that is gone.
+    /// Answers on the socket of `root`, which this process owns: an existing socket there is left over from a process that has ended.
     ///
     /// # Errors
     /// The socket could not be made.

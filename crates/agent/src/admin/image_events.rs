@@ -39,7 +39,7 @@ pub(super) const ROUTES: &[Route] = &[Route::get(
 
 async fn events(state: SharedState, ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
     let for_others = service(&state)?;
-    // Its own looks are not among the calls that the agent counts.
+    // Its own lists are not among the calls that the agent counts.
     let service = match &state.readiness {
         Readiness::Service(service) => service,
         Readiness::Waiting(_) => for_others,

@@ -1,4 +1,4 @@
-//! [`PodBoard`]: what an agent that runs pods tells of them, in Kubernetes' shapes. Decides nothing. Made by `node`; called by
+//! [`PodBoard`]: the pods of an agent that runs pods, in Kubernetes' shapes. Decides nothing. Made by `node`; called by
 //! `super::pod_routes` and `super::state`.
 
 use std::sync::Arc;

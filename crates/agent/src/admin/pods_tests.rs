@@ -231,7 +231,7 @@ async fn events_are_waited_for() {
     let target = format!("/v1/events?since={last}&wait=20");
     let more = client::ask_json::<Value>(&rig.socket, Method::GET, &target);
     let happens = async {
-        // Whether the question or the event comes first does not matter.
+        // The request and the event may arrive in either order.
         tokio::task::yield_now().await;
         let object = ObjectRef { namespace: "shop".into(), name: "web-edge".into(), ..ObjectRef::default() };
         let event = EventRef { object: &object, kind: EventType::Warning, reason: "Later", message: "it came" };
@@ -309,7 +309,7 @@ async fn the_page_names_every_metric_of_pods() {
     let rig = Rig::start().await;
     rig.want(&["web"]);
     rig.until(&["web-edge 1/1 Running"]).await;
-    // Housekeeping counts pods when it comes to it.
+    // Housekeeping counts pods in its next round.
     let counted = async {
         loop {
             let text = client::ask(&rig.socket, Method::GET, "/metrics").await.expect("metrics");
@@ -332,7 +332,7 @@ async fn the_page_names_every_metric_of_pods() {
         let written = of_pods.remove(name).or_else(|| always.get(name).copied());
         assert_eq!(written, Some(kind), "{name}");
     }
-    // These appear when something goes wrong.
+    // These appear after failures only.
     let rest: Vec<&str> = of_pods.into_keys().collect();
     assert_eq!(
         rest,

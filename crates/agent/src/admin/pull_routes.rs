@@ -24,11 +24,11 @@ use super::state::{Admin, Answer, Refusal, SharedState, bad_request, json};
 use super::stream_quota::StreamPlace;
 use super::table::{Content, Parameter, Route, SchemaOf};
 
-/// How often a reader hears of a state that changes, where it does not say.
+/// How often a reader receives a changing state, if it does not ask for an interval.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The shortest and the longest interval that a reader may ask for, in milliseconds.
 const INTERVALS: std::ops::RangeInclusive<u64> = 100..=60_000;
-/// A reader hears at least this often that the stream lives.
+/// A reader receives a keep-alive at least this often.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const EVENTS: &[(&str, SchemaOf)] =

@@ -135,7 +135,7 @@ mod tests {
         fake.publish(name, &FakeImage::new("app"));
         let begin = Instant::now();
         let times = Mutex::new(0);
-        // Each look at the clock is 1.5 seconds later.
+        // The clock advances by 1.5 seconds at each reading.
         let clock: Clock = Arc::new(move || {
             let mut times = times.lock();
             *times += 1;

@@ -69,7 +69,7 @@ impl Owner {
         }
     }
 
-    /// The leftovers of containers: what would go and what stays, or what went.
+    /// Returns the leftovers of containers: of a dry run those to remove and those to keep, otherwise the removed ones.
     pub async fn containers(&self, dry_run: bool) -> Result<CollectedContainers, CollectionError> {
         match self {
             Self::Here(collection) => collection.containers(dry_run).await,
@@ -153,7 +153,7 @@ impl MakeRoom for Owner {
     }
 }
 
-/// Pins wait while a collection goes on.
+/// Returns the pins that the agent answers; it answers once a running collection has ended.
 async fn pins_of(socket: &Path, method: Method, target: &str) -> Result<Vec<Pin>, CollectionError> {
     let pins: Pins = client::ask_at_length(socket, method, target).await?;
     Ok(pins.pins)

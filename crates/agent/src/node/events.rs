@@ -49,9 +49,9 @@ impl EventBook {
         *self.told.borrow()
     }
 
-    /// Comes back when there is one of a higher number.
+    /// Returns when there is an event with a higher number.
     pub async fn after(&self, number: u64) {
-        // The sender is this book's own, so it is not gone.
+        // The sender is this book's own, so the channel is open.
         let _ = self.told.subscribe().wait_for(|last| *last > number).await;
     }
 }

@@ -16,7 +16,7 @@ use rustix::process::{Pid, test_kill_process};
 /// The file in the root.
 const NAME: &str = "pods.lock";
 
-/// How long the lock of a process that is gone may last, and how often it is tried in that time.
+/// How long the lock of an ended process may last, and the pause between attempts in that time.
 const GONE_SOON: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -40,7 +40,7 @@ pub enum LockError {
         /// Root whose pods the process runs.
         root: PathBuf,
     },
-    /// The process that took the lock is gone, and the lock is still held after 5 seconds.
+    /// The process that took the lock has ended, and the lock is still held after 5 seconds.
     #[error(
         "process {pid} ran the pods of {} and is gone, but its lock on {NAME} is still held: by a program that it started, or by a \
          process that cannot be seen from here",
@@ -63,8 +63,8 @@ pub enum LockError {
 }
 
 impl PodsLock {
-    /// Takes the lock of a root, which is made where it is missing, for its owner alone. Waits for no process that runs, and up
-    /// to 5 seconds for one that is gone.
+    /// Takes the lock of a root, and creates a missing root for its owner alone. Does not wait for a running process, and waits up
+    /// to 5 seconds for one that has ended.
     pub async fn take(root: &Path) -> Result<Self, LockError> {
         Self::take_within(root, GONE_SOON).await
     }

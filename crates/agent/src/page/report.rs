@@ -34,7 +34,7 @@ pub(super) struct Report {
     pub(super) pulls: Vec<PullInFlight>,
     /// Pulls that ended, oldest first.
     pub(super) ended: Vec<EndedPull>,
-    /// Bytes that came in each interval of the last hour, oldest first.
+    /// Bytes that arrived in each interval of the last hour, oldest first.
     pub(super) throughput: Vec<u64>,
     /// `None` where this process keeps no back-off.
     pub(super) backoff: Option<Vec<WaitingImage>>,
