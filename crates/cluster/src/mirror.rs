@@ -85,7 +85,7 @@ impl Mirrors {
                 Ok(()) = self.pods.changed() => {}
                 Ok(()) = changes.changed() => {}
             }
-            // What comes together is answered together.
+            // Changes that arrive together are handled together.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }

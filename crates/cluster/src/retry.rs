@@ -81,7 +81,7 @@ mod tests {
         let (least, most): (Random, Random) = (Arc::new(|| 0.0), Arc::new(|| 1.0));
         assert_eq!(jittered(10 * second, 0.04, &least), Duration::from_millis(9600));
         assert_eq!(jittered(10 * second, 0.04, &most), Duration::from_millis(10_400));
-        // The first report of a node's status comes half of its period earlier or later.
+        // The first report of a node's status is up to half of its period earlier or later.
         assert_eq!(
             (jittered(300 * second, 0.5, &least), jittered(300 * second, 0.5, &most)),
             (150 * second, 450 * second)

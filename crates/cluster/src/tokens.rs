@@ -39,7 +39,7 @@ pub struct TokenRequest {
     pub account_uid: String,
     /// Name of the pod that the token is bound to.
     pub pod: String,
-    /// Uid of that pod: the API server rejects the token once the pod is gone.
+    /// Uid of that pod: the API server rejects the token once the pod is deleted.
     pub pod_uid: String,
     /// The intended audience; empty: the API server.
     pub audience: String,

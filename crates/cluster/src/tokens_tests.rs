@@ -142,7 +142,7 @@ async fn a_providers_token_is_of_one_account_for_as_long_as_the_server_likes() {
         json!({"audiences": ["registry"],
                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u"}})
     );
-    // It is kept for four fifths of an hour, and is none of the account that comes under the same name.
+    // The token is kept for four fifths of an hour, and is not used for a later account of the same name.
     assert_eq!(scene.at(2879, &wanted).await.as_deref(), Ok("token-1"));
     let another = TokenRequest { account_uid: "another".to_owned(), ..wanted.clone() };
     assert_eq!(scene.at(2879, &another).await.as_deref(), Ok("token-2"));

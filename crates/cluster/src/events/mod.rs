@@ -58,7 +58,7 @@ struct Shared {
     clock: WallClock,
     /// Guards the events that wait.
     queue: Mutex<Queue>,
-    /// Rung when an event came.
+    /// Notified when an event is queued.
     came: Notify,
 }
 

@@ -183,7 +183,7 @@ impl EventWriter {
     }
 }
 
-/// Returns true for a failure that comes again with the same event.
+/// Returns true for a failure that would repeat with the same event.
 fn is_lasting(error: &kube::Error) -> bool {
     matches!(failure(error), Failure::NotFound | Failure::Forbidden | Failure::Invalid | Failure::Conflict)
 }

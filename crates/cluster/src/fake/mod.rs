@@ -32,13 +32,13 @@ struct State {
     store: Mutex<Store>,
     /// Counts changes.
     changed: watch::Sender<u64>,
-    /// Guards the requests that came, as `PATCH /api/v1/…`.
+    /// Guards the requests that were received, as `PATCH /api/v1/…`.
     requests: Mutex<Vec<String>>,
     /// Guards statuses, with messages, that the next requests whose line contains all words of the text are answered with.
     faults: Mutex<VecDeque<(String, u16, String)>>,
     /// Guards the answer of every request, while the server is away.
     away: watch::Sender<bool>,
-    /// True while watches tell nothing.
+    /// True while watches send nothing.
     quiet: watch::Sender<bool>,
     /// Counts orders to close all watches.
     closes: watch::Sender<u64>,
@@ -157,7 +157,7 @@ impl FakeServer {
         self.0.unknown.lock().push(pointer.to_owned());
     }
 
-    /// While quiet, watches tell nothing.
+    /// While quiet, watches send nothing.
     pub fn set_quiet(&self, quiet: bool) {
         self.0.quiet.send_replace(quiet);
         if !quiet {
@@ -183,7 +183,7 @@ impl FakeServer {
         self.0.store.lock().compact();
     }
 
-    /// Hears of every change.
+    /// Returns a receiver that is notified of every change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()

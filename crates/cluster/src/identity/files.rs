@@ -95,7 +95,7 @@ impl IdentityFiles {
         Ok(())
     }
 
-    /// Forgets the key of a request that came to nothing.
+    /// Removes the key of a request that yielded no certificate.
     pub(super) fn drop_key(&self) {
         if let Err(error) = fs::remove_file(self.next_key())
             && error.kind() != io::ErrorKind::NotFound

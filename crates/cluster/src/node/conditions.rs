@@ -23,7 +23,7 @@ pub(super) struct Pressures {
     pub(super) pids: Option<bool>,
 }
 
-/// A condition that stays for a while after its cause went, so that it does not flap.
+/// A condition that stays for a while after its cause has ended, so that it does not flap.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lasting {
     crossed: Option<Timestamp>,

@@ -196,7 +196,7 @@ impl NodeKeeper {
         }
     }
 
-    /// Tells once that the machine was started again since the Node was written.
+    /// Records an event once if the machine was rebooted since the Node was written.
     fn note_reboot(&self, old: &NodeStatus) {
         let (name, boot) = (&self.options.identity.name, &self.options.machine.boot_id);
         let before = old.node_info.as_ref().map_or("", |info| &info.boot_id);
@@ -220,7 +220,7 @@ fn is_unknown(node: &Node) -> bool {
 
 /// Writes statuses, in the words that the server understands.
 struct Writer {
-    /// The server knows the fields that came after its first versions.
+    /// The server knows the fields that were added after its first versions.
     newer_fields: bool,
 }
 

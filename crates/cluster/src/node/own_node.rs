@@ -1,5 +1,6 @@
-//! [`OwnNode`]: the own Node as the API server has it, by the one watch of it that there is. Everything on this node that depends on
-//! its Node reads it here: the keeper, the admission of pods, mirror pods. Called by [`super::NodeKeeper`], made by the binary.
+//! [`OwnNode`]: the own Node as the API server has it, from the only watch of it. Every part of this node that depends on its
+//! Node reads it from this cache: the keeper, the admission of pods, mirror pods. Called by [`super::NodeKeeper`], made by the
+//! binary.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::watch::{Selected, Selection, follow, is_newer};
 pub struct OwnNode(watch::Sender<Selected>);
 
 impl OwnNode {
-    /// Hears of every change.
+    /// Returns a receiver that is notified of every change.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Selected> {
         self.0.subscribe()

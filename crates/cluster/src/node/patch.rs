@@ -65,7 +65,7 @@ pub fn status_patch(uid: &str, old: &NodeStatus, new: &NodeStatus) -> Option<Val
     (!patch.is_empty()).then(|| json!({"metadata": {"uid": uid}, "status": patch}))
 }
 
-/// The differences: fields that went are null, lists come whole.
+/// The differences: removed fields are null, lists are replaced as a whole.
 fn merge(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
     let mut patch = Map::new();
     for (key, value) in new {

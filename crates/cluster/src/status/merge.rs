@@ -1,6 +1,6 @@
-//! [`merged`]: the status of a pod that its server should have, from the one that it has and from what the node sees. Conditions
-//! of others stay, and a status never goes backwards: what has ended does not run again, and a pod has not ended while anything
-//! of it may run. Pure; the rules are the kubelet's. Called by [`super::StatusManager`].
+//! [`merged`]: the status of a pod that its server should have, from the one that it has and from the node's view. Conditions of
+//! other writers stay, and a status never goes backwards: an ended container does not run again, and a pod has not ended while
+//! anything of it may run. Pure; the rules are the kubelet's. Called by [`super::StatusManager`].
 
 use serde_json::{Value, json};
 

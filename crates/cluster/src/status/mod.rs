@@ -49,7 +49,7 @@ pub struct StatusManager {
 struct WrittenStatus {
     /// The status that was asked for.
     wanted: Value,
-    /// The object as the server answered; older ones that a watch tells do not count.
+    /// The object as the server returned it; older versions from a watch do not count.
     object: Arc<Value>,
 }
 
@@ -58,7 +58,7 @@ enum Written {
     Yes,
     /// There was nothing to write.
     Same,
-    /// The object is gone, or is another one.
+    /// The object was deleted, or another one has its name.
     Gone,
 }
 
@@ -78,7 +78,7 @@ impl StatusManager {
         }
     }
 
-    /// Writes until `stop`. `views` are the pods as they are now, `changes` hears when they are others.
+    /// Writes until `stop`. `views` are the current pods, `changes` is notified when they change.
     pub async fn run(
         mut self,
         views: impl Fn(&Objects) -> NodeViews,
@@ -182,7 +182,7 @@ impl StatusManager {
         }
     }
 
-    /// The server refused: the object may be gone, or another one of its name.
+    /// Handles a refusal by the server: the object may be deleted, or another one may have its name.
     async fn refused(&mut self, uid: &str, object: &Value, error: kube::Error) -> Result<Written, kube::Error> {
         match failure(&error) {
             Failure::NotFound => Ok(Written::Gone),
@@ -213,7 +213,7 @@ impl StatusManager {
         match delete(&self.client, object, uid).await {
             Ok(()) => Ok(Written::Gone),
             Err(error) => match failure(&error) {
-                // It is gone, or another one has its name.
+                // It was deleted, or another one has its name.
                 Failure::NotFound | Failure::Conflict => Ok(Written::Gone),
                 _ => Err(error),
             },

@@ -62,7 +62,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Addresses that are new, and orders to remove those that are gone.
+/// New addresses, and directives that delete the removed ones.
 fn addresses(before: Option<&Value>, after: &Value) -> Value {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let (before, mut entries) = (list(before), list(Some(after)));
