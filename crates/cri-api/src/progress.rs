@@ -70,7 +70,7 @@ pub enum PullEvent {
     Committing,
 }
 
-/// Where progress goes. The default one forgets it. Called often and from any thread: it must be quick.
+/// Receives progress. The default one discards it. Called often and from any thread: it must be quick.
 #[derive(Clone, Default)]
 pub struct ProgressSink(Option<Arc<dyn Fn(PullEvent) + Send + Sync>>);
 

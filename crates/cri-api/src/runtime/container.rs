@@ -17,7 +17,7 @@ pub enum ContainerState {
     Running,
     /// Ended.
     Exited,
-    /// The runtime cannot tell.
+    /// The runtime does not know the state.
     #[default]
     Unknown,
 }
@@ -100,7 +100,7 @@ pub struct ContainerConfig {
     pub log_path: String,
     /// Standard input is kept open.
     pub stdin: bool,
-    /// Standard input is closed when the first client that attached goes away.
+    /// Standard input is closed when the first attached client disconnects.
     pub stdin_once: bool,
     /// The container has a terminal.
     pub tty: bool,

@@ -1,4 +1,4 @@
-//! Events of containers, as a runtime tells them.
+//! Events of containers, as a runtime reports them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -38,12 +38,12 @@ pub enum ContainerEventKind {
     Stopped,
     /// Removed.
     Deleted,
-    /// Something that is newer than we are: look.
+    /// A kind that this version does not know: list the containers again.
     #[default]
     Unknown,
 }
 
-/// The events of a runtime that tells none.
+/// The event stream of a runtime without events.
 pub(super) struct Refused(Option<Error>);
 
 impl Refused {

@@ -163,7 +163,7 @@ pub trait RuntimeService: Send + Sync + 'static {
         Refused::with(unimplemented("GetContainerEvents"))
     }
 
-    /// Tells the runtime which addresses the pods of this node have.
+    /// Informs the runtime of the address range of this node's pods.
     async fn update_runtime_config(&self, pod_cidr: &str) -> Result<()> {
         let _ = pod_cidr;
         Err(unimplemented("UpdateRuntimeConfig"))

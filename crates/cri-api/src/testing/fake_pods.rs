@@ -58,7 +58,7 @@ pub(super) struct FakeContainer {
     pub(super) log_reopened: usize,
 }
 
-/// Tells the time, nanoseconds since the epoch.
+/// Returns the time, in nanoseconds since the epoch.
 #[derive(Clone)]
 pub(super) struct Clock(pub(super) Arc<dyn Fn() -> i64 + Send + Sync>);
 
@@ -72,7 +72,7 @@ impl fmt::Debug for Clock {
 #[derive(Debug)]
 pub(super) struct Pods {
     now: i64,
-    /// Tells the time instead.
+    /// Replaces `now`.
     pub(super) clock: Option<Clock>,
     made: u64,
     pub(super) sandboxes: BTreeMap<String, Sandbox>,
@@ -118,7 +118,7 @@ impl Pods {
         self.now = now;
     }
 
-    /// The clock; it moves on a little with every look.
+    /// Reads the clock, which advances a little with every reading.
     pub(super) fn now(&mut self) -> i64 {
         if let Some(Clock(clock)) = &self.clock {
             return clock();

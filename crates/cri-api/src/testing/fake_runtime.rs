@@ -103,7 +103,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().set_now(now);
     }
 
-    /// From now on `clock` tells the time, nanoseconds since the epoch.
+    /// Takes the time from `clock` from now on, in nanoseconds since the epoch.
     pub fn follow(&self, clock: impl Fn() -> i64 + Send + Sync + 'static) {
         self.0.pods.lock().clock = Some(Clock(Arc::new(clock)));
     }

@@ -240,7 +240,7 @@ impl Gate {
         self.0.permits.close();
     }
 
-    /// How many calls ever came to the gate.
+    /// Returns how many calls have ever reached the gate.
     #[must_use]
     pub fn arrived(&self) -> usize {
         self.0.traffic.borrow().arrived

@@ -1,4 +1,4 @@
-//! Cases: what a pull records and answers, how it fails, and what is left when its caller goes away.
+//! Cases: the record and the result of a pull, its failures, and its leftovers when the caller disconnects.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -238,8 +238,8 @@ pub(super) async fn pull_reports_its_progress(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-/// critest "public image should timeout if requested": a caller that goes away stops its pull, and nothing half
-/// pulled is visible.
+/// critest "public image should timeout if requested": a caller that disconnects stops its pull, and no partial image
+/// is visible.
 pub(super) async fn dropped_pull_leaves_nothing(bench: &Bench<'_>) -> Outcome {
     let name = bench.name(&fixtures::TAGGED);
     let mut hold = needs(bench.harness().hold_pulls(), "way to hold a pull back")?;
@@ -255,7 +255,7 @@ pub(super) async fn dropped_pull_leaves_nothing(bench: &Bench<'_>) -> Outcome {
     bench.absent(&name).await?;
     hold.given_up().await;
     hold.release();
-    // A pull that secretly went on would become visible now. It must not, for as long as we look.
+    // A pull that continued in secret would become visible now. Poll for a while: it must not.
     let id = bench.identity(&fixtures::TAGGED)?.id.to_string();
     for _ in 0..20 {
         check_eq!(bench.listed(&id).await?, None, "the list after the pull was dropped");
@@ -266,7 +266,7 @@ pub(super) async fn dropped_pull_leaves_nothing(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-/// Of two callers of the same pull one goes away; the other gets its image.
+/// Of two callers of the same pull one disconnects; the other gets its image.
 pub(super) async fn dropped_pull_leaves_its_twin_alone(bench: &Bench<'_>) -> Outcome {
     let name = bench.name(&fixtures::TAGGED);
     let mut hold = needs(bench.harness().hold_pulls(), "way to hold a pull back")?;

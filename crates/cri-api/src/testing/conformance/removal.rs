@@ -107,7 +107,7 @@ pub(super) async fn removal_of_an_empty_name_is_an_invalid_argument(bench: &Benc
     Ok(())
 }
 
-/// critest: five concurrent removals; after each of them the image is gone.
+/// critest: five concurrent removals; after each of them the image is not present.
 pub(super) async fn five_removals_at_once_all_succeed(bench: &Bench<'_>) -> Outcome {
     for name in bench.names(&fixtures::MANY_NAMES) {
         bench.pull(&name).await?;
