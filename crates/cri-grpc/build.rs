@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::write(out.join("runtime.v1.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .btree_map(".")
-        // What is not overridden answers Unimplemented; `server::served` says so in words before it comes to that.
+        // Methods without an override answer Unimplemented; `server::served` answers first, with an explanation.
         .generate_default_stubs(true)
         // Its fields are secrets: `pb` has a Debug that shows none of them.
         .skip_debug([".runtime.v1.AuthConfig"])

@@ -2,7 +2,7 @@
 //! every call to a CRI runtime over its socket.
 //!
 //! Behaves as the kubelet's client: checks the API when it connects, gives every call the request timeout except a
-//! pull, which ends when its future is dropped. The connection comes when it is needed and comes back after a failure.
+//! pull, which ends when its future is dropped. Connects on demand, and reconnects after a failure.
 
 mod call;
 mod connector;

@@ -111,7 +111,7 @@ mod to_api {
         super::or_default(value)
     }
 
-    /// A message that is always sent, empty or not: peers look into it without asking whether it is there.
+    /// A message that is always sent, empty or not: peers read its fields without a check that it is present.
     pub(super) fn always<T, U: Default + From<T>>(value: Option<T>) -> U {
         super::or_default(value)
     }

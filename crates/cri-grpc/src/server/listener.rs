@@ -83,8 +83,8 @@ pub struct Listener {
     remains: SocketRemains,
 }
 
-/// Says that the file of a socket is to stay at the end, for the process that comes next: clients are refused until that
-/// listens there.
+/// Keeps the file of a socket at the end, for the next process: clients are refused until that process
+/// listens.
 #[derive(Clone, Debug, Default)]
 pub struct SocketRemains(Arc<AtomicBool>);
 

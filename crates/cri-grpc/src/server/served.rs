@@ -43,7 +43,7 @@ pub(super) struct CallRouter {
     pub(super) images: ImageServiceServer<ImageCalls>,
     /// The answers where there is no runtime.
     pub(super) stand_in: RuntimeServiceServer<NoPods>,
-    /// The runtime that every call for a runtime goes to.
+    /// The runtime that receives every call for a runtime.
     pub(super) runtime: Option<RuntimePassthrough>,
     pub(super) ending: Ending,
 }

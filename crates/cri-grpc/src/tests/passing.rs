@@ -1,5 +1,5 @@
-//! Calls for a runtime that pass through the server: the whole suite, every call of the contract and those to come, byte for byte,
-//! and what a client hears when the runtime is away.
+//! Calls for a runtime that pass through the server: the whole suite, every call of the contract and unknown ones, byte for byte,
+//! and the error for a client when the runtime is down.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ fn in_front_of(endpoint: &Endpoint, grace: Duration) -> Running {
     Running::with(ServerOptions { runtime, grace, ..images })
 }
 
-/// A peer that answers every call with the name of the call and the bytes that came, in two messages, and a trailer.
+/// A peer that answers every call with the name of the call and the received bytes, in two messages, and a trailer.
 fn echo() -> Raw {
     raw(tower::service_fn(|request: Request<Body>| async move {
         let path = request.uri().path().to_owned();

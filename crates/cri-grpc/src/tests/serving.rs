@@ -62,7 +62,7 @@ async fn what_is_not_served_says_so() {
     assert!(status.message().starts_with("runtime.v1.RuntimeService/RunPodSandbox: this endpoint serves images"));
     let status = soon(client.get_container_events(pb::GetEventsRequest {})).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
-    // The same connection goes on.
+    // The same connection still works.
     soon(client.version(pb::VersionRequest::default())).await.unwrap();
 }
 
