@@ -195,7 +195,7 @@ impl Summary {
     }
 }
 
-/// As near as a float comes, which is what the text has.
+/// Returns the nearest float, which is the precision of the text format.
 fn as_float(number: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
     {

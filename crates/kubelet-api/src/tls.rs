@@ -1,5 +1,5 @@
-//! TLS of a port: its certificate, and whose client certificates are believed. A client without a certificate connects all the same, since
-//! it may have a token; one with a certificate of another authority does not. Called by [`crate::port`].
+//! TLS of a port: its certificate, and the authorities of accepted client certificates. A client without a certificate connects all
+//! the same, since it may have a token; one with a certificate of another authority does not. Called by [`crate::port`].
 
 use std::io;
 use std::path::{Path, PathBuf};
