@@ -1,4 +1,4 @@
-//! Where the CPU goes in a pull, from a profile by `perf`: shares of stages, and the functions at the top of a flame graph.
+//! CPU time of a pull, from a profile by `perf`: shares of stages, and the functions at the top of a flame graph.
 //!
 //! The reading of `perf script` and the table of stages are pure; `run` records.
 
@@ -125,7 +125,7 @@ impl Shares {
     }
 }
 
-/// Profiles a pull of each of the images and says where the time went.
+/// Profiles a pull of each of the images and reports the CPU time by stage and function.
 pub(crate) fn run(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Result<String> {
     let mut out = String::from(
         "`perf record -g` of a relaxed pull, CPU of imagelet alone: the shares of the stages, and the functions at the top of a flame graph \

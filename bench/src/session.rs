@@ -262,7 +262,7 @@ pub(crate) fn remove(directory: &Path) -> anyhow::Result<()> {
         let mut umount = program("umount", Path::new("/"));
         umount.arg(&point).stderr(Stdio::null());
         if !umount.status().context("run umount")?.success() {
-            // Something still holds it; it goes when that does.
+            // A process still holds it: the unmount takes effect when that process lets go.
             drop(program("umount", Path::new("/")).arg("-l").arg(&point).status());
         }
     }
