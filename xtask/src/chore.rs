@@ -19,9 +19,9 @@ pub(crate) const CHORES: &[(&str, &str)] = &[
 pub(crate) struct ChoreReport {
     /// Each breaks the build.
     pub(crate) failures: Vec<String>,
-    /// Each deserves a second look.
+    /// Findings that do not fail the check.
     pub(crate) warnings: Vec<String>,
-    /// A line of what was looked at, so that a check of nothing is seen.
+    /// One line that counts the checked items, so that a check of nothing is visible.
     pub(crate) seen: String,
 }
 

@@ -1,7 +1,7 @@
 //! The module tree of one crate, read from its sources with `syn`, and the resolution of paths in it.
 //!
-//! Pure: a map of file names to texts goes in. Left out are tests, fakes and fuzz targets (by file name and by `cfg`), documentation, and
-//! whatever lies outside of the crate. `circles.rs` asks for the edges.
+//! Pure: from a map of file names to texts. Left out are tests, fakes and fuzz targets (by file name and by `cfg`), documentation, and
+//! files outside of the crate. `circles.rs` asks for the edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
