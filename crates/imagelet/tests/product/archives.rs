@@ -422,7 +422,7 @@ fn other_platforms_come_and_go() {
     let values: Vec<(&str, &str)> = values.into_iter().chain([("{platforms}", platforms)]).collect();
     g.types(&g.imagelet("store"), rows, &values);
 
-    // All of them out again: the index is the one that came.
+    // Exporting all of them again yields the index that was imported.
     let imagelet = g.imagelet("store");
     let many = layout.path().display().to_string();
     imagelet.ok(&["--keep-blobs", "import", "--platform", "all", &many]);

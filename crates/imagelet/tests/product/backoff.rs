@@ -156,7 +156,7 @@ fn a_registry_that_is_not_there_is_waited_for() {
     assert_eq!(imagelet.images().len(), 1);
 }
 
-/// Begins to listen on a bound socket, and passes what comes on to `target`.
+/// Begins to listen on a bound socket, and forwards connections to `target`.
 fn listen(socket: OwnedFd, target: String) {
     rustix::net::listen(&socket, 16).expect("listen");
     let listener = TcpListener::from(socket);

@@ -44,7 +44,7 @@ impl Scene {
         self.registry.requests_for("/beside/slow/manifests/").len()
     }
 
-    /// Starts a command, and comes back when it waits for the slow image.
+    /// Starts a command, and returns when it waits for the slow image.
     fn waits_for_slow(&self, imagelet: &Imagelet, args: &[&str]) -> Daemon {
         let asked = self.asked_for_slow();
         let daemon = imagelet.daemon(args);
@@ -166,7 +166,7 @@ fn a_second_pull_does_not_wait_for_the_first() {
     assert_eq!(s.listed(), [s.name("slow"), s.there.clone()]);
 }
 
-/// A pull that goes through another process carries on by itself when that process is gone.
+/// A pull that goes through another process continues by itself when that process has ended.
 fn the_second_carries_on(end: impl FnOnce(&Scene, Daemon)) {
     let s = Scene::new();
     let holder = s.holder();
@@ -252,7 +252,7 @@ fn an_agent_waits_for_a_pull_and_not_for_an_agent() {
     assert_eq!(s.listed(), [s.name("slow"), s.there.clone()]);
 }
 
-/// Everybody who comes at the same moment, while others begin and end, is answered.
+/// Every command of a crowd that starts at the same moment, while others begin and end, is answered.
 #[test]
 fn a_crowd_of_commands_is_answered() {
     let s = Scene::new();

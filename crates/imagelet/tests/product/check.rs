@@ -72,7 +72,7 @@ impl Workshop {
         below.components().next().expect("a layer").as_os_str().into()
     }
 
-    /// Changes one byte of an image's file, and nothing that the inode tells.
+    /// Changes one byte of an image's file, and none of the inode's attributes.
     #[track_caller]
     fn flip(&self, end: &str) {
         let path = self.file(end);
@@ -123,7 +123,7 @@ impl Workshop {
         }
         self.is_sound();
 
-        // A layer that both lack comes with the first of them.
+        // A layer that both lack is fetched with the first of them.
         self.ensure(absent[0], "pulled");
         self.is_sound();
         for n in 0..2 {

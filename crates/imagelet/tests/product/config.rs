@@ -301,7 +301,7 @@ fn a_provider_gets_the_token_of_the_pods_account() {
     let (result, all) = g.ensure(&with_provider, &pod);
     assert_eq!(result, "pulled", "{all}");
     assert!(!all.contains("t0ken-of-builder"), "{all}");
-    // It came for one account: another one must show that it may have it, and cannot.
+    // It was pulled for one account: another one must prove its access, and cannot.
     let (result, all) = g.ensure(&with_provider, &g.pod("  serviceAccountName: stranger\n"));
     assert_eq!(result, "ErrImagePull", "{all}");
     let (result, all) = g.ensure(&with_provider, &pod);

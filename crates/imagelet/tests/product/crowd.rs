@@ -261,7 +261,7 @@ async fn long_image() -> (Scene, Gate, String) {
     (s, gate, name)
 }
 
-/// The registry's own log tells that it was not rid of the whole layer.
+/// Asserts by the registry's own log that it did not send the whole layer.
 fn broke_off(s: &Scene) {
     s.registry.accesses_until("the layer's transfer has ended", |all| {
         let reads = all.iter().filter(|a| a.method == "GET" && a.is_blob());

@@ -77,7 +77,7 @@ fn a_kill_at_any_moment_gives_nobody_a_right() {
         let imagelet = Imagelet::on(&root).global("--registry-config-path", &certs);
         let from = Instant::now();
         let mut child = imagelet.spawn(&["ensure", "-f", &keeper]);
-        // The first rounds are not cut off: the last of them tells how long one takes. Then come moments all over the time,
+        // The first rounds are not cut off: the last of them measures how long one takes. Then follow moments over that whole time,
         // and moments just after something has appeared on the disk.
         if round >= WARM_UP {
             let watched = ["", "image_manager/pulling", "layers", "image_manager/pulled"][round % 4];

@@ -101,7 +101,7 @@ fn differences(s: &Scene, layers: &[Layer]) -> Vec<String> {
     }
     let merged = compared(&read(&ours.merged), &read(&theirs.merged));
     found.extend(merged.into_iter().map(|line| format!("merged: {line}")));
-    // A mount that is there when its containerd goes is left to the scratch.
+    // The scratch removes a mount that outlives its containerd.
     drop((ours.containerd, theirs.containerd));
     found
 }

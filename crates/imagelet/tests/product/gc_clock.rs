@@ -37,7 +37,7 @@ fn a_restart_does_not_make_old_images_young_nor_young_ones_old() {
     assert_eq!(of(&later(MINUTE), "clock/old:1"), "too-young");
     assert_eq!(of(&later(3 * MINUTE), "clock/old:1"), "remove");
 
-    // An hour later comes another one. The first look at it after a restart is not the unknown past.
+    // An hour later another image is pulled. Its first detection after a restart does not date it to the unknown past.
     later(HOUR).ok(&["pull", &young]);
     assert_eq!(going(&later(HOUR).plan(&["--all-unused"])), ["clock/old:1"]);
     assert_eq!(of(&later(HOUR + MINUTE), "clock/young:1"), "too-young");
@@ -117,7 +117,7 @@ fn images_go_at_their_maximum_age_and_not_before() {
     imagelet.ok(&["pull", &old, &kept]);
     imagelet.ok(&["pin", &kept]);
     assert_eq!(gone(&later(6).collect(&[])), Vec::<String>::new());
-    // Never used, and pulled a moment ago: it is not as old as the process that looks.
+    // Never used, and pulled a moment ago: its age is not that of the process that plans.
     later(8).ok(&["pull", &fresh]);
     let plan = later(8).plan(&[]);
     assert_eq!((going(&plan).as_slice(), decision(&plan, "clock/kept:1")), (&["clock/old:1".to_owned()][..], "pinned"));

@@ -85,7 +85,7 @@ async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     let failed = stage.container((&new_sandbox, &new), "app", 1, Does::Say("second", 3)).await;
     assert_eq!(stage.ended(&failed).await.exit_code, 3);
     let runs = stage.container((&new_sandbox, &new), "app", 2, Does::Sleep).await;
-    // A pod that is gone and has ended; its log was turned once, and it had two containers.
+    // A pod that was deleted and has ended; its log was rotated once, and it had two containers.
     let gone = stage.pod("gone", 0);
     let gone_sandbox = stage.sandbox(&gone).await;
     let mut of_gone = BTreeSet::new();
@@ -150,7 +150,7 @@ async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     assert!(gc.collect().await.is_empty(), "nothing is left to do");
 }
 
-/// A runtime that is killed and comes back: one round fails, the next one does its work, and what ran still runs.
+/// A runtime that is killed and restarted: one round fails, the next one does its work, and the containers still run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn a_collection_survives_its_runtime() {
@@ -185,7 +185,7 @@ async fn a_collection_survives_its_runtime() {
     assert_eq!(status.state, ContainerState::Running);
 }
 
-/// `imagelet gc containers`: it knows no source of pods, so that only what the policy has too much of goes.
+/// `imagelet gc containers`: it knows no source of pods, so it only removes what exceeds the policy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn the_command_collects_what_is_too_much() {

@@ -170,7 +170,7 @@ fn a_pull_that_nothing_makes_room_for_says_how_much_was_needed() {
     assert_eq!(f.imagelet.ids().len(), 2, "what is pinned stays");
     assert!(free(&f.disk).0.abs_diff(f.before.0) < 256 << 10, "nothing half is left: {:?}", free(&f.disk));
 
-    // With one of them free it goes.
+    // With one of them unpinned, that one is removed.
     f.imagelet.ok(&["unpin", &f.names[1]]);
     f.imagelet.ok(&["ensure", "-f", &f.pod(&name)]);
     let done = f.imagelet.collect(&["--all-unused"]);
@@ -268,7 +268,7 @@ fn pod_of(s: &Scene, images: &[&str]) -> String {
 fn a_pull_takes_no_image_of_its_own_pod() {
     let f = FullDisk::new(LoopFs::ext4(64), Full::AllButAMebibyte, 0);
     let (third, id) = push_noise(&f.s, "full/third:1", 8 << 20);
-    // The first one came first, and would go first; the pod needs it.
+    // The first image is the oldest, and would be removed first; the pod needs it.
     let pod = pod_of(&f.s, &[&f.names[0], &third]);
     f.imagelet.ok(&["ensure", "-f", &pod]);
     let mut want = vec![f.ids[0].clone(), id.clone()];

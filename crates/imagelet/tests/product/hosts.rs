@@ -47,7 +47,7 @@ fn a_registry_with_tls_and_a_password() {
     let traced = imagelet.clone().env("IMAGELET_CREDS", &creds).run(&["--log-level", "trace", "pull", &name]);
     assert_eq!(traced.code, Some(0), "{}", traced.stderr);
     assert_eq!(s.imagelet.ids(), [image.id]);
-    // The form in which it goes over the wire is as secret.
+    // The encoded form on the wire is as secret.
     let encoded = "b3BlcmF0b3I6Y29yLXJlY3Q6aG9yc2U9YmF0dGVyeQ==";
     for secret in [PASSWORD, encoded] {
         assert!(!traced.stderr.contains(secret) && !traced.stdout.contains(secret), "the log tells {secret}");

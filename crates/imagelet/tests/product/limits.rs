@@ -86,7 +86,7 @@ impl Ground {
         if end != End::Done {
             imagelet.ok(&["pull", &self.moving.0]);
         }
-        // What a pull that was ended had whole was gone on with.
+        // Layers that the ended pull had completed were used again.
         self.check(context);
         self.s.imagelet.ok(&["rmi", &self.moving.0]);
         end

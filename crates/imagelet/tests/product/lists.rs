@@ -1,5 +1,5 @@
 //! Lists as people type them, as root and as an ordinary user: filters, order, columns, and expressions with kubectl's rules; and
-//! what helps to type: help, suggestions, completion and manual pages. Forms of output are frozen here.
+//! help with typing: help texts, suggestions, completion and manual pages. Forms of output are frozen here.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,5 +1,6 @@
-//! Podman on images of our store: the view of the store that `imagelet podman-store` makes. Debian's podman lists and runs what imagelet
-//! pulled; what it uses is neither removed nor collected; the view follows every change, and comes back after kills and after damage.
+//! Podman on images of our store: the view of the store that `imagelet podman-store` makes. Debian's podman lists and runs images
+//! that imagelet pulled; the images that it uses are neither removed nor collected; the view follows every change, and is restored
+//! after kills and after damage.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -131,7 +132,7 @@ fn podman_lists_and_runs_what_imagelet_pulled() {
     assert_eq!(t.podman.images(), [line("podman/one:1", &one)]);
     t.check("one");
 
-    // Whiteouts, opaque directories and the mode of the root are those of the image; what is written goes elsewhere.
+    // Whiteouts, opaque directories and the mode of the root are those of the image; writes are stored elsewhere.
     let shown = t.podman.command(&run(&name, &SHOW)).output().expect("start podman");
     assert_eq!(String::from_utf8_lossy(&shown.stdout), "one\nnew\n755 0\n1777 0\nx\n", "{shown:?}");
     assert!(String::from_utf8_lossy(&shown.stderr).contains("/gone: No such file"), "{shown:?}");

@@ -1,5 +1,5 @@
-//! No secret in any output: every way in which a password comes to imagelet, every place where it could come out again,
-//! at the log's most talkative level.
+//! No secret in any output: every way to pass a password to imagelet, every place where it could be printed,
+//! at the most verbose log level.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -145,7 +145,7 @@ fn no_output_and_no_file_tells_a_password() {
         manifests.write(&s.scratch.join("manifests.yaml"))
     };
 
-    // The search finds what it looks for, where it stands openly.
+    // The search finds a secret in files that contain it in clear text.
     let open = fs::read_to_string(manifest("secret", &["by-secret"], "Always")).expect("a manifest");
     assert!(seen.needles.iter().any(|needle| open.contains(needle.as_str())), "{open}");
     let open = fs::read_to_string(s.scratch.join("docker-file/config.json")).expect("a docker configuration");
@@ -179,7 +179,7 @@ fn no_output_and_no_file_tells_a_password() {
         seen.run(&imagelet.clone().env("IMAGELET_CREDS", &variable), 0, &["pull", &image]);
         seen.run(&imagelet, 0, &["pull", &image, "--creds", &variable]);
 
-        // Refused ones; what they say goes to people and to events.
+        // Refused ones; their errors are shown to users and in events.
         let refused = manifest("refused", &["wrong-secret"], "Always");
         let done = seen.run(&with_wrong_file, 77, &["ensure", "-f", &refused]);
         assert!(done.stderr.contains("ErrImagePull"), "{}", done.stderr);
@@ -240,7 +240,7 @@ fn an_agent_tells_no_password() {
     seen.files(&s.scratch.join("store"));
 }
 
-/// Users, passwords and tokens that are noted for the watch, which looks at every output, every log and every store.
+/// Users, passwords and tokens that are noted for the watch, which searches every output, every log and every store.
 const TOKEN_USER: (&str, &str) = ("by-token", "spindle*privet");
 const PROXY_USER: (&str, &str) = ("by-proxy", "bryony-and-arum");
 const IDENTITY: &str = "identity-of-cuckoopint";
@@ -277,7 +277,7 @@ fn no_output_and_no_file_tells_a_token() {
             registry.faults().always(&path, Fault::Location { url });
         }
     }
-    // A store that tells what it was asked with.
+    // A store whose error contains the secret of the request.
     let told = format!("<Error><Code>AccessDenied</Code>{SIGNATURE}</Error>");
     store.faults().always("quiet/refused", Fault::Status { code: 403, headers: vec![], body: told });
     let host = registry.host();

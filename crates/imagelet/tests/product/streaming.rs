@@ -62,7 +62,7 @@ fn labels(container: &str) -> BTreeMap<String, String> {
 /// With a terminal of its own, as a person has it: each text is typed, and then something is waited for. The answer is the
 /// exit code, and all that was seen.
 fn on_terminal(args: &str, endpoint: &str, steps: &[(&str, &str)]) -> (Option<i32>, String) {
-    // So that a test that never sees what it waits for comes to an end.
+    // Bounds a test that never sees the output that it waits for.
     let mut command = tool("timeout");
     command.args(["--foreground", "60", "script", "-qec", &format!("{PROGRAM} -r {endpoint} {args}"), "/dev/null"]);
     let piped = std::process::Stdio::piped;
@@ -140,7 +140,7 @@ async fn people_attach_to_processes() {
     entered.reads("reader", script, false).await;
     let said = entered.imagelet.run_with_input(&["attach", "-i", "web", "-c", "reader"], "one\ntwo\n");
     assert_eq!((said.code, &*said.stdout, &*said.stderr), (Some(0), "got one\ngot two\nend\n", "not one\nnot two\n"));
-    // A terminal is left by its keys, and what runs there goes on.
+    // The detach keys leave a terminal, and its process keeps running.
     entered.reads("shell", "sh", true).await;
     let endpoint = entered.stage.containerd.endpoint();
     let steps = [("echo $((6*7))\n", "42\r\n"), ("\u{10}\u{11}", "")];

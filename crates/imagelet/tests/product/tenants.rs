@@ -154,7 +154,7 @@ fn not_the_others(e: &Estate) {
     assert_eq!(granted(e.ensure(Some(RED_TENANT), "IfNotPresent")), []);
     assert_eq!(granted(e.ensure(Some(RED_TENANT), "Never")), []);
 
-    // Another one who may have it proves that once, by a look at the manifest.
+    // Another tenant with access proves it once, by a request for the manifest.
     refused(e.ensure(Some(BLUE_TENANT), "Never"), "ErrImageNeverPull");
     let asked = granted(e.ensure(Some(BLUE_TENANT), "IfNotPresent"));
     assert_eq!(blobs(&asked), 0, "it is here: {asked:?}");

@@ -1,5 +1,5 @@
-//! Parts of a cluster that go away: imagelet by `kill -9`, the API server, the history of etcd, and all at once. Containers run on, nothing is started twice, and
-//! the API server hears in the end what is so.
+//! Failures of parts of a cluster: imagelet by `kill -9`, the API server, the history of etcd, and all at once. Containers keep
+//! running, nothing is started twice, and in the end the API server receives the true state.
 
 use serde_json::{Value, json};
 

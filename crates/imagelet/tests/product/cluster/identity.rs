@@ -137,7 +137,7 @@ fn a_renewed_certificate_comes_with_new_connections() {
         of_old.iter().all(|one| !one.is_open) && of_new.iter().any(|one| one.is_open)
     });
     clock.set_by(0);
-    // What comes now comes over these.
+    // Requests from now on use these connections.
     scene.running("after");
     let connections = front.connections();
     // By the clock that was ahead the new one may be old as well: then there is a third.

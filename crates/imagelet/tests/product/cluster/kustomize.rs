@@ -1,5 +1,5 @@
-//! The kustomize base of packaging/kustomize, on a real API server: it is taken as it is, its DaemonSet comes to every node, and its account
-//! may do nothing. `scripts/package-tests.sh` runs its pod.
+//! The kustomize base of packaging/kustomize, on a real API server: it is accepted unchanged, its DaemonSet runs on every node, and
+//! its account has no permissions. `scripts/package-tests.sh` runs its pod.
 
 use std::path::Path;
 

@@ -83,8 +83,8 @@ pub(super) fn sidecars(scene: &Namespace<'_>) {
     assert_eq!(pods[0]["status"]["phase"], "Succeeded");
 }
 
-/// A policy of the cluster that allows no mirror pods here: the local pod runs all the same, the node says why there is no mirror, and makes one
-/// when the policy is gone.
+/// A policy of the cluster that admits no mirror pods here: the local pod runs all the same, the node reports why there is no
+/// mirror, and creates one when the policy is deleted.
 pub(super) fn admission_policy(scene: &Namespace<'_>) {
     let (plane, node) = (&scene.cluster.plane, &scene.cluster.node);
     let kind = "validatingadmissionpolicies";

@@ -147,7 +147,7 @@ fn a_node_keeps_its_place() {
     let after = plane.get(&["node", NODE]);
     assert_eq!(after["metadata"]["uid"], first["metadata"]["uid"]);
 
-    // Deleted by hand, it comes back with a restart.
+    // After a deletion by hand, a restart registers it again.
     plane.kubectl(&["delete", "node", NODE]);
     cluster.restart();
     let plane = &cluster.plane;

@@ -1,4 +1,4 @@
-//! A containerd that is gone: a kubelet gets the error that containerd's own absence gives, and pulls go on when it is back.
+//! A containerd that has ended: a kubelet gets the error that containerd's own absence gives, and pulls work when it is back.
 
 use std::path::Path;
 
@@ -79,7 +79,7 @@ fn a_kubelet_sees_that_containerd_is_gone_and_that_it_is_back() {
     assert!(said.message().contains("containerd") && !said.message().contains("RegistryUnavailable"), "{said}");
     assert_eq!(front.errors(&two.name), gone);
     h.containerd.start_again();
-    // The next attempt to connect comes a moment after one that failed, as with every client of gRPC.
+    // The next attempt to connect follows a moment after a failed one, as with every client of gRPC.
     eventually("containerd is back", || front.is_there(&one.name).is_ok_and(|is_there| is_there));
     assert_eq!(front.pull(&two.name).expect("a pull of the same agent"), two.id);
     assert!(front.is_there(&two.name).expect("a status"));

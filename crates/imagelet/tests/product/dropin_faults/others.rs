@@ -15,7 +15,7 @@ use crate::support::pods::Pods;
 use crate::support::process::{eventually, run};
 use crate::support::tree::Tree;
 
-/// The files of an image as containerd's own pull has them. The image is gone again.
+/// The files of an image as containerd's own pull has them. The image is removed again.
 #[track_caller]
 fn as_containerd_has_it(h: &Harbour, image: &Pushed) -> Tree {
     h.plain.ok(&["pull", &image.name]);
@@ -124,7 +124,7 @@ fn a_layer_on_another_chain_is_linked() {
     }
     assert!(asked.read.contains(dependent));
     is_whole(&h, &two.name, &good, "linked");
-    // They are each other's no more than files are: one image goes, the other stays whole.
+    // Neither image depends on the other: one is removed, the other stays whole.
     h.plain.ok(&["rmi", &one.name]);
     eventually("the layers of the first are gone", || h.committed().len() == two.chains.len());
     is_whole(&h, &two.name, &good, "the first is gone");

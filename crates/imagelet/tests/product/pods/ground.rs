@@ -1,5 +1,5 @@
-//! The look for what pods leave behind can see it: a pod that imagelet does not know is there in every way in which it is looked
-//! for, and not when it is gone.
+//! Proves that the check for leftovers of pods works: a pod that imagelet does not know is found by every part of the check, and
+//! not found after its removal.
 
 use cri_api::{
     ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata, PortMapping,

@@ -129,7 +129,7 @@ fn a_hook_after_the_start_that_fails_or_hangs_is_told_and_ends_with_the_pod() {
     let good = node.pod("good", json!({"containers": [node.container("main", FOREVER)]}));
     node.write("good.json", &good);
     node.ready("good");
-    // The container whose hook failed was killed, and comes again after its pause.
+    // The container whose hook failed was killed, and is started again after its pause.
     let again = node.until("failing", "it was started again", |pod| (restarts(pod, "main") >= 1).then(|| pod.clone()));
     // It counts as started before its hook runs.
     node.eventually("the hook was tried again", || node.written("failing").len() >= 2);

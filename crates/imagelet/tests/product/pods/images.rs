@@ -1,5 +1,5 @@
-//! Images that do not come, or must not: what the pod's status says, and how it goes on when the cause is gone. The other pods of
-//! the node do not notice.
+//! Images that cannot be pulled, or must not: the pod's status, and the start once the cause has ended. The other pods of the node
+//! are not affected.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -92,7 +92,7 @@ fn each_reason_why_a_container_does_not_start_is_told_and_goes_with_its_cause() 
     );
     node.waits("absent", "main", "ImagePullBackOff");
 
-    // What was missing comes.
+    // The missing document is written.
     node.document(
         "greetings.json",
         &json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"morning": "hello"},

@@ -47,7 +47,7 @@ fn what_is_not_live_starts_again_and_what_is_not_ready_is_told() {
     node.ready("web");
     assert_eq!((node.running("web/server"), node.running("web/worker")), first);
 
-    // Not live: the one is killed and comes again, the other is left alone.
+    // Not live: the one container is killed and started again, the other is left alone.
     node.in_container("web/server", "rm /tmp/w/live");
     let pod = node.until("web", "the server was started again", |pod| {
         (restarts(pod, "server") == 1 && is(pod, "Ready")).then(|| pod.clone())

@@ -90,7 +90,7 @@ fn a_runtime_that_goes_and_comes_back_loses_no_pod() {
         } else {
             node.containerd.stop();
         }
-        // imagelet says that the runtime is away, and goes on saying what it knew of the pods.
+        // imagelet reports that the runtime is down, and keeps reporting the last known state of the pods.
         node.eventually("the agent says so", || {
             node.imagelet.run(&["status"]).stderr.contains("containerd") || {
                 let last = node.log();
@@ -105,7 +105,7 @@ fn a_runtime_that_goes_and_comes_back_loses_no_pod() {
         assert_eq!(restarts(&pod, "main"), 2, "{round}");
         assert_eq!(runs(&node), before, "{round}: nothing that ran was started again");
     }
-    // A pod that is removed while the runtime is away goes when it is back.
+    // A pod that is removed while the runtime is down ends when it is back.
     node.containerd.kill();
     node.remove("goes.json");
     node.write("comes.json", &good(&node, "comes"));

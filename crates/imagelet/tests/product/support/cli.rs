@@ -186,8 +186,8 @@ impl Imagelet {
         done
     }
 
-    /// Runs a line as a person types it into a shell in `directory`, where `imagelet` stands for this one. Output that is no text
-    /// comes as its length.
+    /// Runs a line as a person types it into a shell in `directory`, where `imagelet` stands for this one. Binary output is replaced
+    /// by its length.
     #[track_caller]
     pub(crate) fn typed(&self, directory: &Path, line: &str) -> Done {
         let command = self.command(&[]);
@@ -264,7 +264,7 @@ impl Imagelet {
         Daemon::start(Path::new(words[0]), &words[1..])
     }
 
-    /// Serves CRI on `socket`; comes back when a client can connect.
+    /// Serves CRI on `socket`; returns when a client can connect.
     #[track_caller]
     pub(crate) fn serve(&self, socket: &Path) -> Daemon {
         let endpoint = format!("unix://{}", socket.display());

@@ -37,7 +37,7 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts etcd and the API server, and comes back when it is ready. A test that does not share the machine's network is in its
+    /// Starts etcd and the API server, and returns when it is ready. A test that does not share the machine's network is in its
     /// own already ([`super::network::enter_own_network`]).
     #[track_caller]
     pub(crate) fn start() -> Self {
@@ -89,7 +89,7 @@ impl ControlPlane {
         plane
     }
 
-    /// Starts the API server where it was, and comes back when it is ready.
+    /// Starts the API server at its previous address, and returns when it is ready.
     #[track_caller]
     pub(crate) fn start_server(&mut self) {
         assert!(self.server.is_none(), "an API server runs already");
@@ -183,7 +183,7 @@ impl ControlPlane {
         at("kv/compaction", &json!({"revision": now, "physical": true}));
     }
 
-    /// Watches the keys of etcd that begin so: a line of JSON for each message. Goes on while the API server is away.
+    /// Watches the keys of etcd with a prefix: a line of JSON for each message. Continues while the API server is down.
     #[track_caller]
     pub(crate) fn watch_etcd(&self, prefix: &str) -> Daemon {
         let (from, mut end) = (prefix.as_bytes().to_vec(), prefix.as_bytes().to_vec());
@@ -317,7 +317,7 @@ impl ControlPlane {
         let mut last = None;
         let from = Instant::now();
         loop {
-            // One watch rather than a look again and again: it ends when the object is not there, or the server.
+            // One watch instead of polling: it ends when the object does not exist, or with the server.
             let mut watch =
                 Watch::start(self.command(&[&["get"], args, &["-o", "json", "-w", "--output-watch-events"]].concat()));
             while let Some(object) = watch.next(PATIENCE.saturating_sub(from.elapsed())) {

@@ -214,7 +214,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Sends a signal. A process that is gone is no error.
+/// Sends a signal. A process that has ended is no error.
 pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
     let _ = rustix::process::kill_process(pid, signal);

@@ -50,7 +50,7 @@ struct Written {
 /// For how long the last words of a program are waited for. One that it started may hold its output for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A copy of the output for its reader; all of it is kept for [`look_at_written`]. When the reader goes, the pipe
+/// A copy of the output for its reader; all of it is kept for [`look_at_written`]. When the reader closes its end, the pipe
 /// breaks, as it would without this.
 pub(crate) fn watched(what: String, from: OwnedFd) -> OwnedFd {
     let (there, here) = std::io::pipe().expect("make a pipe");

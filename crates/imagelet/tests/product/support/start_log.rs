@@ -73,7 +73,7 @@ impl Drop for StartLog {
     }
 }
 
-/// Notes who every container is, as soon as it is there: some are gone a moment later.
+/// Records the identity of every container as soon as it appears: some are removed a moment later.
 fn list(endpoint: &Endpoint, mut ctr: Command, events: &Daemon, names: &Mutex<Names>, over: &AtomicBool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let service = runtime.block_on(connect_runtime_service(endpoint, ClientOptions::default())).expect("connect");

@@ -50,7 +50,7 @@ impl Systemd {
         Self { socket, path, variables: Vec::new(), unit: None }
     }
 
-    /// The same with a watchdog that wants to hear something within so many microseconds.
+    /// The same with a watchdog that expects a message within this many microseconds.
     pub(crate) fn with_watchdog(mut self, micros: u32) -> Self {
         self.variables.push(format!("WATCHDOG_USEC={micros}"));
         self
