@@ -1,6 +1,6 @@
-//! [`find`]: how a file is written that a person named, as an archive or a copy. A regular file is replaced when the new one is
-//! whole, and a symbolic link leads to it; devices, pipes and what a process has open already are written to as they are.
-//! Knows no image. The exports of the image service and `imagelet cp` ask here.
+//! [`find`]: how a file that a person named is written, as an archive or a copy. A regular file is replaced when the new one is
+//! whole, and a symbolic link leads to it; devices, pipes and files that a process has open already are written to as they are.
+//! Knows no image. The exports of the image service and `imagelet cp` call it.
 
 use std::fs::{File, FileType, Metadata};
 use std::io;
@@ -91,7 +91,7 @@ fn of_process(link: &Path, cancelled: &dyn Fn() -> bool) -> io::Result<File> {
     open(link, metadata.file_type(), cancelled)
 }
 
-/// Opens for writing what is there.
+/// Opens an existing file for writing.
 fn open(path: &Path, kind: FileType, cancelled: &dyn Fn() -> bool) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
     if !kind.is_fifo() {

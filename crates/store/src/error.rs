@@ -184,7 +184,7 @@ pub enum StoreError {
         /// The fault in it.
         source: ReferenceError,
     },
-    /// A name of a kind that does not fit here.
+    /// A name of a kind that the operation does not accept.
     #[error("image name {name:?} {why}")]
     UnsuitableName {
         /// The name as it was given.

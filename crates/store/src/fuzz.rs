@@ -37,7 +37,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Puts the right sum into whatever looks like a header, which no chance does.
+/// Puts the right sum into blocks that look like headers, which random input never has.
 pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut sealed = bytes.to_vec();
     for block in sealed.chunks_exact_mut(512).filter(|block| &block[257..262] == b"ustar") {
@@ -149,8 +149,8 @@ thread_local! {
     static DATA: RefCell<File> = RefCell::new(tempfile::tempfile().expect("a temporary file"));
 }
 
-/// Of a blob that a pull left, with its digests before the first zero byte and its data behind it: what is read back lies
-/// within the blob, is what was written there, and each piece has the digest that stands for it.
+/// A leftover part of a blob, with its digests before the first zero byte and its data behind it: the bytes that are read back
+/// are within the blob and as they were written, and each piece has the digest recorded for it.
 fn left_blob(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (sums, data) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::unpack::Limits;
 
-/// Asked often by long work, which ends soon after it answers true.
+/// Called often by long work, which ends soon after it returns true.
 pub type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// How sure a committed image is.
@@ -31,7 +31,7 @@ pub enum Sharing {
     Hardlink,
 }
 
-/// The format of layers that are unpacked from now on. Layers that are there stay what they are: a store holds both.
+/// The format of layers that are unpacked from now on. Existing layers keep theirs: a store holds both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayerFormat {
     /// The best format for this machine, as the store finds out: [`crate::Store::new_layers`] says what that is.
@@ -65,7 +65,7 @@ pub struct OpenOptions {
     pub sharing: Sharing,
     /// The format of new layers.
     pub layer_format: LayerFormat,
-    /// This boot of the machine, by whatever name. `None`: as the kernel names it. What was not synced is trusted within one.
+    /// A name for this boot of the machine. `None`: the kernel's id. Unsynced writes are trusted within one boot.
     pub boot: Option<String>,
     /// Since when (nanoseconds since 1970) leftovers of interrupted pulls are kept for later pulls. `None`: nothing is kept.
     pub unfinished_since: Option<i64>,

@@ -74,7 +74,7 @@ impl<R: Records> Examiner<'_, R> {
             match row {
                 Ok((digest, entry)) => drop(self.blobs.insert(digest, RecordChange::new(entry))),
                 Err(error) => {
-                    // Its file is one without a record from then on.
+                    // From now on its file is one without a record.
                     self.blind = true;
                     self.add_problem(ProblemKind::DamagedRecord, format!("blob {key}"), text(&error));
                     self.out.fixes.push(Fix::DropBlob(key));

@@ -2,8 +2,8 @@
 //! threads while pulls and removals continue; only the last step, which examines the records and repairs, blocks commits. Never
 //! deletes anything that is whole. The image service calls it.
 //!
-//! A layer that is damaged loses its files and keeps its record: the images that have it are absent until a pull brings
-//! this one layer back, and keep their names and pins. A kept blob that is damaged only goes: its images have all they need.
+//! A layer that is damaged loses its files and keeps its record: the images that have it are absent until a pull fetches this one
+//! layer again, and keep their names and pins. A damaged kept blob is only removed: its images have all they need.
 
 mod fix;
 mod inspect;
@@ -34,13 +34,13 @@ const RECENT_BYTES: u64 = 256 << 20;
 /// How thoroughly layers are examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// Every file that the layer's recipe names is there and long enough; the recipe is whole.
+    /// Every file that the layer's recipe names is present and long enough; the recipe is whole.
     Sizes,
     /// The tar stream is built again and has the diff id.
     #[default]
     Digest,
-    /// Also, every file, directory and link has the owner, mode, times, target and attributes that the stream says, and
-    /// nothing else is there.
+    /// Also, every file, directory and link has the owner, mode, times, target and attributes of the stream, and no other file is
+    /// present.
     Files,
 }
 

@@ -221,7 +221,7 @@ impl<R: Records> Examiner<'_, R> {
             let images = images.map(|(image, _)| image.to_string()).collect();
             let problem = self.add_problem(bad.kind, format!("layer {id}"), detail);
             problem.images = images;
-            // What is not certain is not acted upon.
+            // Uncertain faults are not acted upon.
             if !bad.certain {
                 self.out.left.insert(self.out.problems.len() - 1);
             }

@@ -93,8 +93,7 @@ impl BlobIngest {
         Ok(())
     }
 
-    /// Says that these are all bytes, and that their digest has been found to be the right one. The blob may then become
-    /// part of an image.
+    /// Declares the blob complete, and its digest verified by the caller. The blob may then become part of an image.
     ///
     /// # Errors
     /// There are more bytes or fewer than there should be.
@@ -321,7 +320,7 @@ fn resize_images(transaction: &WriteTransaction, digest: &Digest, before: u64, a
 }
 
 impl Content {
-    /// Returns true if a blob's file is there and as long as it should be.
+    /// Returns true if a blob's file is present and has the expected length.
     pub(crate) fn has_blob(&self, entry: &BlobEntry) -> bool {
         rustix::fs::statat(
             &self.catalog.disk.layout.root,
@@ -353,7 +352,7 @@ impl Content {
         first
     }
 
-    /// Deletes what lies under `blobs/` and is not to be kept. Answers the greatest number that was there.
+    /// Deletes the files under `blobs/` that are not to be kept. Returns the greatest number that was present.
     pub(crate) fn sweep_blobs(&self, keep: impl Fn(u64) -> bool) -> Result<u64, StoreError> {
         let mut greatest = 0;
         let mut stray: Vec<CString> = Vec::new();

@@ -98,9 +98,9 @@ const LINE: u64 = 1 << 10;
 pub(crate) struct SpoolHead {
     pub(crate) blob: Digest,
     pub(crate) size: u64,
-    /// The first byte of the blob that is here.
+    /// The first byte of the blob that was fetched.
     pub(crate) begin: u64,
-    /// All of it is here, and was found to be the right one: no line follows.
+    /// All of the blob is present and was verified: no line follows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) whole: bool,
     /// Where the blob was fetched from, in the words of the image service. Files of earlier versions do not say.
@@ -116,7 +116,7 @@ impl SpoolHead {
     }
 }
 
-/// A line without its end; none at the end of the file, whatever stands there without an end of line.
+/// Returns the next complete line; `None` at the end of the file, even if an incomplete line is left.
 pub(crate) fn line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     lines.by_ref().take(LINE).read_until(b'\n', &mut line)?;

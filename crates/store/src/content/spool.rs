@@ -16,7 +16,7 @@ use crate::disk::layout;
 use crate::error::StoreError;
 use crate::store::Store;
 
-/// No piece is longer, and none that was written by another program is believed to be.
+/// No piece is longer, and a longer one in the file is not accepted.
 const LONGEST: usize = 4 << 20;
 /// Bytes of a piece in which a whole blob is read back.
 const PIECE: u64 = 256 << 10;
@@ -41,7 +41,7 @@ pub(crate) struct SpoolReader<L> {
     lines: L,
     /// Where the good ones end.
     good: u64,
-    /// There are none, since all is here.
+    /// The spool has no digests of pieces, since the whole blob is present.
     whole: bool,
 }
 
@@ -120,7 +120,7 @@ impl Spool {
     /// Returns the next piece of the earlier content, or `None` after the last good one; new bytes are written after that.
     ///
     /// # Errors
-    /// The damaged rest could not be cut off; or all should be here, and is not. Nothing may be appended then.
+    /// The damaged rest could not be cut off; or the whole blob should be present, and is not. Nothing may be appended then.
     pub fn read_back(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(back) = &mut self.back else { return Ok(None) };
         match back.piece(&self.data, self.end, self.size) {
@@ -163,7 +163,7 @@ impl Spool {
             at += part.len() as u64;
         }
         if at > self.end {
-            // A line is there whole or is none.
+            // A line is valid only if it is complete.
             let line = format!("{} {}\n", at - self.end, hasher.finish().hex());
             (&self.sums).write_all(line.as_bytes()).map_err(failed("write the digests of"))?;
             self.end = at;

@@ -33,7 +33,7 @@ const MOST: usize = 64;
 pub struct Unfinished {
     /// Layers that are whole.
     pub layers: u64,
-    /// Blobs of which a part is here.
+    /// Blobs of which a part is present.
     pub blobs: u64,
     /// Bytes on the disk.
     pub bytes: u64,
@@ -42,7 +42,7 @@ pub struct Unfinished {
 }
 
 impl Store {
-    /// Counts what there is. Nothing is measured here.
+    /// Counts the leftovers from recorded numbers, without measuring the disk.
     #[must_use]
     pub fn unfinished(&self) -> Unfinished {
         self.content.left().values().fold(Unfinished::default(), |sum, left| Unfinished {

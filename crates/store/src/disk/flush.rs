@@ -96,7 +96,7 @@ impl Drop for Flusher {
     fn drop(&mut self) {
         let running = self.running.get_mut();
         if let Some(thread) = running.take() {
-            // It ends by itself, and has nothing to say.
+            // The thread ends by itself, and returns nothing.
             let _ = thread.join();
         }
     }

@@ -122,7 +122,7 @@ fn verdict(
 ) -> Result<(), OpenError> {
     match lacks {
         Ok(()) | Err((_, Errno::NOSPC | Errno::DQUOT)) => Ok(()),
-        // It is not the file system that says no.
+        // These errors do not mean that the file system lacks something.
         Err((what, source @ (Errno::IO | Errno::ROFS | Errno::MFILE | Errno::NFILE | Errno::NOMEM))) => {
             tracing::debug!(operation = what, "tried the file system");
             Err(OpenError::io("try the file system of", root, source))
@@ -150,7 +150,7 @@ fn attempt(layout: &Layout, shape: Shape, privileged: bool) -> Result<(), (&'sta
     if shape.is_dir() {
         of_a_tree(&trial, &file, privileged)?;
     }
-    // As a commit does it: the name changes at once, and nothing is put over what is there.
+    // As a commit does it: the name changes at once, and nothing existing is replaced.
     rustix::fs::renameat_with(ingest, TRIAL, ingest, MOVED, RenameFlags::NOREPLACE)
         .or_else(|error| match error {
             Errno::INVAL | Errno::NOSYS => rustix::fs::renameat(ingest, TRIAL, ingest, MOVED),

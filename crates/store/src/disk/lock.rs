@@ -1,6 +1,6 @@
-//! The lock file: one process has a store, and the file says which and where it answers. The lock is of the open file
-//! (`flock`), so it ends with its holder, however that ends; a clean end also blanks the file, so that the next holder
-//! knows of an unclean one. Used by [`crate::store::open`] alone.
+//! The lock file: one process has a store, and the file names it and the socket on which it answers. The lock is of the open file
+//! (`flock`), so it ends with its holder, in whatever way; a clean end also blanks the file, so that the next holder detects an
+//! unclean one. Used by [`crate::store::open`] alone.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _};
@@ -74,7 +74,7 @@ impl StoreLock {
             .mode(0o600)
             .open(path)
             .map_err(LockError::Io)?;
-        // What cannot be read is no name, but a holder all the same.
+        // Unreadable content is no name, but a holder all the same.
         let read = |file: &mut File| {
             let mut text = String::new();
             file.take(64 * 1024).read_to_string(&mut text).ok().and_then(|_| serde_json::from_str::<Holder>(&text).ok())

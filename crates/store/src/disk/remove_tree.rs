@@ -54,7 +54,7 @@ fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
                     }
                 };
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                    // What no thread has done remains, and is done below.
+                    // Names that no thread has handled remain, and are handled below.
                     break;
                 }
             }
@@ -64,7 +64,7 @@ fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
         }
     }
     drop(pieces);
-    // What remains, and what was moved up because it was deep.
+    // Remaining names, and directories that were moved up because they were deep.
     for name in names {
         note(run.remove(parent, name, 0));
     }

@@ -66,7 +66,7 @@ impl Reserve {
         }
         match rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, self.bytes) {
             Ok(()) => {}
-            // No such call here: zeros do as well.
+            // The call is not supported: write zeros instead.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => fill(file, self.bytes)?,
             Err(error) => {
                 // Half a reserve would be taken for a whole one.
@@ -111,7 +111,7 @@ impl Reserve {
         Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(lacking)))
     }
 
-    /// Gives the blocks back to the file system. Says whether there were any.
+    /// Gives the blocks back to the file system. Returns whether there were any.
     pub(crate) fn give_up(&self) -> io::Result<bool> {
         let mut held = self.file.lock();
         let Some(file) = &*held else { return Ok(false) };

@@ -1,8 +1,8 @@
-//! The youth of a store: from its making until something in it is to outlive a stop of the machine, nothing is synced, and
-//! a file says so. While that file stands, the store is only as good as the boot that made it: after another boot it is
-//! emptied. The first commit of full durability ends the youth, and so does what settles a store of relaxed durability.
+//! The youth of a store: from its creation until some content has to outlive a stop of the machine, nothing is synced, and a file
+//! notes that. While that file exists, the store is only as good as the boot that made it: after another boot it is emptied. The
+//! first commit of full durability ends the youth, and so does the settling of a store of relaxed durability.
 //!
-//! It knows no record. [`crate::store::open`] begins it, the database asks it whether to sync.
+//! Knows no record. [`crate::store::open`] begins it, the database asks it whether to sync.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -26,7 +26,7 @@ pub(crate) enum Age {
     Grown,
     /// Made during this boot.
     Young,
-    /// The machine has stopped since: what is there may be torn.
+    /// The machine has stopped since: the content may be torn.
     Torn,
 }
 

@@ -25,8 +25,8 @@ use crate::records::{digests, images, shares};
 use crate::store::Store;
 
 impl Store {
-    /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have
-    /// been found through `lease`.
+    /// Makes an image visible, or gives an existing image its new names. All layers that the store had must have been found
+    /// through `lease`.
     ///
     /// # Errors
     /// See [`CommitError`]. The store is then as it was before.
@@ -59,7 +59,7 @@ impl Store {
             self.sync_moved()?;
         }
         self.measure(&moves)?;
-        // From here to the leases below, a removal must not take what has just become visible.
+        // From this point to the leases below, a removal must not take what has just become visible.
         let mut leases = self.maintenance.lease_table();
         let written = self.catalog.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
@@ -80,8 +80,8 @@ impl Store {
         Ok(record)
     }
 
-    /// Makes layers durable that were moved. Their names are there already, so that this makes them durable as well; and a young
-    /// store grows up, which costs the least when everything is on the disk.
+    /// Makes moved layers durable. Their new names exist already, so that these become durable as well; and a young store grows
+    /// up, which costs the least when everything is on the disk.
     pub(crate) fn sync_moved(&self) -> Result<(), StoreError> {
         self.catalog.disk.sync_layers()?;
         let youth = self.catalog.db.youth();

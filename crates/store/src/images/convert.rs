@@ -267,7 +267,7 @@ impl Store {
                 None => steps.push(Step::Use(*id, entry.shape)),
             }
         }
-        // What is left was made for layers that the image has not got any more.
+        // The remaining copies were made for layers that the image no longer has.
         Ok(steps)
     }
 }

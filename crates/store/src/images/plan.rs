@@ -169,7 +169,7 @@ impl Store {
         Ok(Some(Step::Use(id, entry.shape)))
     }
 
-    /// Returns true if a layer that is there is right for this stack.
+    /// Returns true if an existing layer is right for this stack.
     fn fits(&self, wanted: &WantedLayer<'_>, entry: &LayerEntry) -> Result<bool, StoreError> {
         match &entry.chain_id {
             Some(made_for) => Ok(made_for == wanted.chain),

@@ -49,7 +49,7 @@ impl Store {
                 self.layers.delete_directories(&layers).and(blobs)
             };
             let delete = move || gone.into_iter().map(&delete_files).fold(Ok(()), Result::and);
-            // Without a thread all is done here.
+            // Without a thread this thread deletes everything.
             let deleting = std::thread::Builder::new().name("store-delete".into()).spawn_scoped(scope, delete);
             let mut here = Ok(());
             for batch in ids.chunks(BATCH) {

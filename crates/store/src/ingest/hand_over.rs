@@ -19,7 +19,7 @@ use crate::store::Store;
 use crate::unpack::{Attributes, EROFS_FILE, PathLookup, link_tree};
 
 impl UnpackedLayer {
-    /// Returns true if its files are the same whatever lies below it, but for the attributes of its root.
+    /// Returns true if its files are the same on top of any layers, except for the attributes of its root.
     #[must_use]
     pub fn is_independent(&self) -> bool {
         self.outcome.implicit_dirs.iter().all(Vec::is_empty)
@@ -62,7 +62,7 @@ impl UnpackedLayer {
     /// Has `place` move its files away, from the path that it is called with. Returns false if the layer is not to be had any more.
     ///
     /// # Errors
-    /// They could not be moved; they are still here, or lost.
+    /// The files could not be moved; they are still in this store, or lost.
     pub fn hand_over(&self, place: impl FnOnce(&Path) -> io::Result<()>) -> Result<bool, StoreError> {
         let Some(files) = self.files() else { return Ok(false) };
         place(files.path()).map_err(|source| StoreError::io("move a layer from", files.path(), source))?;

@@ -215,8 +215,8 @@ impl UnpackedLayer {
     /// Takes the size once more that the layer has on the disk: attributes of implicit directories may have made it longer, and
     /// the file system knows it for sure when it has written it.
     pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
-        // Files of other layers in a tree were taken off by what was counted for each. And what is not written yet takes what was
-        // counted, as far as anybody knows.
+        // Files of other layers in a tree were subtracted with the sizes that were counted for them. Unwritten files are assumed
+        // to take what was counted.
         let is_written = self.ingests.catalog.durability == Durability::Full || self.is_left;
         if self.shape.is_dir() && (self.shares || !is_written) {
             return Ok(());
@@ -264,7 +264,7 @@ impl UnpackedLayer {
         drop(before);
     }
 
-    /// Notes that the directory is neither here nor there.
+    /// Notes that the directory is no longer private and was not committed.
     pub(crate) fn note_lost(&self) {
         let before = std::mem::replace(&mut *self.lock(), LayerOwner::Lost);
         drop(before);

@@ -1,6 +1,6 @@
-//! [`WholeLayer`]: a layer that was unpacked, whose blob was the right one, and that no image took. Its record says which blob it
-//! was made from and what its diff id was found to be. Before anybody gets it, its own stream is built again and compared: with
-//! that diff id, and with what is in its directory, entry by entry. Used by layer jobs of the image service.
+//! [`WholeLayer`]: a layer that was unpacked, whose blob was verified, and that no image took. Its record names the blob and the
+//! diff id. Before a pull gets it, its own stream is rebuilt and compared: with that diff id, and with the content of its
+//! directory, entry by entry. Used by layer jobs of the image service.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -69,7 +69,7 @@ impl WholeLayer {
     pub fn verify(self, cancelled: Cancelled<'_>) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
         let Self { ingests, private, record } = self;
         let LayerNote { diff_id, shape, stats, .. } = &record;
-        // What reads well may only be in memory.
+        // Data that can be read may only be in memory.
         if ingests.catalog.disk.has_failed_to_write() {
             return Ok(None);
         }

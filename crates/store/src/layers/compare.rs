@@ -89,7 +89,7 @@ struct Trees<'a> {
     implicit: BTreeSet<Vec<u8>>,
     /// An ordinary user unpacked the layer: empty files stand for devices, and are of the time at which they were made.
     has_placeholders: bool,
-    /// Directories whose entries are yet to be compared, and which are there on both sides.
+    /// Directories that are present on both sides, and whose entries are yet to be compared.
     todo: Vec<Vec<u8>>,
 }
 

@@ -92,7 +92,7 @@ impl Layers {
         stack(layers).into_iter().filter_map(|id| layers.iter().find(|layer| layer.id == id)).map(lower).collect()
     }
 
-    /// The record for a layer in a stack, whether it is there or damaged.
+    /// Returns the record for a layer in a stack, also if the layer is missing or damaged.
     fn recorded_layer(
         records: &impl Records,
         diff_id: &Digest,
@@ -108,7 +108,7 @@ impl Layers {
         Ok(None)
     }
 
-    /// The same, when its directory is there.
+    /// Returns the same, if its directory exists.
     pub(crate) fn usable_layer(
         &self,
         records: &impl Records,

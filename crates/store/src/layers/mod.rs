@@ -35,7 +35,7 @@ impl Layers {
         Self { catalog, content, privileged, damaged: RwLock::default() }
     }
 
-    /// Returns true if the layer's tree is there and may be used.
+    /// Returns true if the layer's tree is present and may be used.
     pub(crate) fn has_layer(&self, id: LayerId) -> bool {
         !self.damaged.read().contains(&id) && Shape::is_there(&self.catalog.disk.layout.layers, id)
     }

@@ -1,6 +1,6 @@
-//! The sweep: what lies on the disk without a record, and records that nothing has, go. At open this undoes whatever a
-//! killed process began; later it takes the layers that only a lease had kept. It never needs free space: where the disk
-//! has none for a record, files go first and the records follow.
+//! The sweep: removes files without a record, and unreferenced records. At open this undoes whatever a killed process began;
+//! later it removes the layers that only a lease had kept. It never needs free space: where the disk has none for a record, files
+//! are deleted first and the records follow.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use super::own_mounts::SOURCE;
 
 const PROGRAM: &str = "erofsfuse";
 
-/// Returns true if the program is there. An answer of any kind says so.
+/// Returns true if the program is installed. An answer of any kind shows that.
 pub(super) fn is_installed() -> bool {
     run(PROGRAM, &["--version".as_ref()]).is_ok()
 }

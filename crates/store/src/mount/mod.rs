@@ -1,10 +1,10 @@
-//! Mounting an image's file tree with overlayfs, read-only or with a writable directory on top, and taking it away
-//! again. Which images are mounted is written down, so that they are not removed; what is written down counts only
-//! while the mount is there. Never mounts over a mount of ours, never unmounts one that is not.
+//! Mounting an image's file tree with overlayfs, read-only or with a writable directory on top, and unmounting it. Mounted images
+//! are recorded, so that they are not removed; such a record counts only while the mount exists. Never mounts over a mount of
+//! ours, never unmounts a foreign one.
 //!
-//! There is one mount that anybody sees, the overlay. The EROFS files below it are mounted nowhere, or in a private place
-//! while the overlay is put together: it holds them, and loop devices where they need some, until it is unmounted, by
-//! whatever process. Many layers are put into one EROFS file first (`merged`), which is mounted by itself where nothing is written.
+//! One mount is visible, the overlay. The EROFS files below it are mounted nowhere, or in a private place while the overlay is
+//! put together: it holds them, and loop devices where they need some, until a process unmounts it. Many layers are put into one
+//! EROFS file first (`merged`), which is mounted by itself where nothing is written.
 
 mod erofs_file;
 mod failure;
@@ -67,7 +67,7 @@ pub enum MountError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The kernel mounts no EROFS file, by whatever way.
+    /// The kernel mounts no EROFS file, in any way.
     #[error(
         "mounting on {}: this kernel cannot mount EROFS layers; `imagelet convert --to dir` makes directories of them, and `imagelet ls`, `cat` and `cp` read them as they are",
         target.display()
@@ -172,7 +172,7 @@ enum MergedErofs {
     Done,
     /// To be put below something.
     Below(Layer),
-    /// Not here: the kernel or the user's rights are against it.
+    /// Not possible: the kernel or the user's rights do not allow it.
     Not,
 }
 

@@ -1,4 +1,4 @@
-//! [`Mounts`]: which images are mounted where. What is written down counts only while the mount is there.
+//! [`Mounts`]: which images are mounted where. A record counts only while the mount exists.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -150,7 +150,7 @@ impl Mounts {
         Ok(recorded)
     }
 
-    /// Every use of layers, and where: mounts of ours that are there, and what podman has of the view.
+    /// Returns every use of layers, and where: existing mounts of ours, and podman's uses of the view.
     pub(crate) fn uses(&self) -> Result<Vec<(PathBuf, LayerUse)>, StoreError> {
         let mounts = self.live_mounts()?.into_iter().map(|(target, entry)| (target, LayerUse::Mount(entry)));
         let podman = self.view.users()?.into_iter().map(|user| (user.place, LayerUse::Podman(user.layers)));

@@ -330,7 +330,7 @@ impl Names {
         self.descriptor(path).map(PathBuf::from)
     }
 
-    /// The path of a file, or a shorter one for as long as this is there. A link is not followed.
+    /// Returns the path of a file, or a shorter one that is valid as long as `self`. A link is not followed.
     pub(super) fn file(&mut self, path: &Path) -> Result<PathBuf, Failure> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty())

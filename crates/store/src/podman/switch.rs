@@ -42,8 +42,8 @@ pub enum PodmanViewError {
 }
 
 impl Store {
-    /// Makes the view that podman reads, or brings it up to date. From now on it follows the images. `graph_roots` are places where
-    /// podman keeps containers, besides those that are known already.
+    /// Makes the view that podman reads, or updates it. From now on it follows the images. `graph_roots` are places where podman
+    /// keeps containers, besides those that are known already.
     ///
     /// # Errors
     /// See [`PodmanViewError`].

@@ -1,5 +1,5 @@
-//! Users of layers of the view: overlay mounts of running containers, in whatever mount namespace, and what podman's own stores
-//! say of layers below their own, which are those of containers (also stopped ones) and of images that were built on ours.
+//! Users of layers of the view: overlay mounts of running containers, in any mount namespace, and layers of podman's own stores
+//! that are on top of ours, which are those of containers (also stopped ones) and of images that were built on ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -63,7 +63,7 @@ fn used_link(path: &Path, links: &BTreeSet<String>, tree_of: &dyn Fn(&str) -> Pa
     let name = path.file_name()?.to_str()?;
     if let Some(link) = links.get(name) {
         let own = identity(&tree_of(link));
-        // Another root has layers of the same names. What cannot be seen from here counts as ours.
+        // Another root has layers of the same names. An unreachable directory counts as ours.
         return (there.is_none() || there == own).then(|| link.clone());
     }
     if name != "diff" && name != "fs" {

@@ -111,7 +111,7 @@ impl View {
         Ok(Some(switch))
     }
 
-    /// Writes down that the view is on. The directory is there.
+    /// Records that the view is on. The directory exists.
     pub(super) fn write_switch(&self, graph_roots: BTreeSet<PathBuf>) -> io::Result<()> {
         let switch = Switch { version: VERSION, graph_roots };
         write_file(&self.directory.join(SWITCH), &serde_json::to_vec(&switch)?)?;

@@ -62,7 +62,7 @@ impl<'a> Inodes<'a> {
 
 /// Opens the file of a layer's EROFS file. A link is not followed.
 pub(crate) fn open_erofs(layer_dir: BorrowedFd<'_>, flags: OFlags) -> io::Result<File> {
-    // Without O_NONBLOCK a fifo in the file's place would stop us here.
+    // Without O_NONBLOCK the open of a fifo in the file's place would block.
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::openat(layer_dir, EROFS_FILE, flags, Mode::empty())?))
 }

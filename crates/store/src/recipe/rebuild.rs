@@ -265,7 +265,7 @@ impl LayerFiles<'_> {
     /// A file that has these bytes.
     fn open(&mut self, place: &[u8], offset: u64, len: u64) -> Result<OwnedFd, RecipeError> {
         let failed = |error| Self::failed(place, error);
-        // Without O_NONBLOCK a fifo in the file's place would stop us here.
+        // Without O_NONBLOCK the open of a fifo in the file's place would block.
         let fd: OwnedFd =
             self.beneath.open(self.layer_dir, place, OFlags::RDONLY | OFlags::NONBLOCK).map_err(failed)?;
         let stat = rustix::fs::fstat(&fd).map_err(failed)?;

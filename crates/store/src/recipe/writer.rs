@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{DATA, END, FILE, INODE, MAGIC, MOVED, RAW};
 
-/// Raw bytes, and then records, are gathered up to here: a call of the compressor costs as much as compressing a header.
+/// Raw bytes, and then records, are gathered up to this size: a call of the compressor costs as much as compressing a header.
 const GATHER: usize = 128 << 10;
 
 /// Writes one recipe.

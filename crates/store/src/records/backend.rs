@@ -58,7 +58,7 @@ impl DeferredActs {
         self.0.iter().rev().find_map(|act| if let DeferredAct::Length(length) = act { Some(*length) } else { None })
     }
 
-    /// Puts what was written here over what the file says of the bytes from `offset`.
+    /// Overlays the bytes that were read from `offset` with the writes that were kept aside.
     fn lay_over(&self, offset: u64, bytes: &mut [u8]) {
         for act in &self.0 {
             let DeferredAct::Write(at, written) = act else { continue };
@@ -87,7 +87,7 @@ impl ReservedFile {
     ) -> io::Result<Self> {
         let writable = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let (file, read_only) = match writable {
-            // What is there can be read all the same; what is not cannot be made, for that reason.
+            // An existing file can be read all the same; a missing one cannot be created, for that reason.
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => match File::open(path) {
                 Err(absent) if absent.kind() == io::ErrorKind::NotFound => return Err(error),
                 file => (file?, true),
@@ -106,7 +106,7 @@ impl ReservedFile {
         })))
     }
 
-    /// Returns true if nothing can be written, by whatever the file system was when the file was opened.
+    /// Returns true if nothing can be written, because the file system was read-only when the file was opened.
     pub(crate) fn is_read_only(&self) -> bool {
         self.0.read_only
     }

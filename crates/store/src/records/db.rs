@@ -58,7 +58,7 @@ struct Handle {
     file: ReservedFile,
 }
 
-/// redb takes its pages at their word, and panics where something has damaged them below it. That is an error like others here.
+/// redb trusts its pages, and panics if they were damaged on the disk. That becomes an ordinary error.
 fn guarded<T, E: From<StoreError>>(act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied();
@@ -125,7 +125,7 @@ impl Db {
     pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> Result<Self, StoreError> {
         let doubtful = Arc::default();
         let handle = Handle::open(path, &reserve, &youth, &doubtful)?;
-        // A store that is there is opened without a write: there may be no space for one.
+        // An existing store is opened without a write: there may be no space for one.
         handle.act(|handle| {
             if !tables::are_there(&handle.db().begin_read()?)? {
                 let transaction = handle.begin_write()?;
@@ -208,7 +208,7 @@ impl Db {
             Ok::<_, E>((value, stamp, transaction.commit().err()))
         })?;
         let Some(error) = failed else { return Ok(value) };
-        // What failed last can have been the sync, with everything in its place.
+        // The operation that failed last can have been the sync, with everything in its place.
         let error = redb::Error::from(error);
         let found = self.read(|records| records.stamp());
         let made = found.as_ref().is_ok_and(|found| *found == stamp);

@@ -67,7 +67,7 @@ pub(crate) struct LayerEntry {
     /// trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unsynced_boot: Option<String>,
-    /// Found damaged, and its directory deleted: the images that have it are absent until a pull brings it back.
+    /// Found damaged, and its directory deleted: the images that have it are absent until a pull fetches it again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) damaged: bool,
 }

@@ -93,7 +93,7 @@ pub(crate) fn unrecord_image(
     Ok(Released { layers, blobs })
 }
 
-/// Takes one reference from each layer of an image. Answers those that now have none.
+/// Takes one reference from each layer of an image. Returns those that now have none.
 pub(crate) fn release_layers(
     transaction: &WriteTransaction,
     entry: &ImageEntry,

@@ -33,8 +33,8 @@ fn normal(name: &str) -> Option<String> {
     (normal != name).then_some(normal)
 }
 
-/// A name that was recorded in its normal form stays with the image that has it; of several spellings the latest image gets
-/// the name. Answers how many names were in another spelling.
+/// A name that was recorded in its normal form stays with the image that has it; of several spellings the latest image gets the
+/// name. Returns how many names were in another spelling.
 fn respell(transaction: &impl RecordsMut) -> Result<usize, StoreError> {
     let mut images = transaction.images()?;
     images.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.created_at_unix_nanos));

@@ -101,7 +101,7 @@ impl<'a> Header<'a> {
             Format::Star => &self.block[476..488],
             Format::V7 | Format::Ustar => return None,
         };
-        // Programs write rubbish here (old GNU tar left it as it was), so that what is no number is no time.
+        // Programs write rubbish into this field (old GNU tar left it as it was), so that an invalid number means no time.
         if field[0] == 0 {
             return None;
         }

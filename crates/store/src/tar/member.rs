@@ -50,7 +50,7 @@ impl Reader<'_> {
         entry.gid = owner(pax.gid.or_else(|| header.gid())).ok_or_else(|| no_number("group"))?;
         entry.mtime = pax.mtime.or_else(|| header.mtime()).ok_or_else(|| no_number("modification time"))?;
         entry.atime = pax.atime.or_else(|| header.atime());
-        // The PAX size wins: a reader that takes the header's here finds other entries ("TARmageddon").
+        // The PAX size wins: a reader that takes the header's instead finds other entries ("TARmageddon").
         let size = pax.size.or_else(|| header.size()).ok_or_else(|| no_number("size"))?;
         entry.xattrs = std::mem::take(&mut pax.xattrs);
         entry.device = (0, 0);
@@ -75,11 +75,11 @@ impl Reader<'_> {
         if matches!(entry.kind, Kind::Char | Kind::Block) {
             let (major, minor) = header.device().ok_or_else(|| no_number("device"))?;
             let part = |n: i64, bits: u32| u32::try_from(n).ok().filter(|n| *n < 1 << bits);
-            // What Linux can express: 12 bits and 20 bits.
+            // The ranges of Linux: 12 bits and 20 bits.
             let device = part(major, 12).zip(part(minor, 20));
             entry.device = device.ok_or_else(|| no_number("device"))?;
         }
-        // Only regular files have data behind them, whatever the size says: Go and Python read it so.
+        // Only regular files have data behind them, for any size field: Go and Python read it so.
         if header.type_flag() == b'D' {
             self.check_names(size)?;
             self.begin_data(size);

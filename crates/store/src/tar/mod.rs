@@ -1,4 +1,4 @@
-//! A streaming reader of tar archives, for what stands in image layers: v7, ustar, star, GNU and PAX.
+//! A streaming reader of tar archives, for the formats that occur in image layers: v7, ustar, star, GNU and PAX.
 //!
 //! Turns bytes into entries and data, and passes on unchanged every byte that is no file data, so that a recipe can be kept.
 //! Touches no file, decides nothing about paths, and never allocates a size that only a header states: every record is checked

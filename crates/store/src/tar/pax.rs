@@ -1,6 +1,5 @@
-//! PAX extended headers: records `length key=value\n`, and what they change in an entry. Strict: a record that is not
-//! exactly of this form makes the archive malformed, because a reader that guesses here reads other entries than the
-//! next one does.
+//! PAX extended headers: records `length key=value\n`, and the changes that they make to an entry. Strict: a record that is not
+//! exactly of this form makes the archive malformed, because readers that guess disagree about the entries of the archive.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;

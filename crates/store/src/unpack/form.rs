@@ -76,7 +76,7 @@ pub(super) trait Form: Sized {
     /// Makes a device or a fifo.
     fn special(unpacker: &mut Unpacker<'_, Self>, entry: &Entry, dir: Id, leaf: &[u8]) -> Result<(), UnpackError>;
 
-    /// Gives what stands at `from`, which is no directory, another name. `false`: nothing stands there.
+    /// Gives the file at `from`, which is no directory, another name. Returns `false` if there is no such file.
     fn link(unpacker: &mut Unpacker<'_, Self>, from: (Id, &[u8]), dir: Id, leaf: &[u8]) -> Result<bool, UnpackError>;
 
     /// Makes a whiteout. `false`: none was made, because something is in its place, or for lack of rights.

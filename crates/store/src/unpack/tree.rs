@@ -49,7 +49,7 @@ impl<N> Tree<N> {
         self.nodes.len()
     }
 
-    /// The numbers of all that are there, parents first.
+    /// Returns the numbers of all existing directories, parents first.
     pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = Id> + use<N> {
         0..Id::try_from(self.nodes.len()).unwrap_or(Id::MAX)
     }

@@ -22,7 +22,7 @@ impl<F: Form> Unpacker<'_, F> {
             if node.explicit || node.populated {
                 return self.cut(known);
             }
-            // It was only made to hold whiteouts, which this one makes needless.
+            // The directory was only made to hold whiteouts, which this one makes needless.
             self.remove_marks(known)?;
         }
         // A thing of this layer stays, and a second whiteout says nothing new.
@@ -81,7 +81,7 @@ impl<F: Form> Unpacker<'_, F> {
         Ok(())
     }
 
-    /// Returns true if a whiteout stands at a name. Costs nothing while the layer has none.
+    /// Returns true if a whiteout has this name. Costs nothing while the layer has none.
     pub(super) fn has_whiteout(&mut self, dir: Id, leaf: &[u8]) -> Result<bool, UnpackError> {
         Ok(self.whiteouts > 0 && F::find_entry(self, dir, leaf)? == Some(There::Whiteout))
     }

@@ -40,7 +40,7 @@ struct DeferredLine {
 pub(super) struct RecordedAttributes {
     owner: Option<(u32, u32)>,
     mode: Option<u32>,
-    /// The device that an empty file stands for.
+    /// The device that an empty file represents.
     device: Option<(Kind, (u32, u32))>,
     whiteout: bool,
     pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,

@@ -91,7 +91,7 @@ impl DirLayer {
 
     /// The file at a path, for reading.
     pub(super) fn file(&self, path: &[u8]) -> io::Result<File> {
-        // Without O_NONBLOCK a fifo in the file's place would stop us here.
+        // Without O_NONBLOCK the open of a fifo in the file's place would block.
         let fd = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file any more"));

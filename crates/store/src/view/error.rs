@@ -11,7 +11,7 @@ use crate::tar::PrintableName;
 /// Why a view does not answer. Paths are cut and their control characters written out.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
-    /// Nothing is there.
+    /// No file exists at the path.
     #[error("{path}: no such file or directory in the image")]
     NotFound {
         /// The path that was asked for.

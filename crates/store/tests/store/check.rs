@@ -196,7 +196,7 @@ fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
         let store = open(&bench.root);
         assert!(!store.image_is_whole(&two) && store.image_is_whole(&three), "{name}");
 
-        // The next pull brings one layer, and heals both images.
+        // The next pull fetches one layer, and heals both images.
         let healed = bench.images[0].pull(&store, "r.example/one:1");
         assert_eq!((healed.layers[1], healed.pinned), (one.layers[1], true), "{name}");
         assert_ne!(healed.layers[0], one.layers[0], "{name}");

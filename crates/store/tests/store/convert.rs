@@ -119,7 +119,7 @@ fn an_image_looks_the_same_in_the_other_shape_and_back() {
     }
     let root = store.root().to_owned();
     store.convert_image(&image.id, OTHER, NEVER).expect("converts");
-    // It is for good.
+    // The conversion is permanent.
     let mut bench = bench;
     bench.store = open(&bench.top.path().join("another"));
     bench.store = open(&root);

@@ -103,7 +103,7 @@ fn a_kill_leaves_images_whole_or_absent() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
     let images = images();
-    // What is certainly there, over all rounds.
+    // Images that are certainly present, over all rounds.
     let mut there = BTreeSet::new();
     let (mut came_about, mut came_to_nothing) = (0, 0);
     // The long form is asked for by the environment.
@@ -122,7 +122,7 @@ fn a_kill_leaves_images_whole_or_absent() {
             }
             unsure = note(&line, &mut there);
         }
-        // Let it get somewhere into the step, a little further each round.
+        // Let it run into the step, a little further each round.
         let until = std::time::Instant::now()
             + std::time::Duration::from_micros(500 * (round % 25) as u64 + 37 * (round / 25) as u64 % 500);
         while std::time::Instant::now() < until {
@@ -168,7 +168,7 @@ fn a_kill_leaves_images_whole_or_absent() {
     );
 }
 
-/// Takes in one line; answers the image whose fate it leaves open.
+/// Handles one line; returns the image whose fate it leaves open.
 fn note(line: &str, there: &mut BTreeSet<usize>) -> Option<usize> {
     let mut words = line.split("STEP ").nth(1).expect("a step").split_whitespace();
     let (step, n) = (words.next().expect("a word"), words.next().expect("a number").parse().expect("a number"));

@@ -131,7 +131,7 @@ impl tracing::Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Earlier versions recorded whatever digest an archive gave itself.
+/// Earlier versions recorded any digest that an archive stated for itself.
 #[test]
 fn a_name_that_an_earlier_version_took_on_trust_is_reported_and_not_used() {
     let top = tempfile::tempdir().expect("tempdir");
@@ -175,7 +175,7 @@ fn a_name_that_an_earlier_version_took_on_trust_is_reported_and_not_used() {
     check_accounts(&store);
 }
 
-/// A pull by the name brings the right image, also before any repair.
+/// A pull by the name fetches the right image, also before any repair.
 #[test]
 fn the_right_image_takes_a_name_that_was_taken_on_trust() {
     let top = tempfile::tempdir().expect("tempdir");

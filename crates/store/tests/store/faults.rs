@@ -287,7 +287,7 @@ const WORKS: &[Work] = &[
         },
         act: |ground, store| {
             let done = store.convert_image(&ground.moving.id(), other_format(), NEVER)?;
-            // What cannot be read is left, and said to be.
+            // An unreadable layer is left, and reported as such.
             match done.left.first() {
                 Some(left) => Err(Told { text: format!("layer {}: {}", left.diff_id, left.why), full: false }),
                 None => Ok(()),
@@ -361,7 +361,7 @@ fn child() {
     assert!(found.bad.is_empty());
 }
 
-/// Answers whether a call failed: then there may be more.
+/// Returns whether a call failed: then there may be more.
 fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
     let context = &format!("{}: {context}", work.name);
     let store = ground.opened();

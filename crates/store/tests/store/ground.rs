@@ -37,7 +37,7 @@ fn works(root: &Path) {
     check_accounts(&store);
 }
 
-/// The image is here to the last byte.
+/// Asserts that the image is present to the last byte.
 fn same(store: &Store, image: &Image) {
     let record = store.image(&image.id()).expect("readable").expect("there");
     for (layer, (_, tar)) in store.image_layers(&record).expect("readable").iter().zip(&image.layers) {
@@ -171,7 +171,7 @@ fn a_disk_that_becomes_read_only_loses_nothing() {
     let error = error.expect_err("nothing can be written");
     assert!(!error.is_disk_full() && !error.to_string().contains('\n'), "{error:?}");
     store.remove_image(&record.id).expect_err("nothing can be written");
-    // What was there can be used.
+    // The existing image can be used.
     same(&store, &kept);
     assert!(store.image(&other.id()).expect("readable").is_none());
     drop((lease, store));
@@ -350,7 +350,7 @@ fn records_that_are_gone_or_damaged_are_refused_and_nothing_is_deleted() {
         let end = bytes.len().min(at + 700);
         bytes[at..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
         fs::write(&database, bytes).expect("writes");
-        // What is not used can be anything; what is used is never taken for something else.
+        // Unused bytes can be anything; used ones are never taken for something else.
         if !refused(&format!("noise at {at}")) {
             harmless += 1;
         }

@@ -31,7 +31,7 @@ fn images_share_blobs_and_the_last_one_takes_them_along() {
     let root = top.path().join("store");
     let store = open(&root);
     let (first, second) = (image(2), image(3));
-    // Both are on their way before either is there.
+    // Both are being written before either is committed.
     let lease = store.lease();
     let commits: Vec<_> = [&first, &second]
         .map(|image| {
@@ -269,7 +269,7 @@ fn blobs_need_no_space_to_go() {
         check_accounts(&store);
     }
     assert_eq!(blobs(&root), Vec::<String>::new());
-    // Where not even the reserve is there, files go first.
+    // Where not even the reserve exists, files are removed first.
     fs::remove_file(disk.path.join("filler")).expect("removes");
     let record = image(9).pull(&store, "a.example/a:9");
     disk.fill("filler");

@@ -84,7 +84,7 @@ fn any_number_of_layers() {
         fs::write(bench.target.join("f"), "x").expect("writable");
         assert_eq!(fs::read(writable.join("upper/f")).expect("there"), b"x");
         bench.store.unmount_image(&bench.target).expect("unmounts");
-        // What was written is there again.
+        // The written file is present again.
         bench.store.mount_image(&image, &bench.target, Some(&writable)).expect("mounts");
         assert_eq!(fs::read(bench.target.join("f")).expect("there"), b"x");
         bench.store.unmount_image(&bench.target).expect("unmounts");

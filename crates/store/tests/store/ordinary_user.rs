@@ -53,7 +53,7 @@ fn child() {
         assert!(text.contains("root") && text.contains("imagelet ls"), "{error}");
     }
     assert!(store.mounts().expect("readable").is_empty());
-    // What a kill left is swept, whatever its modes.
+    // Leftovers of a kill are swept, whatever their modes.
     let copy = top.join("store/ingest/7");
     std::fs::create_dir_all(copy.join("fs/closed/inner")).expect("creates");
     for at in ["fs/closed/inner", "fs/closed"] {

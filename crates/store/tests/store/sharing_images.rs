@@ -158,7 +158,7 @@ fn blocks_that_are_damaged_damage_every_layer_that_has_them() {
     assert_eq!(content(&store, &again.1, "d/blocks"), noise(1000, 3 * MIB / 2));
     check_accounts(&store);
     assert_eq!(run_check(&store, Depth::Files, false).problems, []);
-    // What it holds is lost.
+    // Its content is lost.
     fs::remove_file(&parts(&store, &again.1).1[0]).expect("removes");
     assert_eq!(run_check(&store, Depth::Files, false).problems.len(), 1);
 }

@@ -347,7 +347,7 @@ pub(crate) fn check_accounts(store: &Store) {
         .unwrap_or_default();
     let blob_bytes: u64 = blobs.iter().map(|blob| measure(blob).0).sum();
     assert_eq!(totals.blobs, blobs.len() as u64, "number of blobs");
-    // What several layers share is there once.
+    // Content that several layers share is present once.
     let (mut bytes, mut inodes) = measure(&store.root().join("layers"));
     (bytes, inodes) = (bytes - own_blocks(&store.root().join("layers")), inodes - 1);
     assert_eq!(totals.bytes, bytes + blob_bytes + documents as u64, "bytes");
@@ -467,7 +467,7 @@ impl LoopDisk {
     pub(crate) fn again(&self) {
         rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::empty()).unwrap();
         let file = self.directory.path().join("disk");
-        // As long as the device is there, it would be the old file system that is mounted.
+        // As long as the device exists, the old file system would be mounted.
         until_detached(&file);
         run("mount", &["-o", "loop", file.to_str().unwrap(), self.path.to_str().unwrap()]);
     }

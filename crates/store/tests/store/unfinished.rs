@@ -96,7 +96,7 @@ fn a_whole_layer_outlives_a_kill_and_is_as_it_was() {
     let taken = take(&store).expect("it was left");
     assert_eq!(store.unfinished(), Unfinished::default(), "nobody else has it");
     assert!(take(&store).is_none());
-    // Given up: it is there for the next one.
+    // Cancelled: the layer is kept for the next pull.
     assert!(taken.verify(&|| true).expect("readable").is_none());
     assert_eq!(store.unfinished(), left);
     let (layer, diff_id) = take(&store).expect("there").verify(&|| false).expect("readable").expect("is what it was");

@@ -78,7 +78,7 @@ pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_
         // An opaque directory of the layer itself, above this one, hides everything below.
         places.push(match walk(&erofs, path)? {
             ErofsPath::Here { directory, hides_above: false } => {
-                // What it is marked with stays.
+                // Its overlayfs marks stay.
                 let mut marks = erofs.xattrs(&directory)?;
                 marks.retain(|(name, _)| is_of_overlayfs(name));
                 Some((directory.nid, marks))

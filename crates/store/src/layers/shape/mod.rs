@@ -1,5 +1,5 @@
-//! [`Shape`]: what a layer is on the disk, and the one place where that is asked. The record of a layer says its shape; ingest,
-//! commit, mounts and checks call what stands here, and nothing above the unpacker and the mounter knows which it is.
+//! [`Shape`]: the form of a layer on the disk, and the one place where it is distinguished. The record of a layer has its shape;
+//! ingest, commit, mounts and checks call this module, and nothing above the unpacker and the mounter depends on the shape.
 //!
 //! Every shape keeps to this: all files of a layer are in a directory of its own, which is made under `ingest/`, moves to
 //! `layers/` when it is committed, and is deleted as a whole. So removal, the sweep and the reserve do not depend on the shape.
@@ -63,8 +63,8 @@ impl Shape {
         }
     }
 
-    /// Gives the layer's implicit directories the attributes that show below it. Nothing is there to be mounted before. Answers the
-    /// bytes and inodes which the layer takes more than was counted.
+    /// Gives the layer's implicit directories the attributes of the same directories in the layers below. The layer cannot be
+    /// mounted before. Returns the additional bytes and inodes of the layer beyond those counted.
     pub(crate) fn patch(
         self,
         layer: BorrowedFd<'_>,
@@ -94,7 +94,7 @@ impl Shape {
         }
     }
 
-    /// Returns true if a layer of this number is there, of whatever shape.
+    /// Returns true if a layer with this number exists, of any shape.
     pub(crate) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
         Self::ALL.iter().any(|shape| match shape {
             Self::Dir => dir::is_there(layers, id),

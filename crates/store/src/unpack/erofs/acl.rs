@@ -21,7 +21,7 @@ pub(super) struct AclEntry {
     id: u32,
 }
 
-/// Reads a list. Nothing, and a list without lines, take the list away that is there.
+/// Parses a list. An empty value, and a list without lines, remove the existing list.
 pub(super) fn parse(value: &[u8]) -> Result<Vec<AclEntry>, Errno> {
     if value.is_empty() {
         return Ok(Vec::new());

@@ -28,7 +28,7 @@ impl Log {
         Self { dir, file: None, spilled: 0, recent: Vec::new() }
     }
 
-    /// Takes a piece in, and answers where it is.
+    /// Adds a piece, and returns its position.
     pub(super) fn put(&mut self, link: Option<u64>, bytes: &[u8]) -> io::Result<u64> {
         if self.recent.len() + HEAD + bytes.len() > RECENT {
             self.spill()?;

@@ -37,7 +37,7 @@ pub(crate) const EROFS_FILE: &str = "layer.erofs";
 const MEMORY: usize = 2 << 20;
 /// Most bytes that are taken from the reader at a time.
 const PIECE: usize = 1 << 20;
-/// Names that one inode gets at most, where it stands for many whiteouts.
+/// The most names that one inode gets if it represents many whiteouts.
 const NAMES_MOST: u32 = 32_000;
 
 /// An EROFS file in the making.
@@ -224,7 +224,7 @@ impl Form for ErofsForm<'_> {
     }
 
     fn directory(unpacker: &mut Unpacker<'_, Self>, _: &Entry, dir: Id, leaf: &[u8]) -> Result<InImage, UnpackError> {
-        // It may take the place of a symbolic link that the last path led through.
+        // The new file may replace a symbolic link that the last path led through.
         unpacker.last_parent = None;
         let handle = unpacker.dir(dir);
         let made = unpacker.form.writer.directory(handle, leaf);

@@ -9,7 +9,7 @@ use erofs::Sink;
 use rustix::fs::Advice;
 
 /// After so many bytes the kernel is asked to begin to write them to the disk, because the commit of an EROFS file waits until
-/// everything is there.
+/// everything is written.
 const WRITE_BACK: u64 = 8 << 20;
 
 pub(super) struct ImageFile<'a> {

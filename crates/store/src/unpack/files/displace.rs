@@ -24,7 +24,7 @@ impl Unpacker<'_, Files<'_>> {
         }
         let has_content = kind == FileType::RegularFile && stat.st_size > 0;
         if let Some(id) = self.tree.child(dir, leaf) {
-            // The end of the layer will not come by here any more.
+            // The final pass over the layer will not reach this directory any more.
             for id in self.tree.subtree(id) {
                 let fd = self.fd(id)?;
                 let stat = rustix::fs::fstat(&*fd).map_err(|e| failed("looking at", &path, e))?;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::super::error::{UnpackError, failed, refused};
 
-/// A name that is there for a moment only, before anything else is in the directory.
+/// A name that exists only for a moment, before anything else is in the directory.
 const PROBE: &[u8] = b".imagelet-probe";
 
 /// The defaults of new files.

@@ -1,7 +1,7 @@
 //! Attributes for directories that a layer makes without an entry: those of the same directory in the layers below.
 //!
-//! containerd does this while it unpacks, one layer after the other. Here layers are unpacked side by side, and this
-//! is done when all are there. It follows no symbolic link, and changes nothing but the implicit directories.
+//! containerd does this while it unpacks, one layer after the other. This store unpacks layers in parallel, and does this when
+//! all are unpacked. Follows no symbolic link, and changes nothing but the implicit directories.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -93,7 +93,7 @@ impl Unpacker<'_, Files<'_>> {
         }
     }
 
-    /// Makes something new in a directory; what is there already is moved aside.
+    /// Makes a new file in a directory; an existing one is moved aside.
     fn create<T>(
         &mut self,
         dir: Id,

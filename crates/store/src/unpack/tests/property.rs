@@ -1,5 +1,5 @@
-//! Properties: what an overlay mount shows is what the image specification says, whatever the order of whiteouts; and
-//! whatever an archive holds, its recipe makes it again, the accounting is right and nothing outside is touched.
+//! Properties: an overlay mount shows the files that the image specification demands, for any order of whiteouts; and for any
+//! archive, its recipe rebuilds it, the accounting is right and nothing outside is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -79,8 +79,8 @@ fn below() -> BTreeSet<String> {
     paths
 }
 
-/// The specification: entries are there; what is below is there unless a whiteout names it or something above it, or
-/// something above it is opaque. Directories that hold whiteouts only are there if nothing hides them.
+/// The specification: entries are present; files from below are present unless a whiteout names them or a parent, or a parent is
+/// opaque. Directories that hold only whiteouts are present if nothing hides them.
 fn expected(lines: &[Line], below: &BTreeSet<String>) -> BTreeSet<String> {
     let is_hidden = |path: &str| {
         lines.iter().any(|line| match line {

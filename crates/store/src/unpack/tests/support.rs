@@ -76,7 +76,7 @@ impl Layer {
                 Shape::Erofs => unpack_erofs(&mut &tar[..], dir.as_fd(), &options),
             }
         };
-        // As the ingest does it, so that all that is tested here is tested behind that wall.
+        // As the ingest does it, so that all these tests run under that confinement.
         let outcome = confined(dir.as_fd(), dir.as_fd(), unpack).unwrap();
         self.check_canary();
         outcome

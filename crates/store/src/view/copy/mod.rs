@@ -283,7 +283,7 @@ impl Copier<'_> {
             if (self.options.cancelled)() {
                 return Err(ViewError::Cancelled);
             }
-            // What is empty is not read; it may be large.
+            // Holes are not read; they may be large.
             let end = content.hole(at)?.min(node.stat.size);
             if end > at {
                 (at, hole) = (end, true);
