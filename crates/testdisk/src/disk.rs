@@ -138,7 +138,7 @@ impl Disk {
         self.send_line("heal")
     }
 
-    /// Begins a new record, and answers with the content from which on it is. To be called while nothing is mounted.
+    /// Begins a new record, and returns the content at its beginning. To be called while nothing is mounted.
     ///
     /// # Errors
     /// There is no memory, or the server has exited.

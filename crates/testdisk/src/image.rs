@@ -72,7 +72,7 @@ impl Image {
         }
     }
 
-    /// Takes in what was written. Says nothing to flushes and notes.
+    /// Applies a write. Flushes and notes have no effect.
     ///
     /// # Errors
     /// There is no memory.
@@ -96,7 +96,7 @@ impl Image {
         }
     }
 
-    /// Mounts it as a machine does that starts: the journal is replayed. What is written then is written here.
+    /// Mounts the image like a machine that starts: the journal is replayed. Later writes change this image.
     ///
     /// # Errors
     /// The image cannot be mounted.

@@ -39,7 +39,7 @@ impl Kind {
 
     /// Makes one in a file.
     pub(crate) fn make(self, path: &Path) -> io::Result<()> {
-        // What a file system puts off until it is mounted would be in the record of every disk.
+        // Initialization that a file system postpones until it is mounted would be in the record of every disk.
         const EXT4: &[&str] = &["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"];
         let inodes;
         let (program, arguments, more): (_, _, &[&str]) = match self {
@@ -96,7 +96,7 @@ impl Mounted {
         Ok(Self { tree, path, attached: None, _device: None })
     }
 
-    /// Where it is: good for every process, as long as this value is there.
+    /// Returns the path of the mount, valid for every process as long as this value exists.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.attached.as_deref().unwrap_or(&self.path)
