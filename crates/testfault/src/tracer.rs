@@ -1,4 +1,4 @@
-//! The parent's side: follows every thread of the child, and answers in the kernel's place where that was asked for. While
+//! The parent's side: follows every thread of the child, and returns errors in the kernel's place where a fault is armed. While
 //! nothing is armed the child runs as it would by itself.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
