@@ -134,8 +134,8 @@ impl LoopDevice {
         }
     }
 
-    /// A device that shows the file. The kernel's table of devices is only a hint: the open device itself answers for its file, and is
-    /// not cleared as long as it is open.
+    /// Returns a device that shows the file. The kernel's table of devices is only a hint: the open device itself identifies its
+    /// file, and is not cleared as long as it is open.
     fn find(file: &File, flags: LoopFlags) -> Option<Self> {
         let shown = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
         let stat = rustix::fs::fstat(file).ok()?;
@@ -162,7 +162,7 @@ impl LoopDevice {
     }
 }
 
-/// The file's name and its directory's, which a store has whatever way leads there.
+/// Returns the file's name and its directory's, which are the same for a store whichever path leads to it.
 fn last_parts(path: &Path) -> (Option<&OsStr>, Option<&OsStr>) {
     (path.file_name(), path.parent().and_then(Path::file_name))
 }

@@ -19,7 +19,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut draft = name.to_owned();
     draft.push(".new");
     let draft = directory.join(draft);
-    // A leftover of an earlier crash, with whatever mode.
+    // A leftover of an earlier crash, with any mode.
     match fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

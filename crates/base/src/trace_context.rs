@@ -9,7 +9,7 @@ use opentelemetry::trace::TraceContextExt as _;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// Writes the context of `span` into the headers of a request (`traceparent`, `tracestate`), in place of what is there.
+/// Writes the context of `span` into the headers of a request (`traceparent`, `tracestate`), in place of existing ones.
 pub fn inject(span: &Span, headers: &mut HeaderMap) {
     if span.is_disabled() {
         return;
