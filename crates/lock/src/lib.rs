@@ -1,4 +1,4 @@
-//! The locks of all crates: the standard library's, never poisoned. A waiting thread continues after a panic of another one, so
+//! The locks of all crates: the standard library's, never poisoned. A thread that takes a lock continues after a panic of another one, so
 //! that the guarded value must be valid at every point where the code that holds the lock can panic.
 #![expect(clippy::disallowed_types, reason = "this crate makes of them what the others use")]
 
