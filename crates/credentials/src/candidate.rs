@@ -10,7 +10,7 @@ use oci::RegistryAuth;
 pub struct Candidate {
     /// The credential itself.
     pub auth: RegistryAuth,
-    /// Where it came from.
+    /// Source of the credential.
     pub source: Source,
     /// The kubelet's hash of it (lower-case hexadecimal SHA-256), by which pulled records know it again.
     pub hash: String,
@@ -23,7 +23,7 @@ impl fmt::Debug for Candidate {
     }
 }
 
-/// Where a credential came from. Shown to people: it names the source, never the secret.
+/// Source of a credential. Shown to users: it names the source, never the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A pull secret of the pod.
@@ -118,8 +118,8 @@ impl fmt::Display for NodeSource {
     }
 }
 
-/// Something about a look-up that people should know: a source that was left out, and why. One line, for logs, errors
-/// and explanations; never a secret.
+/// A note on a look-up for users: a source that was left out, and the reason. One line, for logs, errors and explanations;
+/// never a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The line, lower-case, without a full stop.

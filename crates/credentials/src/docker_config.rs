@@ -2,7 +2,7 @@
 //! secret's `.dockerconfigjson` (the same), and `.dockercfg` (only the credentials).
 //!
 //! Beyond the kubelet it reads `identitytoken` and `registrytoken` of an entry, and `credHelpers` and `credsStore`. Errors
-//! tell a place, never what stands there. Pull secrets and node files are read with it.
+//! name a place, never its content. Pull secrets and node files are read with it.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -2,7 +2,7 @@
 //! parts of the host. The kubelet's rules, but a path ends where a segment ends unless [`PathMatch::Compat`] is asked for, and a
 //! host is the same in every spelling, as it is in names of images.
 //!
-//! Indexes and credentials are unknown here; the keyring's index and the credential providers call it.
+//! It knows no indexes and no credentials; the keyring's index and the credential providers call it.
 
 use oci::HostError;
 
@@ -17,7 +17,7 @@ pub enum PathMatch {
 }
 
 impl PathMatch {
-    /// Returns true if an image's `path` lies under a pattern's.
+    /// Returns true if an image's `path` is below that of a pattern.
     pub(crate) fn under(self, pattern: &[u8], path: &[u8]) -> bool {
         path.starts_with(pattern)
             && match self {
@@ -60,7 +60,7 @@ pub enum BadLocation {
 
 const HTTPS: &str = "443";
 const MAX_HOST: usize = 253;
-/// The path of an image is at most 255 characters; here it begins with a slash.
+/// The path of an image is at most 255 characters; this includes the leading slash.
 const MAX_PATH: usize = 256;
 
 /// A parsed pattern.
@@ -173,7 +173,7 @@ pub fn matches(pattern: &str, target: &str, mode: PathMatch) -> Result<bool, Bad
     Ok(Pattern::parse(pattern)?.matches(target, mode))
 }
 
-/// An image's name without tag and digest, cut where patterns look at it.
+/// An image's name without tag and digest, split into the parts that patterns match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     /// Host and port, without a colon that ends it.

@@ -39,7 +39,7 @@ fn bench(c: &mut Criterion, runtime: &Runtime, name: &str, manager: &ImageManage
     let request = request();
     let once = async || drop(black_box(manager.ensure_image_exists(black_box(&request)).await.expect("present")));
     runtime.block_on(async {
-        // What fills up first, such as the ring of events, is not a request's cost.
+        // Fill the ring of events and the like first: that is not part of a request's cost.
         for _ in 0..ROUNDS {
             once().await;
         }

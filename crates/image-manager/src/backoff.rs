@@ -33,9 +33,9 @@ pub(crate) struct Subject<'a> {
 /// Fingerprints of what a pull depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// Of the credentials that a look-up could answer.
+    /// Fingerprint of the credentials that a look-up could return.
     pub(crate) keyring: u64,
-    /// Of the registry's configuration.
+    /// Fingerprint of the registry's configuration.
     pub(crate) registry: u64,
 }
 
@@ -103,7 +103,7 @@ struct BackoffHold {
     message: String,
 }
 
-/// Everybody's back-off.
+/// The back-off of all pods.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     options: BackoffOptions,
@@ -204,7 +204,7 @@ impl Backoff {
         self.sweep_sometimes(now);
     }
 
-    /// Everybody who waits or has waited for a next try, by pod and image.
+    /// Returns the entries that wait, and those whose wait is over without a success since, sorted by pod and image.
     pub(crate) fn list(&mut self, now: Instant) -> Vec<BackoffEntry> {
         self.sweep(now);
         let waiting = self.entries.iter().filter(|(_, entry)| !entry.succeeded || now < entry.until());
@@ -227,8 +227,8 @@ impl Backoff {
         list
     }
 
-    /// Forgets, and answers how many entries that were. What a registry asked for is forgotten with the entries that
-    /// it holds: who resets wants a pull now.
+    /// Removes entries, and returns how many. The wait that a registry asked for is removed with the entries that it
+    /// holds, because the user wants a pull now.
     pub(crate) fn reset(&mut self, what: &BackoffSelector) -> usize {
         let chosen = |key: &BackoffKey, entry: &BackoffState| match what {
             BackoffSelector::All => true,

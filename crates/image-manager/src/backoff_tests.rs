@@ -45,7 +45,7 @@ fn windows_double_up_to_the_cap_of_their_cause() {
     for cause in [Unavailable, DiskFull, Deadline, Throttled] {
         assert_eq!(windows(by_cause, &[cause; 5]), [10, 20, 40, 60, 60], "{cause}");
     }
-    // What is counted does not depend on the causes between.
+    // The count does not depend on the causes in between.
     let mixed = [NotFound, NotFound, NotFound, NotFound, Unavailable, NotFound];
     assert_eq!(windows(by_cause, &mixed), [10, 20, 40, 80, 60, 300]);
 }

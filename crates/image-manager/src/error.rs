@@ -22,7 +22,7 @@ pub enum EnsureImageError {
         /// The parser's error; names the text.
         source: ImageNameError,
     },
-    /// The runtime could not tell whether the image is present.
+    /// The runtime failed to report whether the image is present.
     #[error("inspect image {image:?}")]
     ImageInspect {
         /// The image as it was requested.
@@ -142,7 +142,7 @@ impl EnsureImageError {
 /// A failed attempt to pull, with its error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Where its credential came from; `None`: anonymous.
+    /// Source of its credential; `None`: anonymous.
     pub source: Option<Source>,
     /// Error of the image service.
     pub error: Error,

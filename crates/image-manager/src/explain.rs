@@ -1,5 +1,5 @@
-//! [`Explanation`]: what would happen to a request, and why. [`ImageManager::explain`] runs no program, pulls nothing,
-//! writes nothing and tells no event: it asks the image service for the image's status, and reads files.
+//! [`Explanation`]: the outcome that a request would have, and the reasons. [`ImageManager::explain`] runs no program, pulls
+//! nothing, writes nothing and records no event: it asks the image service for the image's status, and reads files.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -335,7 +335,7 @@ impl Metrics {
         self.in_flight.inc_by(change);
     }
 
-    /// Bytes came.
+    /// Counts received bytes.
     pub fn pulled_bytes(&self, bytes: u64) {
         self.pulled_bytes.inc_by(bytes);
     }
@@ -356,7 +356,7 @@ impl Metrics {
         self.backoff_entries.set(i64::try_from(entries).unwrap_or(i64::MAX));
     }
 
-    /// So many more, or fewer, records lie on disk.
+    /// Changes the number of records on disk.
     pub fn on_disk(&self, intents: i64, records: i64) {
         self.disk_intents.inc_by(intents);
         self.disk_records.inc_by(records);

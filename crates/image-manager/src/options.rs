@@ -18,7 +18,7 @@ pub struct Options {
     pub puller: PullerOptions,
     /// The clock by which pulls and back-off are timed.
     pub clock: Clock,
-    /// Where credentials come from; `None`: every pull is anonymous.
+    /// Source of credentials; `None`: every pull is anonymous.
     pub keyring: Option<Arc<Keyring>>,
     /// Pull records; `None`: every image on the node is for every pod.
     pub records: Option<PullRecords>,

@@ -24,7 +24,7 @@ pub struct EnsureImageRequest {
     pub service_account: Option<ServiceAccount>,
     /// Names of the pod's pull secrets that were not found. An event reports them before a pull.
     pub missing_secrets: Vec<String>,
-    /// Priority of the pod: among pulls that wait for a turn the higher one goes first.
+    /// Priority of the pod: among waiting pulls the one with the higher priority is first.
     pub priority: i32,
     /// Runtime handler of the pod; empty is the default one.
     pub runtime_handler: String,
@@ -76,9 +76,9 @@ pub struct EnsuredImage {
     pub message: String,
     /// True if the image was pulled for this request.
     pub pulled: bool,
-    /// Of a pull: where the credential came from that worked; `None` for an anonymous pull.
+    /// Source of the credential that worked; `None` for an anonymous pull, or if there was no pull.
     pub credential: Option<Source>,
-    /// Of a pull: its times.
+    /// Times of the pull; `None` if there was no pull.
     pub timing: Option<PullTiming>,
     /// Size in bytes, where it was asked for and is known.
     pub size: Option<u64>,

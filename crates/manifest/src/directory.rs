@@ -27,7 +27,7 @@ pub struct SecretsDirectory {
 /// The directory itself cannot be read: then nothing is known of any secret.
 pub fn read(directory: &Path) -> io::Result<SecretsDirectory> {
     let mut read = SecretsDirectory::default();
-    // Where others cannot enter the directory, the files' own permissions do not matter.
+    // In a directory that other users cannot enter, the files' own permissions do not matter.
     let closed = fs::metadata(directory)?.mode() & 0o001 == 0;
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -67,7 +67,7 @@ impl SecretsDirectory {
         }
     }
 
-    /// A line for the first object that stands there more than once: the first one counts.
+    /// Returns a line for the first duplicate object: the first of its definitions counts.
     pub fn duplicates(&self) -> Option<String> {
         self.objects.duplicate().map(|error| format!("{error}; the first counts"))
     }

@@ -14,7 +14,7 @@ use crate::yaml::{self, Node, Value};
 
 /// The API group of what kustomize builds manifests from.
 const KUSTOMIZE: &str = "kustomize.config.k8s.io/";
-/// The names under which kustomize looks for it; there it may stand without its kind.
+/// The file names of a kustomization; in a file with such a name its kind may be missing.
 const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// The objects of one file; there may be none. Those that hold no pod are passed by.
@@ -41,8 +41,8 @@ fn read(file: &str, text: &str, expected: Expected) -> Result<Objects, ManifestE
     Ok(objects)
 }
 
-/// Refuses an object that stands in the manifests more than once, of which only one can be meant, and manifests without
-/// any pod. `file` is their name if they are one file.
+/// Refuses an object that the manifests define more than once, and manifests without any pod. `file` is their name if they
+/// are one file.
 pub fn check(objects: &Objects, file: Option<&str>) -> Result<(), ManifestError> {
     match objects.duplicate() {
         Some(error) => Err(error),

@@ -1,5 +1,5 @@
-//! Reads Secrets and ServiceAccounts. An error names the place and the key, never what stands there. Whether a secret's
-//! type and content make it a pull secret is the keyring's affair. Called by [`crate::read`].
+//! Reads Secrets and ServiceAccounts. An error names the place and the key, never the value. The keyring decides whether a
+//! secret's type and content make it a pull secret. Called by [`crate::read`].
 
 use std::collections::BTreeMap;
 

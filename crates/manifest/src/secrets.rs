@@ -1,6 +1,6 @@
 //! [`SecretStore`]: the Secrets and ServiceAccounts that pods may name, from the manifests of a command and from the
-//! secrets directory; answers what a pod's names stand for, as API server and kubelet together would. Knows nothing of
-//! registries. Called by the readers of pods.
+//! secrets directory. Resolves the names in a pod as API server and kubelet together would. Knows nothing of registries.
+//! Called by the readers of pods.
 
 use std::collections::BTreeMap;
 

@@ -34,7 +34,7 @@ const OTHER_TRANSPORTS: [&str; 10] = [
 const MARK: char = '\u{1f}';
 
 impl Policy {
-    /// Reads a policy. `read_key` brings the contents of a key's file by its path, or says why it cannot.
+    /// Reads a policy. `read_key` returns the contents of a key's file by its path, or the reason why it cannot.
     ///
     /// # Errors
     /// See [`PolicyError`].
@@ -63,7 +63,7 @@ fn of_json(error: &serde_json::Error) -> PolicyError {
 /// The error within a part.
 fn within<E: serde::de::Error>(part: impl fmt::Display, error: E) -> E {
     let text = error.to_string();
-    // The place goes in front of those that are deeper, and those in front of the words.
+    // The place is put in front of the deeper places, and those in front of the message.
     E::custom(format_args!("{part}{MARK}{text}"))
 }
 
@@ -191,7 +191,7 @@ fn normal_scope(scope: &str) -> Result<String, String> {
     Ok(format!("{}{below}", host_of_scopes(&normal)))
 }
 
-/// Scopes that no image lies in are mistakes.
+/// Refuses scopes that contain no image: they are mistakes.
 fn check_scope(scope: &str) -> Result<(), &'static str> {
     let domain = scope.split('/').next().unwrap_or_default();
     if scope.contains("://") {

@@ -75,7 +75,7 @@ pub fn payload(name: &str, digest: &Digest) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The tag under which the signatures of a digest lie: `sha256-<hex>.sig`.
+/// Returns the tag of the signatures of a digest: `sha256-<hex>.sig`.
 #[must_use]
 pub fn tag(digest: &Digest) -> String {
     format!("{}-{}.sig", digest.algorithm().as_str(), digest.hex())

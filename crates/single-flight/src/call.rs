@@ -16,7 +16,7 @@ pub trait Shared: Send + Sync + 'static {
         false
     }
 
-    /// Returns true if the flight is about to end without waiting for anybody.
+    /// Returns true if the flight is about to end regardless of its waiters.
     fn is_ending(&self) -> bool {
         false
     }
@@ -48,7 +48,7 @@ pub(crate) struct Call<K, S, A, W> {
     pub(crate) shared: S,
     /// Guards the waiters.
     pub(crate) waiters: Mutex<Waiters<A, W>>,
-    /// Notified when the first waiter comes and when the last one has gone. The flight alone waits for it.
+    /// Notified when the first waiter joins and when the last one has left. Only the flight waits for it.
     pub(crate) first_or_last: Notify,
     /// The answer. The channel closes without one if the flight panics.
     pub(crate) answer: watch::Receiver<Option<A>>,

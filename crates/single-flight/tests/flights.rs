@@ -100,7 +100,7 @@ async fn a_flight_that_panics_has_no_answer_and_leaves_the_group() {
     assert!(group.is_empty());
 }
 
-/// A flight that lingers, and whose waiters bring numbers.
+/// A flight that lingers, and whose waiters pass numbers.
 struct Lingers;
 
 impl Shared for Lingers {}

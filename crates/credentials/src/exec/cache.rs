@@ -1,5 +1,5 @@
-//! [`Cache`]: answers of a credential provider until they expire, and the keys under which they lie. It reads no clock
-//! and runs nothing. A provider has one.
+//! [`Cache`]: answers of a credential provider until they expire, and their keys. It reads no clock and runs nothing. Each
+//! provider has one.
 
 use lock::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -90,7 +90,7 @@ pub(super) fn token_hash(token: &str) -> String {
     if token.is_empty() { String::new() } else { format!("sha256:{}", hex::encode(Sha256::digest(token))) }
 }
 
-/// The registry of an image: what stands before the first slash.
+/// Returns the registry of an image: the part before the first slash.
 pub(super) fn registry(image: &str) -> &str {
     image.split('/').next().unwrap_or(image)
 }

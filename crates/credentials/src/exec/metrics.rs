@@ -29,7 +29,7 @@ impl Metrics {
         Self { duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)), errors: Family::default(), config }
     }
 
-    /// A provider ran that long, whatever came of it.
+    /// Records the duration of a provider's run, successful or not.
     pub(super) fn ran(&self, provider: &str, took: Duration) {
         self.duration.get_or_create(&[("plugin_name", provider.to_owned())]).observe(took.as_secs_f64());
     }

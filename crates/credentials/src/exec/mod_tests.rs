@@ -60,7 +60,7 @@ fn registration() {
     );
 }
 
-/// The kubelet builds a keyring for each pod; here the pod is an argument of a look-up.
+/// The kubelet builds a keyring for each pod; in imagelet the pod is an argument of a look-up.
 // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/no providers registered
 // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/multiple providers registered
 // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate disabled - pod information should be empty
@@ -162,7 +162,7 @@ async fn fifty_lookups_at_once() {
     assert_eq!(bench.runs("p").len(), 1);
 }
 
-/// A provider that fails takes nothing from the others.
+/// A provider that fails does not affect the others.
 #[tokio::test]
 async fn the_order_is_the_configurations_and_a_failure_is_a_note() {
     let mut bench = Bench::new();

@@ -1,5 +1,5 @@
-//! [`detect`]: which images are here, which of them are in use, and what that adds to the [`UsageHistory`]. One pass over
-//! the lists that the runtime answered; no call of its own, however many containers there are.
+//! [`detect`]: finds the present images and those in use, and updates the [`UsageHistory`]. One pass over the lists that the
+//! runtime returned; no call of its own, however many containers there are.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -56,15 +56,15 @@ impl Detected {
         self.user(image) != User::None
     }
 
-    /// The same for a list from which images went.
+    /// Adapts the users to a list from which images were removed.
     pub(super) fn retain(&mut self, stays: &[bool]) {
         let mut stays = stays.iter();
         self.users.retain(|_| stays.next().copied().unwrap_or(true));
     }
 }
 
-/// Looks at what is here at `now`, and brings the history up to date: new images get a record, used ones a new last use,
-/// records of images that are gone go. Containers count whatever their state: one that has ended may be started again.
+/// Inspects the images and containers at `now`, and updates the history: new images get a record, used ones a new last use,
+/// records of removed images are removed. Containers count in any state: an exited one may be started again.
 pub fn detect(
     history: &mut UsageHistory,
     images: &[Image],
@@ -75,7 +75,7 @@ pub fn detect(
     detect_at(history, images, containers, always, now.into())
 }
 
-/// The same at a moment of which more is known than the time of day.
+/// Like [`detect`], at a moment of which more is known than the wall clock.
 pub(super) fn detect_at(
     history: &mut UsageHistory,
     images: &[Image],
@@ -190,7 +190,7 @@ fn id_of(container: &Container) -> &str {
     if container.image_id.is_empty() { &container.image_ref } else { &container.image_id }
 }
 
-/// Of several users the first is kept.
+/// Keeps the first of several users.
 fn set(place: &mut User, user: User) {
     if *place == User::None {
         *place = user;
@@ -238,7 +238,7 @@ impl<'a> UsageIndex<'a> {
         hash_of(&self.hash, id)
     }
 
-    /// Number of the first image whose id may have this hash: seven bits of it are compared. Looks at no image.
+    /// Returns the number of the first image whose id may have this hash: seven bits of it are compared. Reads no image.
     fn first_of(&self, hash: u64) -> Option<usize> {
         self.by_id.find(hash, |_| true).map(|number| *number as usize)
     }

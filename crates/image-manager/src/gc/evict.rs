@@ -22,9 +22,9 @@ pub struct EvictionCause {
     pub threshold: u64,
     /// How much is left, in bytes or inodes.
     pub available: u64,
-    /// True if containers' writable layers lie on the file system that is short.
+    /// True if containers' writable layers are on the file system that is short.
     pub writable_layers: bool,
-    /// True if logs and volumes of pods lie on the file system that is short.
+    /// True if logs and volumes of pods are on the file system that is short.
     pub logs_and_volumes: bool,
 }
 

@@ -215,13 +215,13 @@ fn amount(signal: &str, text: &str) -> Result<Option<Amount>, ThresholdError> {
         let parts = (percent * 10_000.0).round() as u32;
         return Ok((parts > 0 && parts < 1_000_000).then_some(Amount::Share(parts)));
     }
-    // The kubelet cuts such an exponent; here it is taken for a mistake.
+    // The kubelet truncates such an exponent; imagelet refuses it as a mistake.
     let exponent = text.split_once(['e', 'E']).and_then(|(_, exponent)| exponent.parse::<i64>().ok());
     if exponent.is_some_and(|exponent| i8::try_from(exponent).is_err()) {
         return Err(unreadable());
     }
     match text.parse::<Quantity>().map_err(|_| unreadable())?.value() {
-        // The most that a quantity can say stands for more than any disk has.
+        // The largest quantity means more than any disk has.
         i64::MAX => Ok(Some(Amount::Quantity(u64::MAX))),
         value if value > 0 => Ok(Some(Amount::Quantity(value.unsigned_abs()))),
         _ => Err(ThresholdError::NotPositive { signal: signal.to_owned(), text: text.to_owned() }),

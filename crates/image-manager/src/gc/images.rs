@@ -27,7 +27,7 @@ impl CollectedImages {
         Self { service, engine, facts, operations, clock: Arc::clone(&options.clock) }
     }
 
-    /// The layers of all images; `None` where a runtime does not tell.
+    /// Returns the layers of all images; `None` where the runtime does not report them.
     pub(super) async fn layers(&self) -> Result<Option<ImageLayers>> {
         match &self.engine {
             Some(engine) => engine.image_layers().await.map(Some),
@@ -82,7 +82,7 @@ impl CollectedImages {
         }
     }
 
-    /// Counts one call of the store as an operation for each image, as if they had gone one by one.
+    /// Counts one call of the store as an operation for each image, as if they had been removed one by one.
     fn count<T>(&self, operation: Operation, begun: Instant, results: &[Result<T>]) {
         let Some(metrics) = &self.operations else { return };
         let each = ((self.clock)() - begun) / u32::try_from(results.len().max(1)).unwrap_or(u32::MAX);

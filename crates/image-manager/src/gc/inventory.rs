@@ -21,7 +21,7 @@ pub(super) fn inventory<'a>(
     failed: &BTreeSet<String>,
 ) -> Inventory<'a> {
     let layers_known = survey.layers.as_ref();
-    // One id is one image, however often it is listed: a removal takes all of it.
+    // One id is one image, even if it is listed more than once: a removal removes all of it.
     let pinned: BTreeSet<(&str, &str)> =
         survey.images.iter().filter(|image| image.pinned).map(|image| (image.id.as_str(), handler(image))).collect();
     let items = survey.images.iter().enumerate().map(|(number, image)| {

@@ -36,7 +36,7 @@ pub(in crate::gc) struct Shelf {
     other: u64,
     /// Guards what is there.
     content: Mutex<Content>,
-    /// Guards what went: ids and handlers.
+    /// Guards the removed images: ids and handlers.
     pub(in crate::gc) removed: Mutex<Vec<(String, String)>>,
 }
 
@@ -477,7 +477,7 @@ async fn a_failed_removal_ends_neither_the_round_nor_the_other_phase() {
         "{text}"
     );
     assert_eq!(rig.shelf.ids(), ["0"]);
-    // By space the same: the stuck one is left out, and what is left is taken.
+    // By space the same: the image that cannot be removed is skipped, and the other ones are removed.
     let rig = Rig::new(policy(90, 50, 0, 0), 1000, 50, vec![image("0", 500), image("1", 200), image("2", 200)]);
     rig.shelf.lock().stuck.insert("0".into());
     let error = rig.manager.garbage_collect().await.expect_err("one is stuck").to_string();
@@ -617,7 +617,7 @@ async fn rules_by_label_and_namespace() {
         ("other", "nobody uses it"),
         ("shop", "nobody uses it"),
         ("system", "kept by rule namespace=kube-*"),
-        // It may be one of those that have to stay.
+        // It may be an image that a rule keeps.
         ("unknown", "kept by rule label.team=pay*"),
     ];
     assert_eq!(words, BTreeMap::from(want));

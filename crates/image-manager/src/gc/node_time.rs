@@ -1,7 +1,7 @@
-//! [`NodeTime`]: keeps ages right whatever becomes of the clock. The time of day is set, forwards and backwards, by hours or by
-//! years; a node without a battery begins each life in the past. How long the node is up is counted by the kernel, so a step
-//! of the clock shows as a difference between the two, and everything that was written down moves with it. Time during which
-//! the node was off is known as such, and makes no image older. Pure: moments are handed in.
+//! [`NodeTime`]: keeps ages right when the clock is set. The wall clock is set forwards and backwards, by hours or by years;
+//! a node without a battery boots with its clock in the past. The kernel counts how long the node is up, so a step of the
+//! clock shows as a difference between the two, and all recorded times are moved by it. Time during which the node was off
+//! is known as such, and makes no image older. Pure: the caller passes the moments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl NodeTime {
         moved(then, off.fold(SignedDuration::ZERO, SignedDuration::saturating_add))
     }
 
-    /// By how much the times of another process, which looks at the same node, have to be moved to be these.
+    /// Returns by how much the times of another process on the same node have to be moved to match these.
     pub(super) fn apart(&self, other: &Self) -> SignedDuration {
         match (&self.boot, &other.boot) {
             (Some(ours), Some(theirs)) if ours.id == theirs.id => {
@@ -131,7 +131,7 @@ fn signed(duration: Duration) -> SignedDuration {
     SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
-/// A time that lies so much later, or earlier; the end of time where there is no such.
+/// Returns a time moved by `by`, later or earlier; saturates at the ends of the range.
 pub(super) fn moved(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.checked_add(by).unwrap_or(if by.is_negative() { Timestamp::MIN } else { Timestamp::MAX })
 }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn time_off_does_not_count() {
         let mut time = NodeTime::new(moment(1000, "a", 10));
-        // Off from 1000 to 5000, up for a hundred seconds before anybody looked.
+        // Off from 1000 to 5000, up for a hundred seconds before the next pass.
         time.advance(moment(5100, "b", 100));
         assert_eq!(time.off, [(at(1000), at(5000))]);
         assert_eq!(time.effective(at(900)), at(4900));

@@ -1,5 +1,5 @@
-//! [`GcOptions`]: how the collector works. Plain values and the two things that it does not do itself: telling the time and
-//! measuring a file system.
+//! [`GcOptions`]: options of the collector. Plain values and the two things that it does not do itself: reading the clock
+//! and measuring a file system.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::{Clock, Metrics, ObjectRef, PullRecords, WallClock};
 pub struct GcOptions {
     /// Thresholds and ages.
     pub policy: GcPolicy,
-    /// In which order images go.
+    /// The order in which images are removed.
     pub order: Order,
-    /// Of each repository so many images stay.
+    /// Minimum number of images that are kept of each repository.
     pub minimum_copies: usize,
     /// Rules that keep images, or make them dearer.
     pub keep: Vec<KeepRule>,
@@ -73,7 +73,7 @@ pub struct GcOptions {
     pub volumes: Option<Volumes>,
 }
 
-/// Answers the images that pods mount as volumes or need otherwise, by id or name.
+/// Returns the images that pods mount as volumes or need otherwise, by id or name.
 pub type Volumes = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl GcOptions {
@@ -126,7 +126,7 @@ impl GcOptions {
 pub struct PressureOptions {
     /// From how little on (`evictionHard`).
     pub thresholds: Thresholds,
-    /// How long the condition stays after its cause went (`evictionPressureTransitionPeriod`).
+    /// How long the condition stays after its cause ended (`evictionPressureTransitionPeriod`).
     pub transition: Duration,
     /// Interval between measurements.
     pub interval: Duration,
@@ -171,7 +171,7 @@ impl Default for Intervals {
 /// Removes containers that have ended. Implemented by the collector of containers.
 #[async_trait]
 pub trait ReclaimContainers: Send + Sync {
-    /// Removes the containers that have ended: all of pods that are gone, and of others those beyond the policy.
+    /// Removes exited containers: all of deleted pods, and of other pods those beyond the policy.
     ///
     /// # Errors
     /// A text for people, if not all could be removed.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use base::GoDuration;
 
-/// Which images go, in this order, and why each of the others stays. Numbers are those of the inventory.
+/// The images to remove, in order, and the reason for keeping each of the others. Numbers are those of the inventory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Images to remove.
@@ -27,16 +27,16 @@ pub struct Plan {
 pub struct Removal {
     /// Which one.
     pub image: usize,
-    /// Bytes that this frees once those before it are gone.
+    /// Bytes that this frees after the removals before it.
     pub frees: u64,
     /// Why the image is removed.
     pub because: RemovedBecause,
-    /// Until when it is protected: it goes all the same, after all others.
+    /// Until when the image is protected: it is removed all the same, after all others.
     pub protected_until: Option<Timestamp>,
 }
 
 impl Removal {
-    /// Why it goes, for people.
+    /// Returns the reason for the removal, for users.
     #[must_use]
     pub fn why(&self) -> String {
         let why = match (self.because, self.protected_until) {

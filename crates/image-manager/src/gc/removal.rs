@@ -61,7 +61,7 @@ impl Remover<'_> {
         failures
     }
 
-    /// Removes the least missed images until nothing is short, measuring the file system at `path` as it goes.
+    /// Removes images in order until nothing is short, measuring the file system at `path` in between.
     pub(super) async fn free(&mut self, path: &Path, start: DiskSpace, shortage: Shortage) -> Result<(), GcError> {
         self.report.disk = Some(start);
         if shortage.is_none() {
@@ -96,7 +96,7 @@ impl Remover<'_> {
                     0 => space,
                     _ => self.settled(path, space, promised, exact).await?,
                 };
-                // What is known counts, unless some of it stayed and may hold layers of the others.
+                // The bytes of the plan count, unless some images stayed, which may hold layers of the removed ones.
                 let mut measured = after.available.saturating_sub(space.available);
                 space = after;
                 for (removal, result) in batch.iter().zip(results) {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::plan::{Because, Kept, Plan, Removal, RemovedBecause};
 
-/// An image as far as selecting goes.
+/// The properties of an image that selection needs.
 #[derive(Clone, Debug)]
 pub struct Item<'a> {
     /// Image id.
@@ -38,7 +38,7 @@ pub struct Item<'a> {
     pub repository: &'a str,
 }
 
-/// Everything that is here.
+/// All images and layers on the node.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory<'a> {
     /// The images.
@@ -54,13 +54,13 @@ pub struct Rules {
     pub min_age: Duration,
     /// An image that was never used, and is on the node for less than this, counts as pre-pulled: it is removed last.
     pub protect_unused: Duration,
-    /// Of each repository so many images stay, the last used ones.
+    /// Number of images that are kept of each repository, the last used ones.
     pub minimum_copies: usize,
-    /// In which order images go.
+    /// The order in which images are removed.
     pub order: Order,
 }
 
-/// In which order images go.
+/// The order in which images are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Images that free much, were not used for long and are cheap to pull again go first.
@@ -122,7 +122,7 @@ pub fn select(inventory: &Inventory<'_>, rules: &Rules, goal: Goal, now: Timesta
     }
     plan.frees = account.freed;
     let reached = plan.frees >= plan.wanted;
-    // In their order, with what each one frees when those before it are gone.
+    // In their order, with the bytes that each one frees after the removal of those before it.
     let mut account = Account::new(inventory, &because);
     for number in picked {
         let frees = account.take(number);
@@ -179,7 +179,7 @@ fn keep_copies(items: &[Item<'_>], rules: &Rules, because: &mut [Option<Because>
         repositories.entry(item.repository).or_default().push(number);
     }
     for (repository, mut copies) in repositories {
-        // What must stay anyway is a copy as well, and the first one.
+        // An image that must stay anyway counts as a copy as well, and as the first one.
         copies.sort_by_key(|&number| {
             (because[number].is_none(), Reverse(idle_since(&items[number])), Reverse(items[number].id))
         });
@@ -196,9 +196,9 @@ fn keep_copies(items: &[Item<'_>], rules: &Rules, because: &mut [Option<Because>
 struct Account<'a> {
     inventory: &'a Inventory<'a>,
     taken: Vec<bool>,
-    /// Of every layer: how many images use it that are not taken.
+    /// For each layer: how many images that are not taken use it.
     users: Vec<u32>,
-    /// Of every layer: how many images use it that could go; 0 where one uses it that stays.
+    /// For each layer: how many removable images use it; 0 where an image that stays uses it.
     sharers: Vec<u32>,
     freed: u64,
 }
@@ -259,7 +259,7 @@ impl<'a> Account<'a> {
     }
 }
 
-/// How willingly an image is let go: the smallest first. The id decides where nothing else does.
+/// Order of removal, the smallest first. The id decides between equal ranks.
 #[derive(Clone, Copy, Debug)]
 struct Rank {
     protected: bool,
@@ -269,7 +269,7 @@ struct Rank {
     number: usize,
 }
 
-/// Takes images, the least missed first and the protected ones last, until the target is reached or none is left.
+/// Takes images in order of removal, the protected ones last, until the target is reached or none is left.
 fn pick(
     inventory: &Inventory<'_>,
     rules: &Rules,
@@ -325,9 +325,9 @@ fn harm(item: &Item<'_>, frees: u64, now: Timestamp) -> f64 {
     item.weight * (bytes + COST_OF_A_PULL) / (bytes * idle)
 }
 
-/// Gives back what is not needed for the target, the protected and the most missed first. What frees nothing by itself,
-/// because others stay that use the same layers, is such. Sizes of images whose layers are not known promise too much: where
-/// such a one that is protected goes, all others go before it.
+/// Gives back the images that are not needed for the target, in reverse order of removal, so the protected ones first. An
+/// image that frees nothing by itself, because other images that stay use its layers, is not needed. Sizes of images with
+/// unknown layers promise too much: if such an image is protected and is removed, all others are removed before it.
 fn give_back(picked: &mut Vec<usize>, protected: &[Option<Timestamp>], account: &mut Account<'_>, target: u64) {
     let exact = !account.inventory.layers.is_empty();
     let mut protected_goes = false;

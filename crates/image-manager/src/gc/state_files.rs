@@ -281,7 +281,7 @@ mod tests {
         let mut first = UsageHistory::default();
         first.insert("a", used(100));
         let stamp = files.store_history(&mut first, None).expect("stored");
-        // The other one comes, and protects something.
+        // The other process starts, and protects an image.
         let mut second = history(&files).state.expect("there");
         let until = Timestamp::from_second(9000).expect("in range");
         second.protect("b", "", Timestamp::UNIX_EPOCH, until);

@@ -1,5 +1,5 @@
 //! [`Survey`]: the images, containers and layers of the node as one pass listed them, with the user of each image. Making
-//! one brings the [usage history](super::history::UsageHistory) up to date.
+//! one updates the [usage history](super::history::UsageHistory).
 
 use std::time::Duration;
 

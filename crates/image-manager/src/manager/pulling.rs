@@ -235,7 +235,7 @@ fn note(needed: Option<u64>, room: &Room) -> String {
     format!("{needed}{done}{problem}")
 }
 
-/// The host that an image comes from.
+/// Returns the registry host of an image.
 pub(crate) fn registry(image: &str) -> String {
     oci::Reference::parse(image).map_or_else(|_| String::new(), |reference| reference.domain().to_owned())
 }

@@ -154,7 +154,7 @@ impl Rig {
         self.fake.calls().into_iter().filter_map(name).collect()
     }
 
-    /// Starts a request and comes back when it waits: at the gate of the fake or in the queue.
+    /// Starts a request and returns when it waits: at the gate of the fake or in the queue.
     async fn start(
         &self,
         tasks: &mut JoinSet<Result<EnsuredImage, EnsureImageError>>,
@@ -185,7 +185,8 @@ impl Drop for Rig {
     }
 }
 
-/// No password of these tests stands there: all of them end alike, and those that a registry asks for are sent in base64 as well.
+/// Asserts that the bytes hold no password of these tests: all of them have the same suffix, and those for a registry are also
+/// sent in base64.
 #[track_caller]
 fn assert_no_secret(what: &str, bytes: &[u8]) {
     // `ada:ada-password`, `rex:rex-password`, `grace:grace-password`, `token:exec-password`

@@ -1,4 +1,4 @@
-//! The span around a request: its fields, and that it is made only for who listens.
+//! The span around a request: its fields, and that it is made only if there is a subscriber.
 
 use lock::Mutex;
 use std::collections::BTreeMap;

@@ -159,12 +159,13 @@ impl Work {
         }
     }
 
-    /// Asks those whose look at the image may be out of date whether they need the pull at all. `Err`: none is left.
+    /// Checks again for the waiters whose inspection of the image may be out of date whether they need the pull at all. `Err`: no
+    /// waiter is left.
     async fn look_again(&self, flight: &PullFlight, waited: bool) -> Result<(), Option<Ending>> {
         let now = self.context.mark();
         let outdated = |mark: Mark| waited || mark != now;
         while let Some((waiter, recheck)) = next_recheck(flight, outdated) {
-            // What is not here for one is pulled for all of them.
+            // If one waiter needs the pull, the image is pulled for all of them.
             let Some(image_ref) = recheck().await else { return Ok(()) };
             flight.shared().running.set_present();
             flight.answer_one(waiter, Ending::Found(image_ref));
@@ -184,7 +185,7 @@ impl Work {
             Some(intent) => match intent.pulled(&image_ref, candidate).await {
                 Ok(()) => Some((self.image.clone(), candidate.map(|candidate| candidate.source.clone()))),
                 Err(error) => {
-                    // The intent stays on the disk: until the next start nothing proves who may have the image.
+                    // The intent stays on disk: until the next start nothing proves which pods may use the image.
                     tracing::error!(image = self.image, %error, "a pulled image could not be recorded");
                     None
                 }

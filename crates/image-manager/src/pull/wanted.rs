@@ -73,7 +73,7 @@ impl fmt::Debug for Wanted {
     }
 }
 
-/// An image that was pulled, or was found present when its turn came.
+/// An image that was pulled, or was found present when the pull got its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pulled {
     /// The image ref of the runtime.
@@ -84,13 +84,13 @@ pub(crate) struct Pulled {
     pub(crate) size: Option<u64>,
     /// How long the pull took, every attempt included, without the wait for its turn.
     pub(crate) pulling: Duration,
-    /// True if the image was present when the turn came, so that nothing was pulled.
+    /// True if the image was present when the pull got its turn, so that nothing was pulled.
     pub(crate) found: bool,
     /// True if another request had asked for this pull before.
     pub(crate) coalesced: bool,
 }
 
-/// Why a pull did not come to pass.
+/// Reason why an image was not pulled.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum PullFailed {
     /// Every attempt failed. A deadline that passed is the last of the causes.

@@ -9,7 +9,7 @@ use super::pulled::CachedRecord;
 use super::record::{RecordedAccount, RecordedCredentials, RecordedSecret};
 use crate::{Access, Doubt, Grant};
 
-/// From this number of secrets on a record does not grow by being looked at.
+/// A check adds no secret to a record that has at least this many.
 const GROWS_TO: usize = 100;
 
 /// The credentials recorded for an image under a name and its other spellings.

@@ -1,13 +1,13 @@
-//! [`Directory`]: the files of one directory, read and replaced as wholes. It knows nothing of what is in them. Pull records
-//! and what garbage collection remembers lie in such.
+//! [`Directory`]: the files of one directory, read and replaced as wholes. It does not interpret their content. Pull records
+//! and the state of garbage collection are stored in such directories.
 //!
 //! A file appears by rename, after its content is on disk, and the directory is written out after it: a reader sees
 //! the old file or the new one, also after a power cut. Several processes may work in one directory: they change it
 //! under an advisory lock of the directory, and find each other's changes by its [`DirectoryStamp`].
 //!
-//! Everything here blocks and is called on threads that may, save [`Directory::stamp`] and [`Directory::read_now`],
-//! which never wait for a disk. What is asked of the system for its coarse clock is not the time of day: it is the
-//! clock by which the file system stamps its changes, and serves to tell whether two changes could bear one stamp.
+//! All functions block and are called on threads that may block, except for [`Directory::stamp`] and
+//! [`Directory::read_now`], which never wait for a disk. The system's coarse clock is not read for the time of day: it is
+//! the clock by which the file system stamps its changes, and shows whether two changes could have the same stamp.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _};
@@ -39,8 +39,8 @@ type Moment = (i64, u64);
 pub(crate) enum Use {
     /// Other processes may change it at the same time.
     Shared,
-    /// The same; what is written is left to the page cache, so that a stop of the machine (not of the process) may leave files
-    /// that are empty or gone.
+    /// The same, but writes are left in the page cache, so that after a stop of the machine (not of the process) files may be
+    /// empty or missing.
     SharedUnsynced,
     /// Nothing is written; where it is missing, it is an empty one.
     Reading,
@@ -55,7 +55,7 @@ pub(crate) struct DirectoryStamp {
 }
 
 impl DirectoryStamp {
-    /// Of a directory that is not there.
+    /// Stamp of a missing directory.
     const MISSING: Self = Self { modified: (0, 0), changed: (0, 0), settled: true };
 
     /// Returns true if a later stamp shows that nothing has changed since this one.
@@ -331,7 +331,7 @@ impl Directory {
         Ok(draft)
     }
 
-    /// The same, left to the page cache: [`Directory::sync_file`] and [`Directory::sync`] may come later.
+    /// Like [`Directory::draft`], but left in the page cache: [`Directory::sync_file`] and [`Directory::sync`] may follow later.
     pub(super) fn loose_draft(&self, name: &str, bytes: &[u8]) -> Result<Draft<'_>, RecordsError> {
         self.write_draft(name, bytes).map_err(RecordsError::io("write", self.path_of(name)))
     }
@@ -381,7 +381,7 @@ impl Directory {
             Err(errno) => Err(errno.into()),
         });
         let stat = stat.map_err(RecordsError::io("look at", self.path_of(name)))?;
-        // The number alone tells, since the file that was read is held open.
+        // Comparing the inode is enough, since the file that was read is held open.
         Ok(stat.map(|stat| stat.st_ino) == content.map(|content| content.stamp.inode))
     }
 

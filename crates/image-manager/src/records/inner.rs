@@ -46,7 +46,7 @@ pub(super) struct RecordState {
     pub(super) held: Option<Arc<CachedRecord>>,
     /// There is a record or an intent.
     pub(super) pulled_by_us: bool,
-    /// The policy that decided whether intents were looked at: no other one may judge by this.
+    /// The policy that decided whether intents were read: this state is valid for no other policy.
     pub(super) policy: Arc<VerificationPolicy>,
 }
 

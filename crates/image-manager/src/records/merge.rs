@@ -1,5 +1,5 @@
-//! [`merge`]: a record and what an image was now pulled with. Pure; the rules are the kubelet's, save that secrets and
-//! service accounts which come together are both kept.
+//! [`merge`]: adds the credentials of a pull to a record. Pure; the rules are the kubelet's, except that secrets and service
+//! accounts of the same pull are both kept.
 
 use jiff::Timestamp;
 

@@ -1,5 +1,5 @@
-//! [`PullRecords`]: who pulled what with which credential, as files that outlive the process (KEP-2535): a pull intent
-//! before a pull, a pulled record after it, and the question whether a pod may use an image that is already here.
+//! [`PullRecords`]: the credentials with which each image was pulled, in files that outlive the process (KEP-2535): a pull
+//! intent before a pull, a pulled record after it, and the check whether a pod may use an image that is already present.
 //!
 //! Directory, names and content of the files are the kubelet's (`pulling/` and `pulled/`, JSON `v1beta1`), so that
 //! records can move between the two; not both at once. Several imagelet processes may share a directory:
@@ -69,9 +69,9 @@ pub struct PullRecords {
 }
 
 impl PullRecords {
-    /// Opens the directory: makes it where it is missing, clears what killed processes left half written, brings
-    /// files of older kubelets to the present version, and reads what memory has room for. A file that cannot be read
-    /// is left where it is; the image it is about has to be verified.
+    /// Opens the directory: creates it if it is missing, removes partial files of killed processes, migrates files of
+    /// older kubelets, and caches as many files as fit in memory. A file that cannot be read is left where it is; its
+    /// image has to be verified.
     ///
     /// # Errors
     /// [`RecordsError`], if the directory cannot be made, read or written.
@@ -95,10 +95,9 @@ impl PullRecords {
         Ok(Self { inner })
     }
 
-    /// Turns intents that a killed process left into records without credentials, where the image is there (`images`
-    /// is everything that the runtime has), so that the registry is asked before anybody uses it. Intents in use are
-    /// left alone, and so are those whose image is not there, for a day: a runtime may still be at it. How many became
-    /// records.
+    /// Turns intents of a killed process into records without credentials, where the image is present (`images` is every
+    /// image of the runtime), so that the registry is asked before a pod uses it. Intents in use are kept, and so are
+    /// those whose image is absent, for a day: a runtime may still pull it. Returns how many became records.
     ///
     /// # Errors
     /// [`RecordsError`]: the first; the others were tried all the same.
@@ -107,9 +106,9 @@ impl PullRecords {
         self.inner.on_blocking(move |inner| recover::recover(inner, &images)).await
     }
 
-    /// Decides if a pod may use `image` (as its container names it), which is here as `image_ref`. `candidates` are the
-    /// pod's credentials; they are asked for only when the rules need them. An empty `image_ref` is an image that is
-    /// not here. What cannot be read must be verified.
+    /// Decides if a pod may use `image` (as its container names it), which is present as `image_ref`. `candidates` are the
+    /// pod's credentials; they are requested only when the rules need them. An empty `image_ref` is an absent image. An
+    /// image whose record cannot be read must be verified.
     ///
     /// When the pod has a recorded secret in another place or with another content, the record learns that in the
     /// background. A hit in memory never waits.

@@ -1,4 +1,4 @@
-//! [`Pulled`]: the pulled records, on disk and in memory. It does not judge who may use what. [`PullRecords`] asks it.
+//! [`Pulled`]: the pulled records, on disk and in memory. It does not decide access. [`PullRecords`] calls it.
 //!
 //! [`PullRecords`]: super::PullRecords
 
@@ -236,7 +236,7 @@ impl Pulled {
             };
             if let Some(placed) = self.replace(&file, &record, found.as_ref())? {
                 self.directory.sync()?;
-                // Of no generation: another process may have replaced it by now, and the next look compares.
+                // Of no generation: another process may have replaced it by now, and the next look-up compares it.
                 self.cache().put(image_ref, Arc::new(CachedRecord::new(record)), placed, 0);
                 return Ok(found.is_none());
             }
@@ -264,8 +264,8 @@ impl Pulled {
         stamp_of(&placed).map(Some).map_err(RecordsError::io("look at", self.directory.path_of(file)))
     }
 
-    /// Removes the records of images that are not `present`, unless they were written at or after `before`. How many
-    /// went. Blocks.
+    /// Removes the records of images that are not `present`, unless they were written at or after `before`. Returns how
+    /// many were removed. Blocks.
     pub(super) fn prune(&self, present: &BTreeSet<String>, before: Timestamp) -> Result<usize, RecordsError> {
         let keep: HashSet<String> = present.iter().map(|image_ref| file_name(image_ref)).collect();
         let before = full_seconds(before);
@@ -405,7 +405,7 @@ impl Pulled {
                 .collect();
             let join = |(part, thread): (_, std::io::Result<std::thread::ScopedJoinHandle<'_, _>>)| match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                // Where no thread can be started, it is done here.
+                // If no thread can be started, read on this thread.
                 Err(_) => read(part),
             };
             parts.into_iter().flat_map(join).collect()

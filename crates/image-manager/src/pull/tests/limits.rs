@@ -142,7 +142,7 @@ async fn those_that_wait_take_new_limits() {
     }
     settle().await;
     assert_eq!(gate.arrived(), 1);
-    // A limit that comes later counts for registries of pulls that wait already.
+    // A limit that is set later applies to pulls that are already waiting.
     rig.puller.set_options(PullerOptions { max_parallel: Some(3), per_registry: Some(2), ..free() });
     gate.until_waiting(3).await;
     settle().await;

@@ -60,7 +60,7 @@ impl Kept {
     }
 }
 
-/// A candidate of a secret in a namespace of its own, so that nothing but its coordinates tells it from others.
+/// A candidate of a secret in a namespace of its own, so that only its coordinates distinguish it from others.
 fn tenant(secret: &str, password: &str) -> Candidate {
     Candidate { hash: format!("hash of {secret}"), ..candidate("ada", password, secret) }
 }
@@ -183,7 +183,7 @@ impl Default for Sly {
 const PRELOADED: Access = Access::Granted(Grant::Preloaded);
 const UNPROVEN: Access = Access::MustVerify(Doubt::NoRecord);
 
-/// Asks for the image, waits for the pull, and goes away; or waits for its failure.
+/// Requests the image, waits for the pull, and cancels; or waits for its failure.
 async fn pull_and_leave(kept: &mut Kept, sly: &Sly) {
     let handle = kept.rig.ask("a:1").await;
     sly.pulling.notified().await;

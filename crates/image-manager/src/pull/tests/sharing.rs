@@ -15,7 +15,7 @@ async fn the_last_of_twenty_is_served_by_the_one_pull() {
         handles.push(rig.ask("a:1").await);
     }
     gate.until_waiting(1).await;
-    // The one that began it goes first.
+    // The request that started it is cancelled first.
     for handle in &handles[..19] {
         handle.abort();
         settle().await;
@@ -221,7 +221,7 @@ async fn a_look_that_is_out_of_date_is_repeated_though_nobody_waited() {
     rig.ask("a:1").await;
     rig.outcomes().await;
     assert_ne!(rig.puller.mark(), mark);
-    // It looked before the pull ended, and found no job after it.
+    // It took its mark before the pull ended, and found no job after that.
     assert!(rig.puller.pull(wanted(mark)).await.expect("here").found);
     assert!(!rig.puller.pull(wanted(rig.puller.mark())).await.expect("pulled").found);
     assert_eq!(asked.load(Ordering::Relaxed), 1);
