@@ -11,7 +11,7 @@ use crate::{set_defaults, validate};
 
 /// The hash of the manifest of a static pod.
 pub(crate) const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
-/// Where a pod came from.
+/// Source of a pod.
 pub(crate) const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 /// The kubelet's name of pods that come from an API server, in that annotation.
 pub const API_SOURCE: &str = "api";
@@ -20,7 +20,7 @@ pub(crate) const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 /// On pods, and so on their sandboxes: the absolute path or the address of the manifest.
 pub const CONFIG_ORIGIN_ANNOTATION: &str = "imagelet.dev/config.origin";
 
-/// Where a manifest came from.
+/// Source of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<'a> {
     /// A file, by its absolute path.

@@ -71,7 +71,7 @@ pub(crate) fn sandbox_labels(pod: &Pod) -> Map {
     labels
 }
 
-/// Annotations of a pod's sandbox: the pod's own, and what those need who look for it by what people call it.
+/// Returns the annotations of a pod's sandbox: the pod's own, and the names by which tools look it up.
 #[must_use]
 pub(crate) fn sandbox_annotations(pod: &Pod) -> Map {
     let mut annotations = pod.metadata.annotations.clone();

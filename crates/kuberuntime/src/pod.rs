@@ -86,8 +86,8 @@ object! {
 }
 
 impl Pod {
-    /// Reads a pod as far as it can be read, and tells everything in it that could not: for those who need a part of it
-    /// only, and for [`crate::admit`], which has more to tell.
+    /// Reads a pod as far as it can be read, and returns everything in it that could not: for callers that need only a
+    /// part of it, and for [`crate::admit`], which adds errors of its own.
     #[must_use]
     pub fn read_all(value: &Value) -> (Self, FieldErrors) {
         let mut errors = FieldErrors::default();

@@ -349,7 +349,8 @@ async fn what_ran_before_is_asked_soon_and_delays_are_counted_from_its_start() {
     assert_eq!((scene.asked("a"), scene.result("a")), (1, waiting));
     seconds(12).await;
     assert_eq!(scene.result("a").readiness, Some(Success));
-    // A container that came between two looks is no older than that, though the clock was set forward meanwhile.
+    // A container that began between two observations is no older than that, though the clock was set forward
+    // meanwhile.
     scene.shows(&[("a", "web", ContainerState::Exited, 0)]);
     seconds(1).await;
     scene.shows(&[("b", "web", ContainerState::Running, 3600)]);

@@ -99,12 +99,12 @@ impl RestartBackoff {
     pub(crate) fn waits(&self, pod: &Pod, container: &Container, observed: &ObservedPod, now: Timestamp) -> bool {
         let key = backoff_key(pod, container);
         let Some(entry) = self.entries.get(&key) else { return false };
-        // A look at a copy: what a check would change is this entry's alone.
+        // Checks a copy: a check changes no entry but this one.
         let mut copy = Self { longest: self.longest, entries: HashMap::from([(key, entry.clone())]) };
         copy.check(pod, container, observed, now).is_some()
     }
 
-    /// Forgets what no longer counts: of pods that are gone, and of containers that ran for long.
+    /// Forgets entries that no longer count: of removed pods, and of containers that ran for long.
     pub(crate) fn collect(&mut self, now: Timestamp) {
         let kept = FORGET + SignedDuration::try_from(self.longest).unwrap_or(FORGET);
         self.entries.retain(|_, entry| now.duration_since(entry.updated).abs() <= kept);

@@ -49,7 +49,7 @@ pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> Restart
     }
 }
 
-/// The policy that is in force for a container: its own goes before its pod's.
+/// Returns the policy that is in force for a container: its own takes precedence over its pod's.
 pub(crate) fn policy(pod: &Pod, container: &Container) -> RestartPolicy {
     container.restart_policy.unwrap_or(pod.spec.restart_policy())
 }

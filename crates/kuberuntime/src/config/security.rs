@@ -1,5 +1,5 @@
-//! Rights and namespaces in CRI's terms: the container's word goes before the pod's, and what neither says is what the
-//! kubelet takes. Called by the makers of configurations.
+//! Rights and namespaces in CRI's terms: a container's settings take precedence over its pod's, and the kubelet's
+//! defaults fill the rest. Called by the makers of configurations.
 
 use cri_api::{
     Capabilities, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOptions,

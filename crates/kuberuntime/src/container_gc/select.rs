@@ -1,6 +1,6 @@
-//! [`select`]: which containers, sandboxes and logs go, in the kubelet's order and by its formula. Pure: what is there, what
-//! is known of pods, the policy and the time go in; a plan with a reason for everything comes out, whatever the order of
-//! the input.
+//! [`select`]: the containers, sandboxes and logs to remove, in the kubelet's order and by its formula. Pure: the
+//! inputs are the inventory, the states of pods, the policy and the time; the output is a plan with a reason for each
+//! object, whatever the order of the input.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -22,10 +22,10 @@ pub(crate) struct GcInventory {
     pub logs: LogInventory,
 }
 
-/// How much goes.
+/// How much is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum GcScope {
-    /// All beyond the limits of the policy, and the remains of pods that are gone.
+    /// All beyond the limits of the policy, and the remains of removed pods.
     #[default]
     Policy,
     /// Also what is left of pods that have ended and are still there: there is disk pressure.
@@ -40,7 +40,7 @@ fn pod_goes(pods: &dyn PodStates, scope: GcScope, uid: &str) -> Option<RemovalRe
     (scope == GcScope::Pressure && pods.runtime_removable(uid)).then_some(RemovalReason::PodEnded)
 }
 
-/// The whole plan: sandboxes as they are once the containers are gone.
+/// Makes the whole plan: sandboxes are judged as if the containers were removed already.
 #[must_use]
 pub(crate) fn select(
     inventory: &GcInventory,

@@ -34,8 +34,8 @@ impl Handlers {
         Self { runtime }
     }
 
-    /// Runs a hook to its end, or until `limit` has passed. Dropping it gives it up; a program that it runs then goes on
-    /// until the limit, or the container, ends.
+    /// Runs a hook to its end, or until `limit` has passed. Dropping the future abandons the hook; a program of the
+    /// hook then keeps running until the limit, or the container, ends.
     ///
     /// # Errors
     /// The hook failed, or took too long.

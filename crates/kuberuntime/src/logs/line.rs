@@ -11,7 +11,7 @@ const DIGITS: usize = 9;
 pub(crate) struct LogLine<'a> {
     /// When, as written.
     pub(crate) time: &'a str,
-    /// True if the container's line goes on in the next one.
+    /// True if the container's line continues in the next one.
     pub(crate) partial: bool,
     /// Text that the container wrote, without the end of the line.
     pub(crate) text: &'a [u8],

@@ -84,7 +84,7 @@ struct LogSegment {
 /// A line that is longer than any runtime's, of which the next part is to be read.
 #[derive(Clone, Copy)]
 enum LongLine {
-    /// Text of a container; `partial` if the container's line goes on after it.
+    /// Text of a container; `partial` if the container's line continues after it.
     Text { partial: bool },
     /// Of another format.
     Foreign,
@@ -96,7 +96,7 @@ enum LineEnd {
     Newline,
     /// The file ends in the line.
     File,
-    /// The line is too long to be kept, and goes on.
+    /// The line is too long to be kept, and continues.
     TooLong,
 }
 
@@ -408,7 +408,7 @@ impl LogReader {
     }
 }
 
-/// Opens what was turned away from a log, the oldest first; only what came later than `after`.
+/// Opens the rotated logs of a log, the oldest first; only those that are later than `after`.
 fn open_turned(directory: &OpenDirectory, log: &str, after: Option<&str>) -> io::Result<Vec<(RotatedLog, File)>> {
     let mut tries = 0;
     'again: loop {

@@ -33,7 +33,7 @@ pub struct LogRotationOptions {
     pub max_files: usize,
     /// How many logs are rotated at the same time.
     pub workers: usize,
-    /// Time between two looks.
+    /// Time between two rounds.
     pub interval: Duration,
     /// The time of day: it is in the names of files.
     pub wall_clock: WallClock,
@@ -88,7 +88,7 @@ impl LogRotator {
         Self { runtime, options }
     }
 
-    /// Looks until `stop`. A look that has begun is finished.
+    /// Runs rounds until `stop`. A round that has begun is finished.
     pub async fn run(&self, stop: &CancellationToken) {
         let mut turns = Turns::new(self.options.interval, None, stop);
         while turns.next().await {
@@ -183,7 +183,7 @@ impl LogRotator {
         let (keep, now) = (self.options.max_files.max(2) - 2, (self.options.wall_clock)());
         let turned = blocking(log, move |log| log.turn(keep, now)).await?;
         let Err(error) = self.runtime.reopen_container_log(&log.id).await else { return Ok(()) };
-        // The runtime goes on with the file that it has: it gets its name back, and the next look tries again.
+        // The runtime keeps writing to its open file: the file gets its name back, and the next round tries again.
         let back = blocking(log, move |log| log.turn_back(&turned)).await;
         Err(match back {
             Ok(()) => error.to_string(),
@@ -296,7 +296,7 @@ fn unfinished(name: &str) -> String {
     format!("{name}{COMPRESSED}{UNFINISHED}")
 }
 
-/// Compresses a file; the plain one goes when the compressed one is on disk.
+/// Compresses a file; the plain file is removed when the compressed one is on disk.
 fn compress(directory: &OpenDirectory, name: &str) -> io::Result<()> {
     let mut plain = directory.read(name)?;
     let mode = std::os::unix::fs::MetadataExt::mode(&plain.metadata()?) & 0o777;

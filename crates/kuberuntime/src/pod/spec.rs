@@ -6,7 +6,7 @@ use super::read::{ManifestFields, ManifestObject};
 use super::security::PodSecurityContext;
 use super::volume::Volume;
 
-/// The priority at which a pod goes last.
+/// The priority of pods that are evicted last.
 pub(crate) const NODE_CRITICAL: i32 = 2_000_001_000;
 /// The priority classes that every cluster has.
 pub(crate) const PRIORITY_CLASSES: [(&str, i32); 2] =
@@ -147,7 +147,7 @@ impl ManifestObject for PodOs {
 
 /// Ignores and refuses fields.
 fn unsupported_in_spec(fields: &mut ManifestFields<'_>) {
-    // Where a pod goes and what it counts as there is decided; on one node they mean nothing.
+    // The placement of the pod and its cost there are decided already; on one node these fields mean nothing.
     fields.ignored(&[
         "affinity",
         "enableServiceLinks",

@@ -60,7 +60,7 @@ impl Json for Medium {
 pub struct Volume {
     /// Name within the pod.
     pub name: String,
-    /// Where the content comes from; an empty directory unless said.
+    /// Source of the content; an empty directory unless said.
     pub source: VolumeSource,
     /// Fields of further sources, of which there must be none.
     pub(crate) further: Vec<&'static str>,

@@ -65,7 +65,7 @@ impl ProbeMetrics {
         ProbeSeries { metrics: Arc::clone(self), labels: labels(kind, pod, container) }
     }
 
-    /// The pod is gone, and its series go with it.
+    /// Removes the series of a pod that was removed.
     pub(super) fn forget(&self, pod: &Pod, container: &str) {
         for kind in ProbeKind::ALL {
             let mut labels = labels(kind, pod, container);

@@ -1,5 +1,5 @@
-//! [`ProbeManager`]: asks the probes of containers that run, on their periods, and keeps what they said last. It stops no
-//! container; it tells that something changed, and the sync of the pod decides.
+//! [`ProbeManager`]: runs the probes of running containers, on their periods, and keeps their last results. It stops no
+//! container; it reports that a result changed, and the sync of the pod decides.
 //!
 //! A probe that is waiting for its turn is one sleeping task. A container that does not run, whose startup probe has not
 //! succeeded, or that failed for good, has none.
@@ -92,8 +92,8 @@ impl ProbeManager {
         Arc::clone(&self.shared.metrics)
     }
 
-    /// Takes note of what the runtime shows of a pod: asks the containers that run, and no longer those that do not. Quick;
-    /// called after every look at a pod. `host_ip` stands for the address of a pod with the node's network.
+    /// Takes in the observed state of a pod: probes the containers that run, and no longer those that do not. Quick;
+    /// called after every observation of a pod. `host_ip` is used as the address of a pod with the node's network.
     pub fn observe(&self, pod: &Arc<Pod>, observed: &ObservedPod, host_ip: Option<&str>) {
         if probed(pod).next().is_none() {
             return;
@@ -109,7 +109,8 @@ impl ProbeManager {
             };
             let age = (run.state == ContainerState::Running).then(|| {
                 let age = age(run.started_at, (self.shared.wall_clock)());
-                // What began between two looks is no older than that, whatever the clocks say.
+                // A container that began between two observations is no older than the time between them, whatever the
+                // clocks say.
                 look.map_or(age, |since| age.min(since))
             });
             for start in pods.run(pod, (kind, index), container, run, age, now) {

@@ -78,7 +78,7 @@ struct ProbeState {
     held: bool,
 }
 
-/// Ends the questions when it goes.
+/// Cancels the questions of a probe when it is dropped.
 struct Asking(CancellationToken);
 
 impl Drop for Asking {
@@ -275,12 +275,12 @@ impl ProbedPods {
         starts
     }
 
-    /// The pod is gone.
+    /// Forgets a pod that was removed.
     pub(super) fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
         self.by_uid.remove(uid).map(|entry| entry.pod)
     }
 
-    /// A probe was answered. What comes after its question was ended says nothing any more.
+    /// Records the answer to a probe. An answer that arrives after its question was cancelled does not count.
     pub(super) fn record_answer(
         &mut self,
         uid: &str,
@@ -309,7 +309,7 @@ impl ProbedRun {
         Self { id: observed.id.clone(), container, since: None, probes: BTreeMap::new() }
     }
 
-    /// So that nothing is restarted in a pod that goes.
+    /// Prevents restarts in a pod that is being ended.
     fn end(&mut self) {
         for (kind, state) in &mut self.probes {
             if *kind != ProbeKind::Readiness {

@@ -55,7 +55,7 @@ struct ClusterReader<'a> {
     told: BTreeSet<(String, String)>,
 }
 
-/// Reads pods whenever there are others, for ever, and tells which they are. `others` are the pods of all other sources.
+/// Reads pods whenever the list changes, for ever, and reports them. `others` returns the pods of all other sources.
 pub(super) async fn run(
     source: &watch::Receiver<ClusterPods>,
     options: &SourceOptions,

@@ -47,7 +47,7 @@ impl Scene {
         Self { cluster, desired, ring }
     }
 
-    /// The server tells these pods.
+    /// The server sends these pods.
     async fn serve(&mut self, pods: &[&Arc<Value>]) -> DesiredPods {
         self.tell_of(ClusterPods { ready: true, pods: pods.iter().copied().cloned().collect(), ..Default::default() })
             .await

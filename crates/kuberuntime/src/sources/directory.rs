@@ -1,7 +1,7 @@
-//! A directory of manifests, or a file: hears of changes from the kernel, lists it again and again all the same, reads
-//! what [`DirectoryFiles`] says is to be read, and tells what it has. The path may appear, be replaced or be a link; while it is absent or cannot be
-//! read, what was last read from it stays in force.
-//! What counts is decided in [`super::files`], what it means in [`super::manifest`].
+//! A directory of manifests, or a file: watched through the kernel, and listed periodically as well. Reads the files
+//! that [`DirectoryFiles`] schedules, and reports their contents. The path may appear, be replaced or be a link; while
+//! it is absent or cannot be read, its last content stays in force. Which content counts is decided in
+//! [`super::files`], its meaning in [`super::manifest`].
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ use super::options::SourceOptions;
 use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 
-/// How soon a path is looked for again where not even the directory above it is there.
+/// How soon a path is checked again where not even the directory above it exists.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Says whether a path has to be there.
@@ -57,7 +57,7 @@ struct WatchedDirectory<'a> {
     warned: BTreeMap<OsString, u32>,
 }
 
-/// Reads what is at `path`, for ever, and tells what that is.
+/// Reads the manifests at `path`, for ever, and reports them.
 pub(super) async fn run(
     path: &Path,
     presence: Presence,
@@ -264,7 +264,7 @@ impl WatchedDirectory<'_> {
     /// Something happened in the directory, or to it.
     fn content_changed(&mut self, notice: &Notice, now: Instant) {
         let Some(name) = notice.name.as_deref() else {
-            // It is gone, was moved, or is watched no longer.
+            // The path was removed, was moved, or is watched no longer.
             self.list_at = now;
             return;
         };

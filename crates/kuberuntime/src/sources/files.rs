@@ -181,7 +181,7 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
             }
             // The writer will close the file, and it is read then.
             Change::Attributes if entry.writing.is_some() => {}
-            // What is due to be read after a rest goes on resting.
+            // A file that is due to be read after a rest keeps resting.
             Change::Attributes if entry.read_at.is_some() => {}
             Change::Created | Change::Closed | Change::MovedIn | Change::Attributes => {
                 (entry.writing, entry.unproven) = (None, None);

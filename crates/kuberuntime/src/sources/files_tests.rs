@@ -156,7 +156,7 @@ impl World {
         self.files.good(OsStr::new(NAME)).map(|good| good.to_vec())
     }
 
-    /// Nothing more happens to the file; it is looked at until nothing is due.
+    /// Nothing more happens to the file; it is read until nothing is due.
     fn settle(&mut self) {
         for _ in 0..6 {
             self.now += Duration::from_millis(150);

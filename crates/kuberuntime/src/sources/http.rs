@@ -34,7 +34,7 @@ impl fmt::Debug for UrlSource {
     }
 }
 
-/// Asks, for ever, and tells what the answers are.
+/// Fetches the pods periodically, for ever, and reports them.
 pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn Fn(SourceView) + Sync)) {
     let reader = ManifestReader { options: options.clone(), expected: ExpectedObjects::All, may_be_empty: false };
     let (origin, since) = (shown(&source.url), Instant::now());

@@ -48,7 +48,7 @@ impl Inotify {
         loop {
             let mut guard = self.0.readable().await?;
             let notices = self.drain()?;
-            // It was read until nothing was left; what came after that is an event of its own.
+            // All events were read; later ones set the readiness again.
             guard.clear_ready();
             if !notices.is_empty() {
                 return Ok(notices);
@@ -96,7 +96,7 @@ impl Watcher {
 
     /// Hears of it no longer.
     pub(super) fn remove(&self, watch: i32) {
-        // It is gone with its directory, or goes now.
+        // The watch was removed with its directory, or is removed now.
         let _ = inotify::remove_watch(self.0.as_fd(), watch);
     }
 }

@@ -147,7 +147,7 @@ impl ManifestReader {
             ("", _) => return Err(ObjectRefusal::Plain("kind is missing".to_owned())),
             ("ConfigMap", "v1") => content.documents.push(self.document(DocumentKind::ConfigMap, map, previous)?),
             ("Secret", "v1") => content.documents.push(self.document(DocumentKind::Secret, map, previous)?),
-            // The model tells what is wrong with its version.
+            // The model reports a wrong version.
             ("Pod", _) if self.expected == ExpectedObjects::All => {
                 content.pods.push(self.pod(&object, origin, shown, previous)?);
             }

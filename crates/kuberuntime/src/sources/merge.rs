@@ -92,7 +92,7 @@ impl Merge {
         contents.flat_map(|content| &content.pods).map(Arc::clone).collect()
     }
 
-    /// Puts together what sources tell, for ever.
+    /// Merges the views of all sources, for ever.
     pub(super) async fn run(&self) {
         let mut told = BTreeMap::new();
         loop {

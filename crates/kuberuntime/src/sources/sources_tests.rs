@@ -49,7 +49,7 @@ fn parse() -> Parse {
 
 fn options(events: &Arc<Heard>) -> SourceOptions {
     let clock = AtomicUsize::new(0);
-    // Every look at the clock gives another time: pods must not be seen twice.
+    // Every reading of the clock gives another time: pods must not be seen twice.
     let clock: WallClock =
         Arc::new(move || Timestamp::now() + Duration::from_micros(clock.fetch_add(1, Ordering::Relaxed) as u64));
     let events: Arc<dyn EventRecorder> = Arc::clone(events) as _;
@@ -132,7 +132,7 @@ async fn files_come_change_and_go() {
     let both = scene.pods(&["a-n1 x:1", "b-n1 x:1", "c-n1 x:1"]).await;
     assert!(Arc::ptr_eq(&both.pods[uid], one));
 
-    // The old one goes and the new one comes in one update.
+    // The old pod is removed and the new one added in one update.
     let mut changes = scene.desired.clone();
     changes.mark_unchanged();
     write(&at("a.yaml"), &pod("a", "x:2"));
@@ -312,7 +312,7 @@ async fn the_first_of_two_counts() {
     assert_eq!(refused[0].pod.as_deref(), Some("default/web-n1"));
     fs::remove_file(at("a.yaml")).expect("removed");
     scene.pods(&["one-n1 x:1", "web-n1 x:2"]).await;
-    // One that comes later and stands in front takes the place, when it has been there for a moment.
+    // A later manifest of an earlier path takes precedence, once it has been present for a moment.
     write(&at("a.yaml"), &pod("web", "x:3"));
     scene.pods(&["one-n1 x:1", "web-n1 x:3"]).await;
     let lines = scene.events.lines();

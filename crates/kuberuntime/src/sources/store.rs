@@ -64,7 +64,7 @@ impl DocumentStore {
         })
     }
 
-    /// Changes whenever a document does: what is made of documents is to be looked at again.
+    /// Changes whenever a document does: everything made of documents is to be checked again.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()

@@ -97,7 +97,7 @@ fn seen(
     }
 }
 
-/// Of a container that the runtime does not show: it waits, or it is gone.
+/// Status of a container that the runtime does not show: it waits, or it was removed.
 fn unseen(
     input: &StatusInput<'_>,
     kind: ContainerKind,

@@ -13,7 +13,7 @@ use super::prefetch::{EnsureResult, ImageKey};
 use crate::actions::{LeaveReason, PodActions, RestartVerdict, restart_verdict};
 use crate::pod::{Container, ContainerKind, ImageRole, PodImage};
 
-/// Result of a request. An image that was requested ahead may have gone since.
+/// Result of a request. An image that was requested ahead may have been removed since.
 pub(super) struct EnsureOutcome {
     pub(super) answer: EnsureResult,
     pub(super) ahead: bool,

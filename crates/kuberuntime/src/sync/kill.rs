@@ -225,8 +225,8 @@ fn seconds(seconds: i64) -> Duration {
 }
 
 impl PodRuntime {
-    /// Takes away everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent. Where something
-    /// cannot be removed the rest goes all the same, but for what it may still use.
+    /// Removes everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent. If an object
+    /// cannot be removed, the rest is removed all the same, except for what that object may still use.
     ///
     /// # Errors
     /// The objects that are still there.

@@ -1,4 +1,4 @@
-//! [`PodSync`]: one sync of a pod, what all of its steps share, and what it came to ([`SyncReport`]).
+//! [`PodSync`]: one sync of a pod, the state that all of its steps share, and its result ([`SyncReport`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

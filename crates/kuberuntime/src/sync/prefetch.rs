@@ -36,7 +36,7 @@ struct PrefetchedImage {
 
 impl PrefetchedImage {
     fn failed(&self) -> bool {
-        // A sender that went without an answer is a task that panicked.
+        // A sender that was dropped without an answer is a task that panicked.
         matches!(&*self.answer.borrow(), Some(Err(_))) || self.answer.has_changed().is_err() && !self.answered()
     }
 

@@ -65,7 +65,7 @@ impl PodRuntime {
         &self.metrics
     }
 
-    /// Forgets what it keeps of pods that are gone, such as delays of restarts.
+    /// Forgets the state of removed pods, such as delays of restarts.
     pub fn collect(&self) {
         let now = (self.parts.node.wall_clock)();
         self.backoff.lock().retain(|_, backoff| {

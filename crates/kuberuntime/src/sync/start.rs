@@ -166,8 +166,8 @@ impl PodSync<'_> {
         })
     }
 
-    /// How many runs were before it. One that was made and never started is removed, and gives its number back. Where the
-    /// runtime shows none, logs tell of those that were.
+    /// Returns how many runs were before this one. A run that was created and never started is removed, and gives its
+    /// number back. Where the runtime shows none, the numbers of logs show the earlier runs.
     async fn number(&self, container: &Container) -> StartResult<u32> {
         match self.observed.latest(&container.name) {
             Some(run) if run.state == ContainerState::Created => match self.remove(&run.name, &run.id).await {

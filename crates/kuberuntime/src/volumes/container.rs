@@ -13,7 +13,7 @@ use super::sub_path::{self, SubPathMount};
 use crate::environment::Environment;
 use crate::pod::{self, Container, HostPathVolume, Pod, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
 
-/// Where containers look for names of hosts.
+/// The file in which containers find host names.
 const ETC_HOSTS: &str = "/etc/hosts";
 const HOSTS_FILE: &str = "etc-hosts";
 /// Last messages of so many runs are kept: a status shows two.

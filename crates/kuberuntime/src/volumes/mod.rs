@@ -92,7 +92,7 @@ impl Volumes {
     /// Removes the volumes and the directory of a pod, which must not be in use any more. Idempotent.
     ///
     /// # Errors
-    /// What is still mounted, or cannot be removed.
+    /// Something is still mounted, or cannot be removed.
     pub(crate) async fn tear_down(&self, uid: &str) -> Result<(), VolumeSetupError> {
         let name = uid.to_owned();
         let removed = self.work(uid, move |shared| {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::pod::VolumeSource;
 
-/// Mode of the directories in which nothing but this program looks around.
+/// Mode of the directories that only this program reads.
 pub(crate) const PRIVATE: u32 = 0o750;
 /// Longest name of a file.
 const LONGEST_NAME: usize = 255;

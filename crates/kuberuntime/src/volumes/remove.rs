@@ -44,7 +44,7 @@ impl TreeRemoval<'_> {
         if mount_id(directory)? != self.mount {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is still mounted here"));
         }
-        // Some file systems skip entries when others vanish during the listing: look until nothing is left.
+        // Some file systems skip entries when others vanish during the listing: list until nothing is left.
         loop {
             let (mut seen, mut first_error) = (false, None);
             for entry in Dir::read_from(directory)? {

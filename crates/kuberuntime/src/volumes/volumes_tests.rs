@@ -17,7 +17,7 @@ use crate::resolve_environment;
 #[path = "full_disk_tests.rs"]
 mod full_disk;
 
-/// A place for pods, with nothing mounted in it when it goes.
+/// A root for pods. When it is dropped, nothing is mounted in it.
 struct Bench {
     volumes: Volumes,
     top: tempfile::TempDir,
@@ -295,7 +295,7 @@ async fn documents_change_and_come_late() {
     let mounts = bench.mounts(&pod).await.unwrap();
     assert_eq!(fs::read_to_string(&mounts[1].host_path).unwrap(), "now");
     assert_eq!(bench.mounted().len(), 2, "the secret, and one part: {:?}", bench.mounted());
-    // One that goes takes nothing along of a pod that has it.
+    // A missing document removes no files of a pod that has them.
     bench.documents.secrets.remove("other");
     bench.set_up(&pod).await.unwrap();
     assert_eq!(fs::read_to_string(bench.volume("secret", "login").join("password")).unwrap(), "swordfish");

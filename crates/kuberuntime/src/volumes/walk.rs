@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 /// Links that one path may go through, as in the kernel.
 const MOST_LINKS: usize = 40;
-/// Directories that one path may go down: each is open while it is looked for.
+/// Directories that one path may go down: each is kept open during the walk.
 const MOST_STEPS: usize = 200;
 
 /// Treatment of symbolic links.

@@ -131,7 +131,7 @@ impl Agent {
                         slot.failed_elsewhere(status);
                     }
                 }
-                // Another name under the same uid: what has the old one goes first.
+                // Another name under the same uid: the objects of the old one are removed first.
                 Some(slot) => slot.end(EndOrder::default()),
                 None if closing.is_none() => added.push(pod),
                 None => {}

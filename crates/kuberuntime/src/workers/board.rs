@@ -39,7 +39,7 @@ impl PodBoard {
         self.version.send_modify(|version| *version += 1);
     }
 
-    /// A pod is gone.
+    /// Removes the view of a pod.
     pub(super) fn take(&self, owner: &PodOwner) {
         self.views.lock().remove(&key(owner));
         self.version.send_modify(|version| *version += 1);

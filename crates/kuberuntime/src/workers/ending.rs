@@ -173,7 +173,7 @@ impl Worker {
     }
 }
 
-/// The time that a pod has for its end: by its order, and by the deletion that its API server tells of.
+/// Returns the time that a pod has for its end: by its order, and by the deletion that its API server reports.
 fn end_of(orders: &Orders, grace: Option<i64>) -> EndOrder {
     let order = orders.end.unwrap_or(EndOrder { grace });
     let metadata = orders.pod.as_ref().map(|pod| &pod.metadata).filter(|of| of.deletion_timestamp.is_some());

@@ -12,7 +12,7 @@ const DOWN: Duration = Duration::from_secs(30);
 /// Availability of the runtime.
 pub(super) struct Health {
     threshold: Duration,
-    /// Guards how the last lists went.
+    /// Guards the results of the last lists.
     last: Mutex<LastAnswer>,
 }
 

@@ -1,5 +1,5 @@
-//! Looking at a pod and telling how it is: the runtime is asked, probes hear what runs, a status is made and shown. It
-//! changes nothing in the runtime. Called by the worker of the pod, also while something long is being done to the pod.
+//! Observes a pod and publishes its state: lists it in the runtime, passes running containers to the probes, makes a
+//! status. It changes nothing in the runtime. Called by the worker of the pod, also during a long operation on the pod.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::status::api::{PodStatus, Waiting};
 use crate::status::{StatusInput, pod_status};
 use crate::sync::PodRuntimeError;
 
-/// While something is being done to a pod it is not looked at more often.
+/// Least time between two observations of a pod during an operation.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A look at one pod.
+/// The observer of one pod.
 #[derive(Clone)]
 pub(super) struct PodObserver {
     pub(super) shared: Arc<AgentState>,
@@ -28,7 +28,7 @@ pub(super) struct PodObserver {
 }
 
 impl PodObserver {
-    /// Asks the runtime, and tells what it shows.
+    /// Observes the pod in the runtime, and publishes the result.
     pub(super) async fn observe(&self) -> Result<Arc<ObservedPod>, PodRuntimeError> {
         let mut observed = self.shared.runtime.observe(&self.slot.owner.uid).await?;
         // What has nothing in the runtime has a name all the same.

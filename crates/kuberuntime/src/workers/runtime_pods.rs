@@ -1,6 +1,5 @@
-//! [`RuntimePods`]: what the runtime's two lists show, by pods; and [`Differ`], which finds the pods about which two lists in
-//! a row differ. Pure. A list that shows nothing new costs a look-up for each entry and copies nothing. Called by the
-//! relist.
+//! [`RuntimePods`]: the runtime's two lists, by pods; and [`Differ`], which finds the pods about which two lists in a
+//! row differ. Pure. A list without changes costs a look-up for each entry and copies nothing. Called by the relist.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -65,7 +64,7 @@ pub(super) struct Differ {
 }
 
 impl Differ {
-    /// The uids of pods that look otherwise than in the lists before.
+    /// Returns the uids of pods that differ from the lists before.
     pub(super) fn differ(&mut self, sandboxes: &[PodSandbox], containers: &[Container]) -> HashSet<Arc<str>> {
         self.round += 1;
         let mut changed = HashSet::new();
@@ -104,7 +103,7 @@ impl Differ {
 }
 
 impl RuntimePods {
-    /// These pods after the lists in which `changed` look otherwise.
+    /// Returns these pods after the lists in which the pods of `changed` differ.
     pub(super) fn after(
         &self,
         changed: &HashSet<Arc<str>>,
@@ -198,7 +197,7 @@ mod tests {
         let (names, changed) = look(&sandboxes, &containers);
         assert_eq!(names, ["u2".into()]);
         assert!(!second.after(&changed, &sandboxes, &containers).pods.contains_key("u2"));
-        // One goes while another comes.
+        // One container is removed while another is created.
         containers[0].id = "c2".into();
         assert_eq!(look(&sandboxes, &containers).0, ["u1".into()]);
     }

@@ -51,7 +51,7 @@ pub(super) struct WorkerSlot {
     orders: watch::Sender<Orders>,
     /// Wakes the worker, because something happened to the pod.
     pub(super) wake: Notify,
-    /// The next look is to be followed by a whole sync, whatever it shows.
+    /// True if the next observation is to be followed by a whole sync, whatever it shows.
     whole: AtomicBool,
     /// True once the pod had its turn: it may have something in the runtime.
     pub(super) begun: AtomicBool,
@@ -65,7 +65,7 @@ pub(super) struct WorkerSlot {
 #[derive(Debug)]
 pub(super) struct PodRecord {
     pub(super) state: WorkerState,
-    /// The last look.
+    /// Last observation.
     pub(super) observed: Option<Arc<ObservedPod>>,
     /// Why containers wait whose start was tried.
     pub(super) waiting: BTreeMap<String, Waiting>,
@@ -227,7 +227,7 @@ impl WorkerSlot {
         self.wake(true);
     }
 
-    /// Look at it; with `whole` a sync follows, whatever the look shows.
+    /// Wakes the worker to observe the pod; with `whole` a sync follows, whatever the observation shows.
     pub(super) fn wake(&self, whole: bool) {
         if whole {
             self.whole.store(true, Ordering::Release);
@@ -240,7 +240,7 @@ impl WorkerSlot {
         self.whole.swap(false, Ordering::AcqRel)
     }
 
-    /// A sync begins that `stop` cancels. `orders` are those that it goes by: newer ones cancel it at once.
+    /// Records that a sync begins, which `stop` cancels. The sync follows `orders`: newer ones cancel it at once.
     pub(super) fn sync_begins(&self, stop: &CancellationToken, orders: &watch::Receiver<Orders>) {
         let mut running = self.running.lock();
         *running = stop.clone();
@@ -284,7 +284,7 @@ mod tests {
             asked.push(orders.borrow().end.and_then(|order| order.grace));
         }
         assert_eq!(asked, [None, Some(20), Some(20), Some(20), Some(5)]);
-        // It comes back only as another one.
+        // A pod that is being ended takes no new definition.
         let mut other = Pod::default();
         other.metadata.name = "x".into();
         slot.should_be(&Arc::new(other));

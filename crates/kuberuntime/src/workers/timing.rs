@@ -1,5 +1,5 @@
-//! When a pod is looked at next ([`next_sync`]), as the kubelet's pod workers have it, and the randomness that keeps pods
-//! from being looked at all at once ([`Jitter`]). Pure: the time is handed in. Called by the worker of a pod.
+//! When a pod is synced next ([`next_sync`]), as in the kubelet's pod workers, and the randomness that keeps pods from
+//! being synced all at once ([`Jitter`]). Pure: the time is an argument. Called by the worker of a pod.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -32,7 +32,7 @@ pub(super) enum RemainingWork {
     More,
 }
 
-/// When a pod is looked at again after `report`.
+/// Returns when a pod is synced again after `report`.
 pub(super) fn next_sync(
     report: &SyncReport,
     left: RemainingWork,

@@ -1,6 +1,6 @@
-//! [`Worker`]: the task of one pod. It waits for its turn, keeps the pod as it should be, ends it, removes it, and is gone.
-//! Nothing else waits for it: a call of the runtime that hangs holds up this pod alone. What is to be done is decided by
-//! [`compute_pod_actions`] and done by [`crate::sync::PodRuntime`].
+//! [`Worker`]: the task of one pod. It waits for its turn, keeps the pod as it should be, ends it, removes it, and
+//! returns. No other task waits for it: a call of the runtime that hangs holds up this pod alone. The actions are
+//! decided by [`compute_pod_actions`] and performed by [`crate::sync::PodRuntime`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Worker {
         }
     }
 
-    /// From the first word of the pod until it is gone.
+    /// Runs from the addition of the pod until it is removed.
     pub(super) async fn run(mut self) {
         self.observer.publish();
         if let PhaseEnd::Stopped = self.wait_for_turn().await {
@@ -120,7 +120,7 @@ impl Worker {
         let mut open = shared.open.subscribe();
         loop {
             let is_open = *open.borrow_and_update();
-            // Before the first answer may come there is nothing to tell.
+            // Before a first answer is due there is nothing to report.
             let is_down = !is_open && shared.health.is_down();
             self.observer.set_error(shared.health.check(Instant::now()).err().filter(|_| is_down));
             if is_open && self.observer.slot.is_ending() {
@@ -195,7 +195,7 @@ impl Worker {
             self.observer.set_waiting(container, waiting.as_ref());
         }
         let did_nothing = report.actions.is_empty() && report.errors.is_empty();
-        // A look after it shows whether there is more to do.
+        // An observation after the sync shows whether there is more to do.
         let after = if did_nothing { Ok(observed) } else { self.observer.observe().await };
         let after = match after {
             Ok(after) => after,

@@ -278,7 +278,7 @@ async fn one_who_runs_some_pods_only_ends_no_others() {
     let waits = format!("wait until pod {} of the same name is gone", uid(&one));
     second.until_pod("waits", &third, |view| view.actions == waits && view.state == WorkerState::Queued).await;
     pass(60).await;
-    // But what its own manifest was before goes.
+    // But the earlier pod of its own manifest is removed.
     world.want([&two]);
     second.until_ready(&two).await;
     pass(60).await;
