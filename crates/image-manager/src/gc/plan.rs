@@ -95,7 +95,7 @@ pub enum Because {
     },
     /// The runtime has it pinned.
     PinnedByRuntime,
-    /// It is pinned in imagelet.
+    /// Pinned in imagelet.
     Pinned,
     /// A rule of the configuration keeps it.
     Rule {
@@ -109,7 +109,7 @@ pub enum Because {
         /// The minimum number.
         copies: usize,
     },
-    /// It was pre-pulled, and the goal is reached without it.
+    /// Pre-pulled, and the goal is reached without it.
     Protected {
         /// Until when it is removed after all others.
         until: Timestamp,
