@@ -141,7 +141,7 @@ pub(crate) fn make_static(pod: &mut Pod, manifest: &Value, node: &str, origin: O
     node.clone_into(&mut pod.spec.node_name);
 }
 
-/// The hash of everything that a manifest says, however it is laid out, with the node and the place that it came from.
+/// Returns the hash of a manifest's content, whatever its layout, with the node and the origin.
 fn manifest_hash(manifest: &Value, node: &str, origin: Origin<'_>) -> u128 {
     let mut text = String::new();
     canonical(manifest, &mut text);

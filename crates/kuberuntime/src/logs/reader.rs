@@ -18,7 +18,7 @@ use crate::volumes::place::OpenDirectory;
 const CHUNK: usize = 64 << 10;
 /// A line that is longer is no runtime's, and is passed on before it ends.
 const LONGEST_LINE: usize = 1 << 20;
-/// How often files are looked for that get other names meanwhile.
+/// Number of tries to open files that are renamed meanwhile.
 const MOST_TRIES: usize = 5;
 
 /// Selection of lines of a log.
@@ -134,7 +134,7 @@ impl LogReader {
         let turned = open_turned(&directory, location.file(), None)?;
         let mut ahead = VecDeque::new();
         let mut wanted = options.tail;
-        // Whether what is asked for goes back to the first byte of the file that was looked at last.
+        // True if the requested lines reach back to the first byte of the file that was read last.
         let mut continued = false;
         if own.is_none() && turned.is_empty() {
             return Err(io::ErrorKind::NotFound.into());

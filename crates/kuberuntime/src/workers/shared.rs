@@ -192,7 +192,7 @@ impl AgentState {
     /// Gives a pod its turn.
     ///
     /// # Errors
-    /// What the pod waits for, as a message for people.
+    /// A message for people that says what the pod waits for.
     pub(super) fn take_turn(&self, slot: &WorkerSlot) -> Result<(), String> {
         let seen = self.last_seen().filter(|_| *self.open.borrow());
         let Some(seen) = seen else { return Err(FIRST_ANSWER.to_owned()) };
