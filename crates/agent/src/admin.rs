@@ -72,7 +72,7 @@ pub struct AdminAddress {
     pub group: Option<String>,
     /// Everyone who reaches the socket may read what holds no secret.
     pub others_read: bool,
-    /// Address of metrics and health for everybody.
+    /// Address of metrics and health, open to every client.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -185,7 +185,7 @@ pub struct AdminServer {
     state: Arc<Admin>,
     stop: CancellationToken,
     tasks: TaskTracker,
-    /// Where metrics are served to everybody.
+    /// Address at which metrics are served to every client.
     #[cfg_attr(not(test), expect(dead_code, reason = "the port that the system chose is for tests"))]
     tcp: Option<SocketAddr>,
     /// Takes the socket out of the file system when it is dropped.
@@ -213,7 +213,7 @@ impl Drop for AdminServer {
     }
 }
 
-/// Makes the socket, and its directory where that is missing. Both are for their owner alone, unless others are to reach the socket.
+/// Makes the socket, and its directory if that is missing. Both are for their owner alone, unless other users are to reach the socket.
 async fn bind(at: &AdminAddress) -> Result<(Listener, Option<u32>), ListenError> {
     let path = at.socket.as_path();
     let endpoint = socket_endpoint(path).map_err(|error| ListenError::new(path.display(), error))?;
@@ -221,7 +221,7 @@ async fn bind(at: &AdminAddress) -> Result<(Listener, Option<u32>), ListenError>
     let (group, mode) = (at.group.clone(), socket_mode(at.group.is_some(), at.others_read));
     let bound = tokio::task::spawn_blocking(move || {
         let group = group.map(|name| group_id(&name)).transpose().map_err(|error| format!("adminGroup: {error}"))?;
-        // What is there keeps its mode: it may be a directory for sockets of many.
+        // An existing directory keeps its mode: other sockets may be in it.
         let directory_mode = if mode == OWN { 0o700 } else { 0o755 };
         std::fs::DirBuilder::new()
             .recursive(true)

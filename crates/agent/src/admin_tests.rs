@@ -138,7 +138,7 @@ fn types(text: &str) -> BTreeMap<String, String> {
 async fn the_page_names_every_metric() {
     let rig = Rig::start(|_| {}).await;
     let m = &rig.metrics;
-    // What has labels appears with its first use.
+    // A metric with labels appears with its first use.
     m.ensure_request(PullPolicy::Always, None, None);
     m.pull_duration(None, Duration::ZERO);
     m.must_pull_check(MustPullResult::Error);

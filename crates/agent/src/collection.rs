@@ -59,7 +59,7 @@ pub struct CollectionParts {
     pub endpoint: String,
     /// The runtime that knows the containers. `Ok(None)`: no runtime uses these images. `Err`: why the containers are unknown.
     pub runtime: Result<Option<Arc<dyn RuntimeService>>, String>,
-    /// Where events go.
+    /// Receives the events.
     pub events: Arc<dyn EventRecorder>,
     /// Options of the image collection, but for the images of pods and the collection of containers.
     pub images: GcOptions,
@@ -142,7 +142,7 @@ pub struct KnownPods {
 }
 
 impl Collection {
-    /// Reads the state. Others may work with it at the same time.
+    /// Reads the state. Other processes may use it at the same time.
     pub async fn open(parts: CollectionParts) -> Result<Self, CollectionError> {
         let CollectionParts { service, endpoint, runtime, events, images: mut options, containers, pods } = parts;
         let (states, volumes) = pods.as_ref().map(|pods| (Arc::clone(&pods.states), Arc::clone(&pods.images))).unzip();
@@ -197,7 +197,7 @@ impl Collection {
         tokio::join!(self.manager.run(stop), containers);
     }
 
-    /// The same images for others, who see what is pinned.
+    /// Returns an image service that other clients use, and that marks pinned images.
     pub fn served(&self, service: Arc<dyn ImageService>, collects: bool) -> Served {
         Served::new(service, Arc::clone(&self.pins), Arc::clone(&self.manager), collects)
     }
@@ -261,7 +261,7 @@ impl Collection {
             high_threshold_percent: self.manager.options().policy.high_threshold_percent,
         };
         if short > 0 {
-            // What is left is asked for once more: it says of every image why it stays.
+            // Plan again for the missing bytes: the plan gives the reason why each image stays.
             let left = self.manager.plan_by(Some(Goal::Free(short)), request.min_age()).await?;
             done.missing = MissingSpace::of(short, &left.images);
         }
@@ -371,7 +371,7 @@ impl Collection {
         Ok(answers)
     }
 
-    /// Selects an image after all others for a while, because it was pulled ahead of its use.
+    /// Selects this image last for a while, because it was pulled ahead of its use.
     pub async fn protect(&self, id: &str) -> Result<(), CollectionError> {
         let protects = self.manager.options().protect_pre_pulled;
         if protects.is_zero() {

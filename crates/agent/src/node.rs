@@ -84,7 +84,7 @@ pub struct WantedPods {
     server: Option<ServerSide>,
 }
 
-/// The documents and credentials that an API server has for the pods that come from it.
+/// The documents and credentials that an API server has for its pods.
 #[derive(Clone)]
 pub struct ServerSide {
     /// ConfigMaps, Secrets and tokens.
@@ -104,7 +104,7 @@ impl WantedPods {
         Ok(Self { reading, sources, desired, documents, credentials, agent: Arc::default(), server: None })
     }
 
-    /// Some of the pods come from an API server.
+    /// Sets the API server from which some of the pods are read, if there is one.
     #[must_use]
     pub fn with_server(mut self, server: Option<ServerSide>) -> Self {
         self.server = server;
@@ -117,7 +117,7 @@ impl WantedPods {
         Arc::new(Evictor::new(EvictorParts { runtime, volumes, pod_logs, agent }))
     }
 
-    /// The states and images of the pods, for collection, and what ends them for want of disk.
+    /// Returns the states and images of the pods, for collection, and the evictor for a full disk.
     pub fn known_pods(&self, evictor: &Arc<Evictor>) -> KnownPods {
         KnownPods {
             evictor: Some(Arc::clone(evictor) as _),
@@ -126,7 +126,7 @@ impl WantedPods {
         }
     }
 
-    /// Where events about these pods and their images go.
+    /// Receives the events about these pods and their images.
     pub fn events(&self) -> Arc<dyn EventRecorder> {
         Arc::clone(&self.reading.recorder)
     }
@@ -248,7 +248,7 @@ impl Node {
         }
     }
 
-    /// Where events of this node go.
+    /// Receives the events of this node.
     pub fn events(&self) -> Arc<dyn EventRecorder> {
         Arc::clone(&self.recorder)
     }
@@ -311,7 +311,7 @@ fn credentials_of(beside: Arc<PullCredentials>, server: Option<ServerSide>) -> C
     })
 }
 
-/// The states of an agent that is yet to come: it needs what asks for them.
+/// The states of an agent that is created later, because it needs the parts that ask for them.
 struct LateStates(Arc<OnceLock<Arc<PodAgent>>>);
 
 impl LateStates {

@@ -82,7 +82,7 @@ impl StoreServer {
         Ok(Self { shared, tasks, path })
     }
 
-    /// From now on answers the calls of CRI with `service`, which does more than the store itself.
+    /// Makes `service`, which does more than the store itself, answer the calls of CRI from now on.
     pub fn answer_with(&self, service: Arc<dyn ImageService>) {
         *self.shared.service.lock() = service;
     }
@@ -155,7 +155,7 @@ fn bytes(line: &Line) -> Bytes {
     text.into()
 }
 
-/// The answer to a call, and what is held for the caller.
+/// Returns the answer to a call, and the lease that is held for the caller.
 async fn answer(shared: &Shared, call: Call, tell: mpsc::Sender<Line>) -> Result<(Value, Option<LayerLease>)> {
     let engine = &*shared.engine;
     let service = Arc::clone(&shared.service.lock());
@@ -184,7 +184,7 @@ async fn answer(shared: &Shared, call: Call, tell: mpsc::Sender<Line>) -> Result
         Call::UntagImage { image, names } => value(engine.untag_image(&image, &names).await?)?,
         Call::ImageDocuments { image } => value(engine.image_documents(&image).await?)?,
         Call::CheckImages { request } => {
-            // A line that a slow reader has no room for is followed by others.
+            // A line that does not fit into a slow reader's queue is dropped: later lines follow.
             let sink = CheckSink::new(move |progress| drop(tell.try_send(Line::Progress(Progress::Check(progress)))));
             value(engine.check_images(&request, &sink).await?)?
         }

@@ -44,7 +44,7 @@ async fn the_store_of_another_process_conforms() {
     engine.shutdown().await;
 }
 
-/// The calls of CRI are there as well, and the ends of a call.
+/// The calls of CRI work as well, and so do the ends of a call.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_images_of_another_process_conform() {
     let directory = tempfile::tempdir().expect("a directory");

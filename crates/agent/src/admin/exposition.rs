@@ -1,5 +1,5 @@
-//! Metrics as text, in one of two forms: OpenMetrics for those who ask for it, as Prometheus does, and the older text
-//! format for everybody else, as the kubelet answers. Knows no metric. Called by the routes.
+//! Metrics as text, in one of two forms: OpenMetrics for clients that ask for it, as Prometheus does, and the older text
+//! format for all others, as the kubelet answers. Independent of the metrics. Called by the routes.
 
 use std::fmt::Write as _;
 

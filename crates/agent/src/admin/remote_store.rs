@@ -42,7 +42,7 @@ impl RemoteStore {
         client::ask(&self.socket, Method::GET, "/holder").await.ok()?.trim().parse().ok()
     }
 
-    /// Makes a call; answers with its last line and what follows it.
+    /// Makes a call; returns its last line and the lines after it.
     async fn ask(&self, call: &Call, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(Value, Lines)> {
         let body = serde_json::to_vec(call)
             .map_err(|error| Error::new(Kind::InvalidArgument, format!("a call cannot be written: {error}")))?;

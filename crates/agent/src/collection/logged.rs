@@ -21,7 +21,7 @@ impl Logged {
         Self { service, clock }
     }
 
-    /// The size of an image that is there.
+    /// Returns the size of an image, if it is present.
     async fn size(&self, image: &ImageSpec) -> Option<u64> {
         let status = self.service.image_status(image, false).await.ok()?;
         status.image.map(|image| image.size)

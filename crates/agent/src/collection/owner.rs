@@ -116,7 +116,7 @@ impl Owner {
         }
     }
 
-    /// Selects an image after all others for a while, because it was pulled ahead of its use.
+    /// Selects this image last for a while, because it was pulled ahead of its use.
     pub async fn protect(&self, id: &str) -> Result<(), CollectionError> {
         match self {
             Self::Here(collection) => collection.protect(id).await,

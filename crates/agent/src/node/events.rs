@@ -32,7 +32,7 @@ pub struct EventBook {
 }
 
 impl EventBook {
-    /// Keeps at most `capacity` events; those that happened longest ago go first.
+    /// Keeps at most `capacity` events; the oldest ones are dropped first.
     pub fn new(capacity: usize, clock: WallClock) -> Self {
         Self { capacity, clock, entries: Mutex::default(), told: watch::Sender::new(0) }
     }
@@ -61,7 +61,7 @@ impl EventRecorder for EventBook {
         let now = (self.clock)();
         let mut entries = self.entries.lock();
         let number = *self.told.borrow() + 1;
-        // What happens again mostly does so soon.
+        // A repeated event mostly follows soon, so search from the end.
         let known = entries.iter().rposition(|entry| {
             let Event { object, kind, reason, message } = &entry.event;
             object == event.object && *kind == event.kind && *reason == event.reason && message == event.message

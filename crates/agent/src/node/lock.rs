@@ -106,7 +106,7 @@ impl PodsLock {
             }
             Err(error) => return Err(failed(error.into())),
         }
-        // Who it is helps people; a full disk does not keep pods from running.
+        // The process id is for people only; a full disk does not keep pods from running.
         let named = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         if let Err(error) = named {
             tracing::debug!(%error, "the lock does not name its holder");

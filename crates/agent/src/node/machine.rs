@@ -27,10 +27,10 @@ pub fn container_links(pod_logs: &Path) -> Option<PathBuf> {
     pod_logs.parent().map(|directory| directory.join("containers"))
 }
 
-/// The addresses by which others reach this node: those from which it would speak to the world, otherwise any that is not a
-/// loopback one, otherwise that one.
+/// Returns the addresses by which other machines reach this node: the source addresses of its default routes, otherwise any that is
+/// not a loopback address, otherwise a loopback address.
 pub fn addresses() -> Vec<IpAddr> {
-    // Nothing is sent: the system only chooses a way. The addresses are those of documentation.
+    // Nothing is sent: the system only selects a route. The addresses are reserved for documentation.
     let towards = |any: &str, whom: &str| {
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect((whom, 9)).ok()?;

@@ -22,7 +22,7 @@ impl Notify {
         Self(address)
     }
 
-    /// Reports that the agent is ready, and what it does, for people.
+    /// Reports that the agent is ready, with a status text for people.
     pub fn ready(&self, text: &str) {
         self.send(&format!("READY=1\n{}", status(text)));
     }
@@ -39,7 +39,7 @@ impl Notify {
         self.send("WATCHDOG=1");
     }
 
-    /// Reports that the agent is ending, and what becomes of its work.
+    /// Reports that the agent is ending, with a status text for people.
     pub fn stopping(&self, text: &str) {
         self.send(&format!("STOPPING=1\n{}", status(text)));
     }

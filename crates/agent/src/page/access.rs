@@ -51,7 +51,7 @@ pub fn read_token(path: &Path) -> Result<Secret, TokenError> {
 }
 
 impl Access {
-    /// Everybody may read the page who reaches it.
+    /// Returns true if every client that reaches the page may read it.
     pub(super) fn is_open(&self) -> bool {
         self.token.is_none() && !self.certificates
     }

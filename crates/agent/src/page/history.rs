@@ -1,5 +1,5 @@
-//! [`History`]: bytes of layers that arrived in the last hour, by half minutes. Pure: the board of pulls and the time are handed in. Kept by
-//! [`super::report::Reporter`].
+//! [`History`]: bytes of layers that arrived in the last hour, by half minutes. Pure: the board of pulls and the time are arguments.
+//! Kept by [`super::report::Reporter`].
 
 use std::collections::HashMap;
 

@@ -68,7 +68,7 @@ impl Reader {
         let look = async {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                // Pulls that come and go quickly are seen together.
+                // Pulls that start and end quickly are shown in one update.
                 _ = changes.changed() => tokio::time::sleep(BUSY / 5).await,
             }
         };

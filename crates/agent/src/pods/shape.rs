@@ -216,7 +216,7 @@ pub struct ContainerStatus {
     pub started: Option<bool>,
 }
 
-/// The state of a container: at most one of the three is there.
+/// The state of a container: at most one of the three is set.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct State {
