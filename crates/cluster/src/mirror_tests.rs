@@ -1,4 +1,4 @@
-//! Mirror pods: what is planned, and what a server then has.
+//! Mirror pods: the plan, and the objects that a server then has.
 
 use std::fs::{self, File};
 use std::sync::Arc;

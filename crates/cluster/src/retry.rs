@@ -1,5 +1,5 @@
-//! When something is tried again: [`Backoff`] doubles, and [`jittered`] spreads, so that a thousand nodes do not ask in the same
-//! moment. Pure; chance is handed in. Called by every loop of this crate.
+//! Times of retries: [`Backoff`] doubles, and [`jittered`] spreads, so that a thousand nodes do not ask in the same
+//! moment. Pure; randomness is an argument. Called by every loop of this crate.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -20,8 +20,8 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 /// By so much the renewals of tokens differ.
 const JITTER: Duration = Duration::from_secs(10);
 
-/// A pod that was bound a moment ago is not yet this node's to every part of the API server: a request that is forbidden is
-/// made so many times more, after waits that double from the first one.
+/// Some parts of the API server learn late that a pod was bound to this node: a forbidden request is retried this many
+/// times, after waits that double from the first one.
 const FORBIDDEN_RETRIES: usize = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 

@@ -35,7 +35,7 @@ fn request(uid: &str, expiration: i64) -> TokenRequest {
 }
 
 impl Scene {
-    /// The token so many seconds after the beginning.
+    /// Requests the token at this many seconds after the beginning.
     async fn at(&self, second: i64, request: &TokenRequest) -> Result<String, String> {
         self.now.store(BEGIN + second, Ordering::Relaxed);
         self.tokens.token(request).await.map(|token| token.expose().to_owned()).map_err(|error| error.to_string())

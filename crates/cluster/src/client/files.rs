@@ -1,5 +1,6 @@
-//! [`CredentialFiles`]: the files that a client is made of, a kubeconfig and what it names, as they were when they were read. Says when one of
-//! them is another one; reads none. Blocks for as long as a few calls of `stat` take. Called by [`super::ClusterClient`].
+//! [`CredentialFiles`]: the files that a client is made of, a kubeconfig and the files that it names, as they were when they were
+//! read. Detects when one of them was replaced; does not read them. Blocks for a few calls of `stat`. Called by
+//! [`super::ClusterClient`].
 
 use std::path::{Path, PathBuf};
 

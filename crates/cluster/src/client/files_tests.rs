@@ -44,7 +44,7 @@ async fn a_file_that_changes_makes_another_client() {
         assert!(!quiet(&mut renewals).await, "{} changed", file.display());
         assert!(quiet(&mut renewals).await, "and that was heard once");
     }
-    // What cannot be used changes nothing, until it can be used.
+    // Unusable credentials change nothing, until they are usable.
     put(&path, &kubeconfig("{client-certificate: client.crt, client-key: client.key}"));
     assert!(quiet(&mut renewals).await, "the certificate is not there");
     put(&path, &kubeconfig("{token: three}"));

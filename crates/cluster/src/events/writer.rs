@@ -49,7 +49,7 @@ pub struct EventWriter {
 
 /// State of the server, as far as the writer knows it.
 struct Server {
-    /// The events go to the core group; `None`: not asked yet.
+    /// True if the events are written to the core group; `None`: not asked yet.
     in_core: Option<bool>,
     written: LruCache<Key, Written>,
 }

@@ -137,7 +137,7 @@ impl FakeServer {
         self.0.groups.lock().push(group.to_owned());
     }
 
-    /// From now on patches that name this field are refused, as by a server that is older than the field.
+    /// Refuses patches that name this field, like a server that is older than the field.
     pub fn refuse_field(&self, field: &str) {
         self.0.refused.lock().push(field.to_owned());
     }
@@ -152,7 +152,7 @@ impl FakeServer {
         self.0.faults.lock().push_back((text.to_owned(), status, message.to_owned()));
     }
 
-    /// From now on this field, a JSON pointer, is dropped from what is written, as by an older server.
+    /// Drops this field, a JSON pointer, from writes, like an older server.
     pub fn forget_field(&self, pointer: &str) {
         self.0.unknown.lock().push(pointer.to_owned());
     }

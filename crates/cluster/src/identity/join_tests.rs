@@ -46,7 +46,7 @@ impl Scene {
         obtain(&self.files(), &self.api.client(), by, "n", &self.clock, &self.random).await
     }
 
-    /// The only request, once it is there.
+    /// Returns the only request, once it exists.
     async fn request(&self) -> (String, Value) {
         loop {
             if let [path] = self.api.paths(REQUESTS).as_slice() {

@@ -83,7 +83,7 @@ const PIDS: Words = Words {
     absent: ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 };
 
-/// Puts the conditions of this node into `conditions`, which may hold others. `problems`: why the node is not ready.
+/// Puts the conditions of this node into `conditions`, and keeps foreign ones. `problems`: why the node is not ready.
 pub(super) fn set(conditions: &mut Vec<NodeCondition>, pressures: Pressures, problems: &[String], now: Timestamp) {
     for (words, pressure) in [(MEMORY, pressures.memory), (DISK, pressures.disk), (PIDS, pressures.pids)] {
         let (status, (reason, message)) = match pressure {

@@ -76,7 +76,7 @@ impl NodeKeeper {
         let watched = self.own.keep(&self.client, &self.options.identity.name, stop);
         let all = async { tokio::join!(watched, self.report(stop)) };
         tokio::select! {
-            // The Lease runs until `stop`, as the others do.
+            // The Lease runs until `stop`, like the other tasks.
             ended = lease.run(stop) => ended,
             _ = all => Ok(()),
         }

@@ -253,7 +253,7 @@ async fn the_own_node_is_known_once_its_name_is_ours() {
         tokio::time::sleep(Duration::from_secs(20)).await;
         let name = |label: &str| kept.own.get().and_then(|node| node.metadata.labels?.get(label).cloned());
         assert_eq!(name("kubernetes.io/hostname").as_deref(), Some("n"));
-        // Changes by others are seen, and one watch is enough.
+        // Changes by other clients are seen, and one watch is enough.
         let mut node = api.get(NODE).expect("there");
         node["metadata"]["labels"]["rack"] = json!("8");
         api.put(NODE, node);

@@ -45,7 +45,7 @@ pub fn status_patch(uid: &str, old: &NodeStatus, new: &NodeStatus) -> Option<Val
         _ => Map::new(),
     };
     let (mut before, mut after) = (object(old), object(new));
-    // Merged by type, and changed by others meanwhile.
+    // Merged by type, since other clients may have changed them meanwhile.
     before.remove("conditions");
     after.remove("conditions");
     let addresses = after.remove("addresses").filter(|addresses| before.get("addresses") != Some(addresses));
@@ -84,7 +84,7 @@ fn merge(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Valu
     patch
 }
 
-/// The conditions that changed: their type, and what differs.
+/// The conditions that changed: their type, and the changed fields.
 fn conditions(old: &[NodeCondition], new: &[NodeCondition]) -> Vec<Value> {
     let object = |condition: &NodeCondition| match serde_json::to_value(condition) {
         Ok(Value::Object(map)) => map,

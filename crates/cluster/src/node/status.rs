@@ -20,7 +20,7 @@ use super::options::NodeIdentity;
 /// The version of a runtime that has not answered yet.
 const UNKNOWN: &str = "Unknown";
 
-/// The status of the node now. `old` is the one that the API server has: conditions of others and times of changes come from there.
+/// Returns the current status of the node. Foreign conditions and times of changes are taken from `old`, the API server's status.
 #[must_use]
 pub(super) fn node_status(
     old: &NodeStatus,

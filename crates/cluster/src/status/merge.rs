@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::patch::without_nulls;
 
-/// The condition that evictions set, of others and of this node.
+/// The condition that evictions set, those of this node and of other clients.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// The node's view of a pod.
@@ -131,7 +131,7 @@ fn was_started(container: &Value) -> bool {
     container["state"].get("waiting").is_none() || container["lastState"].get("terminated").is_some()
 }
 
-/// Returns true if the turn of the pod's normal containers has come: one was started, or the last init container succeeded or, as a
+/// Returns true if the pod's normal containers may start: one was started, or the last init container succeeded or, as a
 /// sidecar, started.
 fn is_initialised(status: &Value) -> bool {
     let has_succeeded = |state: &Value| state["terminated"]["exitCode"] == 0;

@@ -125,12 +125,12 @@ impl StatusManager {
             match result {
                 Ok(Written::Yes) => {
                     self.backoff.reset();
-                    // It took its time: the others may have changed since.
+                    // The write took time: other pods may have changed since.
                     current = views(objects);
                 }
                 Ok(Written::Same | Written::Gone) => {}
                 Err(error) if is_of_pod(&error) => {
-                    // The others go on.
+                    // The other pods are still written.
                     tracing::warn!(uid, error = text(&error), "API server refused the status of a pod, will retry");
                     self.refused.insert(uid.clone(), Instant::now() + REFUSED);
                     self.written.remove(&uid);
