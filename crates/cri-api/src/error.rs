@@ -225,7 +225,7 @@ impl Error {
         self.retry_after
     }
 
-    /// The same error of a disk that is full, from a call that needs about so many free bytes to succeed.
+    /// Returns the same error of a full disk, for a call that needs about this many free bytes to succeed.
     #[must_use]
     pub fn with_needed_bytes(self, needed_bytes: u64) -> Self {
         Self { needed_bytes: Some(needed_bytes), ..self }

@@ -1,4 +1,4 @@
-//! Containers: what makes one, what a list and a status show of one.
+//! Containers: their configuration, and their form in lists and statuses.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Pod sandboxes: what makes one, what a list and a status show of one.
+//! Pod sandboxes: their configuration, and their form in lists and statuses.
 
 use std::collections::BTreeMap;
 

@@ -93,7 +93,7 @@ pub trait RuntimeService: Send + Sync + 'static {
         Err(unimplemented("UpdateContainerResources"))
     }
 
-    /// Changes what the containers of a pod may use together, and what the sandbox costs.
+    /// Changes the resources that the containers of a pod may use together, and the overhead of the sandbox.
     async fn update_pod_sandbox_resources(
         &self,
         id: &str,
@@ -158,7 +158,7 @@ pub trait RuntimeService: Send + Sync + 'static {
         Err(unimplemented("ListPodSandboxStats"))
     }
 
-    /// Stream of what happens to containers, from now on. A runtime that sends no events answers one error, `Unimplemented`.
+    /// Returns a stream of the events of containers from now on. A runtime that sends no events answers one error, `Unimplemented`.
     fn container_events(&self) -> ContainerEvents {
         Refused::with(unimplemented("GetContainerEvents"))
     }

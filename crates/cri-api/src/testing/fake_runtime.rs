@@ -34,7 +34,7 @@ struct State {
     pods: Mutex<Pods>,
     /// Guards the log of calls.
     calls: Mutex<Vec<(CallKind, String)>>,
-    /// Guards the images that containers are made from; `None`: every image is there.
+    /// Guards the images that containers are made from; `None`: every image is present.
     images: Mutex<Option<FakeImageService>>,
     /// Guards the conditions that a test has changed.
     conditions: Mutex<BTreeMap<String, Condition>>,
@@ -88,7 +88,7 @@ impl FakeRuntimeService {
         *self.0.called.lock() = Some((name.to_owned(), version.to_owned()));
     }
 
-    /// From now on it makes no mount of an image, and says nothing, as runtimes do that are older than such mounts.
+    /// Makes the fake ignore mounts of images silently, like runtimes that are older than such mounts.
     pub fn pass_images_over(&self) {
         self.0.pods.lock().passes_images_over = true;
     }

@@ -37,14 +37,14 @@ pub trait Harness: Send + Sync {
     /// The digests of a fixture as it was published; `None` if it was not.
     fn identity(&self, fixture: &FixtureImage) -> Option<Identity>;
 
-    /// Makes a tag of the registry below [`Harness::domain`] mean this fixture from now on. Answers false where the
-    /// registry cannot be changed.
+    /// Moves a tag of the registry below [`Harness::domain`] to this fixture. Returns false if the registry
+    /// cannot be changed.
     async fn move_tag(&self, repository: &str, tag: &str, to: &FixtureImage) -> bool {
         let _ = (repository, tag, to);
         false
     }
 
-    /// Makes the registry hold back what pulls ask for, from now on and until [`Hold::release`]. `None`: it cannot.
+    /// Makes the registry hold back its answers to pulls until [`Hold::release`]. `None`: it cannot.
     fn hold_pulls(&self) -> Option<Hold> {
         None
     }

@@ -242,7 +242,7 @@ async fn run(case: &Case, harness: &dyn Harness) -> CaseResult {
         Ok(()) => within(limit, (case.run)(&bench)).await,
         Err(stop) => Err(stop.context("before the case")),
     };
-    // What a failed case leaves must not make the next one fail as well.
+    // Leftovers of a failed case must not make the next one fail as well.
     let swept = within(limit, bench.sweep()).await.map_err(|stop| stop.context("after the case"));
     let verdict = match outcome.and(swept) {
         Ok(()) => Verdict::Passed,

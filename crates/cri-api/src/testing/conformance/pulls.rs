@@ -175,7 +175,7 @@ pub(super) async fn pull_works_with_annotations_and_sandbox(bench: &Bench<'_>) -
     Ok(())
 }
 
-/// imagelet: the step that a request wants before its image is visible ends before anybody sees the image.
+/// imagelet: the step that a request wants before its image is visible ends before any client sees the image.
 pub(super) async fn image_is_absent_while_the_step_before_it_runs(bench: &Bench<'_>) -> Outcome {
     let (name, id) = (bench.name(&fixtures::TAGGED), bench.identity(&fixtures::TAGGED)?.id.to_string());
     let other = bench.name(fixtures::LISTED[0]);

@@ -153,8 +153,8 @@ pub(super) async fn removed_image_can_be_pulled_again(bench: &Bench<'_>) -> Outc
     Ok(())
 }
 
-/// Workers pull and remove one image over each other, as critest's benchmark does. No call fails, and what is there in
-/// the end is whole or absent.
+/// Workers pull and remove one image concurrently, as critest's benchmark does. No call fails, and in the end the image is
+/// whole or absent.
 pub(super) async fn pulls_and_removals_at_once_stay_whole(bench: &Bench<'_>) -> Outcome {
     const WORKERS: usize = 4;
     const ROUNDS: usize = 5;

@@ -101,7 +101,7 @@ async fn run(case: &RuntimeCase, harness: &dyn RuntimeHarness) -> CaseResult {
     let bench = RuntimeBench::new(harness, case.name);
     let limit = harness.case_timeout();
     let outcome = within(limit, (case.run)(&bench)).await;
-    // What a failed case leaves must not make the next one fail as well.
+    // Leftovers of a failed case must not make the next one fail as well.
     let swept = within(limit, bench.sweep()).await.map_err(|stop| stop.context("after the case"));
     let verdict = match outcome.and(swept) {
         Ok(()) => Verdict::Passed,
