@@ -57,7 +57,7 @@ impl Default for ConnectBackoff {
 }
 
 impl ConnectBackoff {
-    /// The pause after so many failures in a row. `random` lies in 0 to 1.
+    /// Returns the pause after a number of failures in a row. `random` is in 0 to 1.
     pub(super) fn pause(&self, failures: u32, random: f64) -> Duration {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let grown = self.base.as_secs_f64() * self.multiplier.powi(exponent);

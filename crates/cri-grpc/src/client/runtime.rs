@@ -48,7 +48,7 @@ impl RemoteRuntimeService {
         &self.caller.connector.endpoint
     }
 
-    /// The same runtime, for calls of others that pass unread.
+    /// Returns the same runtime, for forwarded calls that are not decoded.
     #[must_use]
     pub fn passthrough(&self) -> RuntimePassthrough {
         RuntimePassthrough::new(Arc::clone(&self.caller))

@@ -89,7 +89,7 @@ impl CallNature {
     }
 }
 
-/// How far the server is on its way to its end, and what it waits for.
+/// The step of the server's end, and the calls that it waits for.
 #[derive(Clone, Default)]
 pub(super) struct Ending {
     /// No new calls from here on.

@@ -42,7 +42,7 @@ pub enum BindError {
         /// Process id and name, as far as they can be seen.
         who: String,
     },
-    /// Something other than a socket is there. It is left alone.
+    /// The path is something other than a socket, which is left alone.
     #[error("{} is {what}, not a socket: remove it or choose another path", path.display())]
     NotASocket {
         /// The path of the endpoint.
@@ -119,7 +119,7 @@ fn bind_with(endpoint: &Endpoint, mode: Mode) -> Result<Listener, BindError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(failed("make a socket for"))?;
-    // The file that bind makes has this mode, less the umask of the process: at no moment may others connect.
+    // The file that bind makes has this mode, less the umask of the process: at no moment may another user connect.
     rustix::fs::fchmod(&socket, mode).map_err(failed("set the mode of"))?;
     let address = SocketAddrUnix::new(path).map_err(failed("use socket path"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;

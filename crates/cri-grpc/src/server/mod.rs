@@ -97,7 +97,7 @@ pub async fn serve(endpoint: &Endpoint, options: ServerOptions, shutdown: Cancel
     serve_on(listener, options, shutdown).await
 }
 
-/// Serves on a socket that is bound already, so that its errors come before a program calls itself ready.
+/// Serves on a socket that is bound already, so that bind errors are reported before a program calls itself ready.
 ///
 /// # Errors
 /// See [`ServeError`].

@@ -1,5 +1,5 @@
-//! [`NoPods`]: the handlers of RuntimeService for servers without a runtime, as far as image clients need them; and what all handlers
-//! share.
+//! [`NoPods`]: the handlers of RuntimeService for servers without a runtime, as far as image clients need them; and the code that
+//! all handlers share.
 
 use std::time::Instant;
 

@@ -110,7 +110,7 @@ async fn every_call_passes_byte_for_byte() {
         assert_eq!(trailers["grpc-status"], "0");
         assert_eq!(answer.to_bytes(), [body, body].concat(), "{name}");
     }
-    // What is not for a runtime does not go there.
+    // Calls that are not for a runtime are not forwarded.
     for (name, status) in
         [("runtime.v1alpha2.RuntimeService/Version", "12"), ("runtime.v1.ImageService/ListImages", "0")]
     {

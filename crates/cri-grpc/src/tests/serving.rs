@@ -1,4 +1,4 @@
-//! The server beyond single calls: what it says of a runtime, what it does not serve, and how it ends.
+//! The server beyond single calls: its stand-in for a runtime, the calls that it does not serve, and its end.
 
 use std::sync::Arc;
 use std::time::Duration;
