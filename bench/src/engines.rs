@@ -44,7 +44,7 @@ pub(crate) enum PullEngine {
 }
 
 impl PullEngine {
-    /// The engine of a name, from the programs that are there.
+    /// Returns the engine of a name, from the available programs.
     pub(crate) fn named(name: &str, imagelet: &Path, binaries: &[(String, PathBuf)]) -> Option<Self> {
         let own = |durable, format| Self::Imagelet { binary: imagelet.to_owned(), durable, format };
         Some(match name {

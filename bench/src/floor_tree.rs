@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 
-/// The first argument with which this program makes files; the list and the directory come behind it.
+/// The first argument with which this program makes files; the list and the directory follow it.
 pub(crate) const WRITE_TREE: &str = "--as-writer";
 
 /// An entry: kind (`f`, `d`, `l`, `h`), size or nothing, seconds of its time, name, what it links to.

@@ -75,7 +75,7 @@ fn workspace_root() -> PathBuf {
 
 fn bench(root: &Path, mut options: BenchOptions) -> anyhow::Result<()> {
     let start = Instant::now();
-    // Only root sees the limits of memory of others, mounts and starts containerd.
+    // Only root sees the memory limits of other users' processes, mounts and starts containerd.
     if !session::is_root() {
         bail!("needs root: it mounts a disk and starts containerd");
     }

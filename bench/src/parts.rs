@@ -201,7 +201,7 @@ pub(crate) fn warm(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Resul
             let done = pull(&reference)?;
             said.push(pulled_in(&done.stderr, &reference).context("imagelet does not say how long it took")? * 1e3);
             cpu.push(done.took.cpu * 1e3);
-            // What counts the CPU takes some milliseconds itself.
+            // The program that counts the CPU takes some milliseconds itself.
             wall.push(bare_wall(&lab.session, imagelet(lab, binary, false, "pull").arg(&reference))? * 1e3);
         }
         standings.push(budgets::warm(image, median(&wall)));

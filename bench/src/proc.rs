@@ -30,7 +30,7 @@ impl ProcessStat {
         Some(Self { state: fields.first()?.chars().next()?, ticks, started: number(19)? })
     }
 
-    /// Of a process that is there.
+    /// Reads the figures of a running process.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }

@@ -19,7 +19,7 @@ use anyhow::{Context as _, bail};
 use crate::output::say;
 use crate::proc::{ProcessStat, mounts_below};
 
-/// The first argument with which this program is a janitor; the directories come behind it.
+/// The first argument with which this program is a janitor; the directories follow it.
 pub(crate) const JANITOR: &str = "--as-janitor";
 /// How long a daemon has to say that it serves, and a process to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 pub(crate) struct BenchSession {
     /// Small files, sockets, logs.
     pub(crate) work: PathBuf,
-    /// The same on a file system in memory: what lies here costs no flush.
+    /// The same on a file system in memory, on which no flush costs time.
     pub(crate) memory: PathBuf,
     janitor: Child,
     /// Guards the order of the messages to the janitor.
@@ -255,7 +255,7 @@ fn remove_group(group: &Path) {
     drop(fs::remove_dir(group));
 }
 
-/// Removes a directory with what is mounted below it, if it is there.
+/// Removes a directory with the mounts below it, if it exists.
 pub(crate) fn remove(directory: &Path) -> anyhow::Result<()> {
     let mounts = fs::read_to_string("/proc/mounts").context("read the mounts")?;
     for point in mounts_below(&mounts, directory) {
