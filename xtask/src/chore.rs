@@ -1,4 +1,4 @@
-//! The names of the chores, what each hands back, and the walk over files that several need. `main.rs` runs them.
+//! The names of the chores, their reports, and the walk over files that several need. `main.rs` runs them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -45,7 +45,7 @@ struct Import {
     path: Segments,
     /// The name in the module, or `None` for all names below `path`.
     alias: Option<String>,
-    /// Handed on to others. That alone does not make the module depend on it.
+    /// A re-export. That alone does not make the module depend on it.
     re_export: bool,
 }
 
