@@ -1,5 +1,6 @@
-//! containerd with imagelet's engine beside containerd alone, as a kubelet sees both: PullImage, and from there to the first process of a
-//! container. Every containerd that is named takes part with each of its snapshotters; all run in turn, round by round.
+//! containerd with imagelet's engine compared with containerd alone, as a kubelet sees both: PullImage, and from there to the first
+//! process of a container. Every containerd that is named takes part with each of its snapshotters; all run in turn, round by
+//! round.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -44,7 +44,7 @@ pub(crate) enum PullEngine {
 }
 
 impl PullEngine {
-    /// The engine of a name, from the programs that are there.
+    /// Returns the engine of a name, from the available programs.
     pub(crate) fn named(name: &str, imagelet: &Path, binaries: &[(String, PathBuf)]) -> Option<Self> {
         let own = |durable, format| Self::Imagelet { binary: imagelet.to_owned(), durable, format };
         Some(match name {
@@ -174,7 +174,7 @@ fn ctr(lab: &Lab, containerd: Option<&Containerd>, namespace: &str) -> Command {
     command
 }
 
-/// A client's run with what the daemon took beside. The peak is the daemon's, or the greater one where both pull.
+/// Runs a client, and adds the CPU time of the daemon. The peak is the daemon's, or the greater one where both pull.
 fn with_daemon(
     containerd: Option<&Containerd>,
     both_pull: bool,

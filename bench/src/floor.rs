@@ -1,5 +1,5 @@
-//! The machine's own floor for each image, computed in the same run: what inflating, both digests and making the files cost with the
-//! fastest tools of Debian and nothing between them, and what the disk takes for the bytes. No pull is measured here.
+//! The machine's own floor for each image, computed in the same run: the cost of inflating, both digests and making the files with
+//! the fastest tools of Debian and nothing between them, and the disk's time for the bytes. No pull is measured here.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Write as _};

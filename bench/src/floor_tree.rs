@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 
-/// The first argument with which this program makes files; the list and the directory come behind it.
+/// The first argument with which this program makes files; the list and the directory follow it.
 pub(crate) const WRITE_TREE: &str = "--as-writer";
 
 /// An entry: kind (`f`, `d`, `l`, `h`), size or nothing, seconds of its time, name, what it links to.
@@ -129,7 +129,7 @@ fn make(entry: &TreeEntry, name: &Path, root: &Path, zeros: &[u8]) -> io::Result
             file.set_modified(UNIX_EPOCH + Duration::from_secs(entry.time))
         }
     };
-    // A name that comes twice in a stream replaces itself; what its second making costs is not of the floor.
+    // A name that occurs twice in a stream is kept as it is; the cost of replacing it is not part of the floor.
     if made.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists) { Ok(()) } else { made }
 }
 

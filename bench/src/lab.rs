@@ -99,7 +99,7 @@ pub(crate) fn reference(registry: &str, image: &str) -> String {
     }
 }
 
-/// Starts a registry over a directory, on a port that is free. Its log of requests goes to `requests.log` if there is to be one.
+/// Starts a registry over a directory, on a free port. Its log of requests is written to `requests.log` if `log` is set.
 pub(crate) fn start_registry(session: &BenchSession, directory: &Path, log: bool) -> anyhow::Result<(u32, String)> {
     let file = session.work.join(if log { "registry-log.yml" } else { "registry.yml" });
     let text = format!(

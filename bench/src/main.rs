@@ -75,7 +75,7 @@ fn workspace_root() -> PathBuf {
 
 fn bench(root: &Path, mut options: BenchOptions) -> anyhow::Result<()> {
     let start = Instant::now();
-    // Only root sees the limits of memory of others, mounts and starts containerd.
+    // Only root sees the memory limits of other users' processes, mounts and starts containerd.
     if !session::is_root() {
         bail!("needs root: it mounts a disk and starts containerd");
     }
@@ -199,7 +199,7 @@ fn program_to_measure(root: &Path, options: &mut BenchOptions) -> anyhow::Result
     Ok(root.join("target/release/imagelet"))
 }
 
-/// Runs a script of the project; what it says is for whoever waits.
+/// Runs a script of the project; its output goes to the terminal.
 fn script(root: &Path, name: &str, args: &[&str]) -> anyhow::Result<()> {
     let path = root.join("scripts").join(name);
     let status =

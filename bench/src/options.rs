@@ -1,4 +1,4 @@
-//! The arguments of `bench-pull` as a value. Pure: it looks at no file; `main.rs` calls it.
+//! The arguments of `bench-pull` as a value. Pure: it reads no file; `main.rs` calls it.
 
 use std::path::PathBuf;
 

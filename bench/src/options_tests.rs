@@ -1,4 +1,4 @@
-//! The command line of `bench-pull`: what it means, and what it refuses by which name.
+//! The command line of `bench-pull`: its meaning, and the arguments that it refuses by name.
 
 use super::*;
 

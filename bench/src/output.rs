@@ -1,5 +1,5 @@
-//! Output of a run: progress on standard error, so that standard output has the tables alone, and the document that the
-//! figures go into.
+//! Output of a run: progress on standard error, so that standard output has the tables alone, and the document of the
+//! figures.
 
 use std::fs;
 use std::path::Path;

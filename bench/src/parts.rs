@@ -19,7 +19,7 @@ const AT_ONCE: usize = 10;
 /// How often what is present is pulled.
 const WARM: usize = 15;
 
-/// Ten pulls at once in one process, beside the same pulls one after the other.
+/// Ten pulls at once in one process, compared with the same pulls one after the other.
 pub(crate) fn together(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Result<String> {
     let names = ten(images);
     for name in names.iter().filter(|name| name.again > 0) {
@@ -201,7 +201,7 @@ pub(crate) fn warm(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Resul
             let done = pull(&reference)?;
             said.push(pulled_in(&done.stderr, &reference).context("imagelet does not say how long it took")? * 1e3);
             cpu.push(done.took.cpu * 1e3);
-            // What counts the CPU takes some milliseconds itself.
+            // The program that counts the CPU takes some milliseconds itself.
             wall.push(bare_wall(&lab.session, imagelet(lab, binary, false, "pull").arg(&reference))? * 1e3);
         }
         standings.push(budgets::warm(image, median(&wall)));

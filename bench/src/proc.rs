@@ -30,7 +30,7 @@ impl ProcessStat {
         Some(Self { state: fields.first()?.chars().next()?, ticks, started: number(19)? })
     }
 
-    /// Of a process that is there.
+    /// Reads the figures of a running process.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
@@ -47,7 +47,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     Ok(stat.ticks as f64 / TICKS)
 }
 
-/// Begins to count the most memory of a process anew.
+/// Resets the peak memory of a process.
 pub(crate) fn forget_peak(pid: u32) -> anyhow::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").with_context(|| format!("reset the peak memory of process {pid}"))
 }

@@ -1,4 +1,4 @@
-//! Where the CPU goes in a pull, from a profile by `perf`: shares of stages, and the functions at the top of a flame graph.
+//! CPU time of a pull, from a profile by `perf`: shares of stages, and the functions at the top of a flame graph.
 //!
 //! The reading of `perf script` and the table of stages are pure; `run` records.
 
@@ -20,8 +20,8 @@ const TOP: usize = 12;
 /// Samples in a second of CPU.
 const RATE: u32 = 999;
 
-/// A part of the name of a function, and the stage that a sample belongs to which has such a function. A sample goes to the first
-/// rule that fits one of its functions, looked at from the innermost one; kernel and user functions are told by name alone.
+/// Part of a function's name, and the stage of a sample that contains such a function. The innermost function that matches a rule
+/// decides, by its first matching rule. Kernel and user functions are distinguished by name alone.
 const STAGES: &[(&str, &str)] = &[
     ("crc32", "checksum of gzip"),
     ("pclmulqdq", "checksum of gzip"),
@@ -125,7 +125,7 @@ impl Shares {
     }
 }
 
-/// Profiles a pull of each of the images and says where the time went.
+/// Profiles a pull of each of the images and reports the CPU time by stage and function.
 pub(crate) fn run(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Result<String> {
     let mut out = String::from(
         "`perf record -g` of a relaxed pull, CPU of imagelet alone: the shares of the stages, and the functions at the top of a flame graph \

@@ -14,7 +14,7 @@ use crate::{floor, measure, proc, table};
 /// Images and their floors.
 type Floors = Vec<(String, floor::Floor)>;
 
-/// All rounds, and what is to be said of them.
+/// Runs all rounds; returns the samples and the remarks on them.
 pub(crate) fn rounds(lab: &Lab, options: &BenchOptions, imagelet: &Path) -> anyhow::Result<(Vec<PullSample>, String)> {
     let named =
         |name: &String| PullEngine::named(name, imagelet, &options.binaries).map(|engine| (name.clone(), engine));

@@ -57,7 +57,7 @@ impl Programs {
         if self.has_erofs { &["overlayfs", "erofs"] } else { &["overlayfs"] }
     }
 
-    /// A program, which finds the shim and mkfs.erofs beside itself.
+    /// A program, which finds the shim and mkfs.erofs in its own directory.
     fn program(&self, lab: &Lab, name: &str) -> Command {
         let Some(directory) = &self.directory else { return program(name, &lab.session.work) };
         let mut command = program(directory.join(name), &lab.session.work);

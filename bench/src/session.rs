@@ -19,7 +19,7 @@ use anyhow::{Context as _, bail};
 use crate::output::say;
 use crate::proc::{ProcessStat, mounts_below};
 
-/// The first argument with which this program is a janitor; the directories come behind it.
+/// The first argument with which this program is a janitor; the directories follow it.
 pub(crate) const JANITOR: &str = "--as-janitor";
 /// How long a daemon has to say that it serves, and a process to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,10 +30,10 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 pub(crate) struct BenchSession {
     /// Small files, sockets, logs.
     pub(crate) work: PathBuf,
-    /// The same on a file system in memory: what lies here costs no flush.
+    /// The same on a file system in memory, on which no flush costs time.
     pub(crate) memory: PathBuf,
     janitor: Child,
-    /// Guards the order of what the janitor is told.
+    /// Guards the order of the messages to the janitor.
     word: Mutex<Option<std::process::ChildStdin>>,
     /// Daemons, to be waited for at the end.
     daemons: Mutex<Vec<Child>>,
@@ -255,14 +255,14 @@ fn remove_group(group: &Path) {
     drop(fs::remove_dir(group));
 }
 
-/// Removes a directory with what is mounted below it, if it is there.
+/// Removes a directory with the mounts below it, if it exists.
 pub(crate) fn remove(directory: &Path) -> anyhow::Result<()> {
     let mounts = fs::read_to_string("/proc/mounts").context("read the mounts")?;
     for point in mounts_below(&mounts, directory) {
         let mut umount = program("umount", Path::new("/"));
         umount.arg(&point).stderr(Stdio::null());
         if !umount.status().context("run umount")?.success() {
-            // Something still holds it; it goes when that does.
+            // A process still holds it: the unmount takes effect when that process lets go.
             drop(program("umount", Path::new("/")).arg("-l").arg(&point).status());
         }
     }
@@ -285,7 +285,7 @@ mod tests {
         let sleep = || program("sleep", Path::new("/")).arg("600").spawn().expect("sleep");
         let (mut ours, mut other) = (sleep(), sleep());
         let started = |child: &Child| ProcessStat::of(child.id()).expect("it runs").started;
-        // The id of the other one is told with another start: it is not the process that was meant.
+        // The other id is sent with a wrong start time: it is not the process that was meant.
         let told =
             format!("process {} {}\nprocess {} {}\n", ours.id(), started(&ours), other.id(), started(&other) + 1);
         janitor(told.as_bytes(), &[directory.clone(), directory.join("never made")]).expect("clean");

@@ -1,5 +1,5 @@
-//! Layers as directories beside layers as EROFS files, once they are there: how long their removal takes, and how fast all files of a mounted
-//! image are read; and pull, removal and pull again on the file system of the checkout, whatever it is. Medians of a few rounds.
+//! Layers as directories compared with layers as EROFS files, once they are present: how long their removal takes, and how fast all
+//! files of a mounted image are read; and pull, removal and pull again on the file system of the checkout. Medians of a few rounds.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -112,7 +112,7 @@ fn containerds_removal(lab: &Lab, containerd: &Containerd, client: &Path, image:
     Ok(median(&took))
 }
 
-/// Pull, removal and pull again beside the checkout.
+/// Pull, removal and pull again on the file system of the checkout.
 fn again(lab: &Lab, binary: &Path, image: &str, out: &mut String) -> anyhow::Result<()> {
     let root = lab.session.work.join("beside");
     let mut stat = program("findmnt", &lab.session.work);

@@ -1,4 +1,4 @@
-//! Compiles `proto/runtime/v1/api.proto` without `protoc`. The descriptor set is kept beside the generated code: the
+//! Compiles `proto/runtime/v1/api.proto` without `protoc`. The descriptor set is kept next to the generated code: the
 //! golden test of the wire contract reads it.
 
 use std::error::Error;
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::write(out.join("runtime.v1.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .btree_map(".")
-        // What is not overridden answers Unimplemented; `server::served` says so in words before it comes to that.
+        // Methods without an override answer Unimplemented; `server::served` answers first, with an explanation.
         .generate_default_stubs(true)
         // Its fields are secrets: `pb` has a Debug that shows none of them.
         .skip_debug([".runtime.v1.AuthConfig"])

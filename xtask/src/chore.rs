@@ -1,4 +1,4 @@
-//! The names of the chores, what each hands back, and the walk over files that several need. `main.rs` runs them.
+//! The names of the chores, their reports, and the walk over files that several need. `main.rs` runs them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ pub(crate) const CHORES: &[(&str, &str)] = &[
 pub(crate) struct ChoreReport {
     /// Each breaks the build.
     pub(crate) failures: Vec<String>,
-    /// Each deserves a second look.
+    /// Findings that do not fail the check.
     pub(crate) warnings: Vec<String>,
-    /// A line of what was looked at, so that a check of nothing is seen.
+    /// One line that counts the checked items, so that a check of nothing is visible.
     pub(crate) seen: String,
 }
 

@@ -7,9 +7,9 @@ use std::fmt;
 
 /// Directories whose Rust is counted.
 const COUNTED: &[&str] = &["crates/", "xtask/", "bench/"];
-/// Directories, or crates, that hold tests and what tests need.
+/// Directories, or crates, that hold tests and their support code.
 const OF_TESTS: &[&str] = &["tests", "benches", "examples", "testing", "testdisk", "testfault"];
-/// Files of tests and of what tests need.
+/// Files of tests and of their support code.
 const FILES_OF_TESTS: &[&str] = &["tests.rs", "testing.rs", "test_support.rs"];
 /// A file with more lines is counted as long.
 const LONG: usize = 300;

@@ -1,7 +1,7 @@
 //! The module tree of one crate, read from its sources with `syn`, and the resolution of paths in it.
 //!
-//! Pure: a map of file names to texts goes in. Left out are tests, fakes and fuzz targets (by file name and by `cfg`), documentation, and
-//! whatever lies outside of the crate. `circles.rs` asks for the edges.
+//! Pure: from a map of file names to texts. Left out are tests, fakes and fuzz targets (by file name and by `cfg`), documentation, and
+//! files outside of the crate. `circles.rs` asks for the edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ struct Import {
     path: Segments,
     /// The name in the module, or `None` for all names below `path`.
     alias: Option<String>,
-    /// Handed on to others. That alone does not make the module depend on it.
+    /// A re-export. That alone does not make the module depend on it.
     re_export: bool,
 }
 

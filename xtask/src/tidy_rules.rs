@@ -2,7 +2,7 @@
 
 use crate::counts::lines_without_tests;
 
-/// Lines without tests at which a file deserves a second look, and at which it must be split.
+/// Lines without tests at which a file gets a warning, and at which it must be split.
 const LINES: (usize, usize) = (400, 600);
 /// The same for files of tests.
 const LINES_OF_TESTS: (usize, usize) = (800, 1200);

@@ -43,7 +43,7 @@ struct Parts {
     code: String,
     strings: String,
     comment: String,
-    /// A string goes on in the next line.
+    /// A string continues on the next line.
     in_string: bool,
 }
 

@@ -1,8 +1,8 @@
-//! The admin endpoint: the API of a process that goes on, over HTTP on a unix socket, and, where that is wished, metrics and health alone
-//! over TCP. It asks the managers and decides nothing. Commands that go on start it; other commands ask it by [`client`].
+//! The admin endpoint: the API of a long-running process, over HTTP on a unix socket, and, if configured, metrics and health alone
+//! over TCP. It calls the managers and decides nothing. Long-running commands start it; other commands use it through [`client`].
 //!
 //! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `image_events`, `archive_routes`,
-//! `pod_routes`, `collecting`, `routes`. `access` says who may change things. The socket of the store is another one: see
+//! `pod_routes`, `collecting`, `routes`. `access` decides which clients may change state. The store has a separate socket: see
 //! [`engine`].
 
 mod access;
@@ -72,7 +72,7 @@ pub struct AdminAddress {
     pub group: Option<String>,
     /// Everyone who reaches the socket may read what holds no secret.
     pub others_read: bool,
-    /// Address of metrics and health for everybody.
+    /// Address of metrics and health, open to every client.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -185,7 +185,7 @@ pub struct AdminServer {
     state: Arc<Admin>,
     stop: CancellationToken,
     tasks: TaskTracker,
-    /// Where metrics are served to everybody.
+    /// Address at which metrics are served to every client.
     #[cfg_attr(not(test), expect(dead_code, reason = "the port that the system chose is for tests"))]
     tcp: Option<SocketAddr>,
     /// Takes the socket out of the file system when it is dropped.
@@ -200,7 +200,7 @@ impl AdminServer {
         Arc::new(move || Form::Text.write(&state.registry, state.beside_a_kubelet).unwrap_or_default())
     }
 
-    /// Takes no more questions, and comes back when those that were asked are answered.
+    /// Stops accepting requests, and returns when the open ones are answered.
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.wait().await;
@@ -213,7 +213,7 @@ impl Drop for AdminServer {
     }
 }
 
-/// Makes the socket, and its directory where that is missing. Both are for their owner alone, unless others are to reach the socket.
+/// Makes the socket, and its directory if that is missing. Both are for their owner alone, unless other users are to reach the socket.
 async fn bind(at: &AdminAddress) -> Result<(Listener, Option<u32>), ListenError> {
     let path = at.socket.as_path();
     let endpoint = socket_endpoint(path).map_err(|error| ListenError::new(path.display(), error))?;
@@ -221,7 +221,7 @@ async fn bind(at: &AdminAddress) -> Result<(Listener, Option<u32>), ListenError>
     let (group, mode) = (at.group.clone(), socket_mode(at.group.is_some(), at.others_read));
     let bound = tokio::task::spawn_blocking(move || {
         let group = group.map(|name| group_id(&name)).transpose().map_err(|error| format!("adminGroup: {error}"))?;
-        // What is there keeps its mode: it may be a directory for sockets of many.
+        // An existing directory keeps its mode: other sockets may be in it.
         let directory_mode = if mode == OWN { 0o700 } else { 0o755 };
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -229,7 +229,7 @@ async fn bind(at: &AdminAddress) -> Result<(Listener, Option<u32>), ListenError>
             .create(&directory)
             .map_err(|source| BindError::Io { operation: "create directory", path: directory, source })?;
         let listener = server::bind_private(&endpoint)?;
-        // Nobody else can connect before the group is right.
+        // The socket is still private to its owner, so no other user can connect before the group is set.
         let failed = |operation: &'static str| {
             let path = endpoint.path().to_owned();
             move |source| BindError::Io { operation, path, source }

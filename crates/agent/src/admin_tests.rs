@@ -138,7 +138,7 @@ fn types(text: &str) -> BTreeMap<String, String> {
 async fn the_page_names_every_metric() {
     let rig = Rig::start(|_| {}).await;
     let m = &rig.metrics;
-    // What has labels appears with its first use.
+    // A metric with labels appears with its first use.
     m.ensure_request(PullPolicy::Always, None, None);
     m.pull_duration(None, Duration::ZERO);
     m.must_pull_check(MustPullResult::Error);
@@ -306,7 +306,7 @@ async fn a_socket_of_the_dead_is_replaced_and_one_of_the_living_left() {
     let rig = Rig::start(dead).await;
     assert_eq!(rig.ask(Method::GET, "/livez").await, Ok("ok\n".to_owned()));
 
-    // The default one is left to the first, and the command goes on without.
+    // The default address belongs to the first process, and the second command runs without an endpoint.
     let stop = CancellationToken::new();
     drop(admin().start(&rig.places, &stop).await.expect("it goes on"));
     assert_eq!(rig.ask(Method::GET, "/livez").await, Ok("ok\n".to_owned()), "the first still answers");

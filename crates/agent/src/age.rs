@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 
-/// How long ago something was; `<unknown>` where nobody knows.
+/// Returns how long ago a time was; `<unknown>` if the time is not known.
 pub fn since(time: Option<Timestamp>, now: Timestamp) -> String {
     time.map_or_else(|| "<unknown>".to_owned(), |time| human(now.as_second() - time.as_second()))
 }
 
-/// So many seconds. A clock may have been set back meanwhile.
+/// Formats a number of seconds. It is negative if a clock was set back meanwhile.
 pub fn human(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;

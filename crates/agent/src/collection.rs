@@ -1,5 +1,6 @@
-//! Garbage collection: [`Collection`] is the manager with its state, its thresholds and the runtime that knows the containers. What commands and the admin endpoint ask of it, it answers in the plain data of
-//! [`crate::admin::gc`], the same whether the answer goes over a socket or not. Decides nothing about images.
+//! Garbage collection: [`Collection`] is the manager with its state, its thresholds and the runtime that knows the containers.
+//! Answers commands and the admin endpoint in the plain data of [`crate::admin::gc`], with or without a socket between them.
+//! Decides nothing about images.
 
 mod logged;
 pub mod owner;
@@ -38,9 +39,9 @@ pub struct Collection {
     probe: DiskProbe,
     /// The endpoint that is collected, or empty for the embedded store: requests for another one are refused.
     images: String,
-    /// Collects containers, where somebody runs them.
+    /// Collects containers, if a runtime of this node runs any.
     containers: Option<Arc<ContainerGc>>,
-    /// Why nobody knows which containers there are: nothing is selected then, as it could be in use.
+    /// Why the containers are unknown. Nothing is selected then, because any image could be in use.
     blind: Option<String>,
 }
 
@@ -56,9 +57,9 @@ pub struct CollectionParts {
     pub service: Arc<dyn ImageService>,
     /// Their endpoint; empty: the embedded store.
     pub endpoint: String,
-    /// The runtime that knows the containers; `Ok(None)`: nobody runs any from these images. Otherwise why that is not known.
+    /// The runtime that knows the containers. `Ok(None)`: no runtime uses these images. `Err`: why the containers are unknown.
     pub runtime: Result<Option<Arc<dyn RuntimeService>>, String>,
-    /// Where events go.
+    /// Receives the events.
     pub events: Arc<dyn EventRecorder>,
     /// Options of the image collection, but for the images of pods and the collection of containers.
     pub images: GcOptions,
@@ -89,7 +90,7 @@ pub enum CollectionError {
     /// Containers are to be collected, and there is no runtime that could list them.
     #[error("nobody runs containers here: --runtime-endpoint says where they are")]
     NoRuntime,
-    /// Nothing is removed while nobody knows what is in use.
+    /// Nothing is removed while it is not known which images are in use.
     #[error(
         "it is not known which containers there are, and their images must stay: {0}; --runtime-endpoint says who runs them"
     )]
@@ -136,12 +137,12 @@ pub struct KnownPods {
     pub states: Arc<dyn PodStates>,
     /// The names of the images that they need.
     pub images: Volumes,
-    /// Ends one where the disk is short in spite of collection; `None`: nobody does.
+    /// Evicts a pod when the disk stays short of space after a collection; `None`: pods are not evicted.
     pub evictor: Option<Arc<dyn EvictPods>>,
 }
 
 impl Collection {
-    /// Reads the state. Others may work with it at the same time.
+    /// Reads the state. Other processes may use it at the same time.
     pub async fn open(parts: CollectionParts) -> Result<Self, CollectionError> {
         let CollectionParts { service, endpoint, runtime, events, images: mut options, containers, pods } = parts;
         let (states, volumes) = pods.as_ref().map(|pods| (Arc::clone(&pods.states), Arc::clone(&pods.images))).unzip();
@@ -176,7 +177,7 @@ impl Collection {
         self.containers.is_some()
     }
 
-    /// Only looks what is in use, until `stop`: somebody else collects, and what is known of uses is kept all the same.
+    /// Only records which images are in use, until `stop`: another process collects, and the record of uses is kept all the same.
     pub async fn watch(&self, stop: &CancellationToken) {
         self.manager.watch(stop).await;
     }
@@ -196,7 +197,7 @@ impl Collection {
         tokio::join!(self.manager.run(stop), containers);
     }
 
-    /// The same images for others, who see what is pinned.
+    /// Returns an image service that other clients use, and that marks pinned images.
     pub fn served(&self, service: Arc<dyn ImageService>, collects: bool) -> Served {
         Served::new(service, Arc::clone(&self.pins), Arc::clone(&self.manager), collects)
     }
@@ -254,13 +255,13 @@ impl Collection {
             exact,
             pruned_records: report.pruned_records,
             disk: before.zip(after).map(|(before, after)| DiskChange { before, after }),
-            // MissingSpace bytes are told apart; inodes are not.
+            // Missing bytes are reported as `missing` below; missing inodes are not.
             problem: error.filter(|_| !(not_enough && short > 0)).map(|error| chain(&error)),
             missing: None,
             high_threshold_percent: self.manager.options().policy.high_threshold_percent,
         };
         if short > 0 {
-            // What is left is asked for once more: it says of every image why it stays.
+            // Plan again for the missing bytes: the plan gives the reason why each image stays.
             let left = self.manager.plan_by(Some(Goal::Free(short)), request.min_age()).await?;
             done.missing = MissingSpace::of(short, &left.images);
         }
@@ -285,7 +286,7 @@ impl Collection {
         self.manager.status().await.map_err(Into::into)
     }
 
-    /// The leftovers of containers: what would go and what stays, or what went.
+    /// Returns the leftovers of containers: of a dry run those to remove and those to keep, otherwise the removed ones.
     pub async fn containers(&self, dry_run: bool) -> Result<CollectedContainers, CollectionError> {
         self.sees()?;
         let containers = self.containers.as_ref().ok_or(CollectionError::NoRuntime)?;
@@ -370,7 +371,7 @@ impl Collection {
         Ok(answers)
     }
 
-    /// Has an image go after all others for a while, because it was brought ahead of its use.
+    /// Selects this image last for a while, because it was pulled ahead of its use.
     pub async fn protect(&self, id: &str) -> Result<(), CollectionError> {
         let protects = self.manager.options().protect_pre_pulled;
         if protects.is_zero() {
@@ -379,7 +380,7 @@ impl Collection {
         self.manager.protect(id, "", protects).await.map_err(Into::into)
     }
 
-    /// Goes by the rules of other options from the next round on, which comes at once.
+    /// Adopts the rules of other options from the next round on, which starts at once.
     pub fn adopt_rules(&self, images: GcOptions, containers: ContainerGcPolicy) {
         self.manager.adopt_rules(images);
         if let Some(collector) = &self.containers {
@@ -387,7 +388,7 @@ impl Collection {
         }
     }
 
-    /// Refuses to select where nobody knows what is in use.
+    /// Returns an error if it is not known which images are in use.
     pub fn sees(&self) -> Result<(), CollectionError> {
         match &self.blind {
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! The images that pods of a manifest need, and what became of each, as `imagelet ensure` and the API tell it. Plain data; asks nobody.
-//! Called by the routes of images and by the commands `ensure` and `explain`.
+//! The images that pods of a manifest need, and the outcome of each, in the form in which `imagelet ensure` and the API report it.
+//! Plain data, without I/O. Called by the routes of images and by the commands `ensure` and `explain`.
 
 use std::sync::Arc;
 

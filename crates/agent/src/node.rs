@@ -60,7 +60,7 @@ impl Reading {
         Self { options, stays, book, recorder }
     }
 
-    /// Gives events to `recorder` as well, as long as nobody has any.
+    /// Sends events to `recorder` as well. Call it before any component has taken the recorder.
     pub fn record_also(&mut self, recorder: Arc<dyn EventRecorder>) {
         self.recorder = Arc::new(Recorders(vec![Arc::clone(&self.recorder), recorder]));
         self.options.events = Arc::clone(&self.recorder);
@@ -84,7 +84,7 @@ pub struct WantedPods {
     server: Option<ServerSide>,
 }
 
-/// The documents and credentials that an API server has for the pods that come from it.
+/// The documents and credentials that an API server has for its pods.
 #[derive(Clone)]
 pub struct ServerSide {
     /// ConfigMaps, Secrets and tokens.
@@ -96,7 +96,7 @@ pub struct ServerSide {
 }
 
 impl WantedPods {
-    /// Pods of these sources, whose pull secrets lie beside them and in `secrets`.
+    /// Pods of these sources, whose pull secrets are in the sources' own documents and in `secrets`.
     pub async fn new(reading: Reading, sources: Vec<Source>, secrets: Option<PathBuf>) -> Result<Self, SecretsError> {
         let sources = Sources::new(sources, reading.options.clone());
         let (desired, documents) = (sources.desired(), sources.documents());
@@ -104,7 +104,7 @@ impl WantedPods {
         Ok(Self { reading, sources, desired, documents, credentials, agent: Arc::default(), server: None })
     }
 
-    /// Some of the pods come from an API server.
+    /// Sets the API server from which some of the pods are read, if there is one.
     #[must_use]
     pub fn with_server(mut self, server: Option<ServerSide>) -> Self {
         self.server = server;
@@ -117,7 +117,7 @@ impl WantedPods {
         Arc::new(Evictor::new(EvictorParts { runtime, volumes, pod_logs, agent }))
     }
 
-    /// The states and images of the pods, for collection, and what ends them for want of disk.
+    /// Returns the states and images of the pods, for collection, and the evictor for a full disk.
     pub fn known_pods(&self, evictor: &Arc<Evictor>) -> KnownPods {
         KnownPods {
             evictor: Some(Arc::clone(evictor) as _),
@@ -126,13 +126,13 @@ impl WantedPods {
         }
     }
 
-    /// Where events about these pods and their images go.
+    /// Receives the events about these pods and their images.
     pub fn events(&self) -> Arc<dyn EventRecorder> {
         Arc::clone(&self.reading.recorder)
     }
 }
 
-/// The parts of a node beside its pods.
+/// The parts of a node other than its pods.
 pub struct NodeParts {
     /// Runtime of the pods.
     pub runtime: Arc<dyn RuntimeService>,
@@ -211,7 +211,7 @@ impl Node {
             documents: documents_of(of_documents, server.clone()),
             node: facts,
         }));
-        // What somebody else runs here is not the business of a command in the foreground.
+        // A command in the foreground leaves the sandboxes of other programs alone.
         let loop_options = AgentOptions { resync: sync_period, end_unknown: stays, ..AgentOptions::default() };
         let made = PodAgent::new(Arc::clone(&pod_runtime), Arc::clone(&probes), desired.clone(), changes, loop_options);
         let made = Arc::new(made);
@@ -248,7 +248,7 @@ impl Node {
         }
     }
 
-    /// Where events of this node go.
+    /// Receives the events of this node.
     pub fn events(&self) -> Arc<dyn EventRecorder> {
         Arc::clone(&self.recorder)
     }
@@ -261,7 +261,7 @@ impl Node {
         self.probes.metrics().register(registry);
     }
 
-    /// Does everything that goes on in the background until `stop`. Containers go on.
+    /// Runs all background work until `stop`. Containers keep running afterwards.
     pub async fn keep(&self, stop: &CancellationToken) {
         let images = async {
             match (self.stays, self.collects) {
@@ -295,7 +295,8 @@ impl Node {
     }
 }
 
-/// Documents of a pod: those of its API server, or those that lie beside manifests. Nobody's manifest reads a server's Secret.
+/// Returns the documents of a pod: those of its API server, or those next to the manifests. A manifest cannot read a server's
+/// Secret.
 fn documents_of(beside: DocumentStore, server: Option<ServerSide>) -> DocumentsOf {
     Arc::new(move |pod| match &server {
         Some(server) if pod.is_of_server() => (server.documents)(pod),
@@ -310,7 +311,7 @@ fn credentials_of(beside: Arc<PullCredentials>, server: Option<ServerSide>) -> C
     })
 }
 
-/// The states of an agent that is yet to come: it needs what asks for them.
+/// The states of an agent that is created later, because it needs the parts that ask for them.
 struct LateStates(Arc<OnceLock<Arc<PodAgent>>>);
 
 impl LateStates {

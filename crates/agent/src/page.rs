@@ -1,6 +1,6 @@
-//! The status page of a node: a read-only picture of its disk, images, pulls and pods for people with a browser. The server writes the whole
-//! page; with scripts, parts that change are replaced as they do. It answers GET alone, changes nothing, and shows no secret. Where a
-//! browser may come from is decided in `access`. Started by `imagelet run` and `imagelet serve`.
+//! The status page of a node: a read-only view of its disk, images, pulls and pods for people with a browser. The server renders the
+//! whole page; with scripts, parts are replaced as they change. It answers GET alone, changes nothing, and shows no secret. `access`
+//! decides which clients may read it. Started by `imagelet run` and `imagelet serve`.
 
 mod access;
 mod assets;
@@ -68,7 +68,7 @@ impl StatusPage {
         format!("{}://{}/", self.scheme, self.port.address())
     }
 
-    /// Answers until `stop`, and remembers how fast layers came meanwhile.
+    /// Answers until `stop`, and records the throughput of pulls meanwhile.
     pub async fn run(self, stop: &CancellationToken) {
         let Self { port, access, reporter, .. } = self;
         let routes = Arc::new(Routes::new(Arc::clone(&reporter), access, stop.clone()));

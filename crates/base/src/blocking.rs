@@ -1,4 +1,4 @@
-//! [`blocking`]: work that waits for a disk, beside the async threads.
+//! [`blocking`]: work that waits for a disk, kept off the async threads.
 
 use tokio::task::JoinHandle;
 

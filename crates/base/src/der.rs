@@ -1,5 +1,5 @@
-//! As much of DER as certificates need: values are put together, and read one after the other. Knows no certificate. What does not
-//! fit its length is no value. Called by whoever makes or reads certificates and requests for them.
+//! As much of DER as certificates need: values are put together, and read one after the other. Knows no certificate. A value that
+//! does not fit its length is rejected. Called by code that makes or reads certificates and requests for them.
 
 /// Tags of ASN.1.
 pub mod tag {

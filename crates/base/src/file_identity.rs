@@ -1,11 +1,11 @@
-//! [`FileIdentity`]: which file is at a path, and in which state. Asks the system nothing. Called by whoever reads a file again when it
-//! has changed.
+//! [`FileIdentity`]: which file is at a path, and in which state. Makes no system calls. Called by code that reads a file again
+//! when it has changed.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// Attributes that tell one state of a file from another: two that are equal are of the same content, unless it changed twice within a tick
-/// of the file system's clock.
+/// Attributes that distinguish one state of a file from another: two equal identities mean the same content, unless it changed
+/// twice within a tick of the file system's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
     /// The device.

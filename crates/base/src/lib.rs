@@ -4,7 +4,7 @@
 //! [sizes and durations](units) for people, the names [`nearest`] to a wrong one, trace context in headers, and parts of
 //! TLS clients.
 //!
-//! Nothing here knows images, pods or settings.
+//! No module of this crate knows images, pods or settings.
 #![deny(missing_docs)]
 
 #[cfg(feature = "tokio")]

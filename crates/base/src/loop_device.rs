@@ -1,7 +1,7 @@
-//! [`LoopDevice`]: a block device that shows an open file, and clears itself when nobody has it open any more: neither a
-//! failure, nor a crash, nor an unmount leaves one behind. A device that shows the same file already, for whatever process, is
-//! found again ([`LoopDevice::shared`]): file systems on one device are one, with one page cache. The only module of the crate with
-//! unsafe code: these requests have no safe wrapper.
+//! [`LoopDevice`]: a block device that shows an open file, and clears itself when no process has it open any more: no failure,
+//! crash or unmount leaves one behind. A device that already shows the same file, for whichever process, is found again
+//! ([`LoopDevice::shared`]): file systems on one device are one, with one page cache. Has unsafe code, since these requests have
+//! no safe wrapper.
 #![expect(unsafe_code, reason = "three ioctl requests that rustix knows only as numbers, each of which is argued for")]
 
 use std::ffi::{OsStr, c_void};
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 
 const CONTROL: &str = "/dev/loop-control";
-/// Others take devices too: how many free ones are tried.
+/// Other processes take devices too: how many free ones are tried.
 const ATTEMPTS: usize = 256;
 /// `LOOP_CTL_GET_FREE` (linux/loop.h).
 const GET_FREE: Opcode = 0x4C82;
@@ -25,7 +25,7 @@ const CONFIGURE: Opcode = 0x4C0A;
 const GET_STATUS: Opcode = 0x4C05;
 /// Where the kernel lists block devices, those of its loop driver with `loop/backing_file`.
 const BLOCK_DEVICES: &str = "/sys/block";
-/// The name that devices of ours carry beside their file's, by which they are told from others.
+/// The name that our devices have in addition to their file's, which distinguishes them from other devices.
 const NAME: &[u8; 8] = b"imagelet";
 const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
@@ -115,7 +115,7 @@ impl LoopDevice {
             let device = open(&path, if flags.read_only { OFlags::RDONLY } else { OFlags::RDWR })?;
             match configure(&device, file, flags) {
                 Ok(()) => return Ok(Self { path: path.into(), _open: device }),
-                // Somebody else took it meanwhile.
+                // Another process took it meanwhile.
                 Err(Errno::BUSY) => {}
                 Err(error) => return Err(named(error, &path)),
             }
@@ -134,8 +134,8 @@ impl LoopDevice {
         }
     }
 
-    /// A device that shows the file. The kernel's table of devices is only a hint: the open device itself answers for its file, and is
-    /// not cleared as long as it is open.
+    /// Returns a device that shows the file. The kernel's table of devices is only a hint: the open device itself identifies its
+    /// file, and is not cleared as long as it is open.
     fn find(file: &File, flags: LoopFlags) -> Option<Self> {
         let shown = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
         let stat = rustix::fs::fstat(file).ok()?;
@@ -162,7 +162,7 @@ impl LoopDevice {
     }
 }
 
-/// The file's name and its directory's, which a store has whatever way leads there.
+/// Returns the file's name and its directory's, which are the same for a store whichever path leads to it.
 fn last_parts(path: &Path) -> (Option<&OsStr>, Option<&OsStr>) {
     (path.file_name(), path.parent().and_then(Path::file_name))
 }

@@ -20,7 +20,7 @@ pub struct Mount {
     pub source: OsString,
 }
 
-/// All mounts, in the order in which they were made: one that lies on another comes after it.
+/// Returns all mounts, in the order in which they were made: a mount on top of another one is listed after it.
 ///
 /// # Errors
 /// The table cannot be read, or has a line of another form.
@@ -31,7 +31,8 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
     lines.map(|line| parse(line).ok_or_else(other_form)).collect()
 }
 
-/// All mounts without those whose line has another form, in the same order: for callers that look for mounts of their own.
+/// Returns all mounts without those whose line has another form, in the same order: for callers that search for mounts of their
+/// own.
 ///
 /// # Errors
 /// The table cannot be read.

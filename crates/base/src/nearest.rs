@@ -1,5 +1,5 @@
-//! The names that somebody may have meant who wrote another one: [`nearest`] for what is told as a mistake, [`near_names`] for a list
-//! to choose from. Called by the readers of manifests and of the configuration.
+//! Suggestions for a misspelled name: [`nearest`] for a likely mistake, [`near_names`] for a list to choose from. Called by the
+//! readers of manifests and of the configuration.
 
 /// The most letters that may be wrong in a name that is taken for another one.
 const WRONG_LETTERS: usize = 2;
@@ -27,7 +27,7 @@ pub fn near_names<'a, W: AsRef<str>>(
     let scored = candidates.into_iter().map(|(name, words)| (words.iter().map(likeness).fold(0.0, f64::max), name));
     let mut scored: Vec<(f64, &str)> = scored.filter(|(likeness, _)| *likeness >= ALIKE).collect();
     scored.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    // Beside a name that is nearly the same, others are noise.
+    // If one name is nearly the same, less similar ones are noise.
     let best = scored.first().map_or(0.0, |(likeness, _)| *likeness);
     scored.retain(|(likeness, _)| best - likeness <= 0.1);
     scored.into_iter().map(|(_, name)| name).take(MAX_NAMES).collect()

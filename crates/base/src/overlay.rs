@@ -1,5 +1,5 @@
-//! The overlay mounts of all processes, with their lower directories, from `/proc/<pid>/mountinfo` (proc(5)): a container has a table
-//! of mounts of its own. Called by whoever has directories that an overlay may show.
+//! The overlay mounts of all processes, with their lower directories, from `/proc/<pid>/mountinfo` (proc(5)): a container has a
+//! table of mounts of its own. Called by code whose directories may be part of an overlay.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

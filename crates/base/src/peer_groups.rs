@@ -1,6 +1,6 @@
-//! [`peer_groups`]: all groups of the process on the other end of a unix socket, as the kernel noted them when it connected. Decides
-//! nothing. The only module of the crate beside those for loop devices and clones with unsafe code: the request has no safe wrapper.
-//! Called for connections whose rights depend on a group.
+//! [`peer_groups`]: all groups of the process on the other end of a unix socket, as the kernel noted them when it connected.
+//! Decides nothing. Has unsafe code, like the modules for loop devices and clones and no other of the crate: the request has no
+//! safe wrapper. Called for connections whose rights depend on a group.
 #![expect(unsafe_code, reason = "one getsockopt request that rustix does not know, which is argued for")]
 
 use std::ffi::c_void;
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd as _};
 /// No process has more groups (`NGROUPS_MAX`).
 const MOST_GROUPS: usize = 65_536;
 
-/// The groups beside the primary one.
+/// Returns the supplementary groups, without the primary one.
 ///
 /// # Errors
 /// The socket is no connected unix socket, or the kernel is older than 4.13.

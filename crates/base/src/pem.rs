@@ -1,4 +1,4 @@
-//! Documents in PEM (RFC 7468). Knows nothing of what is in them. Called by whoever keeps keys and certificates in files.
+//! Documents in PEM (RFC 7468). Does not interpret their content. Called by code that keeps keys and certificates in files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

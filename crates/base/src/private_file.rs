@@ -1,5 +1,5 @@
-//! [`write_private`]: a file of this program's own that no other user may read, whole or as it was before. Follows no link and keeps
-//! no earlier mode. Called by whoever keeps keys and state in a directory of the node.
+//! [`write_private`]: writes a file of this program that no other user may read; after a crash it is the old file or the new one.
+//! Follows no link and keeps no earlier mode. Called by code that keeps keys and state in a directory of the node.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut draft = name.to_owned();
     draft.push(".new");
     let draft = directory.join(draft);
-    // A leftover of an earlier crash, with whatever mode.
+    // A leftover of an earlier crash, with any mode.
     match fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -45,7 +45,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
         write_private(&path, b"one").expect("written");
         assert_eq!((mode(&top.join("deep")), mode(&path)), (0o700, 0o600));
-        // A draft that others could read, or a link, is not written through.
+        // A draft that other users could read, or a link, is not written through.
         let other = top.join("other");
         fs::write(&other, "stays").expect("written");
         symlink(&other, top.join("deep/key.pem.new")).expect("a link");

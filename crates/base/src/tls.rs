@@ -1,5 +1,5 @@
 //! Parts that our TLS clients share: the system's authorities, the time at which certificates are judged, and the verifier that
-//! accepts every certificate. Decides nothing about whom a client trusts: `registry` and `probe` do. With the feature `tls`.
+//! accepts every certificate. Does not decide which servers a client trusts: `registry` and `probe` do. With the feature `tls`.
 
 use std::fmt;
 use std::sync::Arc;

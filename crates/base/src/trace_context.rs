@@ -1,6 +1,6 @@
-//! W3C trace context in the headers of requests: a span's context goes out with a request, and the span of a served call follows
-//! the one that came in. Without a propagator, which the program installs where traces are exported, nothing is written or read.
-//! Called by the clients and servers of CRI and by the registry client.
+//! W3C trace context in the headers of requests: a span's context is sent with a request, and the span of a served call follows
+//! the one that was received. Without a propagator, which the program installs where traces are exported, nothing is written or
+//! read. Called by the clients and servers of CRI and by the registry client.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::global::get_text_map_propagator;
@@ -9,7 +9,7 @@ use opentelemetry::trace::TraceContextExt as _;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// Writes the context of `span` into the headers of a request (`traceparent`, `tracestate`), in place of what is there.
+/// Writes the context of `span` into the headers of a request (`traceparent`, `tracestate`), in place of existing ones.
 pub fn inject(span: &Span, headers: &mut HeaderMap) {
     if span.is_disabled() {
         return;

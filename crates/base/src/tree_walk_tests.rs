@@ -93,7 +93,7 @@ fn a_tree_with_too_many_levels_is_an_error_and_costs_no_more() {
     drop(chain(top.path(), "d", MAX_DEPTH - 1));
     assert_eq!(count(top.path()), Ok(MAX_DEPTH));
     let mut deepest = top.path().to_path_buf();
-    // No path names the deepest one: one more level is put above all the others.
+    // No path names the deepest one: one more level is put above all the rest.
     deepest.push("d");
     fs::rename(&deepest, top.path().join("moved")).expect("moved");
     fs::create_dir(&deepest).expect("made");
@@ -127,7 +127,7 @@ fn files_that_are_removed_meanwhile_are_passed_over() {
     for number in 0..200 {
         rustix::fs::mkdirat(&deepest, format!("{number}"), Mode::RWXU).expect("made");
     }
-    // At the first of the 200 all the others go, and so do two directories on the way back.
+    // At the first of the 200 the rest is removed, and so are two directories on the way back.
     let mut visited = 0;
     let walked = walk_tree(open(top.path()), |_| {
         visited += 1;

@@ -8,7 +8,7 @@ pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let mut value = count as f64;
     let mut unit = 0;
-    // What would be shown as 1000 is one of the next unit.
+    // A value that would be shown as 1000 belongs to the next unit.
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1000.0;
         unit += 1;

@@ -1,7 +1,7 @@
-//! [`Mirrors`]: mirror pods, by which people see with `kubectl` what a node runs of its local manifests. Each belongs to the Node,
-//! carries the hash of its manifest, and is made anew when that changes. A mirror pod must not name service accounts, Secrets,
-//! ConfigMaps and claims: what of a manifest does is left out of its mirror, and an annotation says what. What is to be done is
-//! decided by `plan`, a pure function. Called by the node's keeper of pods.
+//! [`Mirrors`]: mirror pods, which show the node's local manifests in `kubectl`. Each belongs to the Node, carries the hash of
+//! its manifest, and is replaced when that changes. A mirror pod must not name service accounts, Secrets, ConfigMaps or claims:
+//! such parts of a manifest are left out of the mirror, and an annotation lists them. `plan`, a pure function, decides what to
+//! create and delete. Called by the node's keeper of pods.
 
 mod spec;
 
@@ -85,7 +85,7 @@ impl Mirrors {
                 Ok(()) = self.pods.changed() => {}
                 Ok(()) = changes.changed() => {}
             }
-            // What comes together is answered together.
+            // Changes that arrive together are handled together.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }

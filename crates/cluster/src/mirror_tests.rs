@@ -1,4 +1,4 @@
-//! Mirror pods: what is planned, and what a server then has.
+//! Mirror pods: the plan, and the objects that a server then has.
 
 use std::fs::{self, File};
 use std::sync::Arc;
@@ -136,7 +136,7 @@ async fn mirrors_come_and_go_with_manifests() {
         );
     });
     let path = "/api/v1/namespaces/shop/pods/web";
-    // Nobody knows to whom a mirror belongs before the Node is there.
+    // The owner of a mirror is unknown until the Node exists.
     let known = node.send_replace(Selected::default());
     *wanted.lock() = Some(vec![local("web", "h0")]);
     changed.send_modify(|count| *count += 1);

@@ -1,6 +1,6 @@
-//! [`ObjectCache`]: the ConfigMaps, Secrets and Services that pods of this node name, each by a watch of its own, as the rights of a
-//! node have it. What says that it never changes is not watched any more. Whoever asks for an object waits a moment for the first
-//! answer: an object of which nothing is known is not taken for one that does not exist. Keeps nothing on disk.
+//! [`ObjectCache`]: the ConfigMaps, Secrets and Services that pods of this node name, each with its own watch, as the node
+//! authorizer permits it. Immutable objects are not watched any more. A caller waits briefly for the first answer: an object
+//! whose state is unknown is not reported as missing. Keeps nothing on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl ObjectCache {
         }
     }
 
-    /// An object, with as much patience for its first answer. One that nobody wanted is wanted from now on.
+    /// Returns an object, and waits at most `patience` for its first answer. An object that was not watched is watched from now on.
     pub async fn get(&self, name: &ObjectName, patience: Duration) -> Lookup {
         let mut selected = {
             let mut watches = self.0.watches.lock();

@@ -1,5 +1,5 @@
-//! When something is tried again: [`Backoff`] doubles, and [`jittered`] spreads, so that a thousand nodes do not ask in the same
-//! moment. Pure; chance is handed in. Called by every loop of this crate.
+//! Times of retries: [`Backoff`] doubles, and [`jittered`] spreads, so that a thousand nodes do not ask in the same
+//! moment. Pure; randomness is an argument. Called by every loop of this crate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ mod tests {
         let (least, most): (Random, Random) = (Arc::new(|| 0.0), Arc::new(|| 1.0));
         assert_eq!(jittered(10 * second, 0.04, &least), Duration::from_millis(9600));
         assert_eq!(jittered(10 * second, 0.04, &most), Duration::from_millis(10_400));
-        // The first report of a node's status comes half of its period earlier or later.
+        // The first report of a node's status is up to half of its period earlier or later.
         assert_eq!(
             (jittered(300 * second, 0.5, &least), jittered(300 * second, 0.5, &most)),
             (150 * second, 450 * second)

@@ -1,5 +1,5 @@
-//! [`Reviews`]: asks the API server whose a token is (TokenReview), and what somebody may at this node (SubjectAccessReview). Keeps no answer: the
-//! kubelet's port does, which asks here.
+//! [`Reviews`]: asks the API server whose a token is (TokenReview), and what a user may do at this node (SubjectAccessReview).
+//! Caches no answer: the kubelet's port, which calls it, does.
 
 use async_trait::async_trait;
 use kubelet_api::{Access, Authority, AuthorityError, Identity};

@@ -1,6 +1,6 @@
-//! [`TokenManager`]: tokens of service accounts, asked of the API server for one pod each, kept in memory alone, and asked for anew
-//! when four fifths of their time are over or a day is, as the kubelet does it. A token that is still good outlives a server that
-//! is away. Called when volumes of pods are made, and by credential providers.
+//! [`TokenManager`]: tokens of service accounts, requested from the API server for one pod each and kept in memory only. A token
+//! is renewed after four fifths of its lifetime or after a day, as the kubelet does. A token that is still valid remains usable
+//! while the server is unreachable. Called when volumes of pods are made, and by credential providers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -20,8 +20,8 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 /// By so much the renewals of tokens differ.
 const JITTER: Duration = Duration::from_secs(10);
 
-/// A pod that was bound a moment ago is not yet this node's to every part of the API server: a request that is forbidden is
-/// made so many times more, after waits that double from the first one.
+/// Some parts of the API server learn late that a pod was bound to this node: a forbidden request is retried this many
+/// times, after waits that double from the first one.
 const FORBIDDEN_RETRIES: usize = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 
@@ -39,9 +39,9 @@ pub struct TokenRequest {
     pub account_uid: String,
     /// Name of the pod that the token is bound to.
     pub pod: String,
-    /// Uid of that pod: the API server rejects the token once the pod is gone.
+    /// Uid of that pod: the API server rejects the token once the pod is deleted.
     pub pod_uid: String,
-    /// Whom it is for; empty: the API server.
+    /// The intended audience; empty: the API server.
     pub audience: String,
     /// How long it is to be good, in seconds; `None`: as long as the API server likes.
     pub expiration: Option<i64>,
@@ -50,7 +50,7 @@ pub struct TokenRequest {
 /// A service account as the API server has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Uid of the account; an account that is made anew has another one.
+    /// Uid of the account; an account that is deleted and created again has another one.
     pub uid: String,
     /// Annotations by key, of which credential providers get those that they ask for.
     pub annotations: BTreeMap<String, String>,
@@ -118,7 +118,7 @@ impl TokenManager {
         self.tokens.lock().retain(|request, _| uids.contains(&request.pod_uid));
     }
 
-    /// Reads a service account anew, as the kubelet does: its annotations count as they are.
+    /// Reads a service account from the server, as the kubelet does: its current annotations count.
     pub async fn account(&self, namespace: &str, name: &str) -> Result<Account, TokenError> {
         let asked = request::get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}"));
         let object: Value =

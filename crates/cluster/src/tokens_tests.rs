@@ -35,7 +35,7 @@ fn request(uid: &str, expiration: i64) -> TokenRequest {
 }
 
 impl Scene {
-    /// The token so many seconds after the beginning.
+    /// Requests the token at this many seconds after the beginning.
     async fn at(&self, second: i64, request: &TokenRequest) -> Result<String, String> {
         self.now.store(BEGIN + second, Ordering::Relaxed);
         self.tokens.token(request).await.map(|token| token.expose().to_owned()).map_err(|error| error.to_string())
@@ -142,7 +142,7 @@ async fn a_providers_token_is_of_one_account_for_as_long_as_the_server_likes() {
         json!({"audiences": ["registry"],
                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u"}})
     );
-    // It is kept for four fifths of an hour, and is none of the account that comes under the same name.
+    // The token is kept for four fifths of an hour, and is not used for a later account of the same name.
     assert_eq!(scene.at(2879, &wanted).await.as_deref(), Ok("token-1"));
     let another = TokenRequest { account_uid: "another".to_owned(), ..wanted.clone() };
     assert_eq!(scene.at(2879, &another).await.as_deref(), Ok("token-2"));

@@ -1,6 +1,6 @@
-//! [`follow`]: all objects that a selector names, kept up to date: a streaming list where the server has them, a list and a watch
-//! where not; bookmarks, lists anew when a watch is too old, and waits after failures that grow and differ from node to node.
-//! Objects are JSON without `managedFields`. Knows no kind of objects; called by whoever needs some.
+//! [`follow`]: keeps all objects that a selector names up to date. Uses a streaming list where the server supports it, a list and
+//! a watch otherwise; handles bookmarks, lists again when a watch is too old, and backs off after failures with jitter. Objects
+//! are JSON without `managedFields`. Independent of the kind of object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub type Objects = BTreeMap<String, Arc<Value>>;
 /// State of the objects of a [`Selection`].
 #[derive(Clone, Debug, Default)]
 pub struct Selected {
-    /// True once the server has told all of them.
+    /// True once the server has sent all of them.
     pub ready: bool,
     /// Objects by uid, without `managedFields`; while the server is away those that it had last.
     pub objects: Objects,
@@ -86,7 +86,7 @@ struct Follower<'a> {
 
 /// Why a watch is over.
 enum WatchEnd {
-    /// After its time, or since the client was made anew.
+    /// The watch ended after its time, or because the client was rebuilt.
     Over,
     /// The version is too old: everything is to be listed.
     Expired,
@@ -148,7 +148,7 @@ impl Follower<'_> {
     }
 
     async fn list(&mut self, client: &kube::Client) -> Result<(), kube::Error> {
-        // As fresh as can be: a list from a cache may be older than what was told before.
+        // The most recent list: one from a cache may be older than the objects that were already received.
         let uri = format!("{}?fieldSelector={}", self.selection.path, escaped(&self.selection.fields));
         let mut list: Value = client.request(get(&uri)).await?;
         let version = version_of(&list).ok_or_else(|| unreadable("a list without a version"))?;
@@ -288,7 +288,7 @@ fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Half of an object's metadata says who manages which field, which nobody here asks for.
+/// Removes `managedFields`, which is half of an object's metadata and which no caller reads.
 fn pruned(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");

@@ -90,7 +90,7 @@ async fn what_is_too_old_is_listed_again_and_what_is_the_same_stays() {
         scene.server.set_away(true);
         scene.server.remove(&format!("{PODS}/b"));
         scene.server.compact();
-        // Nothing is taken for gone while nobody answers.
+        // While the server does not answer, no object counts as removed.
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(scene.selected.borrow().objects.len(), 2);
         scene.server.set_away(false);

@@ -176,7 +176,7 @@ impl Lease {
                     message.labels.clone_from(&labels_at_end);
                 }
                 count += 1;
-                // Whoever reads no more tells why.
+                // A receiver that stops reading reports the reason itself.
                 if sender.blocking_send(message).is_err() {
                     break;
                 }

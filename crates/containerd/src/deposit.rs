@@ -1,5 +1,6 @@
-//! [`ContainerdDeposit`]: an image on its way into containerd's store, under one lease. Layers lie unpacked in directories beside
-//! the snapshotter's own; they are moved into prepared snapshots, committed from the lowest up, and the records are written last.
+//! [`ContainerdDeposit`]: an image on its way into containerd's store, under one lease. Layers are unpacked in
+//! directories next to the snapshotter's own; they are moved into prepared snapshots, committed from the lowest up, and
+//! the records are written last.
 
 use std::collections::BTreeMap;
 use std::fs::File;

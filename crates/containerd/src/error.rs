@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Invalid,
     /// containerd does not know the call.
     Unimplemented,
-    /// Nobody answers at the socket, or the connection was lost. The call may have taken effect.
+    /// No server answers at the socket, or the connection was lost. The call may have taken effect.
     Unavailable,
     /// No answer in time. The call may have taken effect.
     TimedOut,
@@ -99,7 +99,7 @@ impl Error {
     }
 }
 
-/// As it is told to who pulls. That something of containerd is missing says nothing of the image.
+/// Converts to the error for the client that pulls. An object missing in containerd says nothing about the image.
 impl From<Error> for cri_api::Error {
     fn from(error: Error) -> Self {
         let message = error.to_string();

@@ -21,7 +21,8 @@ const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 /// Label of the records that the CRI plugin manages.
 pub(crate) const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 
-/// Our labels of a snapshot: the blob that it was unpacked from, where that came from, and that it may stand on any chain.
+/// Our labels of a snapshot: the blob that it was unpacked from, the origin of that blob, and that it may stand on any
+/// chain.
 pub(crate) const BLOB: &str = "imagelet.io/blob";
 pub(crate) const ORIGIN: &str = "imagelet.io/origin";
 pub(crate) const INDEPENDENT: &str = "imagelet.io/independent";
@@ -93,7 +94,7 @@ pub(crate) fn origin(labels: &Labels, blob: &Digest) -> Option<String> {
     labels.get(ORIGIN).filter(|_| is_of_blob).cloned()
 }
 
-/// Label with the repository that a blob came from. The host stands without port and brackets.
+/// Label with the repository that a blob was fetched from. The host is written without port and brackets.
 pub(crate) fn blob_source(image: &Reference) -> (String, String) {
     let domain = image.domain();
     let host = match domain.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

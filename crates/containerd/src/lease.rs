@@ -9,8 +9,8 @@ use crate::{Client, ErrorKind, Labels, Result, filter, pb};
 /// Label with the time, as RFC 3339, from which containerd may collect a lease by itself.
 const EXPIRES: &str = "containerd.io/gc.expire";
 
-/// A lease, and the client whose calls it covers. It stays when this value is dropped: whoever made it deletes it when the
-/// image's record is there, or sweeps it at the next start.
+/// A lease, and the client whose calls it covers. It stays when this value is dropped: its creator deletes it when the
+/// image's record is written, or sweeps it at the next start.
 #[derive(Clone, Debug)]
 pub struct Lease {
     id: String,

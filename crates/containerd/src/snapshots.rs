@@ -1,4 +1,4 @@
-//! Snapshots: prepared under a key, filled by whoever prepared them, committed under a name.
+//! Snapshots: prepared under a key, filled by the client that prepared them, committed under a name.
 
 use crate::client::{answer, empty};
 use crate::error::unless;

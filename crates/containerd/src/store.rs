@@ -80,7 +80,7 @@ fn not_containerd(error: crate::Error) -> cri_api::Result<String> {
 /// Returns why the files of a snapshotter cannot be reached from this process; `None`: they can be.
 ///
 /// # Errors
-/// It could not be found out.
+/// The check failed.
 fn unreachable(root: &Path, found: io::Result<bool>) -> cri_api::Result<Option<String>> {
     match found {
         Ok(true) => Ok(None),

@@ -75,7 +75,7 @@ impl Drop for Containerd {
     }
 }
 
-/// A program of the containerd under test, which finds its shim beside itself.
+/// A program of the containerd under test, which finds the shim in its own directory.
 fn program(name: &str) -> Command {
     let Some(at) = std::env::var_os("CONTAINERD").filter(|at| !at.is_empty()) else { return Command::new(name) };
     let directories = [Path::new(&at).join("usr/bin"), PathBuf::from(&at)];
@@ -224,7 +224,7 @@ async fn a_record_without_its_file_is_written_anew() {
         assert_eq!(client.read_blob(&digest, long.len()).await.expect("whole").as_ref(), Some(bytes));
         assert_eq!(client.blob_labels(&digest).await.expect("there").as_ref(), Some(&of_it));
     }
-    // The lease holds what was written anew.
+    // The lease holds the content that was written again.
     client
         .create_lease("two", "2100-01-01T00:00:00Z", Labels::new())
         .await
@@ -263,7 +263,7 @@ async fn a_snapshot_that_is_there_stays_for_whoever_holds_it() {
     assert_eq!(client.snapshot(SNAPSHOTTER, first).await.expect("stat"), None);
 }
 
-/// Opens the slot of a layer that nobody has brought yet.
+/// Opens the slot of a layer that is not yet in the store.
 async fn open(deposit: &ContainerdDeposit, layer: StackedLayer<'_>) -> OpenSlot {
     match deposit.open(layer).await.expect("a slot") {
         Slot::Open(slot) => slot,
@@ -271,7 +271,8 @@ async fn open(deposit: &ContainerdDeposit, layer: StackedLayer<'_>) -> OpenSlot 
     }
 }
 
-/// Two layers, the second with a whiteout, made by hand beside the snapshotter's directory, become an image that starts.
+/// Two layers, the second with a whiteout, made by hand next to the snapshotter's directory, become an image that
+/// starts.
 #[tokio::test]
 #[ignore = "needs root, containerd, runc and busybox: scripts/test.sh"]
 async fn an_image_of_moved_layers_starts() {

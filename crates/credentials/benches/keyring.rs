@@ -1,7 +1,7 @@
-//! How long a look-up takes among 1, 1,000 and 10,000 entries: `cargo bench -p imagelet-credentials --bench keyring`. The
-//! kubelet looks at every entry: 5 µs for ten of them, 5 ms for 10,000.
+//! Duration of a look-up among 1, 1,000 and 10,000 entries: `cargo bench -p imagelet-credentials --bench keyring`. The
+//! kubelet compares every entry: 5 µs for ten of them, 5 ms for 10,000.
 //!
-//! How many allocations it takes is held by the crate's tests.
+//! The crate's tests check the number of allocations.
 
 use std::hint::black_box;
 

@@ -185,7 +185,7 @@ impl AuthFile {
 
     fn read(&self) -> Result<Map<String, Value>, AuthFileError> {
         let Some(text) = self.text()? else { return Ok(Map::new()) };
-        // What cannot be understood is not written over.
+        // Do not overwrite a file that cannot be parsed.
         DockerConfig::parse(&text).map_err(|problem| AuthFileError::Content { path: self.path.clone(), problem })?;
         match serde_json::from_slice(&text) {
             Ok(Value::Object(config)) => Ok(config),
@@ -235,7 +235,7 @@ impl AuthFile {
 }
 
 fn write_draft(draft: &Path, text: &[u8]) -> io::Result<()> {
-    // Left by a process with the same number that was killed here.
+    // A leftover of a killed process with the same number.
     match fs::remove_file(draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

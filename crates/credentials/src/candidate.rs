@@ -10,7 +10,7 @@ use oci::RegistryAuth;
 pub struct Candidate {
     /// The credential itself.
     pub auth: RegistryAuth,
-    /// Where it came from.
+    /// Source of the credential.
     pub source: Source,
     /// The kubelet's hash of it (lower-case hexadecimal SHA-256), by which pulled records know it again.
     pub hash: String,
@@ -23,7 +23,7 @@ impl fmt::Debug for Candidate {
     }
 }
 
-/// Where a credential came from. Shown to people: it names the source, never the secret.
+/// Source of a credential. Shown to users: it names the source, never the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A pull secret of the pod.
@@ -52,14 +52,14 @@ pub enum NodeSource {
     Anonymous,
 }
 
-/// Origin of the coordinates of a Secret or a service account. Namespace, name and uid prove nothing by themselves: they are no secret, and in a
-/// manifest they are what its author wrote.
+/// Origin of the coordinates of a Secret or a service account. Namespace, name and uid prove nothing by themselves: they are
+/// not secret, and the author of a manifest can write any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// A manifest: a file, a document by URL, standard input. Nobody vouches for the coordinates.
+    /// A manifest: a file, a document by URL, standard input. The coordinates are not verified.
     #[default]
     Manifest,
-    /// An API server, which hands the object out under these coordinates and nobody else's.
+    /// An API server, which returns the object only under these coordinates.
     ApiServer,
 }
 
@@ -118,8 +118,8 @@ impl fmt::Display for NodeSource {
     }
 }
 
-/// Something about a look-up that people should know: a source that was left out, and why. One line, for logs, errors
-/// and explanations; never a secret.
+/// A note on a look-up for users: a source that was left out, and the reason. One line, for logs, errors and explanations;
+/// never a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The line, lower-case, without a full stop.

@@ -2,7 +2,7 @@
 //! secret's `.dockerconfigjson` (the same), and `.dockercfg` (only the credentials).
 //!
 //! Beyond the kubelet it reads `identitytoken` and `registrytoken` of an entry, and `credHelpers` and `credsStore`. Errors
-//! tell a place, never what stands there. Pull secrets and node files are read with it.
+//! name a place, never its content. Pull secrets and node files are read with it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -107,7 +107,7 @@ impl RawEntry {
             false => decode_auth(self.auth.expose(), entry)?,
         };
         if !self.identity_token.is_empty() && password.is_empty() {
-            // `docker login` leaves a placeholder beside an identity token, and peers would try it as a user.
+            // `docker login` writes a placeholder next to an identity token, and other clients would try it as a user.
             username.clear();
         }
         let (identity_token, registry_token) = (self.identity_token, self.registry_token);

@@ -1,4 +1,4 @@
-//! [`Index`]: from patterns of images to what they stand for, in the kubelet's order, without looking at every pattern.
+//! [`Index`]: a map from patterns of images to values, in the kubelet's order, without a comparison with every pattern.
 //!
 //! Hosts without a glob are found by their hash, paths below them by their order, hosts with globs part by part from the
 //! right. It knows nothing of credentials. The keyring builds one of each docker configuration.
@@ -12,7 +12,7 @@ use crate::pattern::{BadLocation, PathMatch, Pattern, Target, glob_matches};
 /// The key under which docker configurations keep what is for the default registry.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
 
-/// Patterns of images and what they stand for.
+/// Patterns of images and their values.
 #[derive(Clone, Debug)]
 pub struct Index<T> {
     mode: PathMatch,
@@ -65,9 +65,9 @@ impl<T> Index<T> {
         Ok(())
     }
 
-    /// Everything that is for `repository` (an image without tag and digest): the greater pattern first, which puts the
+    /// Returns all values for `repository` (an image without tag and digest): the greater pattern first, which puts the
     /// longer path before the shorter and a host before a glob; values of one pattern as they were added. When nothing
-    /// matches and the image is of the default registry, what stands under `index.docker.io`.
+    /// matches and the image is of the default registry, the values of `index.docker.io`.
     #[must_use]
     pub fn lookup<'a>(&'a self, repository: &str) -> Vec<&'a T> {
         let mut found = Vec::new();
@@ -169,8 +169,8 @@ impl<T> Paths<T> {
 /// Calls `each` with every key that `text` begins with, the longest first.
 fn prefixes<'a, V>(map: &'a BTreeMap<Box<[u8]>, V>, text: &[u8], mut each: impl FnMut(&'a [u8], &'a V)) {
     let mut left = text;
-    // Whatever begins `left` is not greater than it. The greatest key that is not greater either begins `left`, or has
-    // in common with it all that a shorter one can have.
+    // A prefix of `left` is not greater than `left`. The greatest key that is not greater is either a prefix of `left`, or
+    // shares with it the longest prefix that a shorter key can have.
     while let Some((key, value)) = map.range::<[u8], _>((Bound::Unbounded, Bound::Included(left))).next_back() {
         let common = key.iter().zip(left).take_while(|(a, b)| a == b).count();
         if common == key.len() {

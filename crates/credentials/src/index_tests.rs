@@ -1,5 +1,5 @@
-//! Tables of the index, and the property that it answers as a look at every pattern would. Rows named `upstream` mirror
-//! the kubelet's keyring test, one by one.
+//! Tables of the index, and the property that it returns the same as a comparison with every pattern. Rows named `upstream`
+//! mirror the kubelet's keyring test, one by one.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! [`Keyring`]: every credential that may be tried for an image and a pod, in the order in which they are tried: the pod's
 //! pull secrets, the node's docker configuration with its helpers, the credential providers.
 //!
-//! Presence and access are not decided here, and an error of a source becomes a note: only a pull secret of the
-//! right type with broken content fails the look-up, as in the kubelet. The image manager asks it.
+//! It does not decide presence or access, and turns an error of a source into a note: only a pull secret of the right
+//! type with broken content fails the look-up, as in the kubelet. The image manager calls it.
 
 use lock::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -26,12 +26,12 @@ use crate::{Candidate, Index, NodeSource, Note, PathMatch, Requester, SecretCoor
 const HELPER_ANSWER: Duration = Duration::from_secs(60);
 const MAX_HELPER_ANSWERS: usize = 1024;
 
-/// Where a keyring looks.
+/// Sources of a keyring.
 #[derive(Clone)]
 pub struct KeyringOptions {
     /// Where a pattern's path may end.
     pub path_match: PathMatch,
-    /// Where the node's docker configuration may lie.
+    /// Possible paths of the node's docker configuration.
     pub node_files: NodeFiles,
     /// How long node files are believed without being read again, when nothing shows that they changed.
     pub node_cache: Duration,
@@ -42,7 +42,7 @@ pub struct KeyringOptions {
     /// True if an anonymous pull is tried after all credentials have failed, so that a wrong credential does not keep a
     /// public image away.
     pub anonymous_fallback: bool,
-    /// Where the time comes from.
+    /// Returns the current time.
     pub clock: Clock,
 }
 
@@ -110,7 +110,7 @@ pub struct Keyring {
 /// Answer of a helper for a registry.
 #[derive(Default)]
 struct AnswerSlot {
-    /// How many runs have ended. Whoever waited while one failed takes its failure; whoever comes later has it run again.
+    /// How many runs have ended. Callers that waited for a failed run get its error; a later caller starts another run.
     ended: AtomicU64,
     /// Held while the helper runs.
     answer: tokio::sync::Mutex<Option<HelperAnswer>>,
@@ -168,7 +168,7 @@ impl Keyring {
         Ok(found)
     }
 
-    /// The credentials that the pod's own pull secrets have for `image`, and nothing else: no file is looked at, no
+    /// Returns the credentials that the pod's own pull secrets have for `image`, and nothing else: no file is read, no
     /// program is run.
     ///
     /// # Errors
@@ -212,7 +212,7 @@ impl Keyring {
         !self.node.is_empty()
     }
 
-    /// A number that changes when a look-up for this pod may answer something else: with the content of its secrets, its
+    /// Returns a number that changes when a look-up for this pod may have another result: with the content of its secrets, its
     /// service account, the node's files and the configuration of providers. It means nothing outside of this process.
     /// Blocks, where the node has files ([`Keyring::looks_at_files`]).
     #[must_use]
@@ -233,7 +233,7 @@ impl Keyring {
         hasher.finish()
     }
 
-    /// As in the kubelet, the secrets of a pod are one index: the greater pattern comes first, whichever secret has it.
+    /// As in the kubelet, the secrets of a pod are one index: the greater pattern is first, whichever secret has it.
     fn of_secrets(&self, repository: &str, requester: &Requester) -> Result<Candidates, KeyringError> {
         let mut answer = Candidates::default();
         let mut parsed: Vec<(usize, Arc<Parsed>)> = Vec::with_capacity(requester.secrets.len());
@@ -294,7 +294,7 @@ impl Keyring {
         }
     }
 
-    /// Asks the helper that a file names for the image's registry, once for all who ask at the same time.
+    /// Asks the helper that a file names for the image's registry, once for all concurrent callers.
     async fn ask_helper(
         &self,
         repository: &str,
@@ -344,8 +344,8 @@ fn add_file(repository: &str, file: &NodeFile, found: &mut Candidates) {
     found.candidates.extend(file.index.lookup(repository).into_iter().map(|entry| entry.candidate(source())));
 }
 
-/// The helper to be asked about an image, and the name under which it knows the registry. A host's own helper goes before
-/// the one of all hosts, and may be the empty one.
+/// Returns the helper for an image, and the name under which it knows the registry. A host's own helper takes precedence
+/// over the one of all hosts, and may be the empty one.
 fn helper_for<'a>(repository: &'a str, file: &'a NodeFile) -> Option<(&'a str, &'a str)> {
     let helper = file.helpers.lookup(repository).first().map(|own| own.as_str()).or(file.store.as_deref());
     let helper = helper.filter(|helper| !helper.is_empty())?;

@@ -341,7 +341,7 @@ async fn a_helper_goes_before_the_files_entries_and_is_run_once_a_minute() {
     let pod = pod([cfg("x", r#"{"reg.io": {"username": "pod", "password": "p"}}"#)]);
     for _ in 0..3 {
         assert_eq!(users(&node.keyring, "reg.io/a", &pod).await, ["pod", "for-reg.io", "file"]);
-        // The file is read once more when its clock has gone on, and is the same.
+        // The file is read once more when its clock has advanced, and is the same.
         *node.now.lock() += Duration::from_secs(1);
     }
     assert_eq!(node.runs(), 1);

@@ -1,8 +1,8 @@
-//! Which credential for which image, and where it came from: [`Keyring`] joins a pod's pull secrets, the node's docker
-//! configuration with its credential helpers, and the kubelet's exec credential providers.
+//! Credentials for images, with their sources: [`Keyring`] joins a pod's pull secrets, the node's docker configuration with
+//! its credential helpers, and the kubelet's exec credential providers.
 //!
-//! Files of people are changed by [`auth_file`] alone. Files of the node are read and the programs that the configuration names are run; network and CRI are unknown here. The crate
-//! never logs, prints or serialises a secret. The image manager asks it.
+//! Only [`auth_file`] changes files of users. Files of the node are read, and the programs that the configuration names are
+//! run; the crate knows no network and no CRI. It never logs, prints or serialises a secret. The image manager calls it.
 #![deny(missing_docs)]
 
 pub mod auth_file;

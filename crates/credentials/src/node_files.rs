@@ -1,8 +1,8 @@
-//! [`NodeFiles`]: where the node's docker configuration may lie, and [`NodeConfigs`], which reads it when it is asked for
-//! and again as soon as a file has changed.
+//! [`NodeFiles`]: possible paths of the node's docker configuration, and [`NodeConfigs`], which reads it on demand and again
+//! as soon as a file has changed.
 //!
-//! The first file that can be read wins, as in the kubelet, or all of them count, as for podman; one that cannot is noted and
-//! passed over. It knows no environment: the directories are arguments. The keyring calls this.
+//! The first file that can be read wins, as in the kubelet, or all of them count, as for podman; a file that cannot be read
+//! is noted and skipped. It reads no environment variables: the directories are arguments. The keyring calls this.
 
 use lock::{Mutex, MutexGuard};
 use std::fs;
@@ -35,7 +35,7 @@ pub struct NodeFiles {
     pub paths: Vec<PathBuf>,
     /// Directories that may have a `config.json`, the preferred first.
     pub search: Vec<PathBuf>,
-    /// Directories that may have a `.dockercfg`; looked at when there is no `config.json` to be used.
+    /// Directories that may have a `.dockercfg`; searched when there is no usable `config.json`.
     pub legacy: Vec<PathBuf>,
     /// True if every file counts, in this order, and not only the first that can be read.
     pub every: bool,
@@ -76,14 +76,14 @@ pub(crate) struct NodeFile {
     pub(crate) store: Option<String>,
 }
 
-/// A path at which a file may lie.
+/// A possible path of a file.
 #[derive(Clone, Debug)]
 struct FilePath {
     path: PathBuf,
     is_legacy: bool,
 }
 
-/// Reads the node's files and keeps what they said.
+/// Reads the node's files and caches their content.
 pub(crate) struct NodeConfigs {
     files: Arc<[FilePath]>,
     every: bool,
@@ -97,14 +97,14 @@ pub(crate) struct NodeConfigs {
 struct Current {
     config: Arc<NodeConfig>,
     read: Instant,
-    /// Read late enough after the first look at these stamps that no change can hide behind them.
+    /// True if the files were read late enough after these stamps were first seen that the stamps cannot hide a change.
     settled: bool,
 }
 
-/// The state of a file. Makes a single system call, which is quick enough for an async worker. Whatever goes wrong counts as no file:
-/// reading it tells what it is.
+/// Returns the state of a file. Makes a single system call, which is quick enough for an async worker. An error counts as no
+/// file: reading the file reports it.
 fn identity(path: &Path) -> Option<FileIdentity> {
-    // What changes in a directory says nothing about a file.
+    // The stamps of a directory do not show a change of a file.
     let metadata = fs::metadata(path).ok().filter(|metadata| !metadata.is_dir())?;
     Some(FileIdentity::from(&metadata))
 }
@@ -154,7 +154,7 @@ impl NodeConfigs {
         };
         let settled = absent || same.is_some_and(|known| known.settled || now.duration_since(known.read) >= CLOCK_TICK);
         let config = Arc::new(config);
-        // Until it is settled, the time counts from the first look.
+        // Until it is settled, the time counts from the first read.
         let read = same.filter(|known| !known.settled && !settled).map_or(now, |known| known.read);
         *self.current() = Some(Current { config: config.clone(), read, settled });
         config
@@ -172,7 +172,7 @@ impl NodeConfigs {
         self.files.is_empty()
     }
 
-    /// Off this thread: a directory may lie on a file system that does not answer.
+    /// Runs on a blocking thread, because a directory may be on a file system that does not respond.
     async fn unchanged(&self, config: &Arc<NodeConfig>) -> bool {
         if self.is_empty() {
             return true;
@@ -224,7 +224,7 @@ fn read(files: &[FilePath], mode: PathMatch, every: bool) -> NodeConfig {
             {
                 continue;
             }
-            // A directory of others, /run/containers as an ordinary user say: nothing in it is this person's.
+            // A directory of another user, for example /run/containers as an ordinary user: it has no file of this user.
             Err(_) if every && fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied) => {
                 continue;
             }
@@ -246,9 +246,9 @@ fn read(files: &[FilePath], mode: PathMatch, every: bool) -> NodeConfig {
     config
 }
 
-/// The text of a file, wiped when it goes.
+/// Returns the text of a file, wiped on drop.
 fn read_file(path: &Path) -> io::Result<zeroize::Zeroizing<Vec<u8>>> {
-    // Looked at before it is opened: opening a pipe would wait for its other end.
+    // Inspect the file before it is opened: opening a pipe would wait for its other end.
     let metadata = fs::metadata(path)?;
     if !metadata.is_file() {
         let kind = if metadata.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::Other };

@@ -99,7 +99,7 @@ async fn a_change_is_seen_at_once_even_within_one_tick_of_the_clock() {
     let node = Node::new();
     let configs = node.configs();
     for round in 0..200 {
-        // The same length, in the same file: nothing but the content tells them apart when the clock stands.
+        // The same length, in the same file: only the content differs while the clock does not advance.
         let name = format!("u{:03}", round);
         node.json("preferred", &name);
         assert_eq!(user(&*configs.get().await), Some(name.as_str()));

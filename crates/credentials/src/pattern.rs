@@ -2,22 +2,22 @@
 //! parts of the host. The kubelet's rules, but a path ends where a segment ends unless [`PathMatch::Compat`] is asked for, and a
 //! host is the same in every spelling, as it is in names of images.
 //!
-//! Indexes and credentials are unknown here; the keyring's index and the credential providers call it.
+//! It knows no indexes and no credentials; the keyring's index and the credential providers call it.
 
 use oci::HostError;
 
 /// Where a pattern's path may end within an image's path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathMatch {
-    /// Only where a segment ends: `reg/a` is for `reg/a` and `reg/a/b`, not for `reg/ab`.
+    /// Only where a segment ends: `reg/a` matches `reg/a` and `reg/a/b`, not `reg/ab`.
     #[default]
     Segments,
-    /// Anywhere, as in the kubelet: `reg/a` is for `reg/ab` as well, which may be somebody else's.
+    /// Anywhere, as in the kubelet: `reg/a` also matches `reg/ab`, which may belong to another user.
     Compat,
 }
 
 impl PathMatch {
-    /// Returns true if an image's `path` lies under a pattern's.
+    /// Returns true if an image's `path` is below that of a pattern.
     pub(crate) fn under(self, pattern: &[u8], path: &[u8]) -> bool {
         path.starts_with(pattern)
             && match self {
@@ -31,7 +31,8 @@ impl PathMatch {
     }
 }
 
-/// Why a text is no pattern. The text itself is not told: a location in a docker configuration may hold anything.
+/// Why a text is not a pattern. The text is not part of the error, because a location in a docker configuration may hold
+/// anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLocation {
     /// Nothing before the path.
@@ -59,7 +60,7 @@ pub enum BadLocation {
 
 const HTTPS: &str = "443";
 const MAX_HOST: usize = 253;
-/// The path of an image is at most 255 characters; here it begins with a slash.
+/// The path of an image is at most 255 characters; this includes the leading slash.
 const MAX_PATH: usize = 256;
 
 /// A parsed pattern.
@@ -172,7 +173,7 @@ pub fn matches(pattern: &str, target: &str, mode: PathMatch) -> Result<bool, Bad
     Ok(Pattern::parse(pattern)?.matches(target, mode))
 }
 
-/// An image's name without tag and digest, cut where patterns look at it.
+/// An image's name without tag and digest, split into the parts that patterns match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     /// Host and port, without a colon that ends it.
@@ -208,7 +209,7 @@ fn normal(host: &str, port: &str, glob: bool) -> Result<String, HostError> {
         "" => lower,
         _ => format!("{lower}:{}", oci::normal_port(port)?),
     };
-    // A name of one part without a port is no host in an image's name. Names with `_` and `~` are left to whoever has them.
+    // A single label without a port is not a host in an image's name. Names with `_` and `~` are kept as they are.
     if glob || host.contains(['_', '~']) || !authority.contains(['.', ':']) {
         return Ok(authority);
     }

@@ -1,9 +1,9 @@
 //! [`run`]: one program, fed and read to its end, within a time and within bounds. Credential providers and credential
 //! helpers are run by it; nothing else of this crate starts a program.
 //!
-//! The program stands in a process group of its own. When the time is up, when it prints too much, and when the
-//! caller goes away, the whole group is killed: what the program started dies with it. It knows nothing of what is
-//! said; what it keeps of the standard error is for people and has been cleaned of secrets.
+//! The program runs in a process group of its own. When the time is up, when it prints too much, and when the caller
+//! cancels, the whole group is killed, including child processes. This module does not parse the output; the part of
+//! the standard error that it keeps is for users and has been cleaned of secrets.
 
 mod redact;
 
@@ -21,9 +21,9 @@ use zeroize::Zeroizing;
 
 /// The most that a program may print to its standard output: far above any honest answer.
 pub(crate) const MAX_STDOUT: usize = 1 << 20;
-/// How much of the standard error is kept to be looked at. What comes after it is read and dropped.
+/// How much of the standard error is kept. The rest is read and dropped.
 const KEPT_STDERR: usize = 64 << 10;
-/// How long the pipes may stay open after the program's end, in the hands of something that it left behind.
+/// How long a process that the program left behind may keep the pipes open after the program's end.
 const AFTERMATH: Duration = Duration::from_secs(1);
 /// A program that is just being replaced cannot be started; it is tried again for about a second.
 const BUSY_TRIES: u32 = 50;
@@ -45,7 +45,7 @@ pub(crate) struct Run<'a> {
 /// Result of a program that ended.
 pub(crate) struct Ran {
     pub(crate) status: ExitStatus,
-    /// Wiped when it goes.
+    /// Wiped on drop.
     pub(crate) stdout: Zeroizing<Vec<u8>>,
     stderr: Vec<u8>,
     secrets: Vec<Zeroizing<String>>,
@@ -101,7 +101,7 @@ async fn unhurried(run: &Run<'_>) -> Result<Ran, RunError> {
         });
         tokio::select! {
             status = child.wait() => {
-                // What it printed is in the pipes already. Somebody else who holds them open is not waited for.
+                // The output is in the pipes already. Do not wait for another process that keeps them open.
                 if let Ok(result) = timeout(AFTERMATH, &mut pipes).await {
                     result?;
                 }
@@ -150,13 +150,13 @@ impl Drop for ProcessGroup {
         // As long as the program was not waited for, its number cannot be another's.
         let number = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         if let Some(leader) = number {
-            // It may have ended just now; then there is nothing to kill.
+            // An error means that the group has just ended: there is nothing to kill.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }
 }
 
-/// Hands the input over. That nobody reads it is no error: the answer counts.
+/// Writes the input. A child that does not read it is no error: the answer counts.
 async fn feed(mut stdin: ChildStdin, input: &[u8]) -> Result<(), RunError> {
     let _ = stdin.write_all(input).await;
     Ok(())

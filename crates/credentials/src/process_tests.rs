@@ -118,7 +118,7 @@ async fn what_it_leaves_behind_is_not_waited_for() {
     let program = program("sleep 1000 & echo $! >$DIR/child; echo answer");
     let ran = run_with(&program, b"", LONG).await.expect("runs");
     assert_eq!(ran.stdout.as_slice(), b"answer\n");
-    // It lives on, as it would under the kubelet; the test clears it away.
+    // The child process survives, as it would under the kubelet; the test kills it.
     let left = number(&program, "child");
     assert!(alive(left));
     let left = rustix::process::Pid::from_raw(left).expect("a number");

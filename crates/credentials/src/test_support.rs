@@ -26,7 +26,7 @@ pub(crate) async fn watchdog<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(120), work).await.expect("the test hangs")
 }
 
-/// Waits for a state that something outside brings about.
+/// Waits for a condition that another process fulfils.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {

@@ -1,4 +1,4 @@
-//! How many allocations a look-up takes: those of its answer, however many entries there are. The kubelet makes eight for
+//! Number of allocations of a look-up: those of its answer, however many entries there are. The kubelet makes eight for
 //! each entry. In a program of its own, because it counts every allocation.
 
 use allocation_counter::measure;

@@ -1,5 +1,5 @@
-//! [`Error`]: what went wrong, by kind. The kinds are those gRPC codes that an image service uses; callers match on
-//! [`Error::kind`], people read the message. A message never contains a secret: whoever makes one redacts first.
+//! [`Error`]: an error and its kind. The kinds are those gRPC codes that an image service uses; callers match on
+//! [`Error::kind`], people read the message. A message never contains a secret: the code that makes one redacts it first.
 
 use std::fmt;
 use std::time::Duration;
@@ -28,13 +28,13 @@ pub enum Kind {
     Unavailable,
     /// A deadline passed.
     DeadlineExceeded,
-    /// The caller went away.
+    /// The caller has disconnected or cancelled.
     Cancelled,
     /// The implementation does not have this call.
     Unimplemented,
     /// A fault of the implementation, or of the disk under it.
     Internal,
-    /// The peer gave no code (gRPC `Unknown`): only the message tells.
+    /// The peer gave no code (gRPC `Unknown`): only the message gives the cause.
     Unknown,
 }
 
@@ -89,8 +89,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Why a call failed, where the kind does not tell: CRI has no code for it. The service that fails says so, or for a foreign runtime
-/// `cri-grpc`, which knows their texts.
+/// Why a call failed, where the kind is not enough: CRI has no code for it. Set by the service that fails, or for a foreign runtime
+/// by `cri-grpc`, which knows the texts of runtimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The registry cannot be reached, in a runtime's own word for the kubelet.
@@ -136,7 +136,7 @@ impl Reason {
         Self::Unreachable,
     ];
 
-    /// The word with which a message begins, where the kubelet tells the reason by it (cri-api, `pkg/errors`).
+    /// Returns the word with which a message begins, if the kubelet recognizes the reason by it (cri-api, `pkg/errors`).
     #[must_use]
     pub fn kubelet_word(self) -> Option<&'static str> {
         match self {
@@ -225,7 +225,7 @@ impl Error {
         self.retry_after
     }
 
-    /// The same error of a disk that is full, from a call that needs about so many free bytes to succeed.
+    /// Returns the same error of a full disk, for a call that needs about this many free bytes to succeed.
     #[must_use]
     pub fn with_needed_bytes(self, needed_bytes: u64) -> Self {
         Self { needed_bytes: Some(needed_bytes), ..self }
@@ -248,7 +248,7 @@ impl Error {
         Self { reason: Some(reason), message, ..self }
     }
 
-    /// The reason, where it is known and the kind does not tell.
+    /// Returns the reason, where it is known and the kind is not enough.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
         self.reason

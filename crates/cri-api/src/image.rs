@@ -65,10 +65,10 @@ pub struct PullImageRequest {
     pub auth: Option<RegistryAuth>,
     /// The sandbox for which it is pulled, where there is one.
     pub sandbox: Option<PodSandboxConfig>,
-    /// Where progress is told. CRI has no place for it: a remote runtime tells nothing.
+    /// Receives progress. CRI has no field for it, so a remote runtime reports none.
     pub progress: ProgressSink,
-    /// Work that must be done before the image may appear. An implementation that does not know when that is does it at once; one
-    /// that finds the image present as it is leaves it.
+    /// Work that must be done before the image may appear. An implementation that cannot know that moment does the work at once; one
+    /// that finds the image already present does not do it.
     pub before_visible: BeforeVisible,
 }
 
@@ -82,8 +82,8 @@ impl PullImageRequest {
 
 type Done = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-/// Work that is called for, as often as somebody likes, by everybody who is about to make the image visible. The default
-/// one is none.
+/// Work that every pull does before it makes an image visible; it may run any number of times. The default does
+/// nothing.
 #[derive(Clone, Default)]
 pub struct BeforeVisible(Option<Arc<dyn Fn() -> Done + Send + Sync>>);
 

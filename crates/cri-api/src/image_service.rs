@@ -6,11 +6,11 @@ use crate::{FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, PullImageRequest
 
 /// Where images live: the embedded engine, a remote CRI runtime, or a fake.
 ///
-/// The calls are those of CRI `runtime.v1`, and no others. Dropping a future gives the call up: a pull ends unless others
-/// wait for the same one, and leaves nothing half visible.
+/// The calls are exactly those of CRI `runtime.v1`. Dropping a future cancels the call: a pull ends unless other callers
+/// wait for the same one, and leaves no partial result visible.
 #[async_trait]
 pub trait ImageService: Send + Sync + 'static {
-    /// All images, or those that the filter means.
+    /// Returns all images, or those that the filter selects.
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>>;
 
     /// The image that `image` resolves to, if it may be used; absence is `Ok` with `None` in it.

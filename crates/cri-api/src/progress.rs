@@ -1,4 +1,4 @@
-//! Progress of a pull, told as it happens. Purely for eyes and metrics: nothing is decided by it.
+//! Progress of a pull, reported as it happens. For display and metrics only: no decision depends on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ pub enum PullEvent {
     Committing,
 }
 
-/// Where progress goes. The default one forgets it. Called often and from any thread: it must be quick.
+/// Receives progress. The default one discards it. Called often and from any thread: it must be quick.
 #[derive(Clone, Default)]
 pub struct ProgressSink(Option<Arc<dyn Fn(PullEvent) + Send + Sync>>);
 

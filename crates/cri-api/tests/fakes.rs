@@ -1,4 +1,4 @@
-//! The fakes themselves: faults, gates, logs, credentials, pins, and what the runtime fake lists.
+//! The fakes themselves: faults, gates, logs, credentials, pins, and the lists of the runtime fake.
 
 extern crate imagelet_cri_api as cri_api;
 

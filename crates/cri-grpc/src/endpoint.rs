@@ -1,6 +1,6 @@
 //! [`Endpoint`]: where a CRI service listens, from the text that a person or a kubelet configuration gives.
 //!
-//! Pure: it looks at no file. Takes every form that leads the kubelet to a unix socket, with its messages for those it
+//! Pure: it does no I/O. Takes every form that leads the kubelet to a unix socket, with its messages for those it
 //! refuses; forms that the kubelet misreads in silence (a host part, a relative path) are refused here with the
 //! reason.
 

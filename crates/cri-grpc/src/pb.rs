@@ -1,5 +1,5 @@
-//! The generated types of `runtime.v1`, and what generated code cannot do: a credential that shows nothing and is
-//! wiped. Only [`crate::convert`], the client and the server look at them.
+//! The generated types of `runtime.v1`, and a safe form of the credential, which code generation cannot provide: it is never
+//! printed, and is wiped. Used only by [`crate::convert`], the client and the server.
 
 use std::fmt;
 

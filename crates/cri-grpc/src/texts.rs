@@ -1,5 +1,5 @@
-//! The reasons that foreign runtimes tell by the text of an error alone. The only place that reads texts. Called by the conversion
-//! of statuses.
+//! The reasons that foreign runtimes report by the text of an error alone. The only place that parses such texts. Called by the
+//! conversion of statuses.
 
 use cri_api::{Kind, Reason};
 
@@ -74,7 +74,7 @@ const TEXTS: &[(Reason, &[&str])] = &[
     ),
 ];
 
-/// The reason that a message tells, where the kind does not.
+/// Returns the reason that a message contains, where the kind is not enough.
 pub(crate) fn reason(kind: Kind, message: &str) -> Option<Reason> {
     let words = [Reason::RegistryUnavailable, Reason::SignatureInvalid];
     let word = words.into_iter().find(|reason| reason.kubelet_word().is_some_and(|word| message.starts_with(word)));

@@ -13,8 +13,8 @@ use crate::{
 
 /// A store of images that is ours: in this process, or in an agent that holds its root.
 ///
-/// The images are those of the [`ImageService`](cri_api::ImageService) beside it. Errors have the kinds of that trait.
-/// Dropping a future gives the call up.
+/// The images are those of the accompanying [`ImageService`](cri_api::ImageService). Errors have the kinds of that
+/// trait. Dropping a future cancels the call.
 #[async_trait]
 pub trait ImageEngine: Send + Sync + 'static {
     /// The verbose status of an image for inspection rather than for use: also of one that the signature policy refuses.
@@ -39,8 +39,8 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// `NotFound` for an absent image.
     async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<()>;
 
-    /// Gives an image one more name, which another image loses if it had it. Returns the name in normal form. Who may use the
-    /// image is not changed by it.
+    /// Gives an image one more name, which another image loses if it had it. Returns the name in normal form. This does
+    /// not change who may use the image.
     ///
     /// # Errors
     /// `NotFound` for an absent image, `InvalidArgument` for a name that is none or has a digest, `FailedPrecondition` where the
@@ -74,8 +74,8 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// Makes or removes the view of the store that podman and CRI-O read.
     ///
     /// # Errors
-    /// `PermissionDenied` for the store of an ordinary user, `FailedPrecondition` where something of somebody else has its place,
-    /// and where podman uses what is to be removed.
+    /// `PermissionDenied` for the store of an ordinary user, `FailedPrecondition` if another program's file or
+    /// directory is in its place, and if podman uses what is to be removed.
     async fn podman_store(&self, _request: &PodmanStoreRequest) -> Result<PodmanStoreReport> {
         Err(Error::new(Kind::Unimplemented, "this store has no view for podman"))
     }

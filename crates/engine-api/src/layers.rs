@@ -53,11 +53,12 @@ pub struct ImageLayers {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LayersOf {
-    /// Bytes on disk that are the image's own beside its layers.
+    /// Bytes on disk that are the image's own, in addition to its layers.
     pub own_bytes: u64,
     /// Indices into [`ImageLayers::layers`], each once.
     pub layers: Vec<u32>,
-    /// Users of them beside the containers that a runtime lists, in words; the store refuses to remove the image.
+    /// Users of the layers other than the containers that a runtime lists, in words; the store refuses to remove the
+    /// image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_by: Option<String>,
 }

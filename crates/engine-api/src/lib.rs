@@ -1,10 +1,10 @@
-//! The second half of the waist: what a store of ours can do with images and CRI has no call for.
+//! The second half of the waist: operations on images that our own store has and CRI has no call for.
 //!
-//! The trait [`ImageEngine`], and its plain types. Two implementations: the embedded engine, and the client of the admin
-//! socket of an agent that holds the root. Where a foreign runtime keeps the images there is none: whoever has an
-//! [`ImageEngine`] has every call of it. Where our engine fills the store of such a runtime, that is a
-//! [`runtime_store::RuntimeStore`]. No I/O, no clock, no wire format here. With feature
-//! `testing`: the conformance suite of both.
+//! The trait [`ImageEngine`], and its plain types. Two implementations: the embedded engine, and the client of the
+//! admin socket of an agent that holds the root. If a foreign runtime keeps the images there is none: a caller with an
+//! [`ImageEngine`] can make every call of it. The store of such a runtime, when our engine fills it, is a
+//! [`runtime_store::RuntimeStore`]. No I/O, no clock, no wire format in this crate. With feature `testing`: the
+//! conformance suite of both.
 #![deny(missing_docs)]
 
 mod check;

@@ -63,11 +63,11 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// Form of the store's layers.
     fn shape(&self) -> LayerShape;
 
-    /// Makes an id for an image to begin. Nobody else has it.
+    /// Makes a unique ID for an image to begin.
     fn new_id(&self) -> String;
 
-    /// Begins an image of this id; after an error it may have begun nevertheless. `workplace` is the number of the directory in the workshop where its layers are unpacked, by which an
-    /// image that was never ended is found.
+    /// Begins an image of this ID; after an error it may have begun nevertheless. `workplace` is the number of the
+    /// directory in the workshop where its layers are unpacked, by which an image that was never ended is found.
     ///
     /// # Errors
     /// The runtime refused it.
@@ -157,10 +157,10 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     async fn give_up(&self, id: &str) -> Result<()>;
 }
 
-/// Facts about images in a runtime's store that CRI does not tell.
+/// Facts about images in a runtime's store that CRI does not report.
 #[async_trait]
 pub trait RuntimeImageFacts: Send + Sync {
-    /// The layers of all images; `None`: the runtime does not tell.
+    /// The layers of all images; `None`: the runtime does not report them.
     ///
     /// # Errors
     /// The runtime did not answer.
@@ -215,7 +215,7 @@ pub struct StackedLayer<'a> {
 pub struct LayerFacts {
     /// The blob that it was unpacked from, where that is known.
     pub blob: Option<Digest>,
-    /// Where the blob came from, in the engine's words.
+    /// The origin of the blob, in the engine's words.
     pub origin: Option<String>,
     /// The files do not depend on the layers below it.
     pub is_independent: bool,
@@ -224,7 +224,7 @@ pub struct LayerFacts {
 /// Need of a layer's snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// Nothing: the layer is there, whoever brought it, and is held.
+    /// Nothing: the layer is present, no matter which client added it, and is held.
     Present,
     /// The layer's files, then a commit.
     Open(OpenSlot),
@@ -289,9 +289,9 @@ pub struct Documents<'a> {
     pub config: &'a [u8],
     /// Chain id of the top layer; `None`: the image has no layers.
     pub top: Option<&'a Digest>,
-    /// Where the image came from.
+    /// The reference that the image was pulled by.
     pub source: &'a Reference,
-    /// Layers whose blobs are kept beside their files.
+    /// Layers whose blobs are kept next to their files.
     pub kept_blobs: Vec<&'a Digest>,
     /// Text that is stored with each record by name and returned by [`RuntimeStore::record`]. A record that has one keeps it
     /// unless a new one is given.
@@ -337,8 +337,8 @@ pub trait Deposit: Send + Sync {
     /// The runtime refused it.
     async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()>;
 
-    /// Records where a layer of another client came from, once its blob was fetched and verified. A layer that has a recorded
-    /// origin keeps it.
+    /// Records the origin of a layer of another client, once its blob was fetched and verified. A layer that has a
+    /// recorded origin keeps it.
     ///
     /// # Errors
     /// The runtime refused it.

@@ -17,7 +17,7 @@ pub struct Bench {
     pub service: Arc<dyn ImageService>,
     /// The implementation.
     pub engine: Arc<dyn ImageEngine>,
-    /// Names of two images that a pull brings. They share a layer, and each has one of its own.
+    /// Names of two images that a pull fetches. They share a layer, and each has one of its own.
     pub names: [String; 2],
     /// An empty directory.
     pub scratch: PathBuf,

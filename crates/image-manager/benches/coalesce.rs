@@ -1,5 +1,5 @@
-//! 10,000 requests for 100 images at the same moment: what sharing a pull costs, and what it saves beside the kubelet's
-//! way, where everybody pulls. Run by `cargo bench -p imagelet-image-manager --bench coalesce`.
+//! 10,000 requests for 100 images at the same moment: the cost of sharing a pull, and the savings compared with the kubelet,
+//! where every request pulls. Run by `cargo bench -p imagelet-image-manager --bench coalesce`.
 
 use lock::Mutex;
 use std::collections::HashSet;
@@ -21,10 +21,10 @@ const REQUESTS: usize = 10_000;
 const IMAGES: usize = 100;
 const ID: &str = "sha256:9b871de323e37aa0eb6dc2ca6f8b8ff2f1df2e5a0e6a2e1b0d6d28c0a1f3d7f1";
 
-/// An image service that costs as little as one can, and pulls nothing before everybody has asked. It counts pulls.
+/// An image service with minimal cost, which pulls nothing before all requests have arrived. Counts pulls.
 struct Quick {
     asked: AtomicUsize,
-    /// Closed when everybody has asked.
+    /// Closed when all requests have arrived.
     gate: Semaphore,
     present: Mutex<HashSet<String>>,
     pulls: AtomicUsize,

@@ -1,4 +1,4 @@
-//! Cost of a request for an image beside the runtime: `EnsureImageExists` with the image present, and the decision
+//! Cost of a request for an image without the runtime: `EnsureImageExists` with the image present, and the decision
 //! alone. Prints how many allocations a request makes. Run by `cargo bench -p imagelet-image-manager --bench ensure`.
 
 #[path = "../tests/support/present.rs"]
@@ -39,7 +39,7 @@ fn bench(c: &mut Criterion, runtime: &Runtime, name: &str, manager: &ImageManage
     let request = request();
     let once = async || drop(black_box(manager.ensure_image_exists(black_box(&request)).await.expect("present")));
     runtime.block_on(async {
-        // What fills up first, such as the ring of events, is not a request's cost.
+        // Fill the ring of events and the like first: that is not part of a request's cost.
         for _ in 0..ROUNDS {
             once().await;
         }
@@ -64,7 +64,7 @@ fn bench(c: &mut Criterion, runtime: &Runtime, name: &str, manager: &ImageManage
     });
 }
 
-/// The processor's time of this thread: what a request costs, whoever else uses the machine. Nothing here waits.
+/// CPU time of this thread, which does not depend on the load of the machine. The measured code never waits.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("less than a second"))

@@ -17,12 +17,12 @@ use jiff::Timestamp;
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const NOW: i64 = 1_800_000_000;
-/// Layers of an image; the first three are those of everybody in its group.
+/// Layers of an image; it shares the first three with the other images of its group.
 const LAYERS: u32 = 8;
 const SHARED: u32 = 3;
 const GROUP: u32 = 20;
 
-/// Numbers that look like chance, the same in each run.
+/// Pseudo-random numbers, the same in each run.
 fn mix(number: usize) -> u64 {
     let mut x = (number as u64).wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -2,7 +2,7 @@
 //! and from files. `cargo bench -p imagelet-image-manager --bench records`.
 //!
 //! For comparison, the kubelet's check of the same (Go, 1.36): 5 to 9 µs and 37 allocations in memory, 13 to 33 µs and
-//! 83 allocations on files; the times here are those of the processor. How many allocations it takes here is held by the crate's tests.
+//! 83 allocations on files. This benchmark measures CPU time; the crate's tests check the number of allocations.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot make its directory has nothing to measure")]
 
@@ -94,13 +94,13 @@ fn benches(c: &mut Criterion) {
     let _entered = runtime.enter();
     let ask = |records: &PullRecords, image_ref: &str, pod: &Arc<[Candidate]>| {
         let mut access = pin!(records.access(IMAGE, image_ref, async || Ok::<_, Infallible>(Arc::clone(pod))));
-        // What is at hand is answered at the first poll.
+        // An answer from memory is ready at the first poll.
         match access.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => answer.unwrap(),
             Poll::Pending => runtime.block_on(access).unwrap(),
         }
     };
-    // One record of memory: every question but for the last image is answered from its file.
+    // Memory for one record: every request except for the last image reads a file.
     for (name, max_records) in [("memory", RECORDS), ("files", 1)] {
         let records = runtime.block_on(PullRecords::open(options(&directory, max_records))).unwrap();
         type Question<'a> = (&'a str, &'a dyn Fn(usize) -> Access, Access);
@@ -135,7 +135,7 @@ fn benches(c: &mut Criterion) {
     group.finish();
 }
 
-/// Time that this thread spent, which others on the machine do not change: nothing here waits.
+/// CPU time of this thread, which does not depend on the load of the machine. The measured code never waits.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())

@@ -1,10 +1,10 @@
-//! [`Backoff`]: which pod waits how long before an image is pulled for it again, and why. Pure: the time is handed in,
-//! nothing is read, written or told. The manager asks it before a pull and tells it how the pull ended.
+//! [`Backoff`]: how long a pod waits before an image is pulled for it again, and why. Pure: the caller passes the time,
+//! nothing is read, written or logged. The manager asks it before a pull and reports the outcome of the pull to it.
 //!
 //! As in the kubelet an entry belongs to a pod's uid and the image as it was requested, begins with 10 s, doubles up to
-//! 300 s, is forgotten after 600 s, and outlives a success. Beyond it: causes that pass by themselves have a lower cap;
-//! a registry that names a time is left alone for so long, by every pod; an entry goes when the credentials or the
-//! registry's configuration change; and entries of pods that are gone leave without anybody's success.
+//! 300 s, is forgotten after 600 s, and outlives a success. In addition: causes that pass by themselves have a lower cap;
+//! a registry that names a time is not asked for so long, for any pod; an entry is removed when the credentials or the
+//! registry's configuration change; and entries of deleted pods are removed without a success.
 
 mod plain;
 
@@ -33,9 +33,9 @@ pub(crate) struct Subject<'a> {
 /// Fingerprints of what a pull depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// Of the credentials that a look-up could answer.
+    /// Fingerprint of the credentials that a look-up could return.
     pub(crate) keyring: u64,
-    /// Of the registry's configuration.
+    /// Fingerprint of the registry's configuration.
     pub(crate) registry: u64,
 }
 
@@ -103,7 +103,7 @@ struct BackoffHold {
     message: String,
 }
 
-/// Everybody's back-off.
+/// The back-off of all pods.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     options: BackoffOptions,
@@ -192,8 +192,8 @@ impl Backoff {
         self.insert(key(subject), entry, now);
     }
 
-    /// Notes that the pod has its image. As in the kubelet the entry stays: an image that fails now and then does not
-    /// begin anew.
+    /// Records that the pod has its image. As in the kubelet the entry stays: the back-off of an image that fails now and then
+    /// does not start from the beginning.
     pub(crate) fn succeeded(&mut self, uid: &str, image: &str, now: Instant) {
         if self.entries.is_empty() {
             return;
@@ -204,7 +204,7 @@ impl Backoff {
         self.sweep_sometimes(now);
     }
 
-    /// Everybody who waits or has waited for a next try, by pod and image.
+    /// Returns the entries that wait, and those whose wait is over without a success since, sorted by pod and image.
     pub(crate) fn list(&mut self, now: Instant) -> Vec<BackoffEntry> {
         self.sweep(now);
         let waiting = self.entries.iter().filter(|(_, entry)| !entry.succeeded || now < entry.until());
@@ -227,8 +227,8 @@ impl Backoff {
         list
     }
 
-    /// Forgets, and answers how many entries that were. What a registry asked for is forgotten with the entries that
-    /// it holds: who resets wants a pull now.
+    /// Removes entries, and returns how many. The wait that a registry asked for is removed with the entries that it
+    /// holds, because the user wants a pull now.
     pub(crate) fn reset(&mut self, what: &BackoffSelector) -> usize {
         let chosen = |key: &BackoffKey, entry: &BackoffState| match what {
             BackoffSelector::All => true,

@@ -45,7 +45,7 @@ fn windows_double_up_to_the_cap_of_their_cause() {
     for cause in [Unavailable, DiskFull, Deadline, Throttled] {
         assert_eq!(windows(by_cause, &[cause; 5]), [10, 20, 40, 60, 60], "{cause}");
     }
-    // What is counted does not depend on the causes between.
+    // The count does not depend on the causes in between.
     let mixed = [NotFound, NotFound, NotFound, NotFound, Unavailable, NotFound];
     assert_eq!(windows(by_cause, &mixed), [10, 20, 40, 80, 60, 300]);
 }
@@ -119,7 +119,7 @@ fn a_registry_that_names_a_time_is_left_alone_by_every_pod() {
     let mut backoff = Backoff::new(BackoffOptions::default());
     backoff.failed(&subject("u"), limited, now);
     assert_eq!(backoff.check(&subject("u"), now).map(|held| held.until), Some(now + 45 * S));
-    // Another pod, another image, the same registry: held, told once, listed.
+    // Another pod, another image, the same registry: held, reported once, listed.
     let other = Subject { uid: "v", name: "db", image: "r.example/b", ..subject("v") };
     assert_eq!(backoff.peek(&other, now).map(|held| held.until), Some(now + 45 * S));
     let held = backoff.check(&other, now + S).expect("held");

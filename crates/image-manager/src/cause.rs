@@ -1,5 +1,5 @@
-//! [`Cause`]: what a pull failed of, in words that back-off and metrics can act on. A table over an error's kind; where
-//! that does not tell, over its reason. It decides nothing; back-off, the puller and the metrics ask it.
+//! [`Cause`]: the cause of a failed pull, as far as back-off and metrics distinguish it. A table over an error's kind; where
+//! that is not specific, over its reason. It decides nothing; back-off, the puller and the metrics use it.
 
 use std::fmt;
 
@@ -26,14 +26,14 @@ pub enum Cause {
     Cancelled,
     /// The pull made no progress, or took too long.
     Deadline,
-    /// The pull was refused here, by `registryPullQPS`.
+    /// The pull was refused on the node, by `registryPullQPS`.
     Throttled,
     /// Anything else.
     Other,
 }
 
 impl Cause {
-    /// Every cause, for whoever prepares one place for each.
+    /// Every cause, for callers that keep one value for each.
     pub const ALL: [Self; 11] = [
         Self::NotFound,
         Self::Unauthenticated,

@@ -36,7 +36,7 @@ impl<'a> CredentialLookup<'a> {
         self.image
     }
 
-    /// For whom it is made.
+    /// Returns the requester of the pull.
     pub(crate) fn requester(&mut self) -> &Requester {
         requester(&mut self.requester, self.request)
     }

@@ -8,7 +8,7 @@ use crate::PullPolicy;
 /// Presence of an image on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Nobody looked, because the policy does not ask.
+    /// The presence was not checked, because the policy does not need it.
     NotChecked,
     /// Absent from the node.
     Absent,
@@ -24,18 +24,18 @@ pub enum Presence {
 pub enum Access {
     /// The pod may use the image.
     Granted(Grant),
-    /// The registry has to say so: nothing here proves that this pod may have it.
+    /// The registry has to decide: nothing on the node proves that this pod may use the image.
     MustVerify(Doubt),
 }
 
-/// Why a pod may have an image that is already here.
+/// Why a pod may use an image that is already present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// No record tells who pulled what with which credential, so whatever is here is for every pod.
+    /// No pull records are kept, so every pod may use every present image.
     NoRecordsKept,
     /// The verification policy asks for no proof (`NeverVerify`).
     PolicyNeverVerifies,
-    /// The verification policy asks for no proof of images that were here before anybody pulled them.
+    /// The verification policy asks for no proof for preloaded images.
     Preloaded,
     /// The image is on the allowlist of the verification policy.
     Allowlisted,
@@ -45,10 +45,10 @@ pub enum Grant {
     CredentialMatches,
 }
 
-/// Why nothing here proves that a pod may have an image that is already here.
+/// Why nothing on the node proves that a pod may use an image that is already present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// No record tells who pulled it, and the policy wants proof.
+    /// There is no record of its pull, and the policy demands proof.
     NoRecord,
     /// Recorded under other names only.
     NotRecordedByThisName,
@@ -61,7 +61,7 @@ pub enum Doubt {
 /// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The image here is used.
+    /// The present image is used.
     UseLocal {
         /// The image ref of the runtime.
         image_ref: String,
@@ -74,7 +74,7 @@ pub enum Decision {
     Refuse(RefuseReason),
 }
 
-/// Why the image here is used.
+/// Why the present image is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UseLocalReason {
     /// The image is present, the policy does not ask for more, and this pod may use it.
@@ -97,12 +97,12 @@ pub enum PullReason {
 pub enum RefuseReason {
     /// The image is not known to be present, and the policy forbids to pull it.
     NotPresentAndNeverPulled,
-    /// The image is here, nothing proves that this pod may use it, and the policy forbids to ask the registry. The pod is
-    /// told the same as if it were absent.
+    /// The image is present, nothing proves that this pod may use it, and the policy forbids to ask the registry. The pod gets
+    /// the same error as if the image were absent.
     MustVerifyAndNeverPulled(Doubt),
 }
 
-/// Decides. What nobody looked for counts as not present: doubt never makes an image usable.
+/// Decides. An image that was not checked counts as not present: doubt never makes an image usable.
 #[inline]
 #[must_use]
 pub fn decide(policy: PullPolicy, presence: Presence, access: Access) -> Decision {

@@ -1,6 +1,6 @@
-//! [`EnsureImageError`]: why an image could not be made present. Its [`reason`](EnsureImageError::reason) is what a
-//! container's status shows while it waits, its [`message`](EnsureImageError::message) the text beside it; both are
-//! the kubelet's words.
+//! [`EnsureImageError`]: why an image could not be made present. Its [`reason`](EnsureImageError::reason) and
+//! [`message`](EnsureImageError::message) are those of the waiting state in a container's status; both are the kubelet's
+//! words.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub enum EnsureImageError {
         /// The parser's error; names the text.
         source: ImageNameError,
     },
-    /// The runtime could not tell whether the image is present.
+    /// The runtime failed to report whether the image is present.
     #[error("inspect image {image:?}")]
     ImageInspect {
         /// The image as it was requested.
@@ -89,7 +89,7 @@ impl EnsureImageError {
         }
     }
 
-    /// The message beside the reason. It never holds a secret.
+    /// Returns the message to the reason. It never holds a secret.
     #[must_use]
     pub fn message(&self) -> String {
         match self {
@@ -142,7 +142,7 @@ impl EnsureImageError {
 /// A failed attempt to pull, with its error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Where its credential came from; `None`: anonymous.
+    /// Source of its credential; `None`: anonymous.
     pub source: Option<Source>,
     /// Error of the image service.
     pub error: Error,
@@ -212,19 +212,19 @@ impl PullFailure {
         self.attempts.iter().filter_map(|attempt| attempt.error.retry_after()).max()
     }
 
-    /// How many bytes would have to be free for the pull; `None`: that is not what it failed of, or nobody knows.
+    /// Returns how many bytes would have to be free for the pull; `None`: it failed for another reason, or that is not known.
     #[must_use]
     pub fn needed_bytes(&self) -> Option<u64> {
         self.attempts.iter().filter_map(|attempt| attempt.error.needed_bytes()).max()
     }
 
-    /// Returns true if a quota is what it failed of.
+    /// Returns true if the pull failed because of a quota.
     pub(crate) fn names_a_quota(&self) -> bool {
         self.cause == Cause::DiskFull
             && self.attempts.iter().any(|attempt| attempt.error.reason() == Some(Reason::QuotaExceeded))
     }
 
-    /// The first cause that has a name. Other causes beside it do not hide it.
+    /// Returns the first cause that has a name, even if there are other causes.
     fn named(&self) -> Option<NamedReason> {
         self.attempts.iter().find_map(|attempt| NamedReason::of(attempt.error.reason()?))
     }

@@ -13,7 +13,7 @@ fn pull(messages: &[&str]) -> EnsureImageError {
         ..SecretCoordinates::default()
     };
     let sources = [Some(Source::Secret(secret)), Some(Source::Node(NodeSource::File("/c.json".into()))), None];
-    // What the edge to a runtime reads in these texts.
+    // Reasons that the runtime client derives from these texts.
     let reasons = [
         ("RegistryUnavailable", Reason::RegistryUnavailable),
         ("SignatureValidationFailed", Reason::SignatureInvalid),

@@ -12,7 +12,7 @@ use crate::ObjectRef;
 /// Type of an event; Kubernetes has these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
-    /// Something went as it should.
+    /// Information about a normal operation.
     Normal,
     /// Something failed.
     Warning,
@@ -103,7 +103,7 @@ impl EventRecorder for LogRecorder {
 pub struct NumberedEvent {
     /// Counts from 1.
     pub number: u64,
-    /// The event itself; in JSON its fields stand beside the number.
+    /// The event itself; in JSON its fields are next to the number.
     #[serde(flatten)]
     pub event: Event,
 }
@@ -135,7 +135,7 @@ impl RingRecorder {
         self.since(0)
     }
 
-    /// Those of a higher number. A gap after `number` tells how many were lost.
+    /// Returns the events with a higher number. A gap after `number` shows how many were lost.
     #[must_use]
     pub fn since(&self, number: u64) -> Vec<NumberedEvent> {
         let ring = self.events.lock();

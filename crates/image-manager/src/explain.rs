@@ -1,5 +1,5 @@
-//! [`Explanation`]: what would happen to a request, and why. [`ImageManager::explain`] runs no program, pulls nothing,
-//! writes nothing and tells no event: it asks the image service for the image's status, and reads files.
+//! [`Explanation`]: the outcome that a request would have, and the reasons. [`ImageManager::explain`] runs no program, pulls
+//! nothing, writes nothing and records no event: it asks the image service for the image's status, and reads files.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -28,9 +28,9 @@ pub struct Explanation {
     pub presence: Presence,
     /// The decision, or why there can be none.
     pub decision: Result<Decision, EnsureImageError>,
-    /// Of a pull: why it would not be made yet.
+    /// The back-off that delays a pull, if the decision is a pull.
     pub backoff: Option<BackoffExplanation>,
-    /// Where the credentials come from that a pull would try, in this order. Empty, with nobody to be asked: it would be
+    /// Sources of the credentials that a pull would try, in this order. If this and `would_ask` are empty, the pull would be
     /// anonymous.
     pub candidates: Vec<Source>,
     /// Credential helpers and providers that would be asked for more.

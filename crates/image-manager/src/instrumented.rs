@@ -21,7 +21,7 @@ pub struct Instrumented {
     service: Arc<dyn ImageService>,
     metrics: Arc<Metrics>,
     clock: Clock,
-    /// Where no manager counts pulls: what runs, and what came.
+    /// Running pulls and their bytes, where no manager counts pulls.
     pulls: Option<Arc<Mutex<RunningPulls>>>,
 }
 
@@ -29,7 +29,7 @@ pub struct Instrumented {
 #[derive(Debug, Default)]
 struct RunningPulls {
     pulls: usize,
-    /// Bytes that came of each layer. Pulls that share one tell of it each.
+    /// Received bytes of each layer. Each pull that shares a layer reports it.
     came: HashMap<Digest, u64>,
 }
 
@@ -40,8 +40,8 @@ impl Instrumented {
         Self { service, metrics, clock, pulls: None }
     }
 
-    /// Counts pulls as well (how many run, how long they take, their bytes, what they fail of): for a service that
-    /// is called by others than the manager, who counts these himself.
+    /// Counts pulls as well (how many run, their durations, bytes and causes of failure): for a service that is not
+    /// called by the manager, which counts pulls itself.
     #[must_use]
     pub fn with_pulls(self) -> Self {
         Self { pulls: Some(Arc::default()), ..self }
@@ -61,7 +61,7 @@ impl Instrumented {
         match &result {
             Ok(image_ref) => {
                 let took = (self.clock)() - begun;
-                // Whether the size is known changes nothing but the label.
+                // An unknown size affects only the label.
                 let spec = ImageSpec { image: image_ref.clone(), ..spec };
                 let size = self.service.image_status(&spec, false).await.ok().and_then(|status| status.image);
                 self.metrics.pull_duration(size.map(|image| image.size), took);
@@ -158,7 +158,7 @@ impl Drop for PullGuard<'_> {
     }
 }
 
-/// A sink that counts bytes and tells `inner` everything.
+/// Returns a sink that counts bytes and forwards every event to `inner`.
 fn counting(inner: ProgressSink, metrics: &Arc<Metrics>, running: &Arc<Mutex<RunningPulls>>) -> ProgressSink {
     let (metrics, running) = (Arc::clone(metrics), Arc::clone(running));
     ProgressSink::new(move |event| {
@@ -170,7 +170,7 @@ fn counting(inner: ProgressSink, metrics: &Arc<Metrics>, running: &Arc<Mutex<Run
 }
 
 impl RunningPulls {
-    /// How many bytes of a layer are new. Less than before is a layer that is fetched anew.
+    /// Returns how many bytes of a layer are new. If `done` is less than before, the layer is fetched again.
     fn more(&mut self, digest: &Digest, done: u64) -> u64 {
         match self.came.get_mut(digest) {
             Some(before) => {

@@ -151,7 +151,7 @@ impl RuntimeService for InstrumentedRuntime {
     }
 
     fn container_events(&self) -> ContainerEvents {
-        // It has no end to be timed; that it was asked for is all there is to count.
+        // A stream has no end to be timed; only the request is counted.
         self.metrics.operation(Operation::GetContainerEvents, Duration::ZERO, true);
         self.runtime.container_events()
     }

@@ -193,7 +193,7 @@ fn bytes_of_a_layer_count_once_for_all_who_wait_for_it() {
     let sinks = [counting(inner(), &metrics, &running), counting(inner(), &metrics, &running)];
     let digest = Digest::sha256(b"layer");
     let bytes = |done| PullEvent::Bytes { digest: digest.clone(), done };
-    // Fetched anew after 150: what came until then came.
+    // The layer is fetched again after 150 bytes: these bytes count as well.
     let events =
         [bytes(100), bytes(150), bytes(40), PullEvent::Layer { digest: digest.clone(), state: LayerState::Done }];
     for event in &events {

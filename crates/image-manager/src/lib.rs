@@ -1,7 +1,7 @@
 //! Decides what happens between a pod's image and the runtime: [`ImageManager::ensure_image_exists`] is the kubelet's
 //! image manager, behind any [`ImageService`](cri_api::ImageService).
 //!
-//! It decides, queues, tells events and keeps causes; bytes are the service's work. It knows no gRPC, no HTTP, no
+//! It decides, queues, records events and keeps causes; the service transfers the bytes. It knows no gRPC, no HTTP, no
 //! Kubernetes client types and no wall clock. The binary and the pod sync call it.
 //!
 //! The way of a request: [`request`](EnsureImageRequest) → presence → access → [`decide`] (pure) → back-off → puller →

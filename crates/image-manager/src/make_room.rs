@@ -1,5 +1,5 @@
-//! [`MakeRoom`]: what the manager asks of garbage collection. A pull that found the disk full asks for space; pulls that are
-//! under way are held, so that nobody removes what they bring. The collector implements it; no pull waits for another here.
+//! [`MakeRoom`]: the manager's interface to garbage collection. A pull that found the disk full asks for space; images of
+//! pulls under way are held, so that they are not removed. The collector implements it; no pull waits for another in it.
 
 use lock::Mutex;
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use crate::Clock;
 #[async_trait]
 pub trait MakeRoom: Send + Sync {
     /// Frees space for a pull that failed because there was none; `needed`: so many bytes would have to be available, where
-    /// that is known. Never removes what must stay. Whoever asks holds nothing that this needs.
+    /// that is known. Never removes images that must stay. The caller must not hold anything that collection waits for.
     async fn make_room(&self, needed: Option<u64>) -> Room;
 
-    /// A pull of this image begins: as long as the answer lives, and a little longer, the image is not removed.
+    /// Holds an image for a pull that begins: until the returned guard is dropped, and a little longer, it is not removed.
     fn hold(&self, image: &str) -> Option<Hold> {
         let _ = image;
         None
@@ -49,12 +49,12 @@ impl Room {
     }
 }
 
-/// So many names are kept without a look at their age.
+/// Up to this many names are kept without a check of their age.
 const MANY: usize = 1024;
 /// Longer than any linger.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Images that pulls are about to bring, or have just brought.
+/// Images that are being pulled, or were just pulled.
 pub(crate) struct Holds {
     clock: Clock,
     /// Guards the names: how many pulls there are of each, and when the last one ended.
@@ -76,7 +76,7 @@ impl Holds {
         let now = (self.clock)();
         let mut names = self.lock();
         if names.len() >= MANY {
-            // Where nobody collects, nobody asks for the names either.
+            // Without a collector the names are never read, and so never removed elsewhere.
             names.retain(|_, held| held.pulls > 0 || held.ended.is_some_and(|at| now.duration_since(at) < LONG));
         }
         names.entry(image.to_owned()).or_default().pulls += 1;

@@ -1,5 +1,5 @@
-//! [`ImageManager`]: the thin shell around [`decide`]: asks whether the image is here and whether the pod may have it,
-//! has it pulled when that was decided, and tells events. The order of its steps is the kubelet's (v1.36).
+//! [`ImageManager`]: the thin shell around [`decide`]: checks whether the image is present and whether the pod may use it,
+//! has it pulled if that is the decision, and records events. The order of its steps is the kubelet's (v1.36).
 
 mod pulling;
 
@@ -38,15 +38,15 @@ pub struct ImageManager {
     metrics: Arc<Metrics>,
     registry_fingerprint: Option<RegistryFingerprint>,
     make_room: Option<Arc<dyn MakeRoom>>,
-    /// Guards everybody's back-off.
+    /// Guards the back-off of all pods.
     backoff: Mutex<Backoff>,
-    /// How many entries that has, so that a request for what is here need not lock it.
+    /// Number of its entries, so that a request for a present image need not lock it.
     backed_off: AtomicUsize,
-    /// Wakes who waits for back-off to be forgotten.
+    /// Notified when entries of the back-off are reset.
     reset: Notify,
 }
 
-/// How far a request has come that needs more than a look.
+/// State of a request that needs more than an inspection of the image.
 enum Next {
     /// The request is decided.
     Decided(Decision),
@@ -54,7 +54,7 @@ enum Next {
     Open(Presence, Option<Access>),
 }
 
-/// Counts of a request, which are recorded even when its caller goes away.
+/// Counts of a request, which are recorded even when its caller cancels.
 struct Sample<'a> {
     metrics: &'a Metrics,
     policy: PullPolicy,
@@ -97,12 +97,12 @@ impl ImageManager {
         }
     }
 
-    /// Makes sure that the image is there, as the policy wants it, and answers what the runtime calls it. Dropping the
-    /// future leaves the pull, which goes on as long as others want it.
+    /// Ensures that the image is present as the policy demands, and returns its image ref. Dropping the future leaves the
+    /// pull, which continues while other callers wait for it.
     ///
     /// # Errors
-    /// [`EnsureImageError`]. An event tells of each, but for a pull secret that cannot be read: as in the kubelet that is
-    /// told by whoever wanted the image.
+    /// [`EnsureImageError`]. An event is recorded for each, except for a pull secret that cannot be read: as in the kubelet
+    /// the caller reports that.
     pub async fn ensure_image_exists(
         &self,
         request: impl Borrow<EnsureImageRequest>,
@@ -124,16 +124,17 @@ impl ImageManager {
         result
     }
 
-    /// The image that a name or an image ref stands for, as the service shows it: for those who make something of it. Asks
-    /// nothing else, and tells nobody.
+    /// Returns the status of the image with this name or image ref from the service, for callers that use its content. Makes
+    /// no other call, and records no event.
     ///
     /// # Errors
-    /// What the service says.
+    /// The error of the service.
     pub async fn image(&self, spec: &ImageSpec) -> cri_api::Result<Option<Image>> {
         Ok(self.service.image_status(spec, false).await?.image)
     }
 
-    /// Everybody who waits, or has waited, before a pull that failed is tried again; sorted by pod and image.
+    /// Returns the entries of the back-off that wait, and those whose wait is over without a success since, sorted by pod and
+    /// image.
     pub fn backoff(&self) -> Vec<BackoffEntry> {
         let mut backoff = self.lock_backoff();
         let list = backoff.list((self.clock)());
@@ -141,7 +142,7 @@ impl ImageManager {
         list
     }
 
-    /// Forgets back-off, so that the next request pulls. Answers how many entries that were.
+    /// Removes entries of the back-off, so that the next request pulls. Returns how many were removed.
     pub fn reset_backoff(&self, what: &BackoffSelector) -> usize {
         let mut backoff = self.lock_backoff();
         let forgotten = backoff.reset(what);
@@ -156,7 +157,7 @@ impl ImageManager {
         self.reset.notified()
     }
 
-    /// Changes limits, order and back-off of pulls: for those that wait, and for those that begin from now on.
+    /// Changes limits, order and back-off of pulls, for those that wait and for later ones.
     pub fn set_limits(&self, puller: PullerOptions, backoff: BackoffOptions) {
         self.puller.set_options(puller);
         self.lock_backoff().set_options(backoff);
@@ -167,17 +168,17 @@ impl ImageManager {
         *self.keyring.write() = Some(keyring);
     }
 
-    /// The keyring of now.
+    /// Returns the current keyring.
     pub(crate) fn keyring(&self) -> Option<Arc<Keyring>> {
         self.keyring.read().clone()
     }
 
-    /// Begins no pull any more, lets those that go on end within `grace`, also where nobody waits for them any more, and ends the rest.
+    /// Starts no more pulls, lets those under way end within `grace`, even without a waiting caller, and cancels the rest.
     pub async fn drain(&self, grace: Duration) {
         self.puller.drain(grace).await;
     }
 
-    /// Ends every pull, and waits for their ends.
+    /// Cancels every pull, and waits until they have ended.
     pub async fn shutdown(&self) {
         self.puller.shutdown().await;
     }
@@ -191,8 +192,8 @@ impl ImageManager {
         self.metrics.backoff_entries(backoff.len());
     }
 
-    /// The steps, and what has to be told of a failure. An image that is here, and that the pod may have without anybody
-    /// being asked, is answered within this future, which is therefore kept small: everything else is boxed.
+    /// Runs the steps, and records events of a failure. A present image that the pod may use without a request to a registry or
+    /// a helper is returned within this future, which is therefore kept small: everything else is boxed.
     async fn ensure(&self, request: &EnsureImageRequest) -> Result<EnsuredImage, EnsureImageError> {
         let metrics = &*self.metrics;
         let mut sample = Sample { metrics, policy: request.policy, present: None, pull_required: None };
@@ -227,7 +228,7 @@ impl ImageManager {
         .await
     }
 
-    /// Tells of a failure, where nobody has.
+    /// Records an event of a failure that has none yet.
     #[cold]
     fn failed(&self, request: &EnsureImageRequest, error: EnsureImageError) -> EnsureImageError {
         match &error {
@@ -242,8 +243,8 @@ impl ImageManager {
         error
     }
 
-    /// The steps after the decision, or, where only the presence is known, from the question on whether the pod may have
-    /// what is here.
+    /// Runs the steps after the decision or, if only the presence is known, from the check on whether the pod may use the
+    /// present image.
     async fn further(
         &self,
         request: &EnsureImageRequest,
@@ -304,8 +305,8 @@ impl ImageManager {
         }
     }
 
-    /// Access of the pod to a present image. With the policy Never a look-up that fails is no answer but doubt: its
-    /// error would tell that there is something.
+    /// Returns the access of the pod to a present image. With the policy Never a failed look-up counts as doubt: its error would
+    /// reveal that the image is present.
     async fn access(
         &self,
         request: &EnsureImageRequest,
@@ -325,8 +326,8 @@ impl ImageManager {
         }
     }
 
-    /// A pod that may not have an image learns nothing of it, not even by the time that the answer takes: the look-up
-    /// which some images need is made for all of them.
+    /// Makes the look-up that only some images need, so that a pod that may not use an image learns nothing about it from the
+    /// duration of the request.
     async fn lookup_all_the_same(&self, lookup: &mut CredentialLookup<'_>) {
         if self.records.is_some() {
             drop(lookup.resolve().await);
@@ -339,7 +340,7 @@ impl ImageManager {
         EnsuredImage { image_ref, message, pulled: false, credential: None, timing: None, size: None }
     }
 
-    /// The pod does not wait any more, however it came to its image.
+    /// Records that the pod has its image, pulled or not, and no longer waits.
     fn note_success(&self, request: &EnsureImageRequest) {
         if self.backed_off.load(Ordering::Relaxed) == 0 {
             return;
@@ -349,7 +350,7 @@ impl ImageManager {
         self.count_backoff(&backoff);
     }
 
-    /// Records the event of an outcome, and answers its message. Without an object it goes to the log alone.
+    /// Records the event of an outcome, and returns its message. Without an object it is only logged.
     fn record_event(&self, request: &EnsureImageRequest, outcome: Outcome<'_>) -> String {
         let (kind, reason, message) = outcome.event(&request.image);
         self.record(request, request.object.as_ref(), kind, reason, &message);
@@ -396,9 +397,9 @@ fn outcome_word(result: &Result<EnsuredImage, EnsureImageError>) -> &'static str
     }
 }
 
-/// Name that is sent to the runtime: with its default tag but otherwise as the user spelled it, so that the runtime
-/// applies its own default registry. Annotations and the user's own spelling are for pulls: no runtime reads them in a
-/// look.
+/// Returns the name that is sent to the runtime: with its default tag but otherwise as the user spelled it, so that the
+/// runtime applies its own default registry. Annotations and the user's own spelling are for pulls: no runtime reads them
+/// in a status request.
 pub(crate) fn spec_of_lookup(request: &EnsureImageRequest) -> Result<ImageSpec, EnsureImageError> {
     let image =
         oci::apply_default_tag(&request.image).map_err(|source| EnsureImageError::InvalidImageName { source })?;

@@ -1,7 +1,7 @@
-//! [`Metrics`]: what the image manager counts. The kubelet's metrics keep their names, labels and buckets; what it has
-//! none for begins with `imagelet_`. Counting takes an index and an atomic addition, cannot fail and makes no text.
+//! [`Metrics`]: the metrics of the image manager. The kubelet's metrics keep their names, labels and buckets; all others
+//! begin with `imagelet_`. Counting takes an index and an atomic addition, cannot fail and makes no text.
 //!
-//! It reads no clock, opens no socket and writes no format: whoever has a registry asks [`Metrics::register`] in.
+//! It reads no clock, opens no socket and writes no format: the owner of a registry calls [`Metrics::register`].
 //! Called by the manager, the puller, the records and [`Instrumented`](crate::Instrumented).
 
 pub(crate) mod series;
@@ -335,7 +335,7 @@ impl Metrics {
         self.in_flight.inc_by(change);
     }
 
-    /// Bytes came.
+    /// Counts received bytes.
     pub fn pulled_bytes(&self, bytes: u64) {
         self.pulled_bytes.inc_by(bytes);
     }
@@ -356,7 +356,7 @@ impl Metrics {
         self.backoff_entries.set(i64::try_from(entries).unwrap_or(i64::MAX));
     }
 
-    /// So many more, or fewer, records lie on disk.
+    /// Changes the number of records on disk.
     pub fn on_disk(&self, intents: i64, records: i64) {
         self.disk_intents.inc_by(intents);
         self.disk_records.inc_by(records);
@@ -371,12 +371,12 @@ impl Metrics {
         gauge.set(percent);
     }
 
-    /// Somebody asked whether a present image must be pulled all the same.
+    /// Counts a check whether a present image must be pulled all the same.
     pub fn must_pull_check(&self, result: MustPullResult) {
         self.must_pull_checks.at(result as usize).inc();
     }
 
-    /// A call of the image service or of the runtime ended after so long.
+    /// Counts a call of the image service or of the runtime that ended after `took`.
     pub fn operation(&self, operation: Operation, took: Duration, ok: bool) {
         let index = operation as usize;
         self.operations.at(index).inc();

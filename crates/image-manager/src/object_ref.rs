@@ -15,7 +15,7 @@ pub struct PodRef {
     pub name: String,
     /// Uid of the pod; empty where it is not known.
     pub uid: String,
-    /// All annotations; the runtime is told them with the image.
+    /// All annotations; they are sent to the runtime with the image.
     pub annotations: BTreeMap<String, String>,
 }
 

@@ -18,7 +18,7 @@ pub struct Options {
     pub puller: PullerOptions,
     /// The clock by which pulls and back-off are timed.
     pub clock: Clock,
-    /// Where credentials come from; `None`: every pull is anonymous.
+    /// Source of credentials; `None`: every pull is anonymous.
     pub keyring: Option<Arc<Keyring>>,
     /// Pull records; `None`: every image on the node is for every pod.
     pub records: Option<PullRecords>,
@@ -28,7 +28,7 @@ pub struct Options {
     pub backoff: BackoffOptions,
     /// Fingerprint of a registry's configuration; a change ends a back-off early.
     pub registry_fingerprint: Option<RegistryFingerprint>,
-    /// Frees space for a pull that found the disk full, which is then tried once more; `None`: nobody does.
+    /// Frees space for a pull that found the disk full, which is then tried once more; `None`: no space is freed.
     pub make_room: Option<Arc<dyn MakeRoom>>,
     /// Where pulls are shown.
     pub board: PullBoard,

@@ -13,7 +13,7 @@ pub(crate) enum Outcome<'a> {
     Pulling,
     /// A pull succeeded.
     Pulled { pulling: Duration, with_waiting: Duration, size: Option<u64> },
-    /// The image was here already.
+    /// The image was already present.
     AlreadyPresent {
         /// Records say that the pod may have it.
         verified: bool,
@@ -41,7 +41,7 @@ impl Outcome<'_> {
                 ),
             ),
             Self::AlreadyPresent { verified } => {
-                // Made by hand: this is the message of every request for an image that is here.
+                // Built by hand, because this is the message of every request for a present image.
                 let rest = match verified {
                     true => " already present on machine and can be accessed by the pod",
                     false => " already present on machine",
@@ -80,7 +80,7 @@ impl Outcome<'_> {
 
 /// Appends `text` in quotes.
 fn quote(text: &str, to: &mut String) {
-    // Without a way out in between, so that many bytes are looked at at once.
+    // No early exit, so that the compiler can vectorize the loop.
     let is_plain = |b: u8| matches!(b, b' '..=b'~') & (b != b'"') & (b != b'\\');
     if text.bytes().fold(true, |all, b| all & is_plain(b)) {
         to.push('"');

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 /// When an image is pulled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PullPolicy {
-    /// Every time, so that the registry decides who may have the image and what a tag means.
+    /// Pulled every time, so that the registry decides who may use the image and what a tag means.
     Always,
-    /// When it is absent.
+    /// Pulled when it is absent.
     IfNotPresent,
-    /// Never: it must have been brought by other means.
+    /// Never pulled: it must be present by other means.
     Never,
 }
 
@@ -23,8 +23,8 @@ pub struct UnknownPullPolicy(pub String);
 
 impl PullPolicy {
     /// The policy of an image for which none is given: `Always` for the tag `latest`, given or by default, otherwise
-    /// `IfNotPresent`. A digest alone is `IfNotPresent`; with `latest` beside it the tag decides, as in the API server.
-    /// A text that is no image name is `IfNotPresent`; it fails later, by its name.
+    /// `IfNotPresent`. A digest alone is `IfNotPresent`; with `latest` and a digest the tag decides, as in the API server.
+    /// A text that is not an image name is `IfNotPresent`; it fails later, because of its name.
     #[must_use]
     pub fn default_for(image: &str) -> Self {
         match oci::parse_image_name(image) {

@@ -22,15 +22,15 @@ pub struct EnsureImageRequest {
     pub secrets: Vec<PullSecret>,
     /// The pod's service account, where it has one: credential providers may answer for it.
     pub service_account: Option<ServiceAccount>,
-    /// Names of pull secrets that the pod names and nobody could find. An event tells of them before a pull.
+    /// Names of the pod's pull secrets that were not found. An event reports them before a pull.
     pub missing_secrets: Vec<String>,
-    /// Priority of the pod: among pulls that wait for a turn the higher one goes first.
+    /// Priority of the pod: among waiting pulls the one with the higher priority is first.
     pub priority: i32,
     /// Runtime handler of the pod; empty is the default one.
     pub runtime_handler: String,
     /// The pod's sandbox, where there is one.
     pub sandbox: Option<PodSandboxConfig>,
-    /// Where progress of a pull is told.
+    /// Receives the progress of a pull.
     pub progress: ProgressSink,
 }
 
@@ -76,9 +76,9 @@ pub struct EnsuredImage {
     pub message: String,
     /// True if the image was pulled for this request.
     pub pulled: bool,
-    /// Of a pull: where the credential came from that worked; `None` for an anonymous pull.
+    /// Source of the credential that worked; `None` for an anonymous pull, or if there was no pull.
     pub credential: Option<Source>,
-    /// Of a pull: its times.
+    /// Times of the pull; `None` if there was no pull.
     pub timing: Option<PullTiming>,
     /// Size in bytes, where it was asked for and is known.
     pub size: Option<u64>,

@@ -1,5 +1,5 @@
-//! How many allocations a request for an image that is here takes, and how much room it needs while it waits. The
-//! kubelet takes 22, and 37 more with its pull manager. In a program of its own, because it counts every allocation.
+//! Number of allocations of a request for a present image, and the size of its future. The kubelet takes 22, and 37 more
+//! with its pull manager. In a program of its own, because it counts every allocation.
 
 #[path = "support/present.rs"]
 mod present;
@@ -31,7 +31,7 @@ fn a_request_for_what_is_here_is_made_of_little() {
         (0..8).for_each(|_| once());
         measure(|| (0..100).for_each(|_| once())).count_total
     };
-    // The name that is looked for, the call across the service's border and its answer, the message.
+    // The requested name, the call of the service and its answer, the message.
     assert_eq!(of_requests("no records", None), 400);
     for (case, policy, recorded) in
         [("preloaded", VerificationPolicy::default(), false), ("recorded", VerificationPolicy::AlwaysVerify, true)]
@@ -51,8 +51,8 @@ fn a_request_for_what_is_here_is_made_of_little() {
     }
 }
 
-/// The kubelet allocates 3.1 MB to look at 1,000 images and 10,000 containers, and 30 MB for ten times as many: here the first
-/// look takes a tenth at most, and each later one a hundredth.
+/// The kubelet allocates 3.1 MB to inspect 1,000 images and 10,000 containers, and 30 MB for ten times as many: here the first
+/// pass takes a tenth at most, and each later one a hundredth.
 #[test]
 fn a_look_at_a_node_is_made_of_little() {
     let digest = |number: usize| Digest::sha256(number.to_string().as_bytes()).to_string();

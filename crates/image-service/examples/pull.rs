@@ -1,5 +1,6 @@
-//! The pull engine as a small program: pulls images into a store of its own, one after the other, and says how long each took.
-//! For those who use this crate, to see how little it takes, and for measuring the engine without the rest of the program.
+//! The pull engine as a small program: pulls images into a store of its own, one after the other, and prints how long
+//! each took. Shows how little code a user of this crate needs, and measures the engine without the rest of the
+//! program.
 //! usage: `pull [--relaxed] [--together] ROOT IMAGE…`; registries on loopback are asked over plain HTTP.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program")]
 

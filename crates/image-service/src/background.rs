@@ -31,8 +31,9 @@ impl Background {
         self.tracker.spawn_blocking_on(work, &self.handle)
     }
 
-    /// Starts work that waits for others, or that somebody waits for who holds a thread: on a thread of its own. Where no more
-    /// can be started, the runtime would let it stand behind those who wait for it, or for whom it waits.
+    /// Starts work on a thread of its own: work that waits for other jobs, or that another job waits for while it
+    /// occupies a blocking thread. When no more blocking threads can be started, the runtime would queue such work
+    /// behind the jobs that wait for it, or that it waits for.
     ///
     /// # Errors
     /// No thread could be started.
@@ -48,7 +49,7 @@ impl Background {
             // Until the end, that of a panic included.
             let _token = token;
             let _runtime = handle.enter();
-            // Where nobody waits any more, nobody is told.
+            // The send fails if no caller is waiting any more.
             let _ = told.send(work());
         })?;
         Ok(answer)
@@ -66,7 +67,7 @@ impl Background {
 
     /// Drops a value on a blocking thread and waits until that is done.
     pub(crate) async fn discard<T: Send + 'static>(&self, value: T) {
-        // A panic while dropping has been reported by then; there is nobody to tell.
+        // A panic while dropping has been reported by then, and no caller needs the result.
         let _ = self.start(move || drop(value)).await;
     }
 

@@ -1,8 +1,8 @@
-//! [`Budget`]: the memory that all pulls of an engine may use together. A layer job reserves its least before it starts,
-//! and never waits for memory afterwards, so that jobs which have started always end; what helps beyond that is taken
-//! only while there is spare and nobody waits. Next is the pull that holds least, and its biggest layer. It counts what it
-//! is told and measures nothing. It also keeps the buffers that have been used, so that they are used again.
-//! Asked by layer jobs and by what they call.
+//! [`Budget`]: the memory that all pulls of an engine may use together. A layer job reserves its minimum before it
+//! starts and never waits for memory afterwards, so that every started job ends. More than the minimum is granted only
+//! while memory is spare and no job is waiting. The pull that holds least is served next, its biggest layer first. The
+//! budget counts what it is asked for and measures nothing. It also keeps used buffers for reuse. Called by layer jobs
+//! and by the code that they call.
 
 use lock::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -33,14 +33,14 @@ struct BudgetState {
     windows: usize,
     /// Bytes that the jobs of each pull have reserved.
     holds: HashMap<Pull, usize>,
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: Vec<BudgetWaiter>,
     next: u64,
-    /// Buffers that nobody uses. They are not counted, and go as soon as what is counted needs their room.
+    /// Unused buffers. They are not counted, and are freed as soon as counted memory needs their space.
     buffers: Vec<Vec<u8>>,
 }
 
-/// Whom a job works for.
+/// The pull that a job's memory is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pull(u64);
 
@@ -100,12 +100,12 @@ impl Budget {
         Some(self.take(&mut state, For::Extra, bytes))
     }
 
-    /// Returns true if somebody waits, so that what can be done without should be given back.
+    /// Returns true if a job is waiting, so that optional memory should be given back.
     pub(crate) fn is_short(&self) -> bool {
         !self.lock().waiting.is_empty()
     }
 
-    /// A buffer of [`BUFFER`] bytes, whatever is in it, for one who holds a share for it.
+    /// Returns a buffer of [`BUFFER`] bytes with arbitrary content. The caller holds a share for it.
     pub(crate) fn buffer(&self) -> Vec<u8> {
         let kept = self.lock().buffers.pop();
         kept.unwrap_or_else(|| vec![0; BUFFER])
@@ -134,7 +134,7 @@ impl Budget {
         told.await.expect("whoever takes a waiter out of the line answers it, and only its own place drops it")
     }
 
-    /// Serves who can be served.
+    /// Serves every waiter that can be served.
     fn grant(&self) {
         loop {
             let (share, waiter) = {
@@ -173,7 +173,7 @@ impl registry::Memory for Budget {
 }
 
 impl BudgetState {
-    /// The place in the line of who is next, if that one can be served.
+    /// Returns the index of the next waiter, if that one can be served.
     fn first(&self, total: usize, for_layers: usize) -> Option<usize> {
         // Jobs that have started go first, in the order in which they came.
         if let Some(n) = self.waiting.iter().position(|w| w.what == For::Window) {
@@ -208,7 +208,7 @@ impl Drop for Share {
                 For::Window => state.windows -= 1,
                 For::Extra => {}
             }
-            // Nobody works: a process that waits for the next pull needs no memory.
+            // No job is running: a process that waits for the next pull needs no memory.
             if state.used == 0 && state.waiting.is_empty() { std::mem::take(&mut state.buffers) } else { Vec::new() }
         };
         drop(idle);
@@ -229,7 +229,7 @@ impl Drop for BudgetSlot<'_> {
         let left = at.map(|n| state.waiting.remove(n));
         drop(state);
         if left.is_some() {
-            // Whoever stood behind may fit.
+            // The next waiter may fit now.
             self.budget.grant();
         }
     }

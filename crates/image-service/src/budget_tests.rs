@@ -18,7 +18,7 @@ fn the_biggest_of_the_pull_that_holds_least_is_next() {
         .into();
     assert!(waiting.iter_mut().all(|w| w.now_or_never().is_none()), "nothing is free");
     drop(first);
-    // Nobody holds anything: the biggest; then the other pull, whose bigger one is next.
+    // No pull holds memory: the biggest layer is served first, then the bigger layer of the other pull.
     let mut served = Vec::new();
     let mut order = Vec::new();
     while order.len() < waiting.len() {

@@ -1,5 +1,6 @@
-//! Checks of the store: on request, and by itself after an unclean stop, of what was written last. On tracked blocking
-//! threads; a check ends when nobody waits for it any more, or at shutdown. The store finds and repairs.
+//! Checks of the store: on request, and automatically after an unclean stop, of the content that was written last. They
+//! run on tracked blocking threads. A check ends when no caller is waiting for it any more, or at shutdown. The store
+//! finds and repairs.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ impl Shared {
         tracing::warn!(root = %self.store.root().display(), "unclean stop: check what was written last");
         let shared = Arc::clone(self);
         self.background.start(move || {
-            // Who asks for this very check meanwhile waits for its end.
+            // A caller that asks for the same check meanwhile waits for its end.
             let mut report = shared.after_unclean.0.blocking_lock();
             let request = CheckRequest { repair: true, deep: false, since_unclean_only: true };
             // It takes so little that it is not given up, not even at shutdown: programs that only ask something and end

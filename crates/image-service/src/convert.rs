@@ -1,5 +1,5 @@
-//! Conversions of layers on request: on tracked blocking threads, one image after the other. One ends when nobody waits for it
-//! any more, or at shutdown; what was converted stays so. The store converts.
+//! Conversions of layers on request, on tracked blocking threads, one image after the other. A conversion ends when no
+//! caller is waiting for it any more, or at shutdown; layers converted so far stay converted. The store converts.
 
 use std::sync::Arc;
 

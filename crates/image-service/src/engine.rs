@@ -48,7 +48,7 @@ impl Engine {
             let known = ContentHints::default();
             match store.images() {
                 Ok(images) => known.replace(&images),
-                // These are hints; and who wants to repair the store must be able to open it.
+                // These are hints. A caller that wants to repair the store must be able to open it.
                 Err(error @ store::StoreError::Corrupt(_)) => {
                     tracing::error!(%error, "cannot read all images: check and repair the store");
                 }

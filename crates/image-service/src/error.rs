@@ -93,7 +93,8 @@ pub(crate) fn from_registry(error: &RegistryError) -> Error {
     }
 }
 
-/// The error of a whole pull, with the image's name; the registry's absence is told in the kubelet's words.
+/// Returns the error of a whole pull, with the image's name. An unavailable registry is reported in the kubelet's
+/// words.
 pub(crate) fn of_pull(reference: &str, error: &Error) -> Error {
     // Not for people: the caller that passes the pull on names the image.
     if is_runtime_only(error) {
@@ -112,7 +113,7 @@ pub(crate) fn signature(message: impl Into<String>) -> Error {
     Error::new(Kind::FailedPrecondition, message).with_reason(Reason::SignatureInvalid)
 }
 
-/// Registries and archives can bring line breaks and control characters into a message.
+/// Messages from registries and archives may contain line breaks and control characters.
 pub(crate) fn one_line(error: Error) -> Error {
     match oci::text::printable(error.message(), ' ', &[]) {
         Cow::Borrowed(_) => error,
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(with_need(limited.clone(), need), limited, "a registry that is asked too often has no disk");
     }
 
-    /// Free space beside a used-up quota says nothing: so much must come free as is needed.
+    /// Free space next to a used-up quota says nothing: as much must be freed as is needed.
     #[test]
     fn a_quota_is_named_and_free_space_beside_it_does_not_count() {
         let used_up = io::Error::from_raw_os_error(122);

@@ -1,5 +1,5 @@
-//! [`Flights`]: jobs in flight by key, shared by everybody who wants the same thing at the same time, over
-//! [`single_flight`]. A job runs as a task of its own and is cancelled when its last waiter has left. Used for pulls,
+//! [`Flights`]: jobs in flight by key, shared by all callers that want the same result at the same time, over
+//! [`single_flight`]. A job runs as a task of its own and is cancelled when its last waiter is dropped. Used for pulls,
 //! layers and configs.
 
 use std::hash::Hash;
@@ -23,7 +23,7 @@ pub(crate) struct Flights<K, T> {
 /// Token and progress that a job and its waiters share.
 #[derive(Clone)]
 pub(crate) struct Context {
-    /// Cancelled when nobody waits any more, and at shutdown. The job ends soon after, on its own.
+    /// Cancelled when no caller is waiting any more, and at shutdown. The job ends soon after by itself.
     pub(crate) token: CancellationToken,
     /// Receives the job's progress.
     pub(crate) hub: Hub,

@@ -52,7 +52,7 @@ async fn the_last_to_leave_cancels() {
     tracker.wait().await;
 }
 
-/// A job may be past the point where it looks at its token: what it has made then is not lost to who left.
+/// A job may be past its last check of the token: a waiter that cancels then does not lose the result.
 #[tokio::test]
 async fn the_last_to_leave_gets_what_was_made_all_the_same() {
     let (flights, ..) = flights();

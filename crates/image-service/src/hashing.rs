@@ -1,6 +1,6 @@
-//! [`Hashing`]: a digest over pieces in order that whichever thread has to wait anyway takes further. It needs no thread of
-//! its own: of the two threads of a layer, the one that is ahead does the hashing, so that both cores are busy evenly. It
-//! knows nothing of what it hashes. Used for the digests of blobs and of tar streams.
+//! [`Hashing`]: a digest over an ordered sequence of pieces, computed by whichever thread would otherwise wait. It
+//! needs no thread of its own: of the two threads of a layer, the one that is ahead does the hashing, so that both
+//! cores are evenly busy. It does not know what it hashes. Used for the digests of blobs and of tar streams.
 
 use std::collections::VecDeque;
 use std::sync::MutexGuard;
@@ -10,22 +10,22 @@ use oci::{Algorithm, Digest, Hasher};
 
 use lock::Mutex;
 
-/// Work for one who waits.
+/// Work that a thread can do while it waits.
 pub(crate) trait Chore: Send + Sync {
-    /// Does a little, some hundred microseconds; `false` where there is nothing to do.
+    /// Does a little work, some hundred microseconds. Returns false if there is nothing to do.
     fn step(&self) -> bool;
 }
 
-/// Work that is done with every piece beside hashing it.
+/// Work that is done on every piece in addition to hashing it.
 pub(crate) type Tee = Box<dyn FnMut(&[u8]) + Send>;
 
 /// A digest in the making.
 pub(crate) struct Hashing<P> {
     /// Pieces that are yet to be hashed.
     pieces: Mutex<VecDeque<P>>,
-    /// Held by who hashes; pieces are taken only by who holds it, which keeps their order.
+    /// Held by the thread that hashes. Pieces are taken only under this lock, which keeps their order.
     hasher: Mutex<HasherState>,
-    /// Nobody will ask.
+    /// The digest will not be asked for.
     forgone: AtomicBool,
 }
 
@@ -65,8 +65,9 @@ impl<P: AsRef<[u8]>> Hashing<P> {
         inner.hasher.take().map(Hasher::finish)
     }
 
-    /// Hashes the next piece, after whoever hashes now. Returns false if there is none. Unlike [`Chore::step`], it leaves nothing to
-    /// a thread that may end after the piece which it has: whoever then waits for the room of the pieces would wait for ever.
+    /// Hashes the next piece, after the thread that is hashing now. Returns false if there is none. Unlike
+    /// [`Chore::step`], it leaves no pieces to a thread that may stop after its current one: a caller that then waits
+    /// for the space of the pieces would wait forever.
     pub(crate) fn step_in_turn(&self) -> bool {
         if self.pieces().is_empty() {
             return false;

@@ -1,6 +1,6 @@
-//! The way of a blob's bytes from an async task to a blocking thread: bounded by bytes, counted as they are read, and
-//! verified before anybody is told that they have ended. [`Intake`] hands the chunks on as they came, without a copy; their
-//! digest is taken beside, by whichever thread waits. It knows nothing of where they come from. Called by the layer job
+//! Passes a blob's bytes from an async task to a blocking thread: bounded by bytes, counted as they are read, and
+//! verified before the reader sees their end. [`Intake`] passes the chunks on unchanged, without a copy; whichever
+//! thread waits computes their digest meanwhile. It does not know where the chunks come from. Called by the layer job
 //! (feeding side) and by its first thread (reading side).
 
 use std::io;
@@ -32,7 +32,7 @@ impl AsRef<[u8]> for Chunk {
     }
 }
 
-/// The feeding side. Dropping it without [`Feed::end`] tells the reader that the layer was given up.
+/// The feeding side. Dropping it without [`Feed::end`] reports to the reader that the layer was given up.
 pub(crate) struct Feed {
     chunks: UnboundedSender<FeedItem>,
     room: Arc<Semaphore>,
@@ -70,7 +70,7 @@ pub(crate) enum InflateError {
     /// The blob is not what was promised.
     #[error(transparent)]
     Intake(#[from] IntakeError),
-    /// The stream is damaged, or nobody can read it here.
+    /// The stream is damaged, or this process cannot decode it.
     #[error(transparent)]
     Stream(inflate::Error),
     /// Far more comes out than goes in.
@@ -222,7 +222,7 @@ mod tests {
             intake.finish().map(|()| head)
         });
         for chunk in chunks {
-            // One that has seen enough is told of by its result.
+            // A reader that has seen enough reports that with its result.
             let _ = feed.send(Bytes::from_static(chunk)).await;
         }
         if end {
@@ -256,7 +256,7 @@ mod tests {
         let mut second = Box::pin(feed.send(chunk));
         assert!(futures::poll!(&mut second).is_pending());
         let reader = tokio::task::spawn_blocking(move || {
-            // The first has to be hashed before the second comes, and there is nobody else to do it.
+            // The first chunk must be hashed before there is room for the second, and no other thread can do that.
             (0..2).all(|_| intake.step().expect("reads").is_some())
         });
         second.await.expect("room again");

@@ -1,6 +1,6 @@
-//! KeptBlob blobs, on both ways: [`Keep`] writes a blob into the store beside the hashing of its bytes, [`KeptBlob`] reads one that
-//! the store has in the place of the registry's. What is written is finished only after the verdict over the bytes; what is
-//! read is verified by who reads it, and dropped where it is not what it was. Called by layer jobs and their sources.
+//! Kept blobs, in both directions: [`Keep`] writes a blob into the store while its bytes are hashed; [`KeptBlob`] reads
+//! a blob from the store instead of the registry. A written blob is finished only after its bytes are verified. A blob
+//! that is read is verified by its reader, and dropped if it is damaged. Called by layer jobs and their sources.
 
 use lock::Mutex;
 use std::fs::File;
@@ -31,7 +31,7 @@ pub(crate) struct Keep {
     shared: Arc<Shared>,
     digest: Digest,
     origin: String,
-    /// Guards the file. An error ends the writing and waits to be told.
+    /// Guards the file. An error ends the writing and is kept until it is reported.
     file: Arc<Mutex<Option<std::result::Result<BlobIngest, StoreError>>>>,
 }
 
@@ -118,8 +118,8 @@ pub(crate) struct KeptBlob {
 }
 
 impl KeptBlob {
-    /// The blob, if the store has it, whoever asks may use it, and it is what it was: it is read once for that, so that one
-    /// that is damaged is dropped, and kept again as it comes from the registry.
+    /// Returns the blob if the store has it, the caller may use it, and it is intact. The blob is read once to check
+    /// that, so that a damaged one is dropped, and kept again when it is fetched from the registry.
     pub(crate) async fn find(shared: &Arc<Shared>, descriptor: &Descriptor, beyond: &Arc<dyn Source>) -> Option<Self> {
         let (store, digest) = (shared.store.clone(), descriptor.digest.clone());
         let is_there = shared.background.start(move || matches!(store.open_blob(&digest), Ok(Some(_)))).await;

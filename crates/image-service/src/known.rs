@@ -1,6 +1,7 @@
-//! [`ContentHints`]: hints about what the store has, by digests that the store has no index for, and who brought it. A hint is never
-//! believed: it only says where to look first. Who may use what was brought by others is believed, and errs on the side of
-//! fetching. Filled at the opening and by every commit.
+//! [`ContentHints`]: hints about the content of the store, by digests that the store has no index for, and the
+//! provenance of that content. A hint is never trusted: it only says where to check first. Provenance, which decides
+//! who may use content of other repositories, is trusted; it errs on the side of fetching. Filled at the opening and by
+//! every commit.
 
 use lock::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

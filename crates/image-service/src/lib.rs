@@ -6,9 +6,9 @@
 //! to pull or what to remove, holds no keyring and knows no gRPC: it is called by the binary, directly or through the
 //! server of `cri-grpc`.
 //!
-//! Every byte goes once through memory: async fetch → bounded window → thread one (inflate) → ring of buffers → thread two
-//! (unpack); the digests of blob and tar stream are taken beside by whichever thread waits. All pulls share one budget of
-//! memory. Nothing is visible before every digest of an image fits.
+//! Every byte passes through memory once: async fetch → bounded window → thread one (inflate) → ring of buffers →
+//! thread two (unpack); the digests of blob and tar stream are computed meanwhile by whichever thread waits. All pulls
+//! share one memory budget. Nothing is visible before every digest of an image matches.
 #![deny(missing_docs)]
 
 mod background;

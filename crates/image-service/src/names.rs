@@ -1,6 +1,6 @@
-//! Names of images that are here: given, taken and shown, by hand and not by a pull. A name says nothing of who may use an
-//! image: provenance and pull records stay as they are, and the signature policy is asked as at an import. Called by
-//! [`crate::image_engine`].
+//! Names of images that are present: added, removed and listed by a user and not by a pull. A name does not decide who
+//! may use an image: provenance and pull records stay as they are, and the signature policy is asked as at an import.
+//! Called by [`crate::image_engine`].
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`EngineOptions`]: what an engine can be told. Plain values with their defaults; no environment, no file.
+//! [`EngineOptions`]: the settings of an engine. Plain values with their defaults; no environment, no file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ impl Default for Limits {
     }
 }
 
-/// When what comes is written down, so that a pull that is interrupted need not begin anew.
+/// When fetched data is saved, so that an interrupted pull need not start over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
     /// Layers that were whole are kept; blobs as soon as their line is slow.
@@ -97,7 +97,7 @@ pub struct EngineOptions {
     pub root: PathBuf,
     /// `certs.d` directories, first one first. They are read on every pull.
     pub hosts_roots: Vec<PathBuf>,
-    /// How registries are reached, beside what is configured for each.
+    /// How registries are reached, in addition to the configuration of each.
     pub reach: Reach,
     /// The platform that images are chosen for.
     pub platform: Platform,
@@ -124,21 +124,21 @@ pub struct EngineOptions {
     pub bandwidth: registry::Bandwidth,
     /// Where registries may send to though it is in plain HTTP or at an address that they are not near to.
     pub allowed_targets: Vec<registry::AllowedTarget>,
-    /// Runtime handlers beside the default one that requests may name.
+    /// Runtime handlers that requests may name, in addition to the default one.
     pub runtime_handlers: Vec<String>,
     /// Answers a pull by digest of an image that is here and whole without asking the registry. It saves a
     /// request and works offline; but such a pull then no longer proves that the caller's credential may have the image,
     /// on which a kubelet relies. Hence off by default.
     pub trust_present_digests: bool,
-    /// How content that other repositories brought is used for a pull: by default where its own registry says, for its own
-    /// credential, that it has the same.
+    /// How a pull may use content that was fetched from other repositories: by default if its own registry confirms,
+    /// for its own credential, that it has the same content.
     pub shared_content: SharedContent,
     /// Refuses a pull of which the compressed layers alone do not fit on the disk before it fetches them.
     /// Only to be switched off where a layer takes less space than its blob, as on a file system that compresses well.
     pub check_disk_space: bool,
-    /// Keeps the compressed layers beside their files, as they came: an export then has the very manifest that
-    /// was pulled, and a layer whose files got damaged is unpacked again with nothing fetched. It takes about a third more
-    /// disk. Blobs that were kept before it was switched off stay with their images.
+    /// Keeps the compressed layers next to their files, as they were fetched: an export then has exactly the manifest
+    /// that was pulled, and a layer whose files are damaged is unpacked again without a fetch. This takes about a third
+    /// more disk. Blobs that were kept before the option was switched off stay with their images.
     pub keep_blobs: bool,
     /// The parts of an interrupted pull that a later one goes on with.
     pub resume: Resume,
@@ -248,7 +248,7 @@ impl fmt::Debug for EngineOptions {
 
 #[expect(clippy::disallowed_methods, reason = "the default of an option: whoever wants another clock hands one in")]
 fn wall_clock() -> i64 {
-    // A clock that nobody has set may show a time before 1970: it is earlier all the same, and goes on.
+    // A clock that was never set may show a time before 1970. The result is then negative and still orders correctly.
     match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
         Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),

@@ -1,7 +1,7 @@
-//! [`Origin`]: who brought content, and what that says about others who want it. Content that is on the node is nobody's
-//! secret for who could have fetched it, and everybody else has to show that they could: diff ids and layer digests stand in
-//! configs, bills of materials and logs, so knowing one proves nothing. Pure values; [`crate::known`] keeps them, the pull
-//! and its jobs ask.
+//! [`Origin`]: where content was fetched from, and which other pulls may therefore use it. Content on the node is no
+//! secret to a pull that could have fetched it; every other pull has to prove that it could. Diff IDs and layer digests
+//! appear in configs, bills of materials and logs, so knowing one proves nothing. Pure values; [`crate::known`] keeps
+//! them, the pull and its jobs ask.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 use oci::{Digest, Reference, RegistryAuth};
 use serde::{Deserialize, Serialize};
 
-/// How a pull uses content that other repositories brought.
+/// How a pull uses content that was fetched from other repositories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedContent {
     /// After the registry has said, for this pull's credential, that it has the same content.
@@ -24,7 +24,7 @@ pub enum SharedContent {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Origin {
-    /// A file that was imported: whoever may import gives it to the whole node.
+    /// An imported file. A caller that may import makes it available to the whole node.
     Archive,
     /// A repository (`host/path`), which answered a pull without a credential.
     Public(String),
@@ -62,11 +62,11 @@ impl Origin {
         self.repository()?.split('/').next()
     }
 
-    /// The access of a pull from here to a blob that `other` brought, or is bringing.
+    /// Returns the access of a pull from this origin to a blob that was, or is being, fetched from `other`.
     ///
-    /// The registry that answers a pull with a manifest gives the caller all of that repository. Of what another repository
-    /// brought, a registry's word counts where it is about its own content, or where the content is no secret: a registry on
-    /// another host may say that it has whatever it likes.
+    /// The registry that answers a pull with a manifest grants the caller all of that repository. For content of
+    /// another repository, the registry's answer counts if it is about its own content, or if the content is no secret:
+    /// a registry on another host may claim to have anything.
     pub(crate) fn access_to(&self, other: &Self) -> Access {
         if self.repository() == other.repository() {
             return Access::Granted;
@@ -149,11 +149,12 @@ const MAX_ORIGINS: usize = 64;
 const MAX_BLOBS_PER_LAYER: usize = 4;
 
 impl Provenance {
-    /// Provenance as it stands with an image. Images of versions that kept none came from the repositories whose names
-    /// they have, with a credential or without, and which blobs brought them was not kept.
+    /// Returns the provenance recorded with an image. Images of versions that recorded none count as private content of
+    /// the repositories in their names, which were pulled with a credential or without; the blobs of their layers are
+    /// unknown.
     pub(crate) fn of(image: &store::ImageRecord) -> Self {
         if let Some(text) = image.annotations.get(KEY) {
-            // What cannot be read gives nobody anything.
+            // Provenance that cannot be parsed grants access to no pull.
             return serde_json::from_str(text).unwrap_or_default();
         }
         let names = image.tags.iter().chain(&image.repo_digests);
@@ -211,13 +212,13 @@ mod tests {
     fn whose_word_counts() {
         use Access::{Ask, Denied, Granted};
         let cases = [
-            // The same repository, whoever asks.
+            // The same repository, with or without a credential.
             ("private r.example/team/app", "private r.example/team/app", Granted),
             ("public r.example/team/app", "private r.example/team/app", Granted),
             // A registry about its own content.
             ("public r.example/other", "private r.example/team/app", Ask),
             ("private r.example/team/app/more", "private r.example/team/app", Ask),
-            // A registry about somebody else's: only where that is no secret.
+            // A registry about the content of another one: only if that is no secret.
             ("private evil.example/team/app", "private r.example/team/app", Denied),
             ("private r.example:5000/team/app", "private r.example/team/app", Denied),
             ("private evil.example/team/app", "public r.example/team/app", Ask),

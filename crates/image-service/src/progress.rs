@@ -1,4 +1,4 @@
-//! [`Hub`]: the progress of one job, reported to everybody who waits for it. It remembers the present state, so that a late
+//! [`Hub`]: the progress of one job, reported to all its waiters. It remembers the present state, so that a late
 //! subscriber gets what it missed in short form. It decides nothing and keeps no history. Pull jobs and layer jobs have
 //! one each.
 

@@ -271,7 +271,7 @@ fn wanted<'a>(blobs: impl IntoIterator<Item = &'a Descriptor>) -> Vec<&'a Descri
     blobs.into_iter().filter(|blob| blob.urls.is_empty() && seen.insert(&blob.digest)).collect()
 }
 
-/// With the media type of the document itself, where nobody else says it.
+/// Fills in the document's own media type, or the usual one if neither the document nor the source gives one.
 fn typed(raw: crate::source::RawDocument, document: &Document) -> crate::source::RawDocument {
     let (own, usual) = match document {
         Document::Manifest(manifest) => (&manifest.media_type, oci::media_type::OCI_MANIFEST),

@@ -1,6 +1,6 @@
 //! [`Reach`]: the way to registries that a person asks for. A plain value; [`crate::registries`] follows it.
 
-/// How registries are reached, beside what is configured for each.
+/// How registries are reached, in addition to the configuration of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// As it is configured.

@@ -1,7 +1,8 @@
-//! [`Resuming`]: a blob's chunks, of which what an earlier pull left comes from the disk and the rest from the source; and which
-//! themselves are written down as they come, where another pull would have to wait for them long. Nobody waits for that writing but
-//! when it is slower than what comes. What is read back is verified piece by piece, and all of it with the blob in the end; wrong
-//! bytes are never kept. Layers that are whole are left by [`crate::pull::layer`]. It knows no registry and no layer.
+//! [`Resuming`]: a blob's chunks, of which those that an earlier pull left are read from the disk and the rest from the
+//! source. The chunks are saved as they arrive, if another pull would have to wait long for them. The fetch waits for
+//! that writing only if the disk is slower than the source. Data that is read back is verified piece by piece, and all
+//! of it with the blob at the end; wrong bytes are never kept. [`crate::pull::layer`] leaves whole layers. It knows no
+//! registry and no layer.
 
 use lock::Mutex;
 use std::collections::BTreeSet;
@@ -32,10 +33,10 @@ pub(crate) fn kept_since(now: i64) -> i64 {
 
 /// Smaller layers and blobs are not worth being kept.
 pub(crate) const LEAST: u64 = 1 << 20;
-/// A line with fewer bytes a second is slow: what came in a minute is fetched again in a minute. Writing that down costs
-/// a hundredth of a core.
+/// A connection with fewer bytes a second is slow: the bytes of a minute take another minute to fetch again. Saving
+/// them costs a hundredth of a core.
 const SLOW: u64 = 16 << 20;
-/// How long a line is looked at.
+/// How long the speed of a connection is measured.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Bytes that are written down at once: no more than these, and those that come meanwhile, are lost with the process.
 const PIECE: usize = 256 << 10;
@@ -112,7 +113,7 @@ pub(crate) struct Resuming {
 }
 
 impl Resuming {
-    /// Asks nobody for anything yet. `usable` are the origins of what was left that it may go on with.
+    /// Sends no request yet. `usable` are the origins of the leftovers that it may resume.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         source: &Arc<dyn Source>,
@@ -181,13 +182,14 @@ impl Resuming {
         Arc::new(self.shared.background.hold(Mutex::new(Some(spool))))
     }
 
-    /// Begins to write down what comes from here on, if there is room for it.
+    /// Begins to save the bytes from here on, if there is space for them.
     async fn begin(&mut self, at: u64) {
         let (store, Descriptor { digest, size, .. }) = (self.shared.store.clone(), self.descriptor.clone());
         let left = size - at;
         let (promised, origin) = (self.shared.room.promised(), self.source.origin().to_string());
         let made = self.shared.background.start(move || {
-            // Beside what all pulls are yet to write, and twice, since nothing may ever fail for this.
+            // In addition to the bytes that all pulls still have to write, and twice: saving a blob must never make a
+            // pull fail.
             let enough = store.room()?.is_none_or(|free| free >= promised.saturating_add(left.saturating_mul(2)));
             enough.then(|| store.new_spool(&digest, size, at, &origin)).transpose()
         });
@@ -224,7 +226,7 @@ impl Resuming {
         }
     }
 
-    /// Writes down what came.
+    /// Saves fetched bytes.
     async fn write(&mut self, bytes: &Bytes) {
         if self.spool.is_none() {
             return;
@@ -259,11 +261,11 @@ impl Resuming {
         }
     }
 
-    /// Takes the spool out of everybody's hands.
+    /// Takes the spool from all threads that share it.
     async fn take(&mut self) -> Option<Spool> {
         self.written().await;
         let spool = self.spool.take()?;
-        // Somebody may be reading, whom nobody waits for any more.
+        // An abandoned read may still hold the lock.
         let take = move || spool.lock().take();
         self.shared.background.start(take).await.ok().flatten()
     }
@@ -277,7 +279,7 @@ impl Resuming {
         }
     }
 
-    /// Ends an interrupted fetch: what came is left for a later pull, where the reason does not speak against that.
+    /// Ends an interrupted fetch: the fetched bytes are left for a later pull, unless the reason speaks against that.
     pub(crate) async fn interrupted(&mut self, why: &Error) {
         if !is_interruption(why) {
             return self.forget().await;
@@ -293,7 +295,8 @@ impl Resuming {
     }
 }
 
-/// Returns true if a pull that ended with this could have gone on: it was given up, or somebody else failed.
+/// Returns true if a pull that ended with this error could have continued: it was cancelled, or a failure outside of it
+/// ended it.
 pub(crate) fn is_interruption(why: &Error) -> bool {
     match why.kind() {
         Kind::Cancelled | Kind::DeadlineExceeded | Kind::Unavailable => true,
@@ -309,7 +312,8 @@ pub(crate) fn is_interruption(why: &Error) -> bool {
 impl Chunks for Resuming {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         if self.back_from.is_some_and(|from| self.at >= from) {
-            // What comes before it came from the source, whose connection goes on somewhere else.
+            // The chunks before this point were fetched from the source, whose connection would continue at the wrong
+            // place.
             self.remote = None;
             if let Some(piece) = self.read_back().await? {
                 self.at += piece.len() as u64;
@@ -357,7 +361,8 @@ impl Chunks for Resuming {
         (self.spool, self.given_up) = (None, true);
         match &mut self.remote {
             Some(remote) if !self.was_left => remote.start_over(why),
-            // Nobody can tell which bytes were wrong, those that were left or those that came: the same source is asked anew.
+            // The wrong bytes may be those that were left or those that were fetched: ask the same source from the
+            // start.
             _ => {
                 (self.remote, self.was_left) = (None, false);
                 Ok(())

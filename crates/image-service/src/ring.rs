@@ -1,7 +1,7 @@
 //! The buffers between the two sides of a layer: one fills them, the other reads them in place, and they are used again
-//! when they have been read and hashed. It knows nothing of what is in them. The reader sees the end only when the writer
-//! says so; a writer that just goes away is an error to the reader, and a reader that goes away ends the writer. Who has to
-//! wait does chores first. Made by the layer job's threads.
+//! when they have been read and hashed. It does not know their content. The reader sees the end only when the writer
+//! reports it; a writer that is dropped before that is an error to the reader, and a reader that is dropped ends the
+//! writer. A side that has to wait does chores first. Made by the layer job's threads.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
@@ -45,11 +45,11 @@ struct RingState {
     reader_gone: bool,
 }
 
-/// A full buffer, which who reads and who hashes have in common.
+/// A full buffer, shared by the reader and the hasher.
 #[derive(Clone)]
 pub(crate) struct Filled(Arc<Full>);
 
-/// A full buffer, which goes back to its ring when nobody needs it any more.
+/// A full buffer, which returns to its ring when it is no longer needed.
 struct Full {
     buffer: Vec<u8>,
     len: usize,
@@ -77,7 +77,7 @@ pub(crate) struct RingReader {
     progress: Progress,
 }
 
-/// Told of the bytes so far, now and then.
+/// Reports the number of bytes so far, at intervals.
 pub(crate) struct Progress {
     step: u64,
     told: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Tells after so many more bytes.
+    /// Reports each time at least `step` more bytes are done.
     pub(crate) fn every(step: u64, tell: impl Fn(u64) + Send + 'static) -> Self {
         Self { step, told: 0, tell: Box::new(tell) }
     }
@@ -175,7 +175,7 @@ impl RingWriter {
         if gone { Err(Stopped) } else { Ok(()) }
     }
 
-    /// Says that what came is no good.
+    /// Ends the stream with an error.
     pub(crate) fn fail(self, error: io::Error) {
         self.ring.lock().end = Some(Err(error));
     }

@@ -1,7 +1,7 @@
-//! [`Room`]: the space that layers in flight still need on the store's file system, so that a pull which cannot fit is
+//! [`Room`]: the space that layers in flight still need on the store's file system, so that a pull that cannot fit is
 //! refused before it fetches anything. A layer is counted with the compressed size that its descriptor promises, less
-//! what has come of it; what is written is that much or more. It asks no file system: the free bytes are handed in.
-//! Claims are made by [`crate::pull::assemble`], progress is told by the layer jobs.
+//! the bytes fetched so far; at least that much is written. It asks no file system: the caller passes in the free
+//! bytes. [`crate::pull::assemble`] makes the claims, the layer jobs report progress.
 
 use lock::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,7 @@ use oci::Digest;
 #[derive(Clone, Default)]
 pub(crate) struct Room {
     promises: Arc<Mutex<HashMap<Digest, Promise>>>,
-    /// Blobs are kept: beside what becomes of a layer stands the layer as it came.
+    /// True if blobs are kept: the compressed layer is stored in addition to the unpacked one.
     keeps: bool,
 }
 
@@ -87,14 +87,14 @@ impl Room {
         Claim { room: self.clone(), blobs: BTreeMap::new(), free: None }
     }
 
-    /// So many bytes of a layer have come; fewer than before when it is fetched anew.
+    /// Sets the number of bytes of a layer that have been fetched; fewer than before if it is fetched again.
     pub(crate) fn done(&self, blob: &Digest, bytes: u64) {
         if let Some(promise) = self.lock().get_mut(blob) {
             promise.done = bytes;
         }
     }
 
-    /// So many bytes of its tar stream have been unpacked; fewer than before when it is fetched anew.
+    /// Sets the number of bytes of its tar stream that have been unpacked; fewer than before if it is fetched again.
     pub(crate) fn unpacked(&self, blob: &Digest, bytes: u64) {
         if let Some(promise) = self.lock().get_mut(blob) {
             promise.unpacked = bytes;
@@ -118,8 +118,8 @@ impl Claim {
         blobs.keys().all(|blob| self.blobs.contains_key(blob))
     }
 
-    /// Makes it a claim for these blobs, where the file system has `free` bytes. Blobs that nobody claimed before must
-    /// fit beside everything that was promised; what another pull is bringing already always fits.
+    /// Makes it a claim for these blobs, where the file system has `free` bytes. Blobs without an earlier claim must
+    /// fit in addition to everything promised; blobs that another pull is already fetching always fit.
     ///
     /// # Errors
     /// The blobs do not fit. The claim is then for nothing.
@@ -149,7 +149,8 @@ impl Claim {
         Ok(())
     }
 
-    /// Space that all of it takes, from what has come of it: what is yet to come is taken to grow as much as what is here did.
+    /// Returns the space that the whole claim takes, estimated from the bytes so far: the rest is assumed to unpack to
+    /// as much as they did.
     pub(crate) fn need(&self) -> Need {
         let promises = self.room.lock();
         let own = || self.blobs.keys().filter_map(|blob| promises.get(blob));
@@ -219,7 +220,7 @@ mod tests {
         // Fifty bytes of it are on the disk: less is free, and less is promised.
         room.done(&Digest::sha256(b"a"), 50);
         second.set(blobs(&[("c", 30)]), 50).expect("fits now");
-        // A layer that is fetched anew needs all its space again.
+        // A layer that is fetched again needs all its space again.
         room.done(&Digest::sha256(b"a"), 0);
         drop(second);
         second = room.claim();
@@ -251,7 +252,7 @@ mod tests {
         drop(first);
         let short = third.set(blobs(&[("x", 11)]), 100).expect_err("the second still brings both");
         assert_eq!(short.promised, 90);
-        // Who joins what is coming needs no more space, however little there is.
+        // Joining a layer in flight needs no more space, however little there is.
         third.set(blobs(&[("base", 60)]), 0).expect("nothing more is written");
     }
 

@@ -291,7 +291,7 @@ async fn take_over(opened: &OpenEngine) {
         let root = workplace(target.store.workshop(), number);
         let options = store::OpenOptions { unfinished_since: None, ..engine.0.options.store.clone() };
         let opening = move || root.exists().then(|| Store::open(&root, options)).transpose();
-        // Whoever has it still works there.
+        // If the store cannot be opened, another process holds it and still works there.
         let Ok(Ok(Some(held))) = engine.0.background.start(opening).await else { continue };
         match target.store.unfinished(number).await {
             Ok(found) => engine.0.leftovers.add(found),
@@ -347,8 +347,8 @@ impl ImageService for RuntimeImages {
         self.runtime.list(filter).await
     }
 
-    /// An image is absent, so that the next pull brings it, if its layers are not where containers would search for them, or if the
-    /// signature policy does not accept it now. The runtime goes on listing it.
+    /// An image is absent, so that the next pull fetches it, if its layers are not where containers would search for
+    /// them, or if the signature policy does not accept it now. The runtime still lists it.
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
         let found = self.find(&mut *self.state.lock().await).await?;
         let store = match &found {

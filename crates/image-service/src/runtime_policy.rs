@@ -1,5 +1,6 @@
-//! [`RuntimePolicy`]: the signature policy for images that a container runtime has, whoever pulled them. An image counts as present only by
-//! a name that the policy accepts now, or by its id if it accepts one of its names. Called by [`crate::runtime_images`].
+//! [`RuntimePolicy`]: the signature policy for images that a container runtime has, no matter which client pulled them.
+//! An image counts as present only by a name that the policy accepts now, or by its ID if it accepts one of its names.
+//! Called by [`crate::runtime_images`].
 
 use std::path::Path;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::pull::deposit::check_runtime_platform;
 /// The engine that pulls images for a container runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PullEngine {
-    /// Our engine where it is sure that the runtime finds what it brings, otherwise the runtime.
+    /// Our engine if it is certain that the runtime finds the layers that the engine adds, otherwise the runtime.
     #[default]
     Auto,
     /// Our engine.

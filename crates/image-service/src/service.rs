@@ -58,9 +58,9 @@ impl ImageService for Engine {
         Ok(images)
     }
 
-    /// An image of which a layer is missing is absent, so that the next pull brings it back. So is one that the signature
-    /// policy does not let be used by this name, or by id where it does by none of its names: the next pull by name looks for
-    /// its signatures, or says why not.
+    /// An image of which a layer is missing is absent, so that the next pull fetches it again. So is one that the
+    /// signature policy refuses by this name, or by ID if the policy accepts none of its names: the next pull by name
+    /// searches for its signatures, or reports why not.
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
         self.0.check_handler(image)?;
         let Some(record) = self.0.find_usable(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
@@ -89,7 +89,7 @@ impl ImageService for Engine {
         if self.0.pulls.has(&key) {
             before_visible.done().await?;
         }
-        // Who starts the job is seated before it runs, and misses nothing.
+        // The caller that starts the job subscribes before it runs, and misses nothing.
         let mut seat = None;
         let mut ticket = self.0.pulls.join(&key, |context| {
             seat = Some(context.hub.join(request.progress.clone()));

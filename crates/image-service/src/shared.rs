@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) background: Background,
     pub(crate) pulls: Flights<PullKey, Digest>,
     pub(crate) layers: Flights<LayerKey, Option<ReadyLayer>>,
-    /// Configs on their way, by whom they are asked from and digest.
+    /// Configs in flight, by the origin that is asked and by digest.
     pub(crate) configs: Flights<(Origin, Digest), Bytes>,
     /// Through which blob each layer in flight comes.
     pub(crate) coming: Coming,

@@ -24,10 +24,10 @@ pub(crate) struct RawDocument {
 /// A place to read an image from.
 #[async_trait]
 pub(crate) trait Source: Send + Sync + 'static {
-    /// The origin of everything that comes from here.
+    /// The origin of everything that is fetched from this source.
     fn origin(&self) -> &Origin;
 
-    /// Returns true if whoever answers here says that the blob can be had.
+    /// Returns true if the source says that it can provide the blob.
     async fn has(&self, descriptor: &Descriptor) -> bool;
 
     /// An index or a manifest by digest; size and digest are verified.
@@ -49,17 +49,17 @@ pub(crate) trait Chunks: Send {
     /// The next chunk; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>>;
 
-    /// Begins anew after damaged chunks: the next chunk is the first one again, from another place.
+    /// Starts over after damaged chunks: the next chunk is the first one again, from another place.
     ///
     /// # Errors
-    /// There is no other place; the error tells `why`.
+    /// There is no other place; the error includes `why`.
     fn start_over(&mut self, why: &Error) -> Result<()>;
 
     /// Returns true if the chunks come from another machine.
     fn is_remote(&self) -> bool;
 }
 
-/// A repository, and as whom it is asked, for one pull.
+/// A repository, and the identity that its requests use, for one pull.
 pub(crate) struct Remote {
     repository: Repository,
     origin: Origin,

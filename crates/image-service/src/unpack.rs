@@ -25,9 +25,10 @@ use crate::intake::{self, InflateError, Intake};
 use crate::options::Limits;
 use crate::ring::{LEAST, Progress, RingReader, RingWriter, TarHash, ring};
 
-/// Progress is told after so many more bytes of a tar stream. Small enough for a slow disk, where it takes a second.
+/// Progress is reported after this many bytes of a tar stream. Small enough for a slow disk, where it takes a second.
 const PROGRESS_STEP: u64 = 8 << 20;
-/// Beside the window and the ring: the decoder, the tar reader, the recipe's compressor, the connection's buffer.
+/// Memory in addition to the window and the ring: the decoder, the tar reader, the recipe's compressor, the
+/// connection's buffer.
 const WORKSPACE: usize = 1 << 20;
 
 /// The least memory that a layer of so many compressed bytes needs.
@@ -63,7 +64,7 @@ pub(crate) struct Task {
     pub(crate) size: u64,
     /// Of the diff id that is wanted.
     pub(crate) algorithm: Algorithm,
-    /// Told how many bytes of the tar stream have been unpacked.
+    /// Receives the number of bytes of the tar stream that have been unpacked.
     pub(crate) progress: Box<dyn Fn(u64) + Send>,
 }
 
@@ -110,7 +111,7 @@ impl Task {
         let found = Findings::default();
         let untar =
             Untar { hands: hands.clone(), size, reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
-        // Whoever comes first takes it out: the writer when the ring is full, or the end of this function.
+        // Taken by the first of the two: the writer when the ring is full, or the end of this function.
         let second = Arc::new(Mutex::new(Start::Not(Box::new(untar))));
         let (starting, background) = (Arc::clone(&second), hands.background.clone());
         writer.start_with(move || Start::start(&starting, &background));
@@ -179,8 +180,8 @@ fn inflate(
     };
     let result = match pumped {
         Ok(()) => intake.finish().map_err(InflateError::from),
-        // The digest tells if the host sent other bytes or the image itself is damaged. The rest of the blob has to be read
-        // for it, and the descriptor's size bounds that.
+        // The digest shows whether the host sent other bytes or the image itself is damaged. The rest of the blob must
+        // be read for it, and the descriptor's size bounds that.
         Err(error) if is_undecodable(&error, found) => match intake.finish() {
             Ok(()) => Err(error),
             Err(wrong) => Err(wrong.into()),
@@ -225,7 +226,7 @@ fn pump(
 struct Bounded<'a> {
     writer: &'a mut RingWriter,
     left: u64,
-    /// By how many bytes what came was too much.
+    /// The number of bytes beyond the limit.
     over: u64,
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>) -> Result<
     }
 }
 
-/// Checks a member's header and skips past it; nobody needs the name or the time in it.
+/// Checks a member's header and skips it; the name and the time in it are not used.
 fn header(input: &mut Input<'_>) -> Result<(), Error> {
     let mut crc = Crc::default();
     let head = input.at_least(10)?;

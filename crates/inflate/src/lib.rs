@@ -24,8 +24,8 @@ pub use crate::stream::{
 use crate::input::Input;
 use crate::output::Output;
 
-/// Decompresses all of `source` into `sink`. `detected` is called with the compression before the first buffer is requested. The
-/// caller tells the sink's reader of the end, once this has returned `Ok`.
+/// Decompresses all of `source` into `sink`. `detected` is called with the compression before the first buffer is
+/// requested. The caller reports the end to the sink's reader, after this has returned `Ok`.
 pub fn run(
     source: &mut dyn Source,
     sink: &mut dyn Sink,

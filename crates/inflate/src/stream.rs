@@ -39,7 +39,7 @@ pub struct Stopped;
 /// A share of a memory budget; dropping it gives the memory back.
 pub type MemoryShare = Box<dyn Send + Sync>;
 
-/// Waits for so many bytes of memory. A request beyond the whole budget is granted once nobody else has any.
+/// Waits for so many bytes of memory. A request beyond the whole budget is granted once no other stream has any.
 pub type Reserve<'a> = &'a dyn Fn(usize) -> Result<MemoryShare, Stopped>;
 
 /// Limits of one stream.

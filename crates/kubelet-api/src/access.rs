@@ -24,7 +24,7 @@ const KEPT: usize = 1024;
 /// Of everybody who is known.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// A refusal: its status and what the client is told.
+/// A refusal: its status and the message for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) String);
 
@@ -38,7 +38,7 @@ pub(crate) struct Gate {
     authority: Arc<dyn Authority>,
     /// Guards the bearers of tokens, by the digests of these.
     bearers: Kept<Digest, Option<Identity>>,
-    /// Guards what is allowed to whom.
+    /// Guards the permissions that were granted and denied.
     accesses: Kept<(Identity, Access), bool>,
 }
 

@@ -1,5 +1,5 @@
-//! [`Authority`]: who somebody is and what they may, as the API server knows it. A process border: the crate that speaks with the API server
-//! implements it. Decides nothing here.
+//! [`Authority`]: authenticates a client and authorizes its request by the API server. A process border: the crate that speaks
+//! with the API server implements it. Decides nothing itself.
 
 use std::error::Error;
 use std::fmt;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// How long a client may still send after the runtime is gone. A connection that is closed with input that nobody read is reset, which
-/// can take from the client, or from a proxy on the way, what has come but is not read yet.
+/// How long a client may still send after the runtime has closed its side. A connection that is closed with unread input is
+/// reset, and the client, or a proxy on the way, can then lose data that has arrived but is not read yet.
 const LINGER: Duration = Duration::from_secs(10);
 /// Bytes that are read at once.
 const CHUNK: usize = 16 << 10;
 
-/// Carries bytes both ways until one side is gone. What the runtime said before comes to the client whole, also when the runtime takes no
-/// input any more: a container may end while its client still sends.
+/// Copies bytes both ways until one side closes. All output that the runtime has sent reaches the client, also when the runtime
+/// takes no more input: a container may end while its client still sends.
 pub(crate) async fn carry(client: impl AsyncRead + AsyncWrite, runtime: impl AsyncRead + AsyncWrite) {
     let (from_client, to_client) = tokio::io::split(client);
     let (from_runtime, to_runtime) = tokio::io::split(runtime);
@@ -42,10 +42,10 @@ enum Broken {
     Sink(io::Error),
 }
 
-/// Carries what the client sends, to its end. What a runtime does not take is thrown away.
+/// Copies the client's input to its end. Input that the runtime does not take is discarded.
 ///
 /// # Errors
-/// The client is gone.
+/// The client has disconnected.
 async fn input(from: impl AsyncRead, to: impl AsyncWrite) -> io::Result<()> {
     let (mut from, mut to) = (pin!(from), pin!(to));
     match pump(&mut from, &mut to).await {
@@ -58,10 +58,10 @@ async fn input(from: impl AsyncRead, to: impl AsyncWrite) -> io::Result<()> {
     }
 }
 
-/// Carries what the runtime says, until it ends or breaks off.
+/// Copies the runtime's output until it ends or the connection breaks.
 ///
 /// # Errors
-/// The client is gone.
+/// The client has disconnected.
 async fn output(from: impl AsyncRead, to: impl AsyncWrite) -> io::Result<()> {
     let (mut from, mut to) = (pin!(from), pin!(to));
     match pump(&mut from, &mut to).await {

@@ -1,5 +1,6 @@
-//! The serving certificate of this node: self-signed, as a kubelet's that nobody gave one, kept in one file with its key, and made anew when it ends
-//! soon or the node's names change. No signer of the API server gives one without somebody's approval.
+//! The serving certificate of this node: self-signed, as that of a kubelet without a configured certificate, kept in one file
+//! with its key, and replaced before it expires or when the node's names change. No signer of the API server issues one without
+//! an approval.
 
 use std::fs;
 use std::io;
@@ -16,7 +17,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// How long a certificate is good, as a kubelet's.
 const VALID_DAYS: i64 = 365;
-/// With fewer days left it is made anew.
+/// The certificate is replaced when fewer days than these are left.
 const RENEW_DAYS: i64 = 30;
 /// Name of the file.
 const FILE: &str = "kubelet-server.pem";
@@ -52,7 +53,7 @@ pub(crate) struct ServerKey {
 }
 
 impl ServerKey {
-    /// The certificate in `directory`, made anew where there is none that is good for `names`.
+    /// Opens the certificate in `directory`, and makes one if there is none that is valid for `names`.
     ///
     /// # Errors
     /// The directory cannot be written.

@@ -1,6 +1,6 @@
-//! The kubelet's port of this node: `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/pods`, `/healthz`, `/metrics`, `/metrics/resource` and
-//! `/stats/summary` over TLS, for clients for whom the API server vouches. Runs no pod and knows no API server: it is handed what it answers from,
-//! and an [`Authority`]. Called by `imagelet run` on a node of a cluster.
+//! The kubelet's port of this node: `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/pods`, `/healthz`, `/metrics`,
+//! `/metrics/resource` and `/stats/summary` over TLS, for clients that the API server authorizes. Runs no pod and knows no API
+//! server: its sources and an [`Authority`] are passed in. Called by `imagelet run` on a node of a cluster.
 #![deny(missing_docs)]
 
 mod access;

@@ -1,5 +1,5 @@
-//! `/containerLogs`: what a container wrote, sent in pieces as somebody takes them, and followed until the container ends. The reading is
-//! [`kuberuntime::logs`]'; no thread waits for the network.
+//! `/containerLogs`: the output of a container, sent in pieces as the client reads, and followed until the container ends. The
+//! files are read by [`kuberuntime::logs`]; no thread waits for the network.
 
 use std::io;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) async fn send(
     let (follow, options) = (query.follow && status.state != ContainerState::Exited, query.options);
     let (sender, receiver) = mpsc::channel(WAITING);
     let job = Job { runtime, id, sender, follow };
-    // The first look is taken before the answer begins, so that a log that is not there is an error.
+    // The log is opened before the answer begins, so that a missing log is an error.
     let reader = job.open(location, options).await.map_err(|error| {
         let status = if error.kind() == io::ErrorKind::NotFound {
             StatusCode::NOT_FOUND
@@ -90,7 +90,7 @@ impl Job {
         }
     }
 
-    /// Sends what there is, and what comes. A client that is gone ends it.
+    /// Sends the existing lines, and new ones as they are written, until the client disconnects.
     async fn run(self, mut reader: LogReader) {
         let mut ended = std::pin::pin!(self.ended());
         let mut over = !self.follow;
@@ -99,7 +99,7 @@ impl Job {
             (reader, read) = match blocking(move || part(reader)).await {
                 Ok(read) => read,
                 Err(error) => {
-                    // The answer ends in the middle, so that nobody takes it for the whole log.
+                    // The answer ends with an error, so that a client does not take it for the whole log.
                     let _ = self.sender.send(Err(error)).await;
                     return;
                 }

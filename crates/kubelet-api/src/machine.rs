@@ -35,7 +35,7 @@ fn busy_ticks(stat: &str) -> Option<u64> {
     (numbers.len() >= 4).then_some(busy)
 }
 
-/// Memory as the kubelet counts it: what is used without the files that nobody used lately.
+/// Returns memory as the kubelet counts it: the used memory without inactive files.
 fn memory(meminfo: &str) -> Option<MemoryUsage> {
     let bytes = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

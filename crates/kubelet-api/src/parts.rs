@@ -1,4 +1,4 @@
-//! [`Parts`]: what the port answers from, handed in by whoever runs pods. Plain data.
+//! [`Parts`]: the sources from which the port answers, passed in by the process that runs pods. Plain data.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! [`Port`]: an address at which HTTP/1.1 is answered, over TLS or in clear text. Clients that have not shown who they are have a small budget of connections
-//! ([`crate::admission`]), a request must name the listener ([`crate::host`]), and no connection waits for ever for its client. Knows no path and nobody's
-//! rights. Every TCP listener of the program that speaks HTTP is one: the kubelet's port, the status page, metrics, `imagelet registry`.
+//! [`Port`]: an address at which HTTP/1.1 is answered, over TLS or in clear text. Unauthenticated clients have a small budget of
+//! connections ([`crate::admission`]), a request must name the listener ([`crate::host`]), and no connection waits for ever for
+//! its client. Independent of paths and permissions. Every TCP listener of the program that speaks HTTP is one: the kubelet's
+//! port, the status page, metrics, `imagelet registry`.
 
 use std::convert::Infallible;
 use std::io;

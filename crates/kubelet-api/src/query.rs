@@ -57,7 +57,7 @@ pub(crate) fn logs(query: &str, now: Timestamp) -> Result<LogQuery, Refusal> {
             return Err(Refusal(StatusCode::UNPROCESSABLE_ENTITY, text.to_owned()));
         }
         let age = i64::try_from(seconds).ok().map(SignedDuration::from_secs);
-        // Longer ago than time goes is everything.
+        // An age beyond the range of timestamps means the whole log.
         read.options.since = age.and_then(|age| now.checked_sub(age).ok());
     }
     Ok(read)

@@ -1,5 +1,6 @@
-//! Requests and their answers. A request is parsed once into a [route](crate::route); a path that is not well formed is answered 404 and nothing is asked about
-//! it. Every other request passes the [gate](crate::access) with the access of its route, also for a path that is not served.
+//! Requests and their answers. A request is parsed once into a [route](crate::route); a malformed path is answered with 404 without
+//! a check of access. Every other request passes the [gate](crate::access) with the access of its route, also for a path that is
+//! not served.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! [`StreamAddress`]: where the streams of a runtime are, from the URL that it answers to Exec, Attach and PortForward. Connects
-//! nobody. Called by the kubelet's port and by the commands of the binary that stream by themselves.
+//! [`StreamAddress`]: where the streams of a runtime are, from the URL that it returns for Exec, Attach and PortForward. Opens
+//! no connection. Called by the kubelet's port and by the commands of the binary that stream by themselves.
 
 use url::{Host, Url};
 
@@ -32,7 +32,7 @@ impl StreamAddress {
         let parsed = Url::parse(url).map_err(|error| failed(error.to_string()))?;
         match parsed.scheme() {
             "http" => {}
-            // Its certificate is its own: nobody could tell it from another's.
+            // The runtime's certificate is self-signed and cannot be verified.
             "https" => return Err(failed("streams over TLS (enable_tls_streaming) are not supported".to_owned())),
             other => return Err(failed(format!("{other} is not known"))),
         }

@@ -22,7 +22,7 @@ use crate::stream_address::StreamAddress;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// More than any refusal says.
 const MAX_REFUSAL: usize = 64 << 10;
-/// Headers that client and runtime agree by, beside those whose names begin with `sec-websocket-`.
+/// Headers by which client and runtime negotiate, in addition to those whose names begin with `sec-websocket-`.
 const AGREED: [HeaderName; 3] = [CONNECTION, UPGRADE, HeaderName::from_static("x-stream-protocol-version")];
 
 /// Refuses a request that asks for no other protocol.

@@ -1,5 +1,5 @@
-//! The figures of `/stats/summary` and `/metrics/resource`, made of what the runtime says of its pods and the kernel of the machine. Pure; what
-//! nobody knows is left out, as in the kubelet.
+//! The figures of `/stats/summary` and `/metrics/resource`, from the runtime's statistics of its pods and the kernel's of the
+//! machine. Pure; unknown figures are left out, as in the kubelet.
 
 use std::fmt::Write as _;
 
@@ -195,7 +195,7 @@ impl Summary {
     }
 }
 
-/// As near as a float comes, which is what the text has.
+/// Returns the nearest float, which is the precision of the text format.
 fn as_float(number: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
     {

@@ -1,5 +1,5 @@
-//! TLS of a port: its certificate, and whose client certificates are believed. A client without a certificate connects all the same, since
-//! it may have a token; one with a certificate of another authority does not. Called by [`crate::port`].
+//! TLS of a port: its certificate, and the authorities of accepted client certificates. A client without a certificate connects all
+//! the same, since it may have a token; one with a certificate of another authority does not. Called by [`crate::port`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub enum ServingCertificate {
 pub struct TlsFiles {
     /// The certificate of the port.
     pub serving: ServingCertificate,
-    /// Authorities whose client certificates are believed; `None`: nobody's are.
+    /// Authorities whose client certificates are accepted; `None`: client certificates are not accepted.
     pub client_ca_file: Option<PathBuf>,
 }
 

@@ -1,6 +1,7 @@
-//! [`compute_pod_actions`]: what a pod needs done, from what it should be, what the runtime shows of it and what its probes
-//! say. Pure; each action has its reason, which can be printed. It does nothing, asks nobody, and knows no back-off: a
-//! container that is to be started may have to wait. Called by the sync of a pod and by whoever explains one.
+//! [`compute_pod_actions`]: the actions that a pod needs, from its spec, its state in the runtime and the results of
+//! its probes. Pure; each action has a reason that can be printed. It performs no action, makes no requests, and knows
+//! no back-off: a container that is to be started may have to wait. Called by the sync of a pod and by the command that
+//! explains a pod.
 
 mod containers;
 mod init;

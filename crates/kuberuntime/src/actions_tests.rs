@@ -685,7 +685,7 @@ proptest! {
         let actions = compute_pod_actions(pod, seen, probes);
         prop_assert_eq!(&actions, &compute_pod_actions(pod, seen, probes));
 
-        // Nobody is started or stopped twice, and whoever runs is stopped before it is started again.
+        // No container is started or stopped twice, and a running one is stopped before it is started again.
         let starts = || actions.init_to_start.iter().chain(&actions.containers_to_start).chain(&actions.ephemeral_to_start);
         for start in starts() {
             prop_assert_eq!(starts().filter(|other| other.name == start.name).count(), 1, "{}", start.name);
@@ -721,7 +721,7 @@ proptest! {
             }
         }
 
-        // What is created is created for somebody, and in the next sandbox.
+        // A sandbox is created only when containers are to be started in it, and with a higher attempt number.
         if actions.create_sandbox {
             prop_assert!(actions.kill_pod.is_some() && starts().count() > 0);
             prop_assert!(seen.sandboxes.iter().all(|sandbox| sandbox.attempt < actions.attempt));

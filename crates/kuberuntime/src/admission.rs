@@ -56,7 +56,7 @@ impl Rejection {
 const COUNTED: [(&str, &str); 3] =
     [("cpu", "OutOfcpu"), ("memory", "OutOfmemory"), ("ephemeral-storage", "OutOfephemeral-storage")];
 
-/// Decides whether `pod` can run beside the pods in `active`. `object` is the same pod as its server has it.
+/// Decides whether `pod` can run in addition to the pods in `active`. `object` is the same pod as its server has it.
 pub(crate) fn admit(pod: &Pod, object: &Value, active: &[&Pod], node: &NodeCapacity) -> Result<(), Rejection> {
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     if let Some(most) = node.pods.filter(|most| active.len() >= *most) {
@@ -81,8 +81,8 @@ fn amount(name: &str, quantity: Quantity) -> i64 {
     if name == "cpu" { quantity.milli_value() } else { quantity.value() }
 }
 
-/// The most that a pod asks for at a time: its containers and sidecars together, or an init container beside the sidecars
-/// that were started before it.
+/// Returns the highest request of a pod at any time: its containers and sidecars together, or an init container
+/// together with the sidecars that were started before it.
 fn request(pod: &Pod, name: &str) -> i64 {
     let of = |container: &Container| container.resources.requests.get(name).map_or(0, |asked| amount(name, *asked));
     let mut sidecars = 0_i64;

@@ -1,6 +1,6 @@
 //! Configs of a pod for the runtime: `sandbox_config` and `container_config` turn a pod, and what the node adds to it,
-//! into CRI's configurations. Pure: volumes, addresses, documents and resolver files are handed in by whoever starts
-//! things, and a pod that is not valid was refused before.
+//! into CRI's configurations. Pure: volumes, addresses, documents and resolver files are arguments, and a pod that is
+//! not valid was refused before.
 
 mod container;
 mod dns;

@@ -26,7 +26,7 @@ pub(crate) fn set_defaults(pod: &mut Pod) {
     }
     if spec.priority.is_none() {
         let class = PRIORITY_CLASSES.iter().find(|(name, _)| *name == spec.priority_class_name);
-        // A class that nobody knows is told by validation.
+        // Validation reports an unknown class.
         spec.priority = class.map(|(_, priority)| *priority).or(spec.priority_class_name.is_empty().then_some(0));
     }
     for volume in &mut spec.volumes {

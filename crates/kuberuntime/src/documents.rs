@@ -1,5 +1,6 @@
-//! [`Documents`]: the ConfigMaps and Secrets that a pod may name, as they are handed in. Shows no content: of a Secret it is
-//! secret, and nobody marks it. Knows no directory and no API server; made by whoever reads documents.
+//! [`Documents`]: the ConfigMaps and Secrets that a pod may name, as they are handed in. Debug output has no content,
+//! because that of a Secret is secret and carries no mark. Knows no directory and no API server; made by the readers of
+//! documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -50,11 +51,11 @@ pub struct Documents {
     pub tokens: BTreeMap<TokenKey, Result<DocumentContent, String>>,
     /// Variables by which containers find the API server.
     pub service_variables: Vec<(String, String)>,
-    /// True if there are such variables and nobody knows them yet.
+    /// True if there are such variables and they are not known yet.
     pub services_unknown: bool,
 }
 
-/// Names a token of a pod: whom it is for, and how long it is good.
+/// Identifies a token of a pod by its audience and its lifetime.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenKey {
     /// Empty: the API server.

@@ -15,7 +15,7 @@ pub(crate) use downward::{ContainerAmount, FieldUse, PodField, amount};
 pub(crate) use expand::expand;
 pub(crate) use expand::names as names_in;
 
-/// The variables of a container, each once, in the order in which their names first came.
+/// The variables of a container, each once, in the order in which their names first occurred.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     variables: Vec<(String, Secret)>,

@@ -75,7 +75,7 @@ fn each_sees_those_before_it_and_a_later_one_replaces() {
     }));
     let want = [
         ("COLOR", "blue"),
-        // What comes from a document is taken as it is.
+        // A value from a document is not expanded.
         ("SIZE", "$(COLOR)"),
         ("A", "$(B)"),
         ("B", "$(B)+red"),

@@ -40,11 +40,11 @@ pub(crate) enum PodEvent<'a> {
         probe: &'a str,
         error: &'a str,
     },
-    /// The sandbox is made anew.
+    /// The sandbox is replaced by a new one.
     SandboxChanged,
     /// A sandbox could not be made.
     FailedCreatePodSandBox(&'a str),
-    /// Nobody could tell how a sandbox is.
+    /// The status of a sandbox could not be determined.
     FailedPodSandBoxStatus(&'a str),
     /// There is no network for its sandbox yet: why.
     NetworkNotReady(&'a str),

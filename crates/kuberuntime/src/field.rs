@@ -164,8 +164,8 @@ impl FieldErrors {
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }
 
-    /// Takes in what a later step found, except at places of which it is known already that something is wrong there: a
-    /// field that could not be read is not told to be missing as well.
+    /// Adds the errors of a later step, except in fields that have an error already: a field that could not be read is
+    /// not reported as missing as well.
     pub(crate) fn merge(&mut self, later: Self) {
         let known = self.0.len();
         for error in later.0 {

@@ -88,7 +88,7 @@ async fn server(answer: String) -> (u16, JoinSet<()>) {
                     Ok(byte) => head.push(byte),
                 }
             }
-            // Whoever asked may have gone.
+            // The client may have disconnected.
             let _heard = stream.write_all(answer.as_bytes()).await;
         }
     });
@@ -131,7 +131,7 @@ async fn a_runtime_that_does_not_take_the_question_is_asked_three_times_and_coun
     scene.runtime.faults().fail(CallKind::ExecSync, absent);
     assert_eq!(scene.ask(&question).await, (ProbeOutcome::Unknown, "connection refused".into()));
     assert_eq!(scene.execs(), 6);
-    // A runtime that hangs until its client's own deadline has not looked at the program.
+    // A runtime that hangs until its client's own deadline has not watched the program.
     scene.runtime.faults().clear(CallKind::ExecSync);
     scene.runtime.faults().delay(CallKind::ExecSync, Duration::from_secs(120));
     scene.runtime.faults().fail(CallKind::ExecSync, Error::new(Kind::DeadlineExceeded, "no answer in 121s"));

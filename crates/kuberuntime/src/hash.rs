@@ -1,5 +1,5 @@
 //! FNV-1a in the widths in which the kubelet writes it: containers in 32 bits, back-off keys in 64, static pods in 128.
-//! It is no defence against anybody; it only has to give the same answer after a restart.
+//! It is no defence against an attacker; it only has to give the same answer after a restart.
 
 /// 32 bits.
 pub(crate) fn fnv32a(bytes: &[u8]) -> u32 {

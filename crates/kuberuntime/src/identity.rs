@@ -11,7 +11,7 @@ use crate::{set_defaults, validate};
 
 /// The hash of the manifest of a static pod.
 pub(crate) const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
-/// Where a pod came from.
+/// Source of a pod.
 pub(crate) const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 /// The kubelet's name of pods that come from an API server, in that annotation.
 pub const API_SOURCE: &str = "api";
@@ -20,7 +20,7 @@ pub(crate) const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 /// On pods, and so on their sandboxes: the absolute path or the address of the manifest.
 pub const CONFIG_ORIGIN_ANNOTATION: &str = "imagelet.dev/config.origin";
 
-/// Where a manifest came from.
+/// Source of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<'a> {
     /// A file, by its absolute path.
@@ -141,7 +141,7 @@ pub(crate) fn make_static(pod: &mut Pod, manifest: &Value, node: &str, origin: O
     node.clone_into(&mut pod.spec.node_name);
 }
 
-/// The hash of everything that a manifest says, however it is laid out, with the node and the place that it came from.
+/// Returns the hash of a manifest's content, whatever its layout, with the node and the origin.
 fn manifest_hash(manifest: &Value, node: &str, origin: Origin<'_>) -> u128 {
     let mut text = String::new();
     canonical(manifest, &mut text);

@@ -36,8 +36,8 @@ const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod
 
 type Map = BTreeMap<String, String>;
 
-/// The hash of what a container is made of: when it changes, the container is made anew. As in the kubelet that is its
-/// name and its image; a static pod whose manifest changes otherwise is another pod.
+/// Returns the hash of a container's definition: when it changes, the container is created again. As in the kubelet,
+/// the definition is the name and the image; a static pod whose manifest changes otherwise is another pod.
 #[must_use]
 pub(crate) fn container_hash(container: &Container) -> u64 {
     let text = json!({"image": container.image, "name": container.name}).to_string();
@@ -71,7 +71,7 @@ pub(crate) fn sandbox_labels(pod: &Pod) -> Map {
     labels
 }
 
-/// Annotations of a pod's sandbox: the pod's own, and what those need who look for it by what people call it.
+/// Returns the annotations of a pod's sandbox: the pod's own, and the names by which tools look it up.
 #[must_use]
 pub(crate) fn sandbox_annotations(pod: &Pod) -> Map {
     let mut annotations = pod.metadata.annotations.clone();

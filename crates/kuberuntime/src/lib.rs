@@ -1,6 +1,6 @@
-//! Pods on a CRI runtime: the model of a pod, what a pod needs done (pure), and the hands that do it over
-//! `cri_api::RuntimeService`. Images are asked of `image_manager` and nobody else, containers are asked over the network
-//! through `probe`. It knows no gRPC, no embedded engine and no credentials; the binary calls it.
+//! Pods on a CRI runtime: the model of a pod, the actions that a pod needs (pure), and the code that performs them over
+//! `cri_api::RuntimeService`. Images are requested from `image_manager` only, and containers are probed over the
+//! network through `probe`. It knows no gRPC, no embedded engine and no credentials; the binary calls it.
 #![deny(missing_docs)]
 
 mod actions;

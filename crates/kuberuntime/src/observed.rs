@@ -42,7 +42,7 @@ pub struct ObservedContainer {
     pub id: String,
     /// Name within the pod.
     pub name: String,
-    /// The sandbox that it is in; empty: not known. A status does not tell it, a list does.
+    /// The sandbox of the container; empty: not known. Lists have it, a status does not.
     pub sandbox_id: String,
     /// State in CRI's words.
     pub state: ContainerState,

@@ -3,7 +3,7 @@
 //! one that Kubernetes knows and this node cannot honour, with the reason; fields that only a scheduler or an API server
 //! uses are passed over. Zero means "not set", as in Kubernetes' own types, until `set_defaults` was there.
 //!
-//! Called by pod sources through [`crate::admit`], and by whoever reads a pod.
+//! Called by pod sources through [`crate::admit`], and by other readers of pods.
 
 mod container;
 mod handler;
@@ -66,7 +66,7 @@ object! {
     pub struct Metadata (ignored_in_metadata) {
         /// Name within the namespace.
         pub name: String = "name",
-        /// Prefix of a name that somebody else makes.
+        /// Prefix of a name that an API server generates.
         pub generate_name: String = "generateName",
         /// Namespace; `default` unless said.
         pub namespace: String = "namespace",
@@ -86,8 +86,8 @@ object! {
 }
 
 impl Pod {
-    /// Reads a pod as far as it can be read, and tells everything in it that could not: for those who need a part of it
-    /// only, and for [`crate::admit`], which has more to tell.
+    /// Reads a pod as far as it can be read, and returns everything in it that could not: for callers that need only a
+    /// part of it, and for [`crate::admit`], which adds errors of its own.
     #[must_use]
     pub fn read_all(value: &Value) -> (Self, FieldErrors) {
         let mut errors = FieldErrors::default();

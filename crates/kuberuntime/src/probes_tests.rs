@@ -1,4 +1,4 @@
-//! Probes over the runtime in memory, in time that stands still unless somebody sleeps.
+//! Probes on the runtime in memory, with time that advances only while a task sleeps.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ impl Scene {
         self.runtime.calls().iter().filter(|(kind, about)| *kind == CallKind::ExecSync && about == id).count()
     }
 
-    /// How often somebody was told of a change since this was asked last.
+    /// Returns the number of changes that were reported since the last call.
     fn changes(&mut self) -> usize {
         std::iter::from_fn(|| self.changed.try_recv().ok()).count()
     }
@@ -215,7 +215,7 @@ async fn a_container_that_failed_is_left_alone_until_another_one_is_there() {
         scene.runs("a");
         seconds(300).await;
         assert_eq!((scene.asked("a"), scene.result("a"), scene.changes()), (3, only(kind, Failure), 0));
-        // It ends, and the next one begins anew, with what it has to say forgotten.
+        // The run ends, and the next one starts without its results.
         scene.shows(&[("a", "web", ContainerState::Exited, 0)]);
         scene.say("web", &[("p", 0)]);
         scene.runs("b");
@@ -271,7 +271,7 @@ async fn a_container_that_does_not_run_is_not_asked_and_cannot_serve() {
     seconds(3).await;
     assert_eq!(scene.result("a"), Probed { liveness: Some(Success), readiness: Some(Success), startup: None });
     scene.shows(&[("a", "web", ContainerState::Unknown, 0)]);
-    // Nobody knows, so nobody is to be killed for it; but nobody is sent there.
+    // The state is unknown: the container is not killed for it, but gets no traffic.
     assert_eq!(scene.result("a"), Probed { liveness: Some(Success), readiness: Some(Failure), startup: None });
     scene.shows(&[("a", "web", ContainerState::Exited, 0)]);
     assert_eq!(scene.result("a"), Probed { liveness: Some(Failure), readiness: Some(Failure), startup: None });
@@ -300,7 +300,8 @@ async fn a_pod_that_ends_is_asked_for_readiness_alone() {
     seconds(2).await;
     assert_eq!(scene.result("a"), Probed { readiness: Some(Failure), ..ready });
     assert!(scene.changes() > 0 && scene.events().iter().all(|event| event.contains("Readiness")));
-    // One that has not come up is not killed for it any more either, not even when the agent was started anew meanwhile.
+    // A container that has not started is no longer killed for it either, not even when the agent was restarted
+    // meanwhile.
     let mut pod = (*scene.pod).clone();
     pod.metadata.uid = "other".into();
     pod.metadata.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
@@ -325,7 +326,7 @@ async fn questions_that_cannot_be_asked_count_for_nothing() {
     let event = "spec.containers{web} Warning Unhealthy Liveness probe errored and resulted in unknown state: connection \
                  refused";
     assert!(scene.events().contains(&event.to_owned()), "{:?}", scene.events());
-    // A runtime that is stuck keeps nobody but its own question waiting, and turns that were missed are not made up for.
+    // A runtime that hangs delays only its own question, and missed turns are not made up for.
     scene.runtime.faults().return_to_duty();
     let gate = scene.runtime.faults().hold(CallKind::ExecSync);
     seconds(100).await;
@@ -348,7 +349,8 @@ async fn what_ran_before_is_asked_soon_and_delays_are_counted_from_its_start() {
     assert_eq!((scene.asked("a"), scene.result("a")), (1, waiting));
     seconds(12).await;
     assert_eq!(scene.result("a").readiness, Some(Success));
-    // A container that came between two looks is no older than that, though the clock was set forward meanwhile.
+    // A container that began between two observations is no older than that, though the clock was set forward
+    // meanwhile.
     scene.shows(&[("a", "web", ContainerState::Exited, 0)]);
     seconds(1).await;
     scene.shows(&[("b", "web", ContainerState::Running, 3600)]);
@@ -413,7 +415,7 @@ async fn a_changed_probe_is_asked_as_it_says_now_and_keeps_what_was_said() {
     assert_eq!(scene.result("a").readiness, Some(Success));
     seconds(5).await;
     assert_eq!(scene.result("a").readiness, Some(Failure));
-    // Without the probe there is nothing to say, and nobody asks.
+    // Without the probe there is no result, and no question is asked.
     let mut without = (*scene.pod).clone();
     without.spec.containers[0].readiness_probe = None;
     without.spec.containers[0].liveness_probe = scene.pod.spec.containers[0].readiness_probe.clone();

@@ -1,5 +1,5 @@
-//! Quality of service: the class of a pod, and what it means for its containers when memory runs out. Pure; the sums are
-//! the kubelet's. Called when a container is made and when a status is told.
+//! Quality of service: the class of a pod, and its effect on the containers when memory runs out. Pure; the sums are
+//! the kubelet's. Called when a container is created and when a status is made.
 
 use oci::Quantity;
 
@@ -12,7 +12,7 @@ words! {
         Guaranteed = "Guaranteed",
         /// Some container needs something.
         Burstable = "Burstable",
-        /// Nobody needs anything.
+        /// No container requests or limits anything.
         BestEffort = "BestEffort",
     }
 }
@@ -65,7 +65,7 @@ pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u
     if is_sidecar && let Some(least) = pod.spec.containers.iter().map(asked).min() {
         adjust = adjust.min(score(least));
     }
-    // Above what is guaranteed, below what nobody cares for.
+    // Above the score of guaranteed pods, below that of best-effort pods.
     let adjust = i64::try_from(adjust).unwrap_or(0).max(BEST_EFFORT + GUARANTEED);
     if adjust == BEST_EFFORT { adjust - 1 } else { adjust }
 }

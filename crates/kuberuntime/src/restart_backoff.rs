@@ -1,7 +1,7 @@
 //! [`RestartBackoff`]: how long a container that keeps ending waits before it is started again, as the kubelet's
 //! CrashLoopBackOff: at once, then 10 s, doubled up to a limit, counted from its end, and forgotten when it ran for long.
-//! Pure: the time is handed in, nothing is told. A clock that is set back or forward never makes a container wait longer
-//! than its delay from then on. Asked before each start of a container.
+//! Pure: the time is an argument, and nothing is logged or recorded. A clock that is set back or forward never makes a
+//! container wait longer than its delay from then on. Called before each start of a container.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::pod::{Container, Pod};
 
 /// The first delay.
 const FIRST: Duration = Duration::from_secs(10);
-/// After so long without another end the delays begin anew.
+/// After this time without another exit, the delays start over.
 const FORGET: SignedDuration = SignedDuration::from_secs(600);
 
 /// Delays of containers.
@@ -99,12 +99,12 @@ impl RestartBackoff {
     pub(crate) fn waits(&self, pod: &Pod, container: &Container, observed: &ObservedPod, now: Timestamp) -> bool {
         let key = backoff_key(pod, container);
         let Some(entry) = self.entries.get(&key) else { return false };
-        // A look at a copy: what a check would change is this entry's alone.
+        // Checks a copy: a check changes no entry but this one.
         let mut copy = Self { longest: self.longest, entries: HashMap::from([(key, entry.clone())]) };
         copy.check(pod, container, observed, now).is_some()
     }
 
-    /// Forgets what no longer counts: of pods that are gone, and of containers that ran for long.
+    /// Forgets entries that no longer count: of removed pods, and of containers that ran for long.
     pub(crate) fn collect(&mut self, now: Timestamp) {
         let kept = FORGET + SignedDuration::try_from(self.longest).unwrap_or(FORGET);
         self.entries.retain(|_, entry| now.duration_since(entry.updated).abs() <= kept);

@@ -1,5 +1,5 @@
-//! The pure parts and the hands together, over the runtime in memory: a manifest is admitted, what it needs is done as the
-//! actions say, and what the runtime then shows is what they look at next.
+//! The pure parts and the code that acts, together, over the runtime in memory: a manifest is admitted, its actions are
+//! performed, and the next actions are computed from the state that the runtime then shows.
 
 use serde_json::json;
 
@@ -23,7 +23,7 @@ async fn a_pod_comes_up_in_order_and_then_rests() {
     assert!(status.is("Ready") && status.is("Initialized") && status.is("PodReadyToStartContainers"));
     assert_eq!(status.init_container_statuses.iter().filter(|c| c.ready).count(), 3);
     assert!(!status.pod_ip.is_empty());
-    // A restart of this program looks at the same things, and finds nothing to do.
+    // After a restart this program observes the same state, and finds nothing to do.
     assert!(bench.actions().await.is_empty());
 }
 
@@ -55,7 +55,7 @@ async fn a_dead_sandbox_is_replaced_with_everything_in_it() {
     bench.runtime.kill_sandbox(&first);
     let actions = bench.actions().await;
     assert_eq!((actions.kill_pod.clone(), actions.attempt), (Some(PodReason::NotReady), 1), "{actions}");
-    // What the earlier sandbox had is still shown, and nobody takes it for done in the new one.
+    // The containers of the earlier sandbox are still shown, and do not count as done in the new one.
     assert_eq!(bench.settle().await, ["i", "j", "a"]);
     let observed = bench.observe().await;
     assert_eq!((observed.sandboxes.len(), observed.sandboxes[0].attempt, observed.sandboxes[0].ready), (2, 1, true));

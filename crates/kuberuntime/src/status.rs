@@ -18,7 +18,7 @@ pub use input::{PodEnd, StatusInput};
 #[must_use]
 pub fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let spec = &input.pod.spec;
-    // A pod that ended before anything of it ran has no containers to tell of.
+    // A pod that ended before anything of it ran has no containers to report.
     let never_ran = input.observed.containers.is_empty()
         && input.previous.is_some_and(|previous| previous.is_over() && previous.container_statuses.is_empty());
     let statuses = |kind, list: &mut dyn Iterator<Item = &crate::pod::Container>| {

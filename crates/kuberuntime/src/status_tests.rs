@@ -268,7 +268,7 @@ fn probes_decide_about_readiness() {
 fn what_was_told_before_stays_told() {
     let mut scene = two().run("a", Seen::Running, 0, 0).run("b", Seen::Running, 0, 0);
     let first = scene.status();
-    // A container that ran is gone without a trace.
+    // A container that ran was removed without a trace.
     scene.previous = Some(first.clone());
     scene.runs.remove(0);
     assert_eq!(scene.short(), "Running PIP: a ContainerCreating after 137 #1, b running ready");
@@ -288,7 +288,7 @@ fn what_was_told_before_stays_told() {
     let third = scene.status();
     assert_eq!(since(&third, "PodScheduled"), Timestamp::UNIX_EPOCH);
     assert_ne!(since(&third, "Ready"), Timestamp::UNIX_EPOCH);
-    // One whose end was told stays ended when it is collected.
+    // A container whose end was reported stays terminated when it is collected.
     let mut scene = two().run("a", Seen::Exited, 3, 0).run("b", Seen::Running, 0, 0);
     scene.previous = Some(scene.status());
     scene.runs.remove(0);

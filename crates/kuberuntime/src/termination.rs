@@ -8,8 +8,8 @@ use crate::pod::{Container, Pod};
 /// The least that a container gets, in seconds.
 pub(crate) const MINIMUM_GRACE_PERIOD: i64 = 2;
 
-/// How many seconds a container may take to end, its preStop hook included. A deletion's own period goes before
-/// everything; a probe that failed may have one; the pod has one.
+/// Returns how many seconds a container may take to end, its preStop hook included. A deletion's own period takes
+/// precedence over everything; a probe that failed may have one; the pod has one.
 #[must_use]
 pub(crate) fn grace_period(pod: &Pod, container: &Container, reason: Option<KillReason>) -> i64 {
     if let Some(seconds) = pod.metadata.deletion_grace_period_seconds {
@@ -24,7 +24,7 @@ pub(crate) fn grace_period(pod: &Pod, container: &Container, reason: Option<Kill
     probe.and_then(|probe| probe.termination_grace_period_seconds).unwrap_or(of_pod).max(0)
 }
 
-/// The same for a container whose pod nobody knows any more: what was written on it when it was made.
+/// Returns the grace period of a container whose pod is no longer known, as recorded on it when it was created.
 #[must_use]
 pub(crate) fn orphan_grace_period(info: &ContainerInfo) -> i64 {
     info.deletion_grace_period.or(info.termination_grace_period).unwrap_or(MINIMUM_GRACE_PERIOD).max(0)
@@ -36,8 +36,8 @@ pub(crate) fn after_hook(grace_period: i64, hook: i64) -> i64 {
     grace_period.saturating_sub(hook).max(MINIMUM_GRACE_PERIOD)
 }
 
-/// The containers of a pod in the steps in which they are stopped: first everything but sidecars, together; then the
-/// sidecars one by one, the one that came last first. A step begins when the one before it is done.
+/// Returns the containers of a pod in the steps in which they are stopped: first everything but sidecars, together;
+/// then the sidecars one by one, the last one first. A step begins when the one before it is done.
 #[must_use]
 pub(crate) fn termination_order(pod: &Pod) -> Vec<Vec<&str>> {
     let is_sidecar = |name: &str| pod.spec.init_containers.iter().any(|c| c.is_sidecar() && c.name == name);

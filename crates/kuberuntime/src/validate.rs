@@ -90,7 +90,7 @@ fn spec(pod: &Pod, errors: &mut FieldErrors) {
     network(spec, &path, errors);
 }
 
-/// Names of the host, and whom it asks for those of others.
+/// Host names, and the configuration of name servers.
 fn network(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     report_name(errors, &path.child("hostname"), &spec.hostname, label);
     report_name(errors, &path.child("subdomain"), &spec.subdomain, label);

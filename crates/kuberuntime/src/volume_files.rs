@@ -8,7 +8,7 @@ use crate::documents::{DocumentContent, DocumentKind, Documents, MissingDocument
 use crate::environment::{FieldUse, PodField, Surroundings, amount};
 use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, TokenProjection, VolumeSource};
 
-/// Mode where nobody says one.
+/// Mode where none is set.
 const MODE: i32 = 0o644;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The locks of all crates: the standard library's, never poisoned. Whoever waits goes on after a panic of another thread, so that what a
-//! lock guards must be valid at every point where the code that holds it can panic.
+//! The locks of all crates: the standard library's, never poisoned. A thread that takes a lock continues after a panic of another one, so
+//! that the guarded value must be valid at every point where the code that holds the lock can panic.
 #![expect(clippy::disallowed_types, reason = "this crate makes of them what the others use")]
 
 use std::fmt;
@@ -39,7 +39,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// The value, which nobody else can reach.
+    /// Returns the value, which no other thread can reach.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +66,7 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until nobody writes.
+    /// Waits until no thread holds the lock for writing.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,17 +93,17 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// A condition variable that nobody waits for.
+    /// Creates a condition variable without waiters.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }
 
-    /// Wakes one of those who wait.
+    /// Wakes one waiter.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

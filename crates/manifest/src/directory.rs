@@ -1,6 +1,6 @@
-//! The secrets directory: manifests of Secrets and ServiceAccounts that lie on the node, for pods that come without
-//! them. Reads all of it; a file that cannot be used is told and passed over, so that one mistake does not take the
-//! others' secrets away. Never shows what is in a file. Called by the readers of pods, off the async workers.
+//! The secrets directory: manifests of Secrets and ServiceAccounts on the node, for pods whose manifests do not include
+//! them. Reads all of it; a file that cannot be used is reported and skipped, so that one mistake does not make the secrets
+//! of other files unavailable. Never shows the content of a file. Called by the readers of pods, off the async workers.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _};
@@ -27,7 +27,7 @@ pub struct SecretsDirectory {
 /// The directory itself cannot be read: then nothing is known of any secret.
 pub fn read(directory: &Path) -> io::Result<SecretsDirectory> {
     let mut read = SecretsDirectory::default();
-    // Where others cannot enter the directory, the files' own permissions do not matter.
+    // In a directory that other users cannot enter, the files' own permissions do not matter.
     let closed = fs::metadata(directory)?.mode() & 0o001 == 0;
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -67,13 +67,13 @@ impl SecretsDirectory {
         }
     }
 
-    /// A line for the first object that stands there more than once: the first one counts.
+    /// Returns a line for the first duplicate object: the first of its definitions counts.
     pub fn duplicates(&self) -> Option<String> {
         self.objects.duplicate().map(|error| format!("{error}; the first counts"))
     }
 }
 
-/// Hidden files are somebody's temporary ones, or the machinery of a mounted volume.
+/// Hidden files are temporary files of an editor, or the symbolic links of a mounted volume.
 fn is_manifest(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
     let known = path.extension().is_some_and(|e| ["yaml", "yml", "json"].iter().any(|known| e == *known));

@@ -1,6 +1,6 @@
 //! Kubernetes manifests as they are written: YAML whose nodes know their lines, the images of pods and workloads, Secrets and
-//! ServiceAccounts, and the pull secrets that a pod's names stand for. Pulls nothing, runs nothing, asks no API server. Called by
-//! the commands that read manifests, the configuration and the node agent.
+//! ServiceAccounts, and the pull secrets that a pod names. Pulls nothing, runs nothing, asks no API server. Called by the
+//! commands that read manifests, the configuration and the node agent.
 #![deny(missing_docs)]
 
 mod directory;

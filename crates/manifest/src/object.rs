@@ -23,7 +23,7 @@ pub struct Pod {
     pub uid: String,
     /// Those of the pod or of the pod template.
     pub annotations: BTreeMap<String, String>,
-    /// In the order in which the kubelet comes to them: volumes, ephemeral, init and normal containers.
+    /// Images in the order in which the kubelet visits them: volumes, ephemeral, init and normal containers.
     pub images: Vec<PodImage>,
     /// `imagePullSecrets`, by name and in their order.
     pub pull_secrets: Vec<String>,
@@ -44,13 +44,13 @@ impl Pod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Of an image volume.
+    /// An image volume.
     Volume,
-    /// Of an ephemeral container.
+    /// An ephemeral container.
     Ephemeral,
-    /// Of an init container.
+    /// An init container.
     Init,
-    /// Of a container.
+    /// A container.
     Container,
 }
 
@@ -130,7 +130,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// With everything of `other` behind.
+    /// Appends the objects of `other`.
     pub fn extend(&mut self, other: Self) {
         self.pods.extend(other.pods);
         self.secrets.extend(other.secrets);

@@ -1,7 +1,7 @@
 //! Objects from manifests: which images a Pod, or the pod template of a workload, needs and under which policy, and the
-//! Secrets and ServiceAccounts that it may name. Pods are read by [`kuberuntime::pod::Workload`]; what stands here is the
-//! place of each object in its file. Pulls nothing, leaves image names to whoever pulls, and never shows
-//! what is in a Secret. Called by `ensure`, `explain` and the secrets directory.
+//! Secrets and ServiceAccounts that it may name. Pods are read by [`kuberuntime::pod::Workload`]; this module adds the
+//! place of each object in its file. It pulls nothing, does not parse image names, and never shows the data of a Secret.
+//! Called by `ensure`, `explain` and the secrets directory.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::yaml::{self, Node, Value};
 
 /// The API group of what kustomize builds manifests from.
 const KUSTOMIZE: &str = "kustomize.config.k8s.io/";
-/// The names under which kustomize looks for it; there it may stand without its kind.
+/// The file names of a kustomization; in a file with such a name its kind may be missing.
 const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// The objects of one file; there may be none. Those that hold no pod are passed by.
@@ -41,8 +41,8 @@ fn read(file: &str, text: &str, expected: Expected) -> Result<Objects, ManifestE
     Ok(objects)
 }
 
-/// Refuses an object that stands in the manifests more than once, of which only one can be meant, and manifests without
-/// any pod. `file` is their name if they are one file.
+/// Refuses an object that the manifests define more than once, and manifests without any pod. `file` is their name if they
+/// are one file.
 pub fn check(objects: &Objects, file: Option<&str>) -> Result<(), ManifestError> {
     match objects.duplicate() {
         Some(error) => Err(error),
@@ -107,8 +107,8 @@ impl ManifestDocument<'_> {
         Ok(())
     }
 
-    /// The kind of the objects of a list, empty where each says its own, and the objects. A kind of somebody else's may have a
-    /// name that ends so and be no list of objects.
+    /// Returns the kind of the objects of a list, empty where each object has its own, and the objects. A custom kind may end
+    /// in `List` without being a list of objects.
     fn items<'k, 'n>(&self, node: &'n Node, kind: &'k str) -> Result<Option<(&'k str, &'n [Node])>, ManifestError> {
         let Some(of) = kind.strip_suffix("List") else { return Ok(None) };
         if of.is_empty() {
@@ -149,7 +149,7 @@ impl ManifestDocument<'_> {
         name.is_some_and(|name| KUSTOMIZATIONS.iter().any(|kustomization| name == *kustomization))
     }
 
-    /// Refuses what manifests are yet to be built from: the images that it replaces would be the wrong ones.
+    /// Refuses a kustomization: manifests are yet to be built from it, and the images that it replaces would be the wrong ones.
     fn kustomization<T>(&self, node: &Node) -> Result<T, ManifestError> {
         self.error(node, "a kustomization is not built here: `kubectl kustomize DIR | imagelet ensure -f -`")
     }

@@ -110,7 +110,7 @@ fn several_documents_and_lists() {
     let got: Vec<_> = pods(list).into_iter().map(|p| (p.title(), p.source.line)).collect();
     assert_eq!(got, [("pod/x".to_owned(), 2), ("daemonset/y".to_owned(), 3)]);
 
-    // What an API server answers: the items of a typed list do not say what they are.
+    // As an API server answers: the items of a typed list have no kind.
     let typed = r#"{"apiVersion": "v1", "kind": "PodList", "items": [
         {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}"#;
     assert_eq!(pods(typed)[0].title(), "pod/x");
@@ -152,7 +152,7 @@ fn mistakes_are_named_with_their_place() {
             "apiVersion: apps/v1\nkind: Deploymnet\nmetadata: {name: p}\n".to_owned(),
             "f.yaml:1: document 1: kind Deploymnet (apps/v1) is not known; did you mean \"Deployment\"?",
         ),
-        // Of several mistakes, the one that stands first.
+        // The first of several mistakes is reported.
         (
             pod("  priority: high\n  containers:\n  - image: 1\n    name: 2\n"),
             "f.yaml:5: document 1: spec.priority must be a whole number of 32 bits, not \"high\"",
@@ -426,7 +426,7 @@ const SECRETS: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: x, namespa
                        more\n";
 
 proptest::proptest! {
-    /// Whatever happens to a file of secrets, no error shows what was in it.
+    /// No error shows the content of a file of secrets, however the file is damaged.
     #[test]
     fn a_damaged_secret_is_not_shown(at in 0..SECRETS.len(), cut in 0_usize..8, put in "[-\\[\\]{}:,&*!|>'\"#~@`% \n\ta-z0-9]{0,6}") {
         let end = (at + cut).min(SECRETS.len());
@@ -441,7 +441,7 @@ proptest::proptest! {
         }
     }
 
-    /// Whatever is written into a manifest, the answer is pods or one line that says where; never a panic.
+    /// Every manifest yields pods or an error of one line that names the place; never a panic.
     #[test]
     fn a_damaged_manifest_gives_one_line(at in 0..SMALL.len(), cut in 0_usize..20, put in "[-\\[\\]{}:,&*!|>'\"#~ \n\ta-z0-9]{0,12}") {
         let end = (at + cut).min(SMALL.len());

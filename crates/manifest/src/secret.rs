@@ -1,5 +1,5 @@
-//! Reads Secrets and ServiceAccounts. An error names the place and the key, never what stands there. Whether a secret's
-//! type and content make it a pull secret is the keyring's affair. Called by [`crate::read`].
+//! Reads Secrets and ServiceAccounts. An error names the place and the key, never the value. The keyring decides whether a
+//! secret's type and content make it a pull secret. Called by [`crate::read`].
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl ManifestDocument<'_> {
                 Err(_) if PULL_KEYS.contains(&key.as_str()) => {
                     return self.error(value, format!("{title}: data.{key} is not UTF-8 text"));
                 }
-                // A key or an archive of somebody else's.
+                // Binary data that is not for pulls, for example a key or an archive.
                 Err(_) => {}
             }
         }

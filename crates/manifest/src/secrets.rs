@@ -1,6 +1,6 @@
 //! [`SecretStore`]: the Secrets and ServiceAccounts that pods may name, from the manifests of a command and from the
-//! secrets directory; answers what a pod's names stand for, as API server and kubelet together would. Knows nothing of
-//! registries. Called by the readers of pods.
+//! secrets directory. Resolves the names in a pod as API server and kubelet together would. Knows nothing of registries.
+//! Called by the readers of pods.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub struct Resolved {
 }
 
 impl SecretStore {
-    /// Adds what is not there yet: whoever is added first counts.
+    /// Adds objects. Of several objects with the same name, the first one is kept.
     pub fn add(&mut self, objects: Objects) {
         for SecretObject { secret, .. } in objects.secrets {
             self.secrets.entry((secret.namespace.clone(), secret.name.clone())).or_insert(secret);
@@ -48,7 +48,8 @@ impl SecretStore {
         self.resolve_names(&pod.namespace, &pod.service_account, &pod.pull_secrets, |_| None)
     }
 
-    /// The same of a pod in this namespace that names this account and these secrets, which may lie `beside` it.
+    /// Like [`SecretStore::resolve`], for a pod in this namespace that names this account and these secrets. A secret that the
+    /// function `beside` returns is preferred to one in the store.
     pub fn resolve_names(
         &self,
         namespace: &str,

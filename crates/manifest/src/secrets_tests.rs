@@ -152,7 +152,7 @@ fn a_directory_gives_what_it_can_and_tells_the_rest() {
         "8.yaml:1: document 1: Secret shop/a was given before, at 1.yaml:1: document 1; the first counts"
     );
 
-    // Where nobody else can enter, the files' modes do not matter.
+    // In a directory that other users cannot enter, the files' modes do not matter.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).expect("permissions");
     let read = read_directory(directory.path()).expect("read");
     assert!(!read.problems.iter().any(|line| line.contains("every user")), "{:?}", read.problems);

@@ -180,7 +180,7 @@ fn describe(error: &Error) -> YamlError {
         Error::Budget { .. } => "too large, too deep, or expands to too much".to_owned(),
         other => UserMessageFormatter.format_message(other).into_owned(),
     };
-    // One line, whatever the parser's text is.
+    // The parser's message may have several lines.
     YamlError { position, message: message.split_whitespace().collect::<Vec<_>>().join(" ") }
 }
 

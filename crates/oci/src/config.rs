@@ -119,7 +119,8 @@ mod tests {
             ("www-data", (None, "www-data")),
             ("1003:1004", (Some(1003), "")),
             ("www-data:1004", (None, "www-data")),
-            // Beyond int32 a runtime could wrap it around to root (CVE-2024-40635): it stays a name, which resolves to nobody.
+            // Beyond int32 a runtime could wrap it around to root (CVE-2024-40635): it stays a name, which resolves to
+            // no user.
             ("4294967296", (None, "4294967296")),
             ("-1", (None, "-1")),
         ];

@@ -56,7 +56,7 @@ impl Descriptor {
 
 impl Platform {
     /// The descriptors of an index that can run here, best first and otherwise in the index's order. Descriptors
-    /// without a platform come last, since only their config can tell; those of unknown platform (attestations) and of
+    /// without a platform are last, since only their config names it; those of unknown platform (attestations) and of
     /// other platforms are left out.
     #[must_use]
     pub fn select<'a>(&self, manifests: &'a [Descriptor]) -> Vec<&'a Descriptor> {

@@ -1,4 +1,4 @@
-//! [`Manifest`] and [`Index`], and [`Document::parse`], which tells them apart and refuses documents that could be
+//! [`Manifest`] and [`Index`], and [`Document::parse`], which distinguishes them and refuses documents that could be
 //! read as either (CVE-2021-41190). Digests are of the raw bytes, which the caller keeps.
 
 use std::collections::BTreeMap;

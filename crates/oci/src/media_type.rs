@@ -61,8 +61,8 @@ pub fn is_config(media_type: &str) -> bool {
     matches!(essence(media_type).as_str(), OCI_CONFIG | DOCKER_CONFIG | "application/octet-stream")
 }
 
-/// Returns true if the type is one of a file system layer that can be unpacked. The blob's magic bytes tell the
-/// compression, not this type.
+/// Returns true if the type is one of a file system layer that can be unpacked. The compression is detected by the
+/// blob's magic bytes, not by this type.
 #[must_use]
 pub fn is_layer(media_type: &str) -> bool {
     let essence = essence(media_type);

@@ -68,8 +68,8 @@ impl Platform {
         Self::new(std::env::consts::OS, architecture, variant)
     }
 
-    /// Other spellings brought to one: `x86_64` is `amd64`, `aarch64` is `arm64`, arm64 without variant is v8 and v8
-    /// is not written, arm without variant is v7, amd64 v1 is amd64.
+    /// Normalizes other spellings: `x86_64` is `amd64`, `aarch64` is `arm64`, arm64 without variant is v8 and v8 is not
+    /// written, arm without variant is v7, amd64 v1 is amd64.
     #[must_use]
     pub fn normalized(&self) -> Self {
         let os = match self.os.to_ascii_lowercase().as_str() {

@@ -64,7 +64,7 @@ pub struct ImageNameError {
 /// ([`normal_host`](crate::normal_host)); tag and digest only where the text had them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// Domain and path in one text, since most who ask want both.
+    /// Domain and path in one text, since most callers want both.
     repository: String,
     domain_end: usize,
     tag: Option<String>,
@@ -286,7 +286,7 @@ impl<'a> NormalName<'a> {
             _ => "",
         };
         domain.and_then(|domain| Self::checked(domain, official, remainder)).map_err(|error| {
-            // Told before anything else that is wrong; a path that fits has none, so that only errors pay for the look.
+            // Reported before any other error. A valid path has no uppercase letter, so only errors pay for the search.
             let before_tag = remainder.split(':').next().unwrap_or_default();
             match before_tag.contains(char::is_uppercase) {
                 true => ReferenceError::Uppercase(format!("{official}{before_tag}")),
@@ -310,7 +310,7 @@ impl<'a> NormalName<'a> {
         repository
     }
 
-    /// As the kubelet has it: no tag beside a digest alone.
+    /// Returns the tag as the kubelet does: none if the reference has only a digest.
     fn tag_or_default(&self) -> &'a str {
         self.tag.unwrap_or(if self.digest.is_some() { "" } else { DEFAULT_TAG })
     }

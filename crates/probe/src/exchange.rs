@@ -119,7 +119,8 @@ impl Exchange<'_> {
         tokio::select! {
             biased;
             answer = &mut answer => return answer,
-            // Its faults reach the answer as well, and what it has read already is still to be heard.
+            // Errors of the connection reach the answer as well, and data that was read already must still be
+            // delivered.
             _ = connection => {}
         }
         answer.await

@@ -77,7 +77,7 @@ async fn check(stream: TcpStream, authority: &str, service: &str, left: Duration
     tokio::select! {
         biased;
         answer = &mut answer => return answer,
-        // What it has read already is still to be heard, and its faults are told there as well.
+        // Data that was read already must still be delivered, and errors of the connection reach the call as well.
         _ = connection => {}
     }
     answer.await
@@ -114,7 +114,7 @@ async fn call(
             let message = format!("received message larger than max ({MAX_MESSAGE})");
             return Err(GrpcStatus { code: RESOURCE_EXHAUSTED, message });
         }
-        // What cannot be given back ends the stream, which is told by the next read.
+        // If the capacity cannot be released, the stream ends, and the next read reports it.
         let _given_back = body.flow_control().release_capacity(data.len());
         read.extend_from_slice(&data);
     }

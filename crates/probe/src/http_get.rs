@@ -1,5 +1,5 @@
-//! [`http_get`]: the request that a probe or a hook makes, and [`ask_http`]: what a probe makes of its answer. No
-//! certificate is checked, no proxy asked, and nobody followed to another host.
+//! [`http_get`]: the request of a probe or a hook, and [`ask_http`]: a probe's judgement of the answer. Certificates
+//! are not checked, no proxy is used, and redirects to another host are not followed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,6 +1,7 @@
-//! Asks over the network: whether an HTTP server answers well, whether a port takes connections, whether a gRPC server
-//! calls itself healthy; and fetches one document. The rules and the words are those of the kubelet's probes. It keeps no
-//! connection, follows nobody to another host, uses no proxy, decides nothing from the answers, and knows no pods.
+//! Network probes: whether an HTTP server answers well, whether a port takes connections, whether a gRPC server reports
+//! itself as healthy; and the fetch of one document. The rules and the words are those of the kubelet's probes. It
+//! keeps no connection, follows no redirect to another host, uses no proxy, decides nothing from the answers, and knows
+//! no pods.
 //!
 //! Called by `kuberuntime`: its handlers, and the source of pods behind a URL.
 #![deny(missing_docs)]
@@ -24,7 +25,7 @@ pub use http_get::{GetError, HttpGet, HttpReply, ask_http, http_get};
 pub enum ProbeOutcome {
     /// All is well.
     Success,
-    /// All is well, but somebody should know about the text.
+    /// The check succeeded, but its text deserves attention.
     Warning,
     /// The container does not work.
     Failure,
@@ -37,7 +38,7 @@ pub enum ProbeOutcome {
 pub struct ProbeReply {
     /// Outcome of the question.
     pub outcome: ProbeOutcome,
-    /// Text of the answer; may be empty, and holds at most [`MAX_BODY`] bytes of somebody else's text.
+    /// Text of the answer; may be empty, and holds at most [`MAX_BODY`] bytes that another program wrote.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! Questions to servers on loopback that answer byte by byte as they are told.
+//! Requests to servers on loopback that answer byte by byte as scripted.
 
 use lock::Mutex;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Server {
                 let answered = answer(&head);
                 seen.lock().push(head);
                 if let Some(bytes) = &answered {
-                    // Whoever asked may have heard enough.
+                    // The client may have read enough and disconnected.
                     let _heard = stream.write_all(bytes.as_bytes()).await;
                 }
                 if answered.is_none_or(|text| text.contains("X-Hold")) {
@@ -74,7 +74,7 @@ fn status(status: &str, more: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{more}\r\n{body}", body.len())
 }
 
-/// A port on which nobody listens.
+/// Returns a port without a listener.
 async fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     listener.local_addr().expect("bound").port()
@@ -231,7 +231,7 @@ async fn a_port_is_asked_by_connecting() {
     let closed = free_port().await;
     let want = format!("dial tcp 127.0.0.1:{closed}: connect: connection refused");
     assert_eq!(tcp("127.0.0.1", closed, LONG).await, ProbeReply::failure(want));
-    // A queue that is full answers nobody.
+    // A full queue accepts no connection.
     let full = tokio::net::TcpSocket::new_v4().expect("a socket");
     full.bind(([127, 0, 0, 1], 0).into()).expect("bound");
     let listener = full.listen(1).expect("listens");

@@ -9,7 +9,7 @@ use url::{Host, Url};
 /// Classes of addresses, by who can be behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Reachable by anybody.
+    /// Reachable by any client.
     Public,
     /// A private network.
     Private,
@@ -27,7 +27,7 @@ const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)
 /// Prefix of translations to IPv4 that a network makes for itself (RFC 8215): where an address leads is its own business.
 const LOCAL_NAT64: [u16; 3] = [0x64, 0xff9b, 1];
 
-/// The class of a URL's host as far as its text tells: a name other than `localhost` counts as public.
+/// The class of a URL's host as far as its text shows: a name other than `localhost` counts as public.
 pub(crate) fn class_of(url: &Url) -> Class {
     match url.host() {
         Some(Host::Domain(name)) if is_localhost(name) => Class::Loopback,

@@ -53,8 +53,8 @@ fn parse_one(text: &str, out: &mut Vec<Challenge>) {
             // A parameter before any scheme: skipped.
             Some(value) => rest = take_value(value.trim_start()).1,
             None => {
-                // A scheme, or a token68 behind one, which no scheme that we know uses: told apart by nothing but its
-                // being followed by no parameter, and then harmless.
+                // A scheme, or a token68 after one, which no scheme known to this client uses. The only difference is
+                // that no parameter follows a token68, and taking one for a scheme is harmless.
                 out.push(Challenge { scheme: word.to_ascii_lowercase(), params: Vec::new() });
                 rest = after;
             }

@@ -1,5 +1,5 @@
-//! [`Cause`]s of errors of the HTTP client: refused names, TLS failures, failures to connect and broken transfers are told
-//! apart here, and their texts pass through [`redact`]. The transport calls it.
+//! [`Cause`]s of errors of the HTTP client. Distinguishes refused names, TLS failures, failures to connect and broken
+//! transfers, and passes their texts through [`redact`]. Called by the transport.
 
 use std::error::Error;
 use std::io;

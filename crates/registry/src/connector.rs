@@ -186,7 +186,7 @@ pub(crate) struct CountedStream {
     _socket: Socket,
 }
 
-/// The address at the other end of the connection that brought an answer; unknown behind a tunnel.
+/// The address at the other end of the connection over which an answer arrived; unknown behind a tunnel.
 #[derive(Clone, Copy)]
 pub(crate) struct PeerAddress(pub(crate) Option<SocketAddr>);
 

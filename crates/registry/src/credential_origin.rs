@@ -121,7 +121,7 @@ pub(crate) fn is_for(auth: &RegistryAuth, upstream: bool, base: &Url) -> bool {
         "docker.io" | "index.docker.io" | "registry-1.docker.io" => "docker.io".to_owned(),
         other => other.to_ascii_lowercase(),
     };
-    // What is for HTTPS is not for a place where everybody on the line may read it. The other way round nothing is lost.
+    // A credential for HTTPS is not sent where any host on the path may read it. The reverse is harmless.
     let is_https = auth.server_address.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
     if is_https && base.scheme() == "http" && class_of(base) != Class::Loopback {
         return false;

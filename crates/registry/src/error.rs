@@ -61,7 +61,7 @@ pub(crate) enum Cause {
     /// TLS does not come about: certificate, protocol.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The connection broke, or what came was no HTTP.
+    /// The connection broke, or the answer was not HTTP.
     #[error("transfer broke off: {0}")]
     Transport(String),
     /// No byte came within the idle timeout.
@@ -130,7 +130,7 @@ impl Cause {
         }
     }
 
-    /// Returns the same cause, with every text that came from outside changed by `f`.
+    /// Returns the same cause, with every text from outside the program changed by `f`.
     pub(crate) fn map_text(mut self, f: impl Fn(&str) -> String) -> Self {
         match &mut self {
             Self::Status { message: text, .. }
@@ -222,8 +222,8 @@ impl fmt::Display for RegistryError {
 
 impl std::error::Error for RegistryError {}
 
-/// Code and message of a registry's JSON error body, or the start of whatever came instead. The second part tells
-/// whether the registry calls the name itself invalid.
+/// Code and message of a registry's JSON error body, or the start of the body if it is something else. The second part
+/// is true if the registry calls the name itself invalid.
 pub(crate) fn body_message(body: &[u8]) -> (String, bool) {
     const MAX: usize = 300;
     if let Ok(value) = serde_json::from_slice::<serde_json::Value>(body) {

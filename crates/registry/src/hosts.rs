@@ -1,6 +1,6 @@
 //! containerd's `hosts.toml`, read strictly: an unknown key or a value of the wrong type is an error that names the
-//! line and the key, where containerd ignores the file. Text in, values out; certificates are still paths until the
-//! caller, who knows the directory, hands their bytes over.
+//! line and the key, where containerd ignores the file. Text in, values out; certificates stay paths until the caller,
+//! which knows the directory, passes their bytes.
 //!
 //! Meaning as in containerd's `docs/hosts.md`: hosts in file order, then the `server` (the registry's own address when
 //! absent). Three differences: TLS settings at a plain `http://` address have no effect (containerd tries HTTPS first),

@@ -26,7 +26,7 @@ use crate::sockets::{Sockets, TRANSFER, Transfer};
 /// Idle connections that are kept per origin, and for how long.
 const POOL_IDLE: usize = 16;
 const POOL_IDLE_FOR: Duration = Duration::from_secs(30);
-/// The most bytes that a connection reads at once: what ten pulls hold beside their budget is mostly this.
+/// The most bytes that a connection reads at once: this is most of the memory that ten pulls hold outside their budget.
 const READ_BUFFER: usize = 256 << 10;
 
 /// The body of a request.
@@ -182,7 +182,7 @@ mod tests {
                 got += response.chunk().await.expect("comes").expect("not all").len();
             }
         };
-        // Answers that nobody reads yet keep their sockets.
+        // Answers that are not read yet keep their sockets.
         let mut open = Vec::new();
         for _ in 0..TASKS {
             open.push(get(&client, &url, "bytes=0-").await);

@@ -34,7 +34,7 @@ impl Default for HostCapabilities {
 /// The TLS settings of a host.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct TlsConfig {
-    /// Certificate authorities beside the system's, each a PEM text of one or more certificates.
+    /// Certificate authorities in addition to the system's, each a PEM text of one or more certificates.
     pub ca_pem: Vec<Vec<u8>>,
     /// Client certificate chains and their keys, PEM.
     pub client_identity_pem: Vec<(Vec<u8>, Vec<u8>)>,

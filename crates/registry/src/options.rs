@@ -50,7 +50,7 @@ pub struct Options {
     pub proxy: ProxySettings,
     /// When a blob is fetched by several ranges at once.
     pub ranges: RangePolicy,
-    /// When a connection that brings next to nothing is replaced.
+    /// When a connection that delivers next to nothing is replaced.
     pub stall: StallPolicy,
     /// Limit of the bytes a second that all pulls take in together.
     pub bandwidth: Bandwidth,

@@ -1,7 +1,7 @@
-//! [`ConnectionPace`]: over how many connections a blob is fetched, by the speed of its line. Pure: bytes, waits and times go in,
-//! a number comes out. The number goes up only while the reader waits for bytes, stays up only where that brought more
-//! of them, and comes down where it did not (twice, since one window may be noise), where the host refuses more, or
-//! where the reader is slower than the line. `blob` drives it.
+//! [`ConnectionPace`]: over how many connections a blob is fetched, by the speed of its line. Pure: bytes, waits and
+//! times are passed in, a number is returned. The number is raised only while the reader waits for bytes, stays up only
+//! if that delivered more of them, and is lowered if it did not (twice, since one window may be noise), if the host
+//! refuses more, or if the reader is slower than the line. `blob` drives it.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::ranges::RangePolicy;
 const WAITS: f64 = 0.6;
 /// The reader hardly waits: connections beyond the first only fill memory.
 const BUSY: f64 = 0.1;
-/// Twice the connections are kept if they bring so many times the bytes; twice as much would be all that they can.
+/// Twice the connections are kept if they deliver this many times the bytes; twice as many bytes would be the best
+/// case.
 const GAIN: f64 = 1.3;
 /// The rest of the blob must take at least so many windows for another connection to be worth it.
 const WORTH: f64 = 2.0;
@@ -23,9 +24,9 @@ const WORTH: f64 = 2.0;
 pub(crate) struct ConnectionPace {
     policy: RangePolicy,
     level: u32,
-    /// The number of connections before, and what they brought.
+    /// The previous number of connections, and the speed that they reached.
     before: Option<(u32, f64)>,
-    /// True once a window has shown that more connections bring nothing.
+    /// True once a window has shown that more connections do not help.
     doubted: bool,
     /// True if the level is not raised again for this blob.
     settled: bool,
@@ -110,8 +111,9 @@ impl ConnectionPace {
         bytes.clamp(least, most).next_multiple_of(64 << 10)
     }
 
-    /// Judges what the line showed, when it has been looked at for long enough. `left` is what nobody has asked for yet
-    /// (with one connection: what has not come), `seen` what the host has shown before.
+    /// Judges the measured speed of the line, after it was measured for long enough. `left` is the bytes that no
+    /// connection has asked for yet (with one connection: those that have not arrived), `seen` the numbers of
+    /// connections that the host has shown before.
     pub(crate) fn tick(&mut self, now: Instant, left: u64, seen: (u32, u32)) -> Option<Learnt> {
         if self.settled && self.level == 1 {
             return None;

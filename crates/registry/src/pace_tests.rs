@@ -45,7 +45,7 @@ fn it_grows_while_it_helps() {
     let mut line = Line::new(10 * MB, 100, 1000 * MB);
     assert_eq!(line.run(3.0, UNKNOWN), 8);
     assert_eq!(line.learnt, [Learnt::Useful(2), Learnt::Useful(4), Learnt::Useful(8)]);
-    // The host serves four: eight bring no more.
+    // The host serves four: eight deliver no more.
     let mut line = Line::new(10 * MB, 4, 1000 * MB);
     assert_eq!(line.run(3.0, UNKNOWN), 4);
     assert_eq!(line.learnt, [Learnt::Useful(2), Learnt::Useful(4), Learnt::Ceiling(4)]);

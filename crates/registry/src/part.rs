@@ -1,6 +1,6 @@
 //! [`BlobPart`]: a stretch of a blob and its connection: idle, resting after a failure, opening, reading, done. Holds
-//! the bytes until their turn. Decides nothing: `blob` says what is opened, tried again or given up, and when; and when
-//! a connection that brings next to nothing gets a [`SpareConnection`] beside it.
+//! the bytes until their turn. Decides nothing: `blob` decides what is opened, retried or given up, and when; and when
+//! a connection that delivers next to nothing gets a [`SpareConnection`] in addition.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -38,10 +38,10 @@ pub(crate) struct BlobPart {
     pub(crate) closed: bool,
     /// Bytes that arrived and were not taken.
     pub(crate) queue: VecDeque<Bytes>,
-    /// Bytes that its connection brought from behind its end.
+    /// Bytes that its connection delivered from beyond its end.
     surplus: Option<Bytes>,
     pub(crate) held: Option<RangeLease>,
-    /// Failures since it last brought something.
+    /// Failures since it last received bytes.
     pub(crate) failures: u32,
     state: PartState,
     /// Another connection for the same.
@@ -256,7 +256,7 @@ impl BlobPart {
                 }
                 PartState::Opening { open, need } => match std::task::ready!(open.as_mut().poll(cx)) {
                     Ok(RangeBody { response, skip, until, after, target, ranges }) => {
-                        // What another connection brought since.
+                        // Bytes that another connection has delivered since.
                         let skip = skip + self.from - *need;
                         self.state = PartState::Reading { read: read(response, idle), skip, until };
                         return Poll::Ready(PartEvent::Answered { after, target, ranges });

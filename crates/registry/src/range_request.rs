@@ -20,12 +20,12 @@ use crate::redact;
 use crate::session::{ApiPath, PullSession};
 use crate::transport::{RegistryAnswer, next_chunk};
 
-/// An answer that brings bytes.
+/// An answer that delivers bytes.
 pub(crate) struct RangeBody {
     pub(crate) response: HttpResponse,
     /// Bytes that come and are there already.
     pub(crate) skip: u64,
-    /// End in the blob of the bytes that it brings.
+    /// End in the blob of the bytes that it delivers.
     pub(crate) until: u64,
     /// How long the answer took to begin.
     pub(crate) after: Duration,

@@ -18,7 +18,7 @@ const REMEMBER: Duration = Duration::from_secs(600);
 pub struct RangePolicy {
     /// Connections for one blob; 1 is what one has without ranges.
     pub per_blob: u32,
-    /// Connections for ranges to one host, beside the first one of each blob.
+    /// Connections for ranges to one host, in addition to the first one of each blob.
     pub per_host: u32,
     /// The least that must be left of a blob for another connection to be worth it.
     pub min_left: u64,
@@ -26,7 +26,7 @@ pub struct RangePolicy {
     pub chunk: (u64, u64),
     /// How long a speed is measured before it is judged.
     pub window: Duration,
-    /// A line that brings so many bytes a second is not the bottleneck: nobody inflates faster.
+    /// A line with this many bytes a second is not the bottleneck: no reader inflates faster.
     pub enough: u64,
 }
 
@@ -51,8 +51,7 @@ impl RangePolicy {
     }
 }
 
-/// Memory that the process can spare. Whoever holds what came out of it may hold so many bytes; dropping it gives them
-/// back.
+/// Memory that the process can spare. The holder of a share may hold as many bytes; dropping the share gives them back.
 pub trait Memory: Send + Sync {
     /// Takes so many bytes, if they can be spared at this moment. Never waits.
     fn try_take(&self, bytes: usize) -> Option<Box<dyn Send + Sync>>;
@@ -74,7 +73,7 @@ impl Allowance {
         Self { left: Arc::new(AtomicUsize::new(bytes)) }
     }
 
-    /// Returns the bytes that nobody holds.
+    /// Returns the number of bytes that no share holds.
     #[must_use]
     pub fn left(&self) -> usize {
         self.left.load(Ordering::SeqCst)
@@ -108,7 +107,7 @@ impl Drop for TakenBytes {
 
 /// The range connections of one host.
 pub(crate) struct HostRanges {
-    /// Permits for connections beside the first one of each blob.
+    /// Permits for connections in addition to the first one of each blob.
     connections: Arc<Semaphore>,
     /// The record of what the host has shown, and until when it counts.
     seen: Mutex<RangeRecord>,

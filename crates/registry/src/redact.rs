@@ -150,7 +150,7 @@ fn cap(text: &str, max: usize) -> String {
     }
 }
 
-/// The secrets of one pull, so that a registry that echoes them does not bring them into an error.
+/// The secrets of one pull, so that a registry that echoes them cannot put them into an error.
 #[derive(Default)]
 pub(crate) struct Secrets(Mutex<Vec<Secret>>);
 

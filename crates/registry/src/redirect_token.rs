@@ -54,8 +54,8 @@ impl RedirectTokens {
         kept.iter().map(|kept| kept.token.clone()).collect()
     }
 
-    /// Takes in the challenges of a 401 that came from `at`, to which the host redirected. Returns true if the request may be
-    /// made again.
+    /// Processes the challenges of a 401 from `at`, to which the host redirected. Returns true if the request may be
+    /// sent again.
     ///
     /// # Errors
     /// [`Cause`], when the token service that `at` names may not be asked, or gives no token.

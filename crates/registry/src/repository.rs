@@ -109,7 +109,7 @@ impl Repository {
         let asked = format!("list referrers of {digest} in {}", self.session.reference.repository());
         let listed = self.session.document(&asked, &by_name("referrers", digest.to_string())).await;
         match listed {
-            // As some answer who have never heard of it.
+            // Some registries that do not implement the call answer like this.
             Err(error) if matches!(error.status(), Some(405 | 501)) => Ok(None),
             listed => absent(listed),
         }

@@ -121,7 +121,7 @@ impl HostAttempts {
             true if cause.is_unreachable() => policy.attempts.min(UNREACHABLE_ATTEMPTS),
             // One that says nothing may be about to fetch what it was asked for itself.
             true => policy.attempts,
-            // There is somebody else to ask: a second try for a hiccup, no more.
+            // There is another host to ask: a second attempt for a brief failure, no more.
             false if cause.is_dead() => 1,
             false => policy.attempts.min(2),
         };

@@ -1,6 +1,6 @@
-//! The scheme of a host that is likelier to speak one of HTTP and HTTPS, and may speak the other: a registry on loopback
+//! The scheme of a host that probably speaks one of HTTP and HTTPS, and may speak the other: a registry on loopback
 //! speaks plain HTTP, and some speak TLS; where certificates do not matter, it is the other way round. The first answer
-//! tells, and a request without any secret makes sure. Called by [`crate::session`].
+//! shows which, and a request without any secret confirms it. Called by [`crate::session`].
 
 use std::sync::atomic::Ordering;
 
@@ -60,7 +60,7 @@ impl PullSession {
                     "host speaks this scheme"
                 );
                 self.client.note_other_scheme(base);
-                // Somebody else may have found the same.
+                // Another request may have found the same.
                 let _ = host.other.set(transport);
                 host.scheme_known.store(true, Ordering::Relaxed);
                 Ok(true)
@@ -74,8 +74,8 @@ impl PullSession {
     }
 }
 
-/// Returns false for what servers of the other scheme answer: to plain HTTP a 400 of no registry, or what is no HTTP; to TLS
-/// something that is none, or nobody listens.
+/// Returns false for the answers of a server of the other scheme: to plain HTTP, a 400 that is not from a registry, or
+/// bytes that are not HTTP; to TLS, bytes that are not TLS, or no listener.
 fn is_of_scheme(scheme: &str, sent: &Result<RegistryAnswer, Cause>) -> bool {
     match (scheme, sent) {
         ("http", Ok(answer)) => {

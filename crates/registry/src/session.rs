@@ -195,7 +195,7 @@ impl PullSession {
     /// Records a failure, and waits where the same host is to be asked again.
     ///
     /// # Errors
-    /// The whole error, when nobody is left.
+    /// The whole error, when no host is left.
     pub(crate) async fn failed(
         &self,
         attempts: &mut HostAttempts,
@@ -211,7 +211,7 @@ impl PullSession {
     /// Records a failure. Returns the wait after which the same host is to be asked again, or `None` for another one.
     ///
     /// # Errors
-    /// The whole error, when nobody is left.
+    /// The whole error, when no host is left.
     pub(crate) fn failure(
         &self,
         attempts: &mut HostAttempts,
@@ -411,8 +411,8 @@ fn follow_scheme(url: &mut Url, base: &Url) {
     }
 }
 
-/// That a host fails is what others are there for. That it sends something else than what it was asked for, somebody should know,
-/// though the next one has it right.
+/// A host that fails is expected, and the next one is asked. A host that sends other content than requested is logged
+/// as a warning, even though the next one sends the right content.
 fn note_failure(host: &SessionHost, cause: &Cause, asked: &str) {
     let name = &host.transport().name;
     match cause {

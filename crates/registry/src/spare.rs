@@ -1,6 +1,6 @@
-//! [`SpareConnection`]: a second connection for a stretch whose first one brings next to nothing. It asks for the bytes
-//! that are missing when it is opened, and replaces the first connection as soon as it has a byte that the first one
-//! has not brought. `part` holds it, `blob` decides when there is one and for how long.
+//! [`SpareConnection`]: a second connection for a stretch whose first one delivers next to nothing. It asks for the
+//! bytes that are missing when it is opened, and replaces the first connection as soon as it has a byte that the first
+//! one has not delivered. `part` holds it, `blob` decides when there is one and for how long.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -29,11 +29,11 @@ pub(crate) enum SpareState {
     Reading { read: ReadFuture, at: u64, until: u64 },
 }
 
-/// The first bytes that the other connection has not brought.
+/// The first bytes that the other connection has not delivered.
 pub(crate) struct Overtake {
     pub(crate) response: HttpResponse,
     pub(crate) bytes: Bytes,
-    /// End in the blob of the bytes that it brings.
+    /// End in the blob of the bytes that it delivers.
     pub(crate) until: u64,
 }
 

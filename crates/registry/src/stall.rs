@@ -1,16 +1,16 @@
-//! [`StallWatch`]: decides whether the connection that holds a blob up brings so little that another one should be
+//! [`StallWatch`]: decides whether the connection that holds a blob up delivers so little that another one should be
 //! tried. Counts only the time in which the reader waited for its bytes, so that a slow reader does not make a
-//! connection look slow. Pure: times are handed in. A second connection that is no better makes it more patient, so
+//! connection look slow. Pure: times are arguments. A second connection that is no better makes it more patient, so
 //! that a slow line is left alone.
 
 use std::time::Duration;
 
-/// When a connection that brings next to nothing is replaced. The old one goes on until the new one has overtaken it.
+/// When a connection that delivers next to nothing is replaced. The old one stays until the new one has overtaken it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StallPolicy {
     /// Longest time without a byte.
     pub quiet: Duration,
-    /// Or less than `minimum` bytes a second came in so long.
+    /// Or fewer than `minimum` bytes a second arrived in so long.
     pub window: Duration,
     /// Bytes a second; see `window`.
     pub minimum: u64,
@@ -25,7 +25,7 @@ impl Default for StallPolicy {
 /// The patience is at most doubled so many times.
 const MOST: u32 = 5;
 
-/// The time waited for one connection, and the bytes that it brought.
+/// The time waited for one connection, and the bytes that it delivered.
 #[derive(Debug)]
 pub(crate) struct StallWatch {
     policy: StallPolicy,

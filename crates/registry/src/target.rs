@@ -113,9 +113,9 @@ impl SendingRegistry<'_> {
         fits(self.class(), class_of_ip(ip))
     }
 
-    /// Decides whether a URL that the registry names may be requested, as far as its text tells: HTTPS, or plain HTTP where
-    /// the registry itself is that; no address that the registry is not near to; and no proxy, whose name would be a way
-    /// around.
+    /// Decides whether a URL that the registry names may be requested, as far as its text shows: HTTPS, or plain HTTP
+    /// where the registry itself is that; no address that the registry is not near to; and no proxy, whose name would
+    /// be a way around.
     ///
     /// # Errors
     /// The reason, as a text.

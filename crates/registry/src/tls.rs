@@ -1,6 +1,6 @@
-//! TLS client configurations: the ring provider named explicitly (no process-wide default), the system's roots beside
-//! the host's own, client certificates, the verifier that also takes a configured certificate as the server's own, and no
-//! verification where a host is configured so.
+//! TLS client configurations: the ring provider named explicitly (no process-wide default), the system's roots in
+//! addition to the host's own, client certificates, the verifier that also takes a configured certificate as the
+//! server's own, and no verification where a host is configured so.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -103,7 +103,7 @@ pub(crate) fn client_config(
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(OrConfiguredCertificate { inner, given }))
             }
             Ok(inner) => builder.with_webpki_verifier(inner),
-            // Nobody is trusted, so that every handshake fails.
+            // No authority is trusted, so that every handshake fails.
             Err(_) => builder.with_root_certificates(RootCertStore::empty()),
         }
     };
@@ -136,10 +136,10 @@ impl ResolvesClientCert for ClientCertificates {
     }
 }
 
-/// Takes the usual chains, and beside them a server that shows one of the given certificates itself, though that says that it
-/// is an authority: `openssl req -x509` makes such certificates, and Go's verifier takes them. Whoever has its key could as well
-/// sign a server's certificate with it, so this trusts nobody who is not trusted already. Name, time and
-/// what its key may be used for are checked.
+/// Accepts the usual chains. In addition, accepts a server that shows one of the given certificates itself, although
+/// that certificate says that it is an authority: `openssl req -x509` makes such certificates, and Go's verifier takes
+/// them. The owner of its key could as well sign a server's certificate with it, so this trusts no party that is not
+/// trusted already. Name, time and permitted uses of the key are checked.
 #[derive(Debug)]
 struct OrConfiguredCertificate {
     inner: Arc<WebPkiServerVerifier>,

@@ -90,7 +90,7 @@ pub(crate) struct RegistryRequest<'a> {
 /// An answer whose body has not been read.
 pub(crate) struct RegistryAnswer {
     pub(crate) response: HttpResponse,
-    /// True if it came from another origin than the one that was asked.
+    /// True if it was sent by another origin than the one that was asked.
     pub(crate) left_origin: bool,
     /// The URL that answered: the last one of the redirects.
     pub(crate) url: Url,
@@ -222,7 +222,7 @@ impl Transport {
                 // Where a redirect leads, the path may be a signature.
                 url.path = if secrets.of_host { url.path() } else { "…" },
             );
-            // The id of a trace is for the registry, and not for those to whom it redirects.
+            // The trace ID is sent to the registry, and not to the hosts that it redirects to.
             if secrets.of_host {
                 trace_context::inject(&span, &mut headers);
             }
@@ -263,9 +263,9 @@ impl Transport {
         Err(Cause::Redirect(format!("more than {MAX_REDIRECTS} redirects in a row")))
     }
 
-    /// Words for a request that brought no answer.
+    /// Returns the error for a request that got no answer.
     fn failed(&self, cause: Cause, url: &Url, is_token: bool) -> Cause {
-        // The registry is the one that is named; a token service is named by who asks it.
+        // The named host is the registry. A token service is named by the caller that asks it.
         let elsewhere = !is_token && !same_origin(url, &self.config.base);
         let there = if elsewhere { format!("redirected to {}: ", redact::host(url)) } else { String::new() };
         let by = self.network.proxy_of(url).map(|proxy| format!(" (by the proxy {})", redact::host(proxy)));

@@ -96,7 +96,7 @@ impl Repository {
         .await
     }
 
-    /// Asks the root of the API, which tells whether the registry takes the credential.
+    /// Asks the root of the API, which answers whether the registry accepts the credential.
     ///
     /// # Errors
     /// [`RegistryError`].
@@ -113,7 +113,7 @@ impl Repository {
         .await
     }
 
-    /// Does something at the first host that takes uploads, anew where it may succeed then.
+    /// Does something at the first host that takes uploads, and tries it again if it may then succeed.
     async fn pushed<T>(
         &self,
         asked: &str,

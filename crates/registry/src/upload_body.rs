@@ -1,5 +1,6 @@
-//! The content of an upload: a blob whose bytes the caller gives anew for each try, or a document; and the wait for the answer,
-//! which goes on as long as bytes go out. Called by the `transport`; [`crate::upload`] makes them.
+//! The content of an upload: a blob whose bytes the caller provides from the start for each attempt, or a document; and
+//! the wait for the answer, which lasts as long as bytes are sent. Called by the `transport`; [`crate::upload`] makes
+//! them.
 
 use std::fmt;
 use std::future::Future;
@@ -19,13 +20,13 @@ use oci::Descriptor;
 
 use crate::http_client::{self, RequestBody};
 
-/// How long a registry may take to check what it has got, beside the usual wait.
+/// How long a registry may take to check an upload, in addition to the usual wait.
 const CHECKING: Duration = Duration::from_secs(300);
 
 /// The bytes of a blob, in order.
 pub type UploadStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// Begins the bytes of a blob anew.
+/// Opens the bytes of a blob from the start.
 type OpenBlob = Arc<dyn Fn() -> UploadStream + Send + Sync>;
 
 /// A blob to upload.
@@ -33,7 +34,7 @@ type OpenBlob = Arc<dyn Fn() -> UploadStream + Send + Sync>;
 pub struct BlobUpload {
     /// Digest and size.
     pub descriptor: Descriptor,
-    /// Begins its bytes anew.
+    /// Opens its bytes from the start, once for each attempt.
     pub open: OpenBlob,
 }
 

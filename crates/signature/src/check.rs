@@ -10,7 +10,7 @@ use oci::{Digest, Reference};
 use crate::payload::{MAX_PAYLOAD, Payload, QuotedExcerpt};
 use crate::policy::{Rule, Signed};
 
-/// A signature whose text is longer is not looked at: the largest RSA key's has less than 1,400 characters.
+/// A signature with a longer text is skipped: that of the largest RSA key has less than 1,400 characters.
 pub const MAX_SIGNATURE_TEXT: usize = 2048;
 
 /// A signature as it was found. Nothing is known of it.
@@ -37,7 +37,7 @@ pub struct Check {
     reasons: BTreeMap<RefusalReason, usize>,
 }
 
-/// The reason why a signature does not count; those nearest to one that does come first.
+/// The reason why a signature does not count, ordered by how close the signature is to one that counts: the closest first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RefusalReason {
     Identity(String),
@@ -48,8 +48,8 @@ enum RefusalReason {
 }
 
 impl Check {
-    /// A check of an image by its name (`None`: it has none) and the digests that it goes by: that of the manifest or index
-    /// which its name stands for, and that of the manifest for this platform.
+    /// Starts a check of an image by its name (`None`: it has none) and its digests: that of the manifest or index to which its
+    /// name resolves, and that of the manifest for this platform.
     #[must_use]
     pub fn new(rule: Rule, image: Option<Reference>, digests: Vec<Digest>) -> Self {
         let met = vec![false; rule.signed().count()];
@@ -72,7 +72,7 @@ impl Check {
         is_new
     }
 
-    /// Notes a signature that could not be looked at, and why.
+    /// Records a signature that could not be checked, with the reason.
     pub fn pass_over(&mut self, why: &'static str) {
         self.offered += 1;
         *self.reasons.entry(RefusalReason::Unreadable(why)).or_default() += 1;
@@ -90,7 +90,7 @@ impl Check {
         self.offered
     }
 
-    /// The reasons why the offered signatures do not count, the most telling first; empty where none was offered.
+    /// Returns the reasons why the offered signatures do not count, the most specific first; empty where none was offered.
     #[must_use]
     pub fn reasons(&self) -> String {
         let mut words = Vec::new();
@@ -129,7 +129,7 @@ fn verify(
     if !demanded.keys.iter().any(|named| named.key.verifies(&signature.payload, &bytes)) {
         return Err(RefusalReason::Key);
     }
-    // From here on the words are those of somebody who has the key.
+    // From this point on the payload is known to be written by a holder of the key.
     let payload = Payload::parse(&signature.payload).map_err(RefusalReason::Payload)?;
     if !digests.contains(&payload.digest) {
         return Err(RefusalReason::Digest(format!("it is for {}, which is another image", payload.digest)));

@@ -1,4 +1,4 @@
-//! Which signatures meet which demand, and what is told of the others. Called by the test runner.
+//! Tests of the demands that a signature meets, and of the messages for those that it does not meet.
 
 use super::*;
 use crate::policy::Policy;

@@ -16,7 +16,7 @@ pub const HARNESSES: &[Harness] =
 fn payload(bytes: &[u8]) {
     match Payload::parse(bytes) {
         Ok(payload) => assert!(!payload.reference.to_string().is_empty() && payload.digest.hex().len() >= 64),
-        // Texts of the payload stand in it, each cut.
+        // The error quotes texts of the payload, each truncated.
         Err(error) => assert!(error.len() < 8192, "{} bytes", error.len()),
     }
 }

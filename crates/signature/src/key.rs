@@ -42,7 +42,7 @@ enum KeyAlgorithm {
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     kind: KeyAlgorithm,
-    /// The point, or the `RSAPublicKey`, as it stands in the key's bit string.
+    /// The point, or the `RSAPublicKey`, as in the key's bit string.
     bytes: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl PublicKey {
                 _ => {}
             }
         }
-        // Of types that the reader of PEM passes over, this is the one to be named.
+        // The reader of PEM skips other types; an error for a private key names the mistake.
         if text.windows(PRIVATE_MARK.len()).any(|part| part == PRIVATE_MARK) {
             return Err(KeyError::Private);
         }

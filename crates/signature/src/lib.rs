@@ -1,13 +1,13 @@
-//! Whose images a node takes: a policy in the shape of `containers-policy.json(5)`, and the verification of cosign-style
+//! Signature policies: a policy in the format of `containers-policy.json(5)`, and the verification of cosign-style
 //! signatures by public keys.
 //!
-//! Bytes in, verdict out: this crate reads no file, asks no registry and keeps nothing. Whoever calls it brings the policy's
-//! text, the keys' contents and the signatures that were found; the image service does.
+//! Bytes in, verdict out: this crate reads no file, asks no registry and keeps no state. The caller, which is the image
+//! service, passes the policy's text, the contents of the keys and the signatures that were found.
 //!
 //! Verification is keyed: a signature counts when it was made with a key that the policy names, over a payload that names
-//! this image by digest and a repository that the policy accepts. It knows no certificates (keyless signing), no
-//! transparency log, no attestations, no GPG signatures and no Notation; a policy that asks for one of them is refused,
-//! because to pass over a demand is to accept.
+//! this image by digest and a repository that the policy accepts. Certificates (keyless signing), transparency logs,
+//! attestations, GPG signatures and Notation are not supported; a policy that asks for one of them is refused, because
+//! to skip a demand is to accept.
 #![deny(missing_docs)]
 
 mod check;

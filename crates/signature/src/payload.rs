@@ -8,7 +8,7 @@ use oci::{Digest, Reference};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// A payload that is larger is not looked at. Those of cosign have some 300 bytes, and room for annotations is left.
+/// A larger payload is refused. Those of cosign have some 300 bytes, which leaves room for annotations.
 pub const MAX_PAYLOAD: u64 = 16 << 10;
 
 /// The `critical.type` that cosign and containers/image write.
@@ -57,7 +57,7 @@ impl Payload {
     /// Reads a payload's bytes.
     ///
     /// # Errors
-    /// What is wrong with it. It is signed, so that its words may be shown.
+    /// A description of the problem. The payload is signed, so the description may quote it.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let document: PayloadText =
             serde_json::from_slice(bytes).map_err(|error| format!("its payload cannot be read: {error}"))?;

@@ -41,7 +41,7 @@ pub(crate) struct NamedKey {
     pub(crate) key: PublicKey,
 }
 
-/// The demands on one image, and the scope that they come from.
+/// The demands on one image, and the scope that has them.
 #[derive(Clone, Debug)]
 pub struct Rule {
     scope: Scope,
@@ -151,8 +151,8 @@ pub(crate) fn host_of_scopes(host: &str) -> &str {
     }
 }
 
-/// The scopes that a name lies in, the narrowest first: the reference, the repository, what stands above it, the host with
-/// its port, domains above the host, everything.
+/// Returns the scopes that contain a name, the narrowest first: the reference, the repository, the namespaces above it, the
+/// host with its port, domains above the host, everything.
 fn scopes_of(image: &Reference) -> Vec<String> {
     let host = host_of_scopes(image.domain());
     let below = |name: String| format!("{host}{}", &name[image.domain().len()..]);

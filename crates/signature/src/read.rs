@@ -1,9 +1,9 @@
-//! A policy's text: the JSON of `containers-policy.json(5)`, as `/etc/containers/policy.json` has it. Read strictly: what is
-//! unknown, double, or a demand that is not supported is an error that names the place in the file, since a policy of which
-//! a part is passed over demands less than its author thinks. Keys are brought by the caller, by path.
+//! A policy's text: the JSON of `containers-policy.json(5)`, as in `/etc/containers/policy.json`. The parser is strict: an
+//! unknown or duplicate field, or an unsupported demand, is an error that names the place in the file, because a policy of
+//! which a part is skipped demands less than its author thinks. The caller supplies the keys, by path.
 //!
-//! Only `default` and `transports.docker` are used, because only what has a registry's name is pulled or found here. The
-//! other transports of containers/image are known by name; what stands under them is not read.
+//! Only `default` and `transports.docker` are used, because imagelet pulls and finds images by registry names only. The
+//! other transports of containers/image are known by name; their content is not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::policy::PolicyError;
 use crate::policy::{Policy, Requirement, Signed, host_of_scopes};
 use crate::written::RequirementText;
 
-/// Transports of containers/image beside `docker`.
+/// Transports of containers/image other than `docker`.
 const OTHER_TRANSPORTS: [&str; 10] = [
     "atomic",
     "containers-storage",
@@ -34,7 +34,7 @@ const OTHER_TRANSPORTS: [&str; 10] = [
 const MARK: char = '\u{1f}';
 
 impl Policy {
-    /// Reads a policy. `read_key` brings the contents of a key's file by its path, or says why it cannot.
+    /// Reads a policy. `read_key` returns the contents of a key's file by its path, or the reason why it cannot.
     ///
     /// # Errors
     /// See [`PolicyError`].
@@ -63,7 +63,7 @@ fn of_json(error: &serde_json::Error) -> PolicyError {
 /// The error within a part.
 fn within<E: serde::de::Error>(part: impl fmt::Display, error: E) -> E {
     let text = error.to_string();
-    // The place goes in front of those that are deeper, and those in front of the words.
+    // The place is put in front of the deeper places, and those in front of the message.
     E::custom(format_args!("{part}{MARK}{text}"))
 }
 
@@ -191,7 +191,7 @@ fn normal_scope(scope: &str) -> Result<String, String> {
     Ok(format!("{}{below}", host_of_scopes(&normal)))
 }
 
-/// Scopes that no image lies in are mistakes.
+/// Refuses scopes that contain no image: they are mistakes.
 fn check_scope(scope: &str) -> Result<(), &'static str> {
     let domain = scope.split('/').next().unwrap_or_default();
     if scope.contains("://") {

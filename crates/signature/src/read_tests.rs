@@ -57,7 +57,7 @@ fn a_policy_as_it_is_in_the_field() {
     assert_eq!((only.unnamed().scope(), only.unnamed().demand()), (&Scope::Default, Demand::Refused));
 }
 
-/// A policy that rejects what lies in these scopes, and nothing else.
+/// A policy that rejects the images in these scopes, and no others.
 fn rejects(scopes: &[&str]) -> Result<Policy, PolicyError> {
     let scopes: Vec<String> = scopes.iter().map(|scope| format!("{scope:?}:[{{\"type\":\"reject\"}}]")).collect();
     let docker = scopes.join(",");
@@ -89,7 +89,7 @@ fn no_spelling_of_a_host_evades_a_scope() {
             }
         }
     }
-    // What has no normal form is no name of an image, and no scope.
+    // A host without a normal form is neither in an image's name nor in a scope.
     for host in
         ["127.1:5999", "0x7f.1:5999", "2130706433:5999", "0177.0.0.1:5999", "[::ffff:7f00:1]:5999", "r.example:0"]
     {

@@ -1,5 +1,5 @@
-//! Signatures as cosign makes them, with keys that live as long as the test: what a registry must have beside an image for a
-//! policy to accept it. For tests alone.
+//! Signatures as cosign makes them, with keys that live as long as the test: the manifests that a registry must hold in
+//! addition to an image for a policy to accept it. For tests only.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -75,7 +75,7 @@ pub fn payload(name: &str, digest: &Digest) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The tag under which the signatures of a digest lie: `sha256-<hex>.sig`.
+/// Returns the tag of the signatures of a digest: `sha256-<hex>.sig`.
 #[must_use]
 pub fn tag(digest: &Digest) -> String {
     format!("{}-{}.sig", digest.algorithm().as_str(), digest.hex())

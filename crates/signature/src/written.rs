@@ -12,7 +12,7 @@ use crate::key::PublicKey;
 use crate::policy::NamedKey;
 use crate::policy::PolicyError;
 
-/// Keys that may stand for each other in one demand, at most.
+/// Maximum number of alternative keys in one demand.
 pub const MAX_KEYS: usize = 64;
 
 /// A requirement as it is written, its keys not read yet.
@@ -184,7 +184,7 @@ fn check_prefix(prefix: &str) -> Result<(), String> {
 }
 
 impl KeySource {
-    /// The key itself; `place` and `at` tell where its requirement stands.
+    /// Returns the key itself; `place` and `at` are the location of its requirement.
     pub(crate) fn key(
         self,
         place: &str,

@@ -16,7 +16,7 @@ pub trait Shared: Send + Sync + 'static {
         false
     }
 
-    /// Returns true if the flight is about to end without waiting for anybody.
+    /// Returns true if the flight is about to end regardless of its waiters.
     fn is_ending(&self) -> bool {
         false
     }
@@ -48,7 +48,7 @@ pub(crate) struct Call<K, S, A, W> {
     pub(crate) shared: S,
     /// Guards the waiters.
     pub(crate) waiters: Mutex<Waiters<A, W>>,
-    /// Notified when the first waiter comes and when the last one has gone. The flight alone waits for it.
+    /// Notified when the first waiter joins and when the last one has left. Only the flight waits for it.
     pub(crate) first_or_last: Notify,
     /// The answer. The channel closes without one if the flight panics.
     pub(crate) answer: watch::Receiver<Option<A>>,
@@ -70,12 +70,12 @@ pub(crate) struct Waiter<A, W> {
 pub struct WaiterId(u64);
 
 impl<K: Hash + Eq, S, A, W> Table<K, S, A, W> {
-    /// Takes a flight out.
+    /// Removes a flight.
     pub(crate) fn remove(&self, call: &Arc<Call<K, S, A, W>>) {
         remove(&mut self.flights.lock(), call);
     }
 
-    /// Takes a flight out if nobody waits for it. Returns true if nobody does.
+    /// Removes a flight if it has no waiters. Returns true if it has none.
     pub(crate) fn retire(&self, call: &Arc<Call<K, S, A, W>>) -> bool {
         let mut flights = self.flights.lock();
         let is_left = call.waiters.lock().by_id.is_empty();
@@ -93,7 +93,7 @@ pub(crate) fn remove<K: Hash + Eq, S, A, W>(flights: &mut Flights<K, S, A, W>, c
 }
 
 impl<K, S, A, W> Call<K, S, A, W> {
-    /// Enters a waiter, and returns its number.
+    /// Adds a waiter, and returns its number.
     pub(crate) fn enter(&self, waiter: Waiter<A, W>) -> u64 {
         let mut waiters = self.waiters.lock();
         let id = waiters.next;
@@ -107,7 +107,7 @@ impl<K, S, A, W> Call<K, S, A, W> {
         id
     }
 
-    /// Returns when somebody waits (`true`), or when nobody does (`false`).
+    /// Returns when there is a waiter (`true`), or when there is none (`false`).
     pub(crate) async fn until_waited_for(&self, is_waited_for: bool) {
         while self.waiters.lock().by_id.is_empty() == is_waited_for {
             self.first_or_last.notified().await;
@@ -120,15 +120,15 @@ impl<K, S, A, W> Call<K, S, A, W> {
         waiters.by_id.iter_mut().find_map(|(id, waiter)| of(&mut waiter.brought).map(|found| (WaiterId(*id), found)))
     }
 
-    /// Answers one waiter, which then waits no longer.
+    /// Answers one waiter and removes it.
     pub(crate) fn answer_one(&self, waiter: WaiterId, answer: A) {
         if let Some((waiter, _)) = self.leave(waiter.0) {
-            // An error means that the waiter has gone away.
+            // An error means that the ticket was dropped.
             let _ = waiter.own_answer.send(answer);
         }
     }
 
-    /// Takes a waiter out. Returns it, and whether it was the last one; `None` if it was answered before.
+    /// Removes a waiter. Returns it, and true if it was the last one; `None` if it was answered before.
     pub(crate) fn leave(&self, id: u64) -> Option<(Waiter<A, W>, bool)> {
         let mut waiters = self.waiters.lock();
         let waiter = waiters.by_id.remove(&id)?;

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::call::{Call, Shared, Table, WaiterId};
 
 /// A flight that runs. It leaves its [`Group`](crate::Group) when it is dropped, also by a panic; only then do its waiters
-/// get the answer, so that a caller that comes afterwards starts another flight.
+/// get the answer, so that a later caller starts another flight.
 #[must_use = "dropping it ends the flight without an answer"]
 pub struct Flight<K: Hash + Eq, S: Shared, A, W = ()> {
     table: Arc<Table<K, S, A, W>>,
@@ -43,19 +43,19 @@ impl<K: Hash + Eq, S: Shared, A, W> Flight<K, S, A, W> {
         self.call.find_waiter(of)
     }
 
-    /// Answers one waiter before the flight ends; it waits no longer.
+    /// Answers one waiter before the flight ends; it is no longer a waiter afterwards.
     pub fn answer_one(&self, waiter: WaiterId, answer: A) {
         self.call.answer_one(waiter, answer);
     }
 
-    /// Leaves the group if nobody waits. Returns true if nobody does.
+    /// Leaves the group if there are no waiters. Returns true if there are none.
     #[must_use]
     pub fn retire(&self) -> bool {
         self.table.retire(&self.call)
     }
 
-    /// Returns when nobody has waited for as long as `linger` returns. The flight has left its group then, so that nobody
-    /// joins what is given up.
+    /// Returns when there have been no waiters for as long as `linger` returns. The flight has left its group by then, so that
+    /// no caller joins an abandoned flight.
     pub async fn abandoned(&self, linger: impl Fn(&S) -> Duration) {
         loop {
             self.call.until_waited_for(false).await;

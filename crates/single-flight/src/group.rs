@@ -10,8 +10,8 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::Flight;
 use crate::call::{Call, Shared, Table, Waiter, Waiters, remove};
 
-/// The flights under way by key `K`. `S` is what the waiters of a flight share, `A` its answer, and `W` what each waiter
-/// brings.
+/// The flights under way by key `K`. `S` is the state that the waiters of a flight share, `A` its answer, and `W` the data
+/// that each waiter passes to [`Group::join`].
 pub struct Group<K, S, A, W = ()>(Arc<Table<K, S, A, W>>);
 
 /// A caller's ticket; with it, for the first caller, the flight to run.
@@ -147,7 +147,7 @@ impl<K: Hash + Eq, S: Shared, A, W> Drop for Ticket<K, S, A, W> {
         if left.as_ref().is_some_and(|(_, is_last)| *is_last) && self.call.shared.last_left() {
             remove(&mut flights, &self.call);
         }
-        // What the waiter brought may hold tickets of its own.
+        // The waiter's data may hold tickets itself, so drop it without the lock.
         drop(flights);
         drop(left);
     }

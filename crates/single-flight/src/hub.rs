@@ -1,5 +1,5 @@
-//! [`Hub`]: reports the progress of a flight to those who wait for it. It keeps the present state, so that a late
-//! subscriber gets what it missed in short form, and no history.
+//! [`Hub`]: reports the progress of a flight to its subscribers. It keeps the present state and no history, so that a late
+//! subscriber gets the missed events in short form.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub trait Progress: Send + 'static {
     /// A report on the work.
     type Event: Clone;
 
-    /// The events that bring a late subscriber to the present state.
+    /// Returns the events that give a late subscriber the present state.
     fn replay(&self) -> impl Iterator<Item = Self::Event>;
 }
 

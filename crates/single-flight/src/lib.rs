@@ -5,7 +5,7 @@
 //! [`Flight`], runs it as a task of its own, and [lands](Flight::land) it with the answer for all.
 //!
 //! Unlike Go's, a flight ends when its last waiter has left; it decides through [`Shared::last_left`] whether it ends at
-//! once or lingers. A [`Hub`] reports the progress of a flight to those who wait for it.
+//! once or lingers. A [`Hub`] reports the progress of a flight to its subscribers.
 //!
 //! This crate knows nothing of the work: it starts no tasks, and reads no clock but tokio's timer.
 #![deny(missing_docs)]

@@ -100,7 +100,7 @@ async fn a_flight_that_panics_has_no_answer_and_leaves_the_group() {
     assert!(group.is_empty());
 }
 
-/// A flight that lingers, and whose waiters bring numbers.
+/// A flight that lingers, and whose waiters pass numbers.
 struct Lingers;
 
 impl Shared for Lingers {}
@@ -125,7 +125,7 @@ async fn waiters_can_be_answered_one_by_one() {
     flight.answer_one(id, number * 10);
     assert_eq!((second.wait().await, group.waiters()), (Some(20), 1));
     assert!(flight.find_waiter(even).is_none() && !flight.retire());
-    // One that has gone away is nobody's loss.
+    // Answering a waiter that has left is no error.
     let (id, _) = flight.find_waiter(|number| Some(*number)).expect("the first one");
     let (mut third, _) = group.join(&"a", 3, || Lingers);
     flight.answer_one(id, 5);
@@ -150,7 +150,7 @@ async fn a_flight_lingers_when_it_is_left() {
     };
     tokio::join!(flight.abandoned(|_| minute), visits);
     assert_eq!(start.elapsed(), minute / 2 + minute * 2 + minute);
-    // Nobody joins what is given up, and its end takes no other one out of the group.
+    // No caller joins an abandoned flight, and its end removes no other flight from the group.
     let (_next, other) = begin(&group, 3);
     drop(flight);
     assert!(group.contains(&"a"));

@@ -1,9 +1,9 @@
-//! The time that the removal of many images takes, beside the mere unlinking of the same files, for measuring by hand:
-//! `removal DIRECTORY [IMAGES] [FILES] [ROUNDS]`.
+//! The time that the removal of many images takes, compared to merely unlinking the same files, for measuring by hand: `removal
+//! DIRECTORY [IMAGES] [FILES] [ROUNDS]`.
 //!
-//! Makes images that share a base and have a layer of that many small files each, copies their directories, and takes the
-//! time of both removals, the one first in one round and the other in the next. Both begin with everything written out.
-//! Compare on a journaled file system.
+//! Makes images that share a base and have a layer of that many small files each, copies their directories, and measures both
+//! removals, alternating their order between rounds. Both begin with everything written to the disk. Compare on a journaled file
+//! system.
 
 use std::error::Error;
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
-//! [`find`]: how a file is written that a person named, as an archive or a copy. A regular file is replaced when the new one is
-//! whole, and a symbolic link leads to it; devices, pipes and what a process has open already are written to as they are.
-//! Knows no image. The exports of the image service and `imagelet cp` ask here.
+//! [`find`]: how a file that a person named is written, as an archive or a copy. A regular file is replaced when the new one is
+//! whole, and a symbolic link leads to it; devices, pipes and files that a process has open already are written to as they are.
+//! Knows no image. The exports of the image service and `imagelet cp` call it.
 
 use std::fs::{File, FileType, Metadata};
 use std::io;
@@ -17,7 +17,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 /// How a file is written.
 #[derive(Debug)]
 pub enum Destination {
-    /// Written to as it is; nothing replaces it. [`flushed`] comes last.
+    /// Written to as it is; nothing replaces it. [`flushed`] is called last.
     Stream(File),
     /// A regular file, or nothing yet: this path is free, or replaced by a rename. No symbolic link is at its end.
     File(PathBuf),
@@ -25,7 +25,7 @@ pub enum Destination {
 
 /// As many symbolic links as the kernel follows.
 const LINKS: usize = 40;
-/// How long a pipe that nobody reads is left alone before the next look.
+/// How long to wait before the next attempt to open a pipe that has no reader.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Finds out how `path` is written, and opens what is written to as it is. A pipe with a name waits for its reader, until it is
@@ -38,7 +38,7 @@ pub fn find(path: &Path, cancelled: &dyn Fn() -> bool) -> io::Result<Destination
     for _ in 0..=LINKS {
         let metadata = match at.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // A slash at the end asks for a directory, which nobody makes here.
+                // A slash at the end asks for a directory, which is never created.
                 let is_name = at.file_name().is_some() && !at.as_os_str().as_bytes().ends_with(b"/");
                 return if is_name { Ok(Destination::File(at)) } else { Err(error) };
             }
@@ -91,7 +91,7 @@ fn of_process(link: &Path, cancelled: &dyn Fn() -> bool) -> io::Result<File> {
     open(link, metadata.file_type(), cancelled)
 }
 
-/// Opens for writing what is there.
+/// Opens an existing file for writing.
 fn open(path: &Path, kind: FileType, cancelled: &dyn Fn() -> bool) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
     if !kind.is_fifo() {
@@ -124,14 +124,14 @@ pub fn flushed(file: &File) -> io::Result<()> {
     }
 }
 
-/// A name for a file until it is whole, which nobody else has, short enough for every file system.
+/// Returns a unique name for a file that is not whole yet, short enough for every file system.
 #[must_use]
 pub fn temporary_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!(".imagelet.{}-{}.partial", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The same name beside a file.
+/// Returns the path of a new temporary file in the directory of `path`.
 #[must_use]
 pub fn beside(path: &Path) -> PathBuf {
     path.with_file_name(temporary_name())

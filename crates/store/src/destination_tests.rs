@@ -109,7 +109,7 @@ fn devices_stay_devices() {
 #[test]
 fn what_is_open_already_goes_on_where_it_is() {
     let through = |number: i32| [format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")].map(PathBuf::from);
-    // What was written before stays, and where the path leads to meanwhile does not matter.
+    // Earlier content stays, and it does not matter where the path leads meanwhile.
     let top = tempfile::tempdir().expect("tempdir");
     let name = top.path().join("file");
     let mut file = File::options().read(true).write(true).create_new(true).open(&name).expect("made");

@@ -1,5 +1,5 @@
-//! The errors of the store, one enum per operation where callers act differently. A disk that is full can be told apart
-//! by [`StoreError::is_disk_full`]. Callers convert them at their own border; nothing here is worded for end users twice.
+//! The errors of the store, one enum per operation where callers act differently. [`StoreError::is_disk_full`] detects a full
+//! disk. Callers convert the errors at their own border, so that each is worded for end users once.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub enum OpenError {
         /// The first foreign entry.
         found: String,
     },
-    /// The root belongs to another user, who could change what is in it.
+    /// The root belongs to another user, who could change its content.
     #[error("store root {} belongs to user {owner}, not to user {user} who runs this program", root.display())]
     NotOwned {
         /// The root of the store.
@@ -70,7 +70,7 @@ pub enum OpenError {
         /// The missing feature.
         what: String,
     },
-    /// Somebody has taken the records away.
+    /// The records were taken away.
     #[error(
         "store {} has layers, and its database meta.redb is gone or empty: put it back, or remove all that is in {}, to begin \
          anew and pull all images again",
@@ -142,13 +142,13 @@ pub enum StoreError {
     /// The database refused something.
     #[error("use the store's database")]
     Database(#[source] Box<redb::Error>),
-    /// The database refused the very end of a change, which may have been made or not. Whoever does it again finds out.
+    /// The database refused the very end of a change, which may have been made or not. Repeating the operation settles it.
     #[error("write the store's database, in which the change may be or not")]
     Unsure(#[source] Box<redb::Error>),
-    /// A record in the database cannot be read, or refers to one that is not there.
+    /// A record in the database cannot be read, or refers to a missing one.
     #[error("the store's database is damaged: {0}")]
     Corrupt(String),
-    /// Somebody has moved, replaced or deleted the root, the lock or the database, or mounted something over them.
+    /// The root, the lock or the database was moved, replaced or deleted, or something was mounted over them.
     #[error("nothing can be changed: {0}; the process has to be started again")]
     Displaced(String),
     /// No such image.
@@ -184,7 +184,7 @@ pub enum StoreError {
         /// The fault in it.
         source: ReferenceError,
     },
-    /// A name of a kind that does not fit here.
+    /// A name of a kind that the operation does not accept.
     #[error("image name {name:?} {why}")]
     UnsuitableName {
         /// The name as it was given.
@@ -246,7 +246,7 @@ impl StoreError {
         Self::Io { operation, path: path.into(), source: source.into() }
     }
 
-    /// The same to be told once more, with its causes in its text.
+    /// Converts the error for a second report, with its causes in its text.
     pub(crate) fn as_io(&self) -> io::Error {
         let kind = match self {
             Self::Io { source, .. } => source.kind(),
@@ -281,8 +281,8 @@ impl StoreError {
 /// Why an image was not committed. The store is as it was before; only after [`StoreError::Unsure`] it may have all of the image.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// A layer whose directories depend on the layers below it was meanwhile committed on top of other layers, or is
-    /// gone again: unpack it once more and try again.
+    /// A layer whose directories depend on the layers below it was meanwhile committed on top of other layers, or has been
+    /// removed: unpack it once more and try again.
     #[error("layer {diff_id} was taken by another image: it must be unpacked again")]
     LayerTaken {
         /// The layer.

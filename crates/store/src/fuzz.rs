@@ -37,7 +37,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Puts the right sum into whatever looks like a header, which no chance does.
+/// Puts the right sum into blocks that look like headers, which random input never has.
 pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut sealed = bytes.to_vec();
     for block in sealed.chunks_exact_mut(512).filter(|block| &block[257..262] == b"ustar") {
@@ -138,7 +138,7 @@ fn layer(bytes: &[u8]) {
     }
 }
 
-/// A record beside a layer that a pull left is read as it is written.
+/// The record of a leftover layer is parsed to the same value that is written.
 fn left_layer(bytes: &[u8]) {
     let Ok(record) = left::parse_layer(bytes) else { return };
     let written = serde_json::to_vec(&record).expect("plain values become JSON");
@@ -149,8 +149,8 @@ thread_local! {
     static DATA: RefCell<File> = RefCell::new(tempfile::tempfile().expect("a temporary file"));
 }
 
-/// Of a blob that a pull left, with its digests before the first zero byte and its data behind it: what is read back lies
-/// within the blob, is what was written there, and each piece has the digest that stands for it.
+/// A leftover part of a blob, with its digests before the first zero byte and its data behind it: the bytes that are read back
+/// are within the blob and as they were written, and each piece has the digest recorded for it.
 fn left_blob(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (sums, data) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
@@ -158,7 +158,7 @@ fn left_blob(bytes: &[u8]) {
         file.set_len(0).expect("cuts");
         let Ok((head, mut back)) = spool::SpoolReader::begin(sums) else { return };
         assert!(head.begin < head.size && (!head.whole || head.begin == 0));
-        // The data begins where the blob does, so that what comes before it takes no room.
+        // The data begins where the blob does, so that the bytes before it take no space.
         if head.begin > 1 << 20 {
             return;
         }

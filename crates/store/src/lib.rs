@@ -1,8 +1,8 @@
 //! Content and layers on disk: the lock and version of a store, layers that are unpacked in private, images that become
 //! visible in one transaction, leases, accounting, removal that has freed the space when it returns, and mounts.
 //!
-//! It refuses to know the network, registries, CRI and the clock. Everything blocks; the image service calls it from
-//! threads that may. What is on the disk and not in the database is deleted by the next [`Store::open`].
+//! Does not depend on the network, registries, CRI and the clock. Everything blocks; the image service calls it from threads that
+//! may. Files on the disk that are not in the database are deleted by the next [`Store::open`].
 #![deny(missing_docs)]
 
 pub mod check;

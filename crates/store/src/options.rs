@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::unpack::Limits;
 
-/// Asked often by long work, which ends soon after it answers true.
+/// Called often by long work, which ends soon after it returns true.
 pub type Cancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// How sure a committed image is.
@@ -31,7 +31,7 @@ pub enum Sharing {
     Hardlink,
 }
 
-/// The format of layers that are unpacked from now on. Layers that are there stay what they are: a store holds both.
+/// The format of layers that are unpacked from now on. Existing layers keep theirs: a store holds both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayerFormat {
     /// The best format for this machine, as the store finds out: [`crate::Store::new_layers`] says what that is.
@@ -46,12 +46,12 @@ pub enum LayerFormat {
 /// Settings of a store that is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// The command of this process; written into the lock file for people who wait for it.
+    /// The command of this process; written into the lock file for people who wait for the lock.
     pub command: Option<String>,
-    /// A digest of the settings by which this process pulls; written into the lock file, so that others know whether a pull of
-    /// this process is as good as their own.
+    /// A digest of the settings by which this process pulls; written into the lock file, so that another process knows whether a
+    /// pull of this process is as good as its own.
     pub settings: Option<String>,
-    /// Where this process answers; written into the lock file for others to find.
+    /// The admin socket of this process; written into the lock file for other processes to find.
     pub agent_socket: Option<PathBuf>,
     /// How sure a commit is.
     pub durability: Durability,
@@ -65,9 +65,9 @@ pub struct OpenOptions {
     pub sharing: Sharing,
     /// The format of new layers.
     pub layer_format: LayerFormat,
-    /// This boot of the machine, by whatever name. `None`: as the kernel names it. What was not synced is trusted within one.
+    /// A name for this boot of the machine. `None`: the kernel's id. Unsynced writes are trusted within one boot.
     pub boot: Option<String>,
-    /// Since when (nanoseconds since 1970) what pulls left that came to no end is kept for later ones. `None`: nothing is.
+    /// Since when (nanoseconds since 1970) leftovers of interrupted pulls are kept for later pulls. `None`: nothing is kept.
     pub unfinished_since: Option<i64>,
 }
 

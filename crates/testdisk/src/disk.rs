@@ -1,4 +1,4 @@
-//! [`Disk`]: a loop device over a file that a process of its own serves. Starts that process, and tells it what to do.
+//! [`Disk`]: a loop device over a file that a process of its own serves. Starts that process, and sends it commands.
 
 use std::fs::File;
 use std::io;
@@ -86,7 +86,7 @@ impl Disk {
     /// Mounts its file system.
     ///
     /// # Errors
-    /// It cannot be mounted.
+    /// The disk cannot be mounted.
     pub fn mount(&self) -> io::Result<Mounted> {
         Mounted::of_device(self.content.kind(), self.device(), None)
     }
@@ -117,7 +117,7 @@ impl Disk {
     /// The requests so far.
     ///
     /// # Errors
-    /// Its server is gone.
+    /// The server has exited.
     pub fn counts(&self) -> io::Result<Counts> {
         Ok(self.ask()?.0)
     }
@@ -125,7 +125,7 @@ impl Disk {
     /// Adds a fault.
     ///
     /// # Errors
-    /// Its server is gone.
+    /// The server has exited.
     pub fn fail(&self, fault: Fault) -> io::Result<()> {
         self.send_line(&format!("fail {}", fault.to_line()))
     }
@@ -133,15 +133,15 @@ impl Disk {
     /// Takes all faults away.
     ///
     /// # Errors
-    /// Its server is gone.
+    /// The server has exited.
     pub fn heal(&self) -> io::Result<()> {
         self.send_line("heal")
     }
 
-    /// Begins a new record, and answers with the content from which on it is. To be called while nothing is mounted.
+    /// Begins a new record, and returns the content at its beginning. To be called while nothing is mounted.
     ///
     /// # Errors
-    /// There is no memory, or its server is gone.
+    /// There is no memory, or the server has exited.
     pub fn record(&self) -> io::Result<Image> {
         self.send_line("record")?;
         self.content.copy()
@@ -150,7 +150,7 @@ impl Disk {
     /// A remark for the record.
     ///
     /// # Errors
-    /// Its server is gone.
+    /// The server has exited.
     pub fn note(&self, text: &str) -> io::Result<()> {
         self.send_line(&format!("note {text}"))
     }
@@ -164,7 +164,7 @@ impl Disk {
     /// The record so far.
     ///
     /// # Errors
-    /// Its server is gone.
+    /// The server has exited.
     pub fn recorded(&self) -> io::Result<Vec<Event>> {
         record::read(&self.record, self.ask()?.1)
     }
@@ -173,7 +173,7 @@ impl Disk {
 /// A remark for the record of a disk of another process, whose [`Disk::notes`] this is.
 ///
 /// # Errors
-/// That process, or its disk, is gone.
+/// That process has exited, or its disk was dropped.
 pub fn note(notes: &Path, text: &str) -> io::Result<()> {
     let line = format!("note {text}");
     // One write is one command.
@@ -191,7 +191,7 @@ impl Drop for Disk {
             // A mount may be there still.
             let _ = self.server.kill();
         }
-        // It ends by itself, now that nobody has the file any more.
+        // The server ends by itself, now that its file is no longer open.
         let _ = self.server.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! The disk itself: that it sees what a file system writes, in order, and fails when it is told. Needs root.
+//! The disk itself: it records the writes of a file system in order, and fails on request. Needs root.
 
 use crate::{Disk, EIO, Event, Fault, Kind, Op};
 
@@ -23,7 +23,7 @@ fn what_is_synced_is_in_the_record_before_its_flush() {
         let place = |text: &str| events.iter().position(|e| *e == Event::Note(text.into())).expect("is noted");
         let (before, after) = (place("before"), place("after"));
         assert!(flushes(&events[before..after]) > 0, "{kind:?}: a sync is a flush");
-        // As a machine finds it whose power is cut right after the sync, and one that loses what came before its flush.
+        // As a machine finds it whose power is cut right after the sync, and one that loses everything before its flush.
         for (end, there) in [(after, true), (before, false)] {
             let image = base.copy().expect("memory");
             for event in &events[..end] {

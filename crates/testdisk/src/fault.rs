@@ -23,7 +23,7 @@ impl Op {
     const ALL: [(Self, &str); 3] = [(Self::Read, "read"), (Self::Write, "write"), (Self::Flush, "flush")];
 }
 
-/// A fault. Several may be set; the first that fits answers.
+/// A fault. Several may be set; the first that matches is returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub(crate) op: Op,

@@ -1,4 +1,4 @@
-//! The content of a disk in memory: taken from one, brought forward by what was recorded, copied, mounted by itself.
+//! The content of a disk in memory: taken from a disk, updated by recorded events, copied, mounted by itself.
 
 use std::fs::File;
 use std::io;
@@ -72,7 +72,7 @@ impl Image {
         }
     }
 
-    /// Takes in what was written. Says nothing to flushes and notes.
+    /// Applies a write. Flushes and notes have no effect.
     ///
     /// # Errors
     /// There is no memory.
@@ -96,10 +96,10 @@ impl Image {
         }
     }
 
-    /// Mounts it as a machine does that starts: the journal is replayed. What is written then is written here.
+    /// Mounts the image like a machine that starts: the journal is replayed. Later writes change this image.
     ///
     /// # Errors
-    /// It cannot be mounted.
+    /// The image cannot be mounted.
     pub fn mount(&self) -> io::Result<Mounted> {
         let device = LoopDevice::new(&self.file, LoopFlags { block_bytes: 512, read_only: false, direct: false })?;
         let path = device.path().to_owned();

@@ -1,5 +1,5 @@
 //! A block device for tests, whose every write can be seen, refused, and undone: a FUSE file of our own behind a loop device.
-//! It knows file systems by the names of the programs that make them, and nothing of what is kept on them. For tests alone.
+//! Knows file systems by the names of the programs that make them, and nothing of what is kept on them. For tests alone.
 //!
 //! ```no_run
 //! # use imagelet_testdisk as testdisk;
@@ -8,7 +8,7 @@
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let disk = testdisk::Disk::new(testdisk::Kind::Ext4, 64 << 20)?;
-//! let mounted = disk.mount()?;          // seen by nobody else; goes with the value, and with the process
+//! let mounted = disk.mount()?;          // in no namespace; unmounted with the value, and with the process
 //! std::fs::write(mounted.path().join("a"), "b")?;
 //! disk.fail(testdisk::Fault::of(testdisk::Op::Write, testdisk::EIO).after(10))?;
 //! assert!(disk.counts()?.failed == 0);
@@ -16,10 +16,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Recording: [`Disk::record`] forgets what was, and answers with the disk as it is ([`Image`]); [`Disk::note`] puts a remark
-//! between the writes ([`note`] does it from another process); [`Disk::recorded`] answers with what came since, in order ([`Event`]). An [`Image`] takes events in
-//! ([`Image::apply`]), is copied, and mounted. The kernel sends each write of the file system as it comes (no cache lies
-//! between), and each flush as an fsync, after the writes that it is to make sure of.
+//! Recording: [`Disk::record`] discards earlier events, and returns the current content of the disk ([`Image`]); [`Disk::note`]
+//! puts a remark between the writes ([`note`] does it from another process); [`Disk::recorded`] returns the events since then, in
+//! order ([`Event`]). An [`Image`] applies events ([`Image::apply`]), is copied, and mounted. The kernel sends each write of the
+//! file system as it is issued (no cache is in between), and each flush as an fsync, after the writes that it has to make
+//! durable.
 //!
 //! Nothing is left behind by a test that fails or is killed: mounts are in no namespace, loop devices clear themselves, and
 //! the serving process ends when its file is no longer used. It is a process of its own because one that waits for a disk

@@ -1,5 +1,5 @@
-//! File systems that are mounted in no namespace: they are reached through an open descriptor, and go with it. Where others
-//! must find one, it is attached somewhere for as long.
+//! File systems that are mounted in no namespace: they are reached through an open descriptor, and are unmounted with it. If
+//! another process must find one, it is attached to a path for that time.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -39,7 +39,7 @@ impl Kind {
 
     /// Makes one in a file.
     pub(crate) fn make(self, path: &Path) -> io::Result<()> {
-        // What a file system puts off until it is mounted would be in the record of every disk.
+        // Initialization that a file system postpones until it is mounted would be in the record of every disk.
         const EXT4: &[&str] = &["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"];
         let inodes;
         let (program, arguments, more): (_, _, &[&str]) = match self {
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// A mounted file system. It goes with the value.
+/// A mounted file system. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct Mounted {
     tree: OwnedFd,
@@ -75,7 +75,7 @@ pub struct Mounted {
 impl Mounted {
     pub(crate) fn of_device(kind: Kind, device: &Path, keep: Option<LoopDevice>) -> io::Result<Self> {
         let path = device.to_str().ok_or(io::ErrorKind::InvalidInput)?;
-        // Of a disk and its images several are mounted at a time, and XFS wants to be told.
+        // Several copies of one file system, a disk and its images, are mounted at a time, which XFS allows only with this flag.
         let flags: &[&str] = if kind == Kind::Xfs { &["nouuid"] } else { &[] };
         let mut mounted = Self::new(kind.name(), &[("source", path)], flags)?;
         mounted._device = keep;
@@ -96,7 +96,7 @@ impl Mounted {
         Ok(Self { tree, path, attached: None, _device: None })
     }
 
-    /// Where it is: good for every process, as long as this value is there.
+    /// Returns the path of the mount, valid for every process as long as this value exists.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.attached.as_deref().unwrap_or(&self.path)
@@ -105,7 +105,7 @@ impl Mounted {
     /// Puts it where mounts within it are possible too. This stays when the process is killed.
     ///
     /// # Errors
-    /// It cannot be mounted there.
+    /// The file system cannot be mounted there.
     pub fn attach(&mut self, to: &Path) -> io::Result<()> {
         move_mount(&self.tree, "", rustix::fs::CWD, to, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
         self.attached = Some(to.to_owned());
@@ -116,7 +116,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(path) = &self.attached {
-            // What is mounted within goes with it.
+            // Mounts within it are unmounted too.
             let _ = unmount(path, UnmountFlags::DETACH);
         }
     }

@@ -42,7 +42,7 @@ impl Recorder {
         self.length
     }
 
-    /// Begins anew.
+    /// Discards all events.
     pub(crate) fn clear(&mut self) {
         self.length = 0;
     }

@@ -1,5 +1,5 @@
-//! The process that serves a disk's file over FUSE: the file itself, and one by which it is told what to do. One request after
-//! the other, so that the record has them in their order. It ends when nobody has the file system any more.
+//! The process that serves a disk's file over FUSE: the file itself, and a second one that takes commands. Requests are handled
+//! one after the other, so that the record has them in their order. The process ends when the file system is no longer in use.
 
 use lock::Mutex;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use crate::record::Recorder;
 
 /// Name of the test that [`crate::serve`] makes, by which a test binary becomes a server.
 pub const SERVER_TEST: &str = "testdisk_server";
-/// Tells the server where content and record are.
+/// Variable that names the files of content and record for the server.
 pub(crate) const ASKED: &str = "IMAGELET_TESTDISK";
 
 pub(crate) const DISK: &str = "disk";
@@ -30,7 +30,7 @@ const CONTROL_INODE: INodeNo = INodeNo(3);
 /// Nothing changes but by us.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 
-/// Serves the disk that the environment asks for until nobody has it any more; `/dev/fuse` is the standard input.
+/// Serves the disk that the environment asks for until it is no longer in use; `/dev/fuse` is the standard input.
 ///
 /// # Panics
 /// No disk is asked for, or it cannot be served.

@@ -1,5 +1,5 @@
-//! The child's side: words to the tracer, as calls that no program makes. They cost nothing while nobody listens, but then
-//! they are refused, which a test must not take for an answer.
+//! The child's side: messages to the tracer, sent as calls that no program makes. They cost nothing while the tracer does not
+//! listen, but then they are refused, which a test must not take for an answer.
 
 use std::io::ErrorKind;
 
@@ -34,23 +34,23 @@ pub struct Seen {
 pub(crate) const MAGIC: u64 = 0x1dea << 48;
 pub(crate) const DISARM: u64 = 0xff;
 pub(crate) const STEP: u64 = 0xfe;
-/// Has the tracer look at every call from now on.
+/// Makes the tracer intercept every call from now on.
 pub(crate) const WAKE: Signal = Signal::USR2;
 
 /// From now on calls of the whole process count.
 ///
 /// # Panics
-/// Nobody traces this process.
+/// This process is not traced.
 pub fn arm(fault: Fault) {
     let errno = u64::from(fault.errno.raw_os_error().unsigned_abs());
     listen(u64::from(fault.class as u8) << 40 | u64::from(fault.lasting) << 32 | errno << 16 | u64::from(fault.at));
 }
 
-/// From now on the calls that make sure of what was written are written down ([`crate::Traced::syncs`]), and one of them, counted
-/// from 1, is not made although it answers that it was.
+/// From now on the calls that make writes durable are recorded ([`crate::Traced::syncs`]), and one of them, counted from 1, is
+/// not made although it returns success.
 ///
 /// # Panics
-/// Nobody traces this process.
+/// This process is not traced.
 pub fn arm_untrue_sync(at: Option<u16>) {
     listen(u64::from(Class::Sync as u8) << 40 | u64::from(at.unwrap_or(u16::MAX)));
 }
@@ -72,7 +72,7 @@ fn listen(word: u64) {
 
 /// From now on no call fails.
 pub fn disarm() -> Seen {
-    // While nothing is armed, nobody listens.
+    // While nothing is armed, the tracer does not answer.
     let answer = say(DISARM << 40).unwrap_or(0);
     let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).expect("thirty-two bits");
     Seen { calls: half(answer), failed: half(answer >> 32) }

@@ -1,4 +1,4 @@
-//! The parent's side: follows every thread of the child, and answers in the kernel's place where that was asked for. While
+//! The parent's side: follows every thread of the child, and returns errors in the kernel's place where a fault is armed. While
 //! nothing is armed the child runs as it would by itself.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -137,7 +137,7 @@ fn trace_from(mut child: Child, root: &Path, at_exec: Option<Fault>, go: impl Fn
 
 impl Tracer {
     fn run(&mut self) {
-        // The children of this thread: others of the process have their own.
+        // Only the children of this thread: other threads of the process have their own.
         let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
         loop {
             match waitpid(None, Some(flags)) {
@@ -153,7 +153,7 @@ impl Tracer {
                 }
                 Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => drop(self.threads.remove(&pid)),
                 Ok(WaitStatus::PtraceSyscall(pid)) => {
-                    // One that was killed meanwhile is told of by its end.
+                    // A thread that was killed meanwhile is reported by its exit.
                     let _ = self.at_call(pid);
                     self.resume(pid, None);
                 }
@@ -221,7 +221,7 @@ impl Tracer {
                 registers.rax = answer.cast_unsigned();
                 ptrace::setregs(pid, registers)?;
             }
-            // The end of one that was made, or of one that began before anybody looked.
+            // The end of a call that was made, or of one that began before the tracer listened.
             Some(Within::Call) | None => {}
         }
         Ok(())

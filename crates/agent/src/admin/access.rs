@@ -49,7 +49,7 @@ impl Callers {
     }
 }
 
-/// Passes on the requests of those who may change things, and refuses the others.
+/// Passes on the requests of callers that may change state, and refuses the others.
 pub(super) async fn require_change(ConnectInfo(caller): ConnectInfo<Caller>, request: Request, next: Next) -> Response {
     if caller.may_change {
         return next.run(request).await;

@@ -89,7 +89,7 @@ async fn every_documented_route_answers_as_documented() {
     let mut rig = Rig::start().await;
     let (one, two) = (rig.name("one"), rig.name("two"));
 
-    // Whoever follows the images has the list at once.
+    // A client that watches the images receives the list at once.
     let mut followed =
         client::events(&rig.socket, Method::GET, "/v1/images/events", Body::empty()).await.expect("a stream");
     let next = async |rig: &mut Rig, followed: &mut client::Events| {
@@ -161,7 +161,7 @@ async fn every_documented_route_answers_as_documented() {
     assert_eq!(data["ended"], pulls["ended"]);
     drop(events);
 
-    // An archive goes and comes back.
+    // An exported archive can be imported again.
     let images = rig.ask("get", "/v1/images", Body::empty()).await;
     assert_eq!(images["images"].as_array().map(Vec::len), Some(2));
     let query = |name: &str| url::form_urlencoded::Serializer::new(String::new()).append_pair("image", name).finish();
@@ -229,7 +229,7 @@ async fn the_example_in_rust_shows_pulls_until_the_agent_ends() {
     let name = rig.name("one");
     let body = json!({"image": name}).to_string();
     client::send::<Value>(&rig.socket, Method::POST, "/v1/images/pull", body).await.expect("a pull");
-    // Beside the directory of this program, where Cargo puts the examples of the crate.
+    // Cargo puts the examples of the crate next to the directory of this program.
     let programs = std::env::current_exe().expect("this program");
     let example = programs.ancestors().nth(2).expect("it lies in deps/").join("examples/watch_pulls");
     let mut example = tokio::process::Command::new(&example)

@@ -1,5 +1,5 @@
-//! The routes of archives: an archive comes as the body of a request, or goes as the body of an answer, through a pipe: nothing of it is
-//! kept. The store decides what it makes of it. Called by axum.
+//! The routes of archives: an archive is the body of a request or of an answer, and is streamed through a pipe without being
+//! stored. The store reads and writes its content. Called by axum.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
@@ -171,7 +171,7 @@ async fn export(state: SharedState, RawQuery(query): RawQuery) -> Answer {
         exported
     };
     let mut export = Export { receiver, export: Some(Box::pin(work)), over: false };
-    // What fails at once is told as every other error.
+    // An error before the first part is answered as an ordinary error response.
     let first = export.next().await.transpose()?;
     let rest = futures::stream::unfold(export, async |mut export| Some((export.next().await?, export)));
     let stream = futures::stream::iter(first.map(Ok)).chain(rest);

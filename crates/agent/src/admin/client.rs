@@ -153,7 +153,7 @@ async fn in_time<T>(socket: &Path, answer: impl Future<Output = Result<T, AskErr
 /// A whole answer.
 struct WholeAnswer {
     status: StatusCode,
-    /// True if it comes from an agent that knows the API.
+    /// True if the answer is from an agent that knows the API.
     has_version: bool,
     text: String,
 }
@@ -223,7 +223,7 @@ pub async fn events(socket: &Path, method: Method, target: &str, body: impl Into
     Ok(Events { lines: lines(socket, method, target, body.into()).await? })
 }
 
-/// The lines of an answer, which goes on until this is dropped or the answer is read to its end.
+/// The lines of an answer, until this is dropped or the answer is read to its end.
 pub(super) struct Lines {
     socket: PathBuf,
     body: axum::body::BodyDataStream,

@@ -1,4 +1,4 @@
-//! The routes of garbage collection: what is asked goes to the [`Collection`], what it answers back. No rule of its own.
+//! The routes of garbage collection: they pass requests to the [`Collection`], and return its results. No rules of their own.
 //! Called by axum.
 
 use std::collections::BTreeMap;

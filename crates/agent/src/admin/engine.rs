@@ -1,8 +1,8 @@
-//! The store's socket: every process that holds a root answers there for the others, so that a root is never out of reach. `POST /engine` has the
-//! calls of [`ImageEngine`] and [`ImageService`]. The body is one call as JSON; the answer is lines of JSON: progress, where the
-//! call tells any, then the answer or the error. A call ends when its caller goes away; so does a lease. When the process ends, the
-//! answers end without a last line, which says that somebody else has to be asked. Decides nothing. Made by the binary;
-//! [`RemoteStore`](super::remote_store::RemoteStore) asks.
+//! The store's socket. The process that owns a root answers other processes on it, so that the root stays reachable for them.
+//! `POST /engine` carries the calls of [`ImageEngine`] and [`ImageService`]. The body is one call as JSON; the answer is lines of
+//! JSON: progress events, if the call reports any, then the result or the error. A call ends when its caller disconnects, and so
+//! does a lease. When the process ends, the answers end without a last line, and the caller has to ask the next owner. Decides
+//! nothing. Made by the binary; [`RemoteStore`](super::remote_store::RemoteStore) is the client.
 
 use std::convert::Infallible;
 use std::fs;
@@ -50,7 +50,7 @@ struct Shared {
 }
 
 impl StoreServer {
-    /// Answers on the socket of `root`, which this process holds: a socket that lies there was left by a process that is gone.
+    /// Answers on the socket of `root`, which this process owns: an existing socket there is left over from a process that has ended.
     ///
     /// # Errors
     /// The socket could not be made.
@@ -82,12 +82,12 @@ impl StoreServer {
         Ok(Self { shared, tasks, path })
     }
 
-    /// From now on answers the calls of CRI with `service`, which does more than the store itself.
+    /// Makes `service`, which does more than the store itself, answer the calls of CRI from now on.
     pub fn answer_with(&self, service: Arc<dyn ImageService>) {
         *self.shared.service.lock() = service;
     }
 
-    /// Answers nobody any more.
+    /// Cancels the calls that run, and returns when all of them have ended.
     pub async fn stop(&self) {
         self.shared.stop.cancel();
         self.tasks.wait().await;
@@ -155,7 +155,7 @@ fn bytes(line: &Line) -> Bytes {
     text.into()
 }
 
-/// The answer to a call, and what is held for the caller.
+/// Returns the answer to a call, and the lease that is held for the caller.
 async fn answer(shared: &Shared, call: Call, tell: mpsc::Sender<Line>) -> Result<(Value, Option<LayerLease>)> {
     let engine = &*shared.engine;
     let service = Arc::clone(&shared.service.lock());
@@ -184,7 +184,7 @@ async fn answer(shared: &Shared, call: Call, tell: mpsc::Sender<Line>) -> Result
         Call::UntagImage { image, names } => value(engine.untag_image(&image, &names).await?)?,
         Call::ImageDocuments { image } => value(engine.image_documents(&image).await?)?,
         Call::CheckImages { request } => {
-            // A line that a slow reader has no room for is followed by others.
+            // A line that does not fit into a slow reader's queue is dropped: later lines follow.
             let sink = CheckSink::new(move |progress| drop(tell.try_send(Line::Progress(Progress::Check(progress)))));
             value(engine.check_images(&request, &sink).await?)?
         }

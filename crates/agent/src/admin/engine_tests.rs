@@ -44,7 +44,7 @@ async fn the_store_of_another_process_conforms() {
     engine.shutdown().await;
 }
 
-/// The calls of CRI are there as well, and the ends of a call.
+/// The calls of CRI work as well, and so do the ends of a call.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_images_of_another_process_conform() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -79,7 +79,7 @@ async fn the_images_of_another_process_conform() {
     engine.shutdown().await;
 }
 
-/// A caller learns of the end of the process as of somebody who is gone, not as an error of the call.
+/// A caller sees the end of the process as a lost connection, not as an error of the call.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_of_the_process_is_no_answer() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -97,7 +97,7 @@ pub(super) enum Progress {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Line {
-    /// The call goes on.
+    /// Progress of a running call.
     Progress(Progress),
     /// The last line of a call that succeeded.
     Answer(Value),

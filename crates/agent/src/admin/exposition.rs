@@ -1,5 +1,5 @@
-//! Metrics as text, in one of two forms: OpenMetrics for those who ask for it, as Prometheus does, and the older text
-//! format for everybody else, as the kubelet answers. Knows no metric. Called by the routes.
+//! Metrics as text, in one of two forms: OpenMetrics for clients that ask for it, as Prometheus does, and the older text
+//! format for all others, as the kubelet answers. Independent of the metrics. Called by the routes.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,8 @@ impl Form {
         }
     }
 
-    /// The metrics of now. Beside a kubelet those with its names have ours, so that no sum counts both.
+    /// Returns the current metrics as text. On a node with a kubelet, the names that both export get the prefix of imagelet, so that
+    /// no sum counts both.
     pub(super) fn write(self, registry: &Registry, beside_a_kubelet: bool) -> Result<String, std::fmt::Error> {
         let mut text = String::with_capacity(16 << 10);
         prometheus_client::encoding::text::encode(&mut text, registry)?;

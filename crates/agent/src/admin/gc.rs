@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// A request to collect: one goal, or none for a round by the thresholds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectRequest {
-    /// So many bytes are to be free on the image file system.
+    /// Bytes that are to be free on the image file system.
     pub until_free: Option<u64>,
-    /// Collects images that nobody has used for so many seconds.
+    /// Collects images that have not been used for this many seconds.
     pub older_than_seconds: Option<u64>,
     /// Everything unused.
     pub all_unused: bool,
@@ -148,7 +148,7 @@ pub struct KeptImages {
 }
 
 impl MissingSpace {
-    /// So many bytes, and why these images stay; `None` where nothing is missing.
+    /// Returns the missing bytes, and why these images stay; `None` if nothing is missing.
     pub fn of(bytes: u64, images: &[PlannedImage]) -> Option<Self> {
         let mut kept: Vec<KeptImages> = Vec::new();
         for image in images.iter().filter(|image| !image.goes()) {

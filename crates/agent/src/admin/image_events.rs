@@ -1,6 +1,6 @@
-//! `GET /v1/images/events`: the list of images at once, and again whenever it is another one, as server-sent events. While somebody
-//! reads, the images are listed here after each pull and each half second, because they change by other ways as well: removals,
-//! imports, collections, clients of a runtime. Nothing is kept for a slow reader but the list that it has. Called by axum; `imagelet
+//! `GET /v1/images/events`: sends the list of images at once, and again whenever it changes, as server-sent events. While a
+//! client reads, the images are listed after each pull and every half second, because they also change by other ways: removals,
+//! imports, collections, clients of a runtime. Only the current list is kept for a slow reader. Called by axum; `imagelet
 //! images --watch` reads it.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) const ROUTES: &[Route] = &[Route::get(
 
 async fn events(state: SharedState, ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
     let for_others = service(&state)?;
-    // Its own looks are not among the calls that the agent counts.
+    // Its own lists are not among the calls that the agent counts.
     let service = match &state.readiness {
         Readiness::Service(service) => service,
         Readiness::Waiting(_) => for_others,

@@ -1,5 +1,5 @@
-//! The routes of images: lists, pulls, removals, archives that come and go as streams, and the images of a pod's manifest. Pulls go through
-//! the image manager where this process has one, and through its image service otherwise. No rule of its own. Called by axum.
+//! The routes of images: lists, pulls, removals, archives as streams, and the images of a pod's manifest. Pulls use the image
+//! manager where this process has one, and its image service otherwise. No rules of their own. Called by axum.
 
 use std::sync::Arc;
 

@@ -61,7 +61,7 @@ fn board(state: &Admin) -> Result<&PodBoard, Refusal> {
     state.pods.as_ref().ok_or_else(none)
 }
 
-/// The board of a process that knows its pods: right after its start it has yet to hear which ones run.
+/// Returns the board once the process knows its pods: right after the start it has not listed the running ones yet.
 async fn known(state: &Admin) -> Result<&PodBoard, Refusal> {
     let board = board(state)?;
     let known = tokio::select! {
@@ -85,7 +85,7 @@ async fn node(state: SharedState) -> Answer {
     json(&board(&state)?.node)
 }
 
-/// `since=NUMBER`: those after that one. `wait=SECONDS`: comes back when there is one, or when so long has passed.
+/// `since=NUMBER`: the events after that one. `wait=SECONDS`: returns when there is one, or after this time.
 async fn events(state: SharedState, RawQuery(query): RawQuery) -> Answer {
     let board = board(&state)?;
     let query = query.unwrap_or_default();
@@ -98,7 +98,7 @@ async fn events(state: SharedState, RawQuery(query): RawQuery) -> Answer {
         return Err(bad_request(format!("{unknown:?} is not known: since, wait")));
     }
     let (since, wait) = (number("since")?.unwrap_or_default(), number("wait")?);
-    // Numbers begin anew with the process: whoever knows later ones asked another one before.
+    // Event numbers start again with the process: a client that has seen later ones asked an earlier process.
     let since = if since > board.events.last() { 0 } else { since };
     if let Some(seconds) = wait {
         let patience = Duration::from_secs(seconds).min(LONGEST_WAIT);

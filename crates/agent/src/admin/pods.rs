@@ -1,4 +1,4 @@
-//! [`PodBoard`]: what an agent that runs pods tells of them, in Kubernetes' shapes. Decides nothing. Made by `node`; called by
+//! [`PodBoard`]: the pods of an agent that runs pods, in Kubernetes' shapes. Decides nothing. Made by `node`; called by
 //! `super::pod_routes` and `super::state`.
 
 use std::sync::Arc;
@@ -159,7 +159,7 @@ pub fn pod(view: &PodView, desired: &DesiredPods) -> Value {
     metadata["creationTimestamp"] = json!(seconds(view.status.start_time));
     let over = matches!(view.status.phase, Phase::Succeeded | Phase::Failed);
     let ending = matches!(view.state, WorkerState::Terminating | WorkerState::Terminated);
-    // Nobody wants it any more; since when is not of interest to anybody.
+    // The pod is not desired any more. No source says since when, so the deletion time is now.
     if ending
         && !over
         && !desired.pods.contains_key(&view.pod.metadata.uid)

@@ -231,7 +231,7 @@ async fn events_are_waited_for() {
     let target = format!("/v1/events?since={last}&wait=20");
     let more = client::ask_json::<Value>(&rig.socket, Method::GET, &target);
     let happens = async {
-        // Whether the question or the event comes first does not matter.
+        // The request and the event may arrive in either order.
         tokio::task::yield_now().await;
         let object = ObjectRef { namespace: "shop".into(), name: "web-edge".into(), ..ObjectRef::default() };
         let event = EventRef { object: &object, kind: EventType::Warning, reason: "Later", message: "it came" };
@@ -240,7 +240,7 @@ async fn events_are_waited_for() {
     let (more, ()) = tokio::join!(more, happens);
     let more = more.expect("an answer");
     assert_eq!((&more["items"][0]["reason"], more["items"].as_array().map(Vec::len)), (&json!("Later"), Some(1)));
-    // Somebody who asked an earlier process starts anew.
+    // A client that asked an earlier process gets all events.
     let anew: Value = client::ask_json(&rig.socket, Method::GET, "/v1/events?since=100000").await.expect("events");
     assert_eq!(anew["items"].as_array().map(Vec::len), Some(4));
     assert_eq!(rig.refusal("/v1/events?since=x").await, "since: a whole number was expected");
@@ -309,7 +309,7 @@ async fn the_page_names_every_metric_of_pods() {
     let rig = Rig::start().await;
     rig.want(&["web"]);
     rig.until(&["web-edge 1/1 Running"]).await;
-    // Housekeeping counts pods when it comes to it.
+    // Housekeeping counts pods in its next round.
     let counted = async {
         loop {
             let text = client::ask(&rig.socket, Method::GET, "/metrics").await.expect("metrics");
@@ -332,7 +332,7 @@ async fn the_page_names_every_metric_of_pods() {
         let written = of_pods.remove(name).or_else(|| always.get(name).copied());
         assert_eq!(written, Some(kind), "{name}");
     }
-    // These appear when something goes wrong.
+    // These appear after failures only.
     let rest: Vec<&str> = of_pods.into_keys().collect();
     assert_eq!(
         rest,
@@ -355,7 +355,7 @@ async fn before_the_runtime_has_told_no_list_is_empty() {
     let board = PodBoard { agent, desired, events, node: NodeInfo::default() };
     let why = board.known(Duration::ZERO).await.expect_err("nobody knows");
     assert!(why.starts_with("it is not known yet which pods run: "), "{why}");
-    // Whoever asks gets a list when there is one.
+    // A client waits until there is a list.
     let (list, ()) = tokio::join!(rig.list(), async {
         tokio::task::yield_now().await;
         runtime.faults().return_to_duty();

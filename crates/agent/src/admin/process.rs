@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::runtime::Handle;
 
-/// Asks at each look.
+/// Reads the values at each scrape.
 #[derive(Debug)]
 pub(super) struct Process;
 

@@ -24,11 +24,11 @@ use super::state::{Admin, Answer, Refusal, SharedState, bad_request, json};
 use super::stream_quota::StreamPlace;
 use super::table::{Content, Parameter, Route, SchemaOf};
 
-/// How often a reader hears of a state that changes, where it does not say.
+/// How often a reader receives a changing state, if it does not ask for an interval.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The shortest and the longest interval that a reader may ask for, in milliseconds.
 const INTERVALS: std::ops::RangeInclusive<u64> = 100..=60_000;
-/// A reader hears at least this often that the stream lives.
+/// A reader receives a keep-alive at least this often.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const EVENTS: &[(&str, SchemaOf)] =
@@ -86,7 +86,7 @@ async fn events(
     }
     let place = state.streams.place(caller.user, caller.may_change)?;
     let last = board.ended().last().map_or(0, |ended| ended.number);
-    // Numbers begin anew with the process: a reader that knows later ones asked another one before.
+    // Event numbers start again with the process: a reader that has seen later ones read from an earlier process.
     let since = since.map_or(last, |since: u64| if since > last { 0 } else { since });
     let reader = Reader::new(board, since, interval, state.stop.clone(), place);
     Ok(event_stream(futures::stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)))))
@@ -111,7 +111,7 @@ pub(super) fn keep_alive() -> Bytes {
     Bytes::from_static(b": keep-alive\n\n")
 }
 
-/// The state that a reader of the stream has heard.
+/// The state that has been sent to a reader of the stream.
 struct Reader {
     board: PullBoard,
     changes: tokio::sync::watch::Receiver<u64>,

@@ -1,5 +1,5 @@
-//! [`with_progress`]: a pull whose answer is a stream of events: its progress, and its end. A reader that is slower than the pull misses
-//! bytes that came and no change of a state. Called by the routes of images.
+//! [`with_progress`]: a pull whose answer is a stream of events: its progress, and its end. A reader that is slower than the pull
+//! may miss counts of bytes, but no change of a state. Called by the routes of images.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use super::wire::ApiError;
 const WAITING: usize = 1024;
 /// Of these, how many places are kept for changes of a state.
 const KEPT: usize = WAITING / 2;
-/// A reader hears at least this often that the stream lives.
+/// A reader receives a keep-alive at least this often.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 type Pull = Pin<Box<dyn Future<Output = Result<PulledImage, ApiError>> + Send>>;
@@ -34,7 +34,7 @@ struct PullStream {
     _place: StreamPlace,
 }
 
-/// The answer of a pull. It goes on as long as the answer is read.
+/// Returns the answer of a pull. The pull runs as long as the answer is read.
 pub(super) fn with_progress<F>(place: StreamPlace, pull: impl FnOnce(ProgressSink) -> F) -> Response
 where
     F: Future<Output = Result<PulledImage, ApiError>> + Send + 'static,
@@ -43,7 +43,7 @@ where
     let sink = ProgressSink::new(move |event| {
         let is_small = matches!(event, PullEvent::Bytes { .. } | PullEvent::Unpacked { .. });
         if !is_small || sender.capacity() > KEPT {
-            // A reader that is this slow hears of the end all the same.
+            // A reader that is this slow still receives the end.
             let _ = sender.try_send(event);
         }
     });

@@ -42,7 +42,7 @@ impl RemoteStore {
         client::ask(&self.socket, Method::GET, "/holder").await.ok()?.trim().parse().ok()
     }
 
-    /// Makes a call; answers with its last line and what follows it.
+    /// Makes a call; returns its last line and the lines after it.
     async fn ask(&self, call: &Call, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(Value, Lines)> {
         let body = serde_json::to_vec(call)
             .map_err(|error| Error::new(Kind::InvalidArgument, format!("a call cannot be written: {error}")))?;
@@ -89,7 +89,8 @@ fn error_of(error: &AskError) -> Error {
     Error::from_source(kind, error)
 }
 
-/// A path as another process of this machine finds it: absolute, and not among the files of whoever asks.
+/// Returns a path by which another process of this machine finds the same file: absolute, and without `/proc/self` or the caller's
+/// standard streams.
 fn elsewhere(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let own = PathBuf::from(format!("/proc/{}", std::process::id()));

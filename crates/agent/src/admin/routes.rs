@@ -22,7 +22,7 @@ use super::table::{Access, Content, Parameter, Route};
 use super::wire::{API_VERSION, AgentVersion, VERSION_HEADER};
 use super::{archive_routes, collecting, image_events, image_routes, openapi, pod_routes, pull_routes};
 
-/// How long the image service may take to say that it is there.
+/// How long the image service may take to answer the check of readiness.
 const READY_TIME: Duration = Duration::from_secs(2);
 /// The longest body of a request that is no archive.
 const LONGEST_BODY: usize = 16 << 20;
@@ -73,7 +73,7 @@ pub(super) fn table() -> impl Iterator<Item = &'static Route> {
     .flatten()
 }
 
-/// The routes of the admin socket. Each is answered to those whom its declaration names.
+/// The routes of the admin socket. Each one answers only the clients that its declaration permits.
 pub(super) fn all(state: Arc<Admin>) -> Router {
     let mut api = Router::new();
     for route in table() {
@@ -90,7 +90,7 @@ pub(super) fn all(state: Arc<Admin>) -> Router {
     all.layer(extract::DefaultBodyLimit::max(LONGEST_BODY)).layer(from_fn(well_formed)).layer(from_fn(versioned))
 }
 
-/// The routes for everybody who reaches the address of metrics.
+/// The routes for every client that reaches the address of metrics.
 pub(super) fn public_alone(state: Arc<Admin>) -> Router {
     public(state).layer(from_fn(well_formed))
 }

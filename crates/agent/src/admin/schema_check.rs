@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// The document, and what was asked.
+/// The document, and the calls that were made.
 pub(super) struct Document {
     document: Value,
     asked: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Paths of sockets: where the store's socket lies, and how one is reached whose path is too long for the kernel. Opens no
+//! Paths of sockets: the path of the store's socket, and a way to reach one whose path is too long for the kernel. Opens no
 //! connection. Called by both ends.
 
 use std::fs::File;

@@ -35,7 +35,7 @@ pub struct Admin {
     pub pods: Option<PodBoard>,
     /// The pulls of this process.
     pub pulls: Option<PullBoard>,
-    /// The images as requests get them, where this process pulls and removes for others.
+    /// The image service for requests, if this process pulls and removes for other processes.
     pub images: Option<Arc<dyn ImageService>>,
     /// The configuration in force, without secrets.
     pub configuration: Option<Configuration>,

@@ -21,7 +21,7 @@ use super::access::{Caller, Callers};
 const UNREAD: Duration = Duration::from_secs(30);
 /// The pause after a failed accept: the process may have no descriptor left.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Connections of callers who may only read; others are not counted.
+/// Limits for connections of callers that may only read; other connections are not counted.
 const LIMITS: Limits = Limits { unauthenticated: 64, per_source: 16, burst: 128, authenticated: usize::MAX };
 
 /// The admin socket.

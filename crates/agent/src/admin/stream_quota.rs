@@ -1,5 +1,5 @@
-//! [`StreamQuota`]: the streams of events that may be open. Those of callers who may change things are counted apart from those of all others, and each of
-//! the others has a share: no user can take the streams of root, nor those of another user. Called by the routes of streams.
+//! [`StreamQuota`]: the streams of events that may be open. Streams of callers that may change state are counted separately, and
+//! every other user has a share: no user can take the streams of root, nor those of another user. Called by the routes of streams.
 
 use std::collections::HashMap;
 use std::sync::Arc;

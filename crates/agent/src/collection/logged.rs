@@ -21,7 +21,7 @@ impl Logged {
         Self { service, clock }
     }
 
-    /// The size of an image that is there.
+    /// Returns the size of an image, if it is present.
     async fn size(&self, image: &ImageSpec) -> Option<u64> {
         let status = self.service.image_status(image, false).await.ok()?;
         status.image.map(|image| image.size)
@@ -135,7 +135,7 @@ mod tests {
         fake.publish(name, &FakeImage::new("app"));
         let begin = Instant::now();
         let times = Mutex::new(0);
-        // Each look at the clock is 1.5 seconds later.
+        // The clock advances by 1.5 seconds at each reading.
         let clock: Clock = Arc::new(move || {
             let mut times = times.lock();
             *times += 1;

@@ -35,7 +35,7 @@ impl Owner {
         Err(CollectionError::OtherImages { socket: socket.to_owned(), images: of.images })
     }
 
-    /// The agent on `socket`, if somebody answers there who collects the images behind `endpoint`.
+    /// Returns the agent on `socket`, if one answers and collects the images behind `endpoint`.
     pub async fn of_endpoint(socket: &Path, endpoint: &str) -> Option<Self> {
         let of: Result<CollectedTarget, AskError> = client::ask_json(socket, Method::GET, "/v1/gc").await;
         of.is_ok_and(|of| of.images == endpoint).then(|| Self::Agent(socket.to_owned()))
@@ -69,7 +69,7 @@ impl Owner {
         }
     }
 
-    /// The leftovers of containers: what would go and what stays, or what went.
+    /// Returns the leftovers of containers: of a dry run those to remove and those to keep, otherwise the removed ones.
     pub async fn containers(&self, dry_run: bool) -> Result<CollectedContainers, CollectionError> {
         match self {
             Self::Here(collection) => collection.containers(dry_run).await,
@@ -116,7 +116,7 @@ impl Owner {
         }
     }
 
-    /// Has an image go after all others for a while, because it was brought ahead of its use.
+    /// Selects this image last for a while, because it was pulled ahead of its use.
     pub async fn protect(&self, id: &str) -> Result<(), CollectionError> {
         match self {
             Self::Here(collection) => collection.protect(id).await,
@@ -153,7 +153,7 @@ impl MakeRoom for Owner {
     }
 }
 
-/// Pins wait while a collection goes on.
+/// Returns the pins that the agent answers; it answers once a running collection has ended.
 async fn pins_of(socket: &Path, method: Method, target: &str) -> Result<Vec<Pin>, CollectionError> {
     let pins: Pins = client::ask_at_length(socket, method, target).await?;
     Ok(pins.pins)

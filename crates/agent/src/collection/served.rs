@@ -10,7 +10,7 @@ use image_manager::gc::{ImageGcManager, Pins};
 use image_manager::{Cause, MakeRoom as _};
 use lock::RwLock;
 
-/// The pins as they are, for whoever lists images while a collection goes on.
+/// The current pins, for lists of images that are made while a collection runs.
 pub(super) type Board = Arc<RwLock<Arc<Pins>>>;
 
 /// An image service with the pins of its collection.
@@ -18,7 +18,7 @@ pub struct Served {
     service: Arc<dyn ImageService>,
     pins: Board,
     manager: Arc<ImageGcManager>,
-    /// May be asked for room; otherwise somebody else collects.
+    /// True if this process collects and may free space for a pull; otherwise another process collects.
     collects: bool,
 }
 
@@ -63,7 +63,7 @@ impl ImageService for Served {
     }
 
     async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
-        // Nobody collects what is about to come, nor what has just come: its container is not there yet.
+        // An image is not collected while it is pulled, nor directly afterwards: its container does not exist yet.
         let _hold = self.manager.hold(&request.image.image);
         let error = match self.service.pull_image(request.clone()).await {
             Err(error) if self.collects && Cause::of(&error) == Cause::DiskFull => error,

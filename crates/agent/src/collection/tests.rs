@@ -1,4 +1,4 @@
-//! A collection of a fake's images: over the admin endpoint as without it, with and without somebody who knows the
+//! A collection of a fake's images: over the admin endpoint and without it, with and without a runtime that knows the
 //! containers, and as clients of an agent see it.
 
 use std::path::Path;
@@ -51,7 +51,7 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
     texts.iter().map(|text| Pattern::parse(text).expect("a pattern")).collect()
 }
 
-/// The same questions to whoever collects.
+/// Asks every question of the owner of the collection.
 async fn asked(owner: &Owner, fake: &FakeImageService, ids: (&str, &str)) {
     let (unused, kept) = ids;
     let pinned = owner.pin(&patterns(&["registry.test/kept", "registry.test/none"])).await.expect("pinned");

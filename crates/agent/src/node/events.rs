@@ -1,5 +1,5 @@
-//! [`EventBook`]: the last events of this node with their times, each once: one that happens again is counted, as in Kubernetes.
-//! Tells whoever waits for more. Written by everything that has events; read by the admin endpoint.
+//! [`EventBook`]: the last events of this node with their times. An event that repeats is counted, not stored again, as in
+//! Kubernetes. Wakes readers that wait for more. Written by everything that has events; read by the admin endpoint.
 
 use lock::Mutex;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ pub struct EventBook {
 }
 
 impl EventBook {
-    /// Keeps at most `capacity` events; those that happened longest ago go first.
+    /// Keeps at most `capacity` events; the oldest ones are dropped first.
     pub fn new(capacity: usize, clock: WallClock) -> Self {
         Self { capacity, clock, entries: Mutex::default(), told: watch::Sender::new(0) }
     }
@@ -49,9 +49,9 @@ impl EventBook {
         *self.told.borrow()
     }
 
-    /// Comes back when there is one of a higher number.
+    /// Returns when there is an event with a higher number.
     pub async fn after(&self, number: u64) {
-        // The sender is this book's own, so it is not gone.
+        // The sender is this book's own, so the channel is open.
         let _ = self.told.subscribe().wait_for(|last| *last > number).await;
     }
 }
@@ -61,7 +61,7 @@ impl EventRecorder for EventBook {
         let now = (self.clock)();
         let mut entries = self.entries.lock();
         let number = *self.told.borrow() + 1;
-        // What happens again mostly does so soon.
+        // A repeated event mostly follows soon, so search from the end.
         let known = entries.iter().rposition(|entry| {
             let Event { object, kind, reason, message } = &entry.event;
             object == event.object && *kind == event.kind && *reason == event.reason && message == event.message

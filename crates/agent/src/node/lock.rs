@@ -1,7 +1,7 @@
-//! [`PodsLock`]: one process runs pods from a root, and the file says which. The lock is of the open file (`flock`), so it
-//! ends with its holder, however that ends. It lasts a moment longer where the kernel is still at the end of the process, or a
-//! program that the process was starting has a copy of the file: a holder that is gone is waited for. The store of the same
-//! root has a lock of its own: somebody else may serve it. Taken by `imagelet run`.
+//! [`PodsLock`]: one process runs pods from a root, and the file names it. The lock belongs to the open file (`flock`), so it
+//! ends with its holder, however that ends. It lasts a moment longer while the kernel is still cleaning up after the process, or
+//! while a program that the process was starting has a copy of the file; a holder that has ended is therefore waited for. The
+//! store of the same root has its own lock: another process may serve it. Taken by `imagelet run`.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -16,7 +16,7 @@ use rustix::process::{Pid, test_kill_process};
 /// The file in the root.
 const NAME: &str = "pods.lock";
 
-/// How long the lock of a process that is gone may last, and how often it is tried in that time.
+/// How long the lock of an ended process may last, and the pause between attempts in that time.
 const GONE_SOON: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -40,7 +40,7 @@ pub enum LockError {
         /// Root whose pods the process runs.
         root: PathBuf,
     },
-    /// The process that took the lock is gone, and the lock is still held after 5 seconds.
+    /// The process that took the lock has ended, and the lock is still held after 5 seconds.
     #[error(
         "process {pid} ran the pods of {} and is gone, but its lock on {NAME} is still held: by a program that it started, or by a \
          process that cannot be seen from here",
@@ -63,8 +63,8 @@ pub enum LockError {
 }
 
 impl PodsLock {
-    /// Takes the lock of a root, which is made where it is missing, for its owner alone. Waits for no process that runs, and up
-    /// to 5 seconds for one that is gone.
+    /// Takes the lock of a root, and creates a missing root for its owner alone. Does not wait for a running process, and waits up
+    /// to 5 seconds for one that has ended.
     pub async fn take(root: &Path) -> Result<Self, LockError> {
         Self::take_within(root, GONE_SOON).await
     }
@@ -106,7 +106,7 @@ impl PodsLock {
             }
             Err(error) => return Err(failed(error.into())),
         }
-        // Who it is helps people; a full disk does not keep pods from running.
+        // The process id is for people only; a full disk does not keep pods from running.
         let named = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         if let Err(error) = named {
             tracing::debug!(%error, "the lock does not name its holder");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cri_api::DnsConfig;
 
-/// Where systemd's resolver tells whom it asks, while the usual file names only itself, whom no pod reaches.
+/// The file in which systemd-resolved lists its upstream servers. The usual file names only the local stub, which no pod reaches.
 const REAL_RESOLVER_FILE: &str = "/run/systemd/resolve/resolv.conf";
 
 /// The host name as names of pods have it: in lower case.
@@ -21,16 +21,16 @@ pub fn memory_bytes() -> u64 {
     fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)).unwrap_or_default()
 }
 
-/// Where links to logs are that collectors of logs know: beside the logs of pods, as for the kubelet `/var/log/containers` is
-/// beside `/var/log/pods`.
+/// Directory of the links to container logs that log collectors know. It is next to the logs of pods, as `/var/log/containers` is
+/// next to `/var/log/pods` for the kubelet.
 pub fn container_links(pod_logs: &Path) -> Option<PathBuf> {
     pod_logs.parent().map(|directory| directory.join("containers"))
 }
 
-/// The addresses by which others reach this node: those from which it would speak to the world, otherwise any that is not a
-/// loopback one, otherwise that one.
+/// Returns the addresses by which other machines reach this node: the source addresses of its default routes, otherwise any that is
+/// not a loopback address, otherwise a loopback address.
 pub fn addresses() -> Vec<IpAddr> {
-    // Nothing is sent: the system only chooses a way. The addresses are those of documentation.
+    // Nothing is sent: the system only selects a route. The addresses are reserved for documentation.
     let towards = |any: &str, whom: &str| {
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect((whom, 9)).ok()?;

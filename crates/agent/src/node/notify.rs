@@ -1,5 +1,5 @@
-//! Tells systemd, where it started us and asked for it, how far we are: words on the socket that `$NOTIFY_SOCKET` names. A
-//! word that does not arrive is nobody's problem. Called by `imagelet run` and `imagelet serve`.
+//! Reports the state of the agent to systemd, if systemd started it and asked for that: messages on the socket that
+//! `$NOTIFY_SOCKET` names. A message that cannot be sent is ignored. Called by `imagelet run` and `imagelet serve`.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;
@@ -22,12 +22,12 @@ impl Notify {
         Self(address)
     }
 
-    /// Reports that the agent is ready, and what it does, for people.
+    /// Reports that the agent is ready, with a status text for people.
     pub fn ready(&self, text: &str) {
         self.send(&format!("READY=1\n{}", status(text)));
     }
 
-    /// Reports that the agent reads its configuration anew; [`Notify::ready`] follows.
+    /// Reports that the agent reloads its configuration; [`Notify::ready`] follows.
     pub fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
@@ -39,7 +39,7 @@ impl Notify {
         self.send("WATCHDOG=1");
     }
 
-    /// Reports that the agent is ending, and what becomes of its work.
+    /// Reports that the agent is ending, with a status text for people.
     pub fn stopping(&self, text: &str) {
         self.send(&format!("STOPPING=1\n{}", status(text)));
     }
@@ -87,7 +87,7 @@ mod tests {
         }
         assert_eq!(heard[0], "STATUS=waits for it");
         assert_eq!(heard[1..], ["READY=1\nSTATUS=running pods", "STOPPING=1\nSTATUS=ending now"]);
-        // Nobody asked, and nobody is there any more.
+        // Without a socket, and with a socket that is closed, nothing fails.
         Notify::new(None).ready("");
         drop((socket, directory));
         notify.ready("");

@@ -21,7 +21,7 @@ pub(super) struct PullCredentials {
     documents: DocumentStore,
     /// Guards what was last read.
     store: RwLock<Arc<SecretStore>>,
-    /// Guards the problems that were told.
+    /// Guards the problems that were already logged.
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -66,14 +66,14 @@ impl PullCredentials {
         Ok(())
     }
 
-    /// Tells what was not told the last time.
+    /// Logs the problems that were not logged the last time.
     fn report(&self, problems: BTreeSet<String>) {
         let mut told = self.told.lock();
         problems.difference(&told).for_each(|problem| tracing::warn!(error = %problem, "secrets are left out"));
         *told = problems;
     }
 
-    /// The credentials of a pod. Secrets beside the pod go before those of the directory.
+    /// The credentials of a pod. Secrets next to the pod's manifest take precedence over those of the directory.
     pub(super) fn of(&self, pod: &Pod) -> PodCredentials {
         let store = Arc::clone(&self.store.read());
         let (namespace, spec) = (&pod.metadata.namespace, &pod.spec);

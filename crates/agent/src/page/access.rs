@@ -51,7 +51,7 @@ pub fn read_token(path: &Path) -> Result<Secret, TokenError> {
 }
 
 impl Access {
-    /// Everybody may read the page who reaches it.
+    /// Returns true if every client that reaches the page may read it.
     pub(super) fn is_open(&self) -> bool {
         self.token.is_none() && !self.certificates
     }
@@ -122,7 +122,7 @@ mod tests {
         for (header, want) in cases {
             assert_eq!(judge(&token, header.as_deref(), false), want, "{header:?}");
         }
-        // Nobody asked for certificates: that of a client says nothing.
+        // Client certificates are not accepted: one that is presented counts for nothing.
         assert_eq!(judge(&token, None, true), Err(401));
         let certificates = Access { token: None, certificates: true };
         assert_eq!((judge(&certificates, None, true), judge(&certificates, None, false)), (Ok(()), Err(403)));

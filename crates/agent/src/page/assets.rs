@@ -1,5 +1,5 @@
-//! The files of the page that are the same for everybody: style, script and icon. Their path has a number of their content in it, so that a
-//! browser keeps them until they change. Called by [`super::routes`] and [`super::view`].
+//! The files of the page that are the same for every client: style, script and icon. Their paths contain a hash of their content, so
+//! that a browser keeps them until they change. Called by [`super::routes`] and [`super::view`].
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};

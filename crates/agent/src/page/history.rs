@@ -1,5 +1,5 @@
-//! [`History`]: bytes of layers that arrived in the last hour, by half minutes. Pure: the board of pulls and the time are handed in. Kept by
-//! [`super::report::Reporter`].
+//! [`History`]: bytes of layers that arrived in the last hour, by half minutes. Pure: the board of pulls and the time are arguments.
+//! Kept by [`super::report::Reporter`].
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ impl History {
         Self { bytes: [0; INTERVALS], last: second.div_euclid(INTERVAL), counted: HashMap::new(), ended: 0 }
     }
 
-    /// Counts what came since the last call.
+    /// Counts the bytes that arrived since the last call.
     pub(super) fn count(&mut self, second: i64, running: &[PullInFlight], ended: &[EndedPull]) {
         self.advance(second);
         let mut came = 0_u64;
@@ -53,7 +53,7 @@ impl History {
         (first..=self.last).map(|number| self.bytes[slot(number)]).collect()
     }
 
-    /// Makes the interval of `second` the last one. A clock that was set back goes on in the last one.
+    /// Makes the interval of `second` the last one. After the clock was set back, the last interval stays in use.
     fn advance(&mut self, second: i64) {
         let now = second.div_euclid(INTERVAL);
         let skipped = now.saturating_sub(self.last).clamp(0, INTERVALS as i64);
@@ -78,10 +78,10 @@ mod tests {
         let mut history = History::new(0);
         history.count(0, &[running(1, 100)], &[]);
         history.count(10, &[running(1, 150), running(2, 7)], &[]);
-        // The first one ends with more than was seen, and another one came and went between.
+        // The first one ends with more bytes than were seen, and another pull started and ended in between.
         history.count(40, &[running(2, 7)], &[ended(1, 1, 180), ended(2, 3, 1000)]);
         history.count(50, &[running(2, 7)], &[ended(1, 1, 180), ended(2, 3, 1000)]);
-        // A layer that has to come anew takes nothing away.
+        // A layer that has to be fetched again does not reduce the count.
         history.count(60, &[running(2, 3)], &[]);
         let intervals = history.intervals();
         assert_eq!(intervals.len(), INTERVALS);

@@ -49,7 +49,7 @@ pub(super) struct Removals {
 /// An image with what is known about it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ImageRow {
-    /// Names, uses, and why it stays. The decision is empty where nobody could decide.
+    /// Names, uses, and why it stays. The decision is empty if none could be made.
     pub(super) image: PlannedImage,
     /// Bytes that it has alone, and shares.
     pub(super) usage: Option<ImageUsage>,

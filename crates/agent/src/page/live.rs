@@ -19,9 +19,9 @@ use super::query::ImageQuery;
 use super::state::{PageState, refusal};
 use super::view;
 
-/// Time between two looks while a pull runs.
+/// Time between two updates while a pull runs.
 const BUSY: Duration = Duration::from_millis(500);
-/// Time between two looks otherwise.
+/// Time between two updates otherwise.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// A reader of the live page.
@@ -47,7 +47,7 @@ pub(super) fn stream(state: Arc<PageState>, query: &str) -> Response {
     Sse::new(events(reader)).into_response()
 }
 
-/// The events of a reader: one message for each look, also an empty one, by which both sides see that the other is there.
+/// Returns the events of a reader: one message for each update, also an empty one, which shows both sides that the connection lives.
 fn events(reader: Reader) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(reader, |mut reader| async move {
         if std::mem::replace(&mut reader.waits, true) {
@@ -60,7 +60,7 @@ fn events(reader: Reader) -> impl Stream<Item = Result<Event, Infallible>> {
 }
 
 impl Reader {
-    /// Waits for the next look; `None` when the process ends.
+    /// Waits for the next update; `None` when the process ends.
     async fn wait(&self) -> Option<()> {
         let reporter = &self.state.reporter;
         let pause = if reporter.is_busy() { BUSY } else { QUIET };
@@ -68,7 +68,7 @@ impl Reader {
         let look = async {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                // Pulls that come and go quickly are seen together.
+                // Pulls that start and end quickly are shown in one update.
                 _ = changes.changed() => tokio::time::sleep(BUSY / 5).await,
             }
         };

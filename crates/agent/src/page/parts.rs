@@ -1,4 +1,4 @@
-//! [`PageParts`]: the parts of a process that its page answers from, handed in by whoever starts it. Plain data.
+//! [`PageParts`]: the parts of a process from which its page answers, passed in by the process that starts it. Plain data.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! [`Reporter`]: gathers what the page shows, as plain data, and keeps what nobody else does: the throughput of the last hour. Decides nothing.
-//! Called by [`super::routes`] and [`super::live`].
+//! [`Reporter`]: gathers the page's content as plain data, and keeps the one figure that no other part keeps: the throughput of
+//! the last hour. Decides nothing. Called by [`super::routes`] and [`super::live`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) struct Report {
     pub(super) pulls: Vec<PullInFlight>,
     /// Pulls that ended, oldest first.
     pub(super) ended: Vec<EndedPull>,
-    /// Bytes that came in each interval of the last hour, oldest first.
+    /// Bytes that arrived in each interval of the last hour, oldest first.
     pub(super) throughput: Vec<u64>,
     /// `None` where this process keeps no back-off.
     pub(super) backoff: Option<Vec<WaitingImage>>,
@@ -98,7 +98,7 @@ impl Reporter {
         self.parts.pulls.changes()
     }
 
-    /// Counts bytes until `stop`, whether somebody reads the page or not.
+    /// Counts bytes until `stop`, with or without readers of the page.
     pub(super) async fn remember(&self, stop: &CancellationToken) {
         let mut turns = tokio::time::interval(COUNTED);
         turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

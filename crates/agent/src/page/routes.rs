@@ -16,7 +16,8 @@ use super::report::Reporter;
 use super::state::{PageState, refusal};
 use super::{assets, live, view};
 
-/// Everything comes from here: no script, style or image of somebody else, nothing inline, no frame around it, no form to elsewhere.
+/// Permits content of this origin only: no foreign script, style or image, nothing inline, no frame around the page, and no form
+/// that sends elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::report::Reporter;
 
-/// The number of live pages at the same time. Others have the page as it was when they asked.
+/// The number of live pages at the same time. Further readers keep the page as it was when they loaded it.
 const READERS: usize = 32;
 
 /// The state of the routes.

@@ -1,5 +1,5 @@
-//! The HTML of the page. Pure: from a [`Report`] to text. Every text of others is escaped, since names and messages come from registries and
-//! manifests. Each part has an id, by which it is replaced when it changes. Called by [`super::routes`] and [`super::live`].
+//! The HTML of the page. Pure: from a [`Report`] to text. Every foreign text is escaped, since names and messages are from registries
+//! and manifests. Each part has an id, by which it is replaced when it changes. Called by [`super::routes`] and [`super::live`].
 
 mod charts;
 mod disk;

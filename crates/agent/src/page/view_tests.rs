@@ -83,7 +83,7 @@ fn parts_are_elements_with_their_ids() {
 fn a_page_of_a_thousand_images_is_bounded() {
     let (hundred, thousand) = (html(&lively(100, "")), html(&lively(1000, "")));
     let rows = |html: &str| html.matches("<tr data-key=\"sha256:").count();
-    // Besides, six images that go next.
+    // In addition, six images to remove next.
     assert_eq!((rows(&hundred), rows(&thousand)), (106, 106));
     assert!(thousand.len() < 400_000, "{} bytes", thousand.len());
     assert!(thousand.contains("Page 1 of 10") && thousand.contains("1\u{202f}000 images"));

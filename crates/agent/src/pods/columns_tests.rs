@@ -93,7 +93,7 @@ fn normal_containers() {
             json!({"phase": "Running", "containerStatuses": [ended("a", "Completed", 0), running("b", true, 0)]}),
             "1/2 NotReady 0",
         ),
-        // Nobody has said anything of the containers yet.
+        // No state of the containers is known yet.
         (json!({"phase": "Pending", "containerStatuses": [waiting("a", "", 0)]}), "0/2 Pending 0"),
     ];
     for (status, want) in cases {

@@ -30,7 +30,7 @@ pub struct Metadata {
     pub uid: String,
     /// Time of creation.
     pub creation_timestamp: Option<Timestamp>,
-    /// Time of deletion, to which an API server has added the grace period; `None` for a pod that nobody deleted.
+    /// Time of deletion, to which an API server has added the grace period; `None` for a pod that is not deleted.
     pub deletion_timestamp: Option<Timestamp>,
     /// Seconds that the containers of a deleted pod have to end.
     pub deletion_grace_period_seconds: Option<i64>,
@@ -64,7 +64,7 @@ pub struct Spec {
     pub runtime_class_name: String,
 }
 
-/// A container as it should be. What is told of it in detail stays JSON.
+/// A container as it should be. Its detailed fields stay JSON.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
@@ -216,7 +216,7 @@ pub struct ContainerStatus {
     pub started: Option<bool>,
 }
 
-/// The state of a container: at most one of the three is there.
+/// The state of a container: at most one of the three is set.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct State {

@@ -12,9 +12,9 @@ use tower::{BoxError, ServiceBuilder};
 
 use super::patience::Patience;
 
-/// Longest time until a connection is there.
+/// Longest time to establish a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How often a connection is asked whether it lives, and how long it may take to answer.
+/// How often a connection is pinged, and how long it may take to answer.
 const PING: Duration = Duration::from_secs(15);
 
 /// The client that this configuration describes.

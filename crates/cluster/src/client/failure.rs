@@ -9,9 +9,9 @@ pub enum Failure {
     AlreadyExists,
     /// The object changed meanwhile, or is another one of the same name.
     Conflict,
-    /// The watch or list is too old to go on.
+    /// The watch or list is too old to continue.
     Expired,
-    /// The server does not know who asks.
+    /// The server does not authenticate the client.
     Unauthorized,
     /// This node may not do that.
     Forbidden,
@@ -19,7 +19,7 @@ pub enum Failure {
     Invalid,
     /// The server has too much to do.
     TooManyRequests,
-    /// Everything else: no connection, an error of the server, an answer that nobody can read.
+    /// Everything else: no connection, an error of the server, an answer that cannot be parsed.
     Unavailable,
 }
 

@@ -1,5 +1,6 @@
-//! [`CredentialFiles`]: the files that a client is made of, a kubeconfig and what it names, as they were when they were read. Says when one of
-//! them is another one; reads none. Blocks for as long as a few calls of `stat` take. Called by [`super::ClusterClient`].
+//! [`CredentialFiles`]: the files that a client is made of, a kubeconfig and the files that it names, as they were when they were
+//! read. Detects when one of them was replaced; does not read them. Blocks for a few calls of `stat`. Called by
+//! [`super::ClusterClient`].
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,8 @@ impl CredentialFiles {
         files
     }
 
-    /// Adds the files that it names, as they are now. The file of a token is read anew by itself.
+    /// Adds the files that the kubeconfig names, in their current state. The token file is not among them: the client rereads it by
+    /// itself.
     pub(super) fn add_named(&mut self, kubeconfig: &Kubeconfig) {
         let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
         let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());

@@ -1,4 +1,4 @@
-//! Tests of credentials that somebody replaces on disk.
+//! Tests of credentials that are replaced on disk.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn kubeconfig(user: &str) -> String {
 async fn a_file_that_changes_makes_another_client() {
     let directory = tempfile::tempdir().expect("a directory");
     let (path, authority) = (directory.path().join("kubeconfig"), directory.path().join("ca.crt"));
-    // An authority that nobody has: an empty list of certificates.
+    // A CA file without any CA: an empty list of certificates.
     put(&authority, "# none\n");
     put(&path, &kubeconfig("{token: one}"));
     let client = ClusterClient::open(&path).await.expect("a client");
@@ -44,12 +44,12 @@ async fn a_file_that_changes_makes_another_client() {
         assert!(!quiet(&mut renewals).await, "{} changed", file.display());
         assert!(quiet(&mut renewals).await, "and that was heard once");
     }
-    // What cannot be used changes nothing, until it can be used.
+    // Unusable credentials change nothing, until they are usable.
     put(&path, &kubeconfig("{client-certificate: client.crt, client-key: client.key}"));
     assert!(quiet(&mut renewals).await, "the certificate is not there");
     put(&path, &kubeconfig("{token: three}"));
     assert!(!quiet(&mut renewals).await, "it is whole again");
-    // Renewed by somebody else it is no news.
+    // A change that `renew` has already read is not reported again.
     put(&path, &kubeconfig("{token: four}"));
     client.renew().await.expect("renewed");
     renewals.mark_unchanged();

@@ -1,5 +1,5 @@
-//! [`ClusterClient`]: the client of the API server, made from a kubeconfig file and made anew when a file of its credentials changes. A
-//! request is sent once: whoever asks decides whether, and when, to ask again.
+//! [`ClusterClient`]: the client of the API server, made from a kubeconfig file and rebuilt when a file of its credentials
+//! changes. A request is sent once; the caller decides whether, and when, to retry.
 
 mod connect;
 mod failure;
@@ -61,13 +61,13 @@ impl ClusterClient {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The client to use now. Take it for each request anew, and hold it only as long as a watch.
+    /// Returns the client to use now. Call it for each request, and keep a client only as long as a watch.
     #[must_use]
     pub fn current(&self) -> kube::Client {
         self.shared.current.read().clone()
     }
 
-    /// Changes when the client was made anew: watches then start anew, since theirs has the old credentials.
+    /// Changes when the client was rebuilt. Watches then have to start again, because they still use the old credentials.
     #[must_use]
     pub fn renewals(&self) -> watch::Receiver<u64> {
         self.shared.renewals.subscribe()
@@ -85,8 +85,8 @@ impl ClusterClient {
         Ok(())
     }
 
-    /// Renews the client whenever somebody replaced the kubeconfig or a file that it names, until `stop`. Files that do not fit together are
-    /// reported and tried again when one of them changes.
+    /// Rebuilds the client whenever the kubeconfig or a file that it names was replaced, until `stop`. Files that do not fit
+    /// together are reported, and tried again when one of them changes.
     pub async fn follow_files(&self, stop: &CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(CHECK)).await.is_some() {
             let before = self.shared.files.lock().clone();

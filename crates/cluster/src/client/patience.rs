@@ -1,6 +1,6 @@
-//! [`Patience`]: for how long an answer may fail to come. Its head has a limit for every request; its body has one between two
-//! parts, unless the request is a watch, which may be silent for long and whose connection is pinged. A server that says when to ask again
-//! is not asked before: its refusal is handed on then. A layer of [`super::connect`].
+//! [`Patience`]: limits on the time of an answer. Its head has a limit for every request; its body has one between two parts, unless
+//! the request is a watch, which may be silent for long and whose connection is pinged. After a `Retry-After` the server is not asked
+//! before that time: its refusal is returned then. A layer of [`super::connect`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,10 +17,10 @@ use tower::{BoxError, Service};
 /// Longest time until the head of an answer, and between two parts of its body.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Longest time that a server may put off whoever asks.
+/// Upper bound of the wait that a server's `Retry-After` imposes.
 const LATER: Duration = Duration::from_secs(30);
 
-/// The API server did not go on answering.
+/// The API server stopped answering.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer from the API server for {} s", SILENCE.as_secs())]
 pub(super) struct Silent;
@@ -28,7 +28,7 @@ pub(super) struct Silent;
 /// Longest time of a heartbeat, with everything that belongs to it.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// The answer to a heartbeat, or to another short request, which would rather fail than come late.
+/// Returns the answer to a heartbeat, or to another short request, which should fail rather than be late.
 pub async fn within<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
     let late = |_| kube::Error::Service(format!("no answer from the API server for {} s", HEARTBEAT.as_secs()).into());
     tokio::time::timeout(HEARTBEAT, answer).await.map_err(late)?

@@ -1,4 +1,4 @@
-//! Tests of answers that do not come.
+//! Tests of answers that do not arrive.
 
 use std::convert::Infallible;
 

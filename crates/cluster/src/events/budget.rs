@@ -1,5 +1,5 @@
-//! How many events may be written: so many of the whole node, and so many about one object, as the kubelet's spam filter has it.
-//! Pure; the time is handed in. Called by [`super::EventWriter`].
+//! How many events may be written: a limit for the whole node, and one for each object, as the kubelet's spam filter has it.
+//! Pure; the time is an argument. Called by [`super::EventWriter`].
 
 use std::time::Duration;
 

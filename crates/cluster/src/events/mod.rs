@@ -1,5 +1,5 @@
-//! Events of this node at the API server: [`ApiRecorder`] takes them without ever waiting, [`EventWriter`] writes them within a
-//! budget. What happens again is counted in a series. Events that nobody can take are lost, and counted. Made by the binary.
+//! Events of this node at the API server: [`ApiRecorder`] accepts them without ever waiting, [`EventWriter`] writes them within
+//! a budget. Repeated events are counted in a series. Events that cannot be queued are dropped, and counted. Made by the binary.
 
 mod budget;
 mod object;
@@ -58,7 +58,7 @@ struct Shared {
     clock: WallClock,
     /// Guards the events that wait.
     queue: Mutex<Queue>,
-    /// Rung when an event came.
+    /// Notified when an event is queued.
     came: Notify,
 }
 

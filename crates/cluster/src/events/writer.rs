@@ -49,7 +49,7 @@ pub struct EventWriter {
 
 /// State of the server, as far as the writer knows it.
 struct Server {
-    /// The events go to the core group; `None`: not asked yet.
+    /// True if the events are written to the core group; `None`: not asked yet.
     in_core: Option<bool>,
     written: LruCache<Key, Written>,
 }
@@ -183,7 +183,7 @@ impl EventWriter {
     }
 }
 
-/// Returns true for a failure that comes again with the same event.
+/// Returns true for a failure that would repeat with the same event.
 fn is_lasting(error: &kube::Error) -> bool {
     matches!(failure(error), Failure::NotFound | Failure::Forbidden | Failure::Invalid | Failure::Conflict)
 }

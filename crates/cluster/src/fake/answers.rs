@@ -51,7 +51,7 @@ pub(super) fn failure(code: u16, reason: &str, message: &str) -> Response<Body> 
     json(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &status(code, reason, message))
 }
 
-/// The kinds of a group, of which nobody asks more than that it is there.
+/// The kinds of a group. Callers only check that the group exists.
 pub(super) fn no_resources(group: &str) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": []})
 }

@@ -32,13 +32,13 @@ struct State {
     store: Mutex<Store>,
     /// Counts changes.
     changed: watch::Sender<u64>,
-    /// Guards the requests that came, as `PATCH /api/v1/…`.
+    /// Guards the requests that were received, as `PATCH /api/v1/…`.
     requests: Mutex<Vec<String>>,
     /// Guards statuses, with messages, that the next requests whose line contains all words of the text are answered with.
     faults: Mutex<VecDeque<(String, u16, String)>>,
     /// Guards the answer of every request, while the server is away.
     away: watch::Sender<bool>,
-    /// True while watches tell nothing.
+    /// True while watches send nothing.
     quiet: watch::Sender<bool>,
     /// Counts orders to close all watches.
     closes: watch::Sender<u64>,
@@ -49,7 +49,7 @@ struct State {
     refused: Mutex<Vec<String>>,
     /// For how many seconds watches were asked for.
     watch_seconds: Mutex<Vec<u64>>,
-    /// Groups and versions that are served beside the core.
+    /// Groups and versions that are served in addition to the core.
     groups: Mutex<Vec<String>>,
 }
 
@@ -137,7 +137,7 @@ impl FakeServer {
         self.0.groups.lock().push(group.to_owned());
     }
 
-    /// From now on patches that name this field are refused, as by a server that is older than the field.
+    /// Refuses patches that name this field, like a server that is older than the field.
     pub fn refuse_field(&self, field: &str) {
         self.0.refused.lock().push(field.to_owned());
     }
@@ -152,12 +152,12 @@ impl FakeServer {
         self.0.faults.lock().push_back((text.to_owned(), status, message.to_owned()));
     }
 
-    /// From now on this field, a JSON pointer, is dropped from what is written, as by an older server.
+    /// Drops this field, a JSON pointer, from writes, like an older server.
     pub fn forget_field(&self, pointer: &str) {
         self.0.unknown.lock().push(pointer.to_owned());
     }
 
-    /// While quiet, watches tell nothing.
+    /// While quiet, watches send nothing.
     pub fn set_quiet(&self, quiet: bool) {
         self.0.quiet.send_replace(quiet);
         if !quiet {
@@ -165,7 +165,7 @@ impl FakeServer {
         }
     }
 
-    /// From now on nobody answers, or the server does again.
+    /// Makes the server stop answering, or answer again.
     pub fn set_away(&self, away: bool) {
         self.0.away.send_replace(away);
         if away {
@@ -183,7 +183,7 @@ impl FakeServer {
         self.0.store.lock().compact();
     }
 
-    /// Hears of every change.
+    /// Returns a receiver that is notified of every change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()

@@ -1,4 +1,4 @@
-//! The objects of the [`super::FakeServer`], with their versions and what happened to them.
+//! The objects of the [`super::FakeServer`], with their versions and the log of their changes.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The times of a certificate (X.509), and when it is renewed. Pure; time and chance are handed in. Called by [`super::files`] and
-//! [`super::rotation`].
+//! The times of a certificate (X.509), and when it is renewed. Pure; time and randomness are arguments. Called by [`super::files`]
+//! and [`super::rotation`].
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Validity {
         let document = pem::read("CERTIFICATE", pem)?;
         let (certificate, _) = expect(tag::SEQUENCE, &document)?;
         let (to_sign, _) = expect(tag::SEQUENCE, certificate)?;
-        // The version is optional; serial number, algorithm and issuer come before the validity.
+        // The version is optional; serial number, algorithm and issuer precede the validity.
         let mut fields = each(to_sign).skip_while(|(tag, _)| *tag == tag::explicit(0));
         let (_, validity) = fields.nth(3).filter(|(tag, _)| *tag == tag::SEQUENCE)?;
         let mut times = each(validity).map(time);

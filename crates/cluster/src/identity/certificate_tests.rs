@@ -7,7 +7,7 @@ use base::der::value;
 
 use super::*;
 
-/// A certificate in PEM that has these times; nobody signed it.
+/// Returns a certificate in PEM with this validity; its signature is empty.
 pub(crate) fn certificate(from: (u8, &str), until: (u8, &str), version: bool) -> String {
     let sequence = |parts: &[&[u8]]| value(SEQUENCE, parts);
     let empty = sequence(&[]);

@@ -54,8 +54,8 @@ impl IdentityFiles {
         }
     }
 
-    /// Returns true if there is a kubeconfig with credentials of somebody else's making, which are used as they are. One that cannot
-    /// be read is such a one: whoever uses it says why.
+    /// Returns true if there is a kubeconfig whose credentials imagelet did not make; they are used as they are. A kubeconfig that
+    /// cannot be read counts as foreign: the code that uses it reports why.
     pub(super) fn are_foreign(&self) -> bool {
         if !self.kubeconfig.exists() {
             return false;
@@ -95,7 +95,7 @@ impl IdentityFiles {
         Ok(())
     }
 
-    /// Forgets the key of a request that came to nothing.
+    /// Removes the key of a request that yielded no certificate.
     pub(super) fn drop_key(&self) {
         if let Err(error) = fs::remove_file(self.next_key())
             && error.kind() != io::ErrorKind::NotFound

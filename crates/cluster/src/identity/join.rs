@@ -78,7 +78,7 @@ pub async fn join(
     Ok(true)
 }
 
-/// Returns true for a certificate that is there and not over.
+/// Returns true for a certificate that exists and has not expired.
 fn holds(validity: Option<&Validity>, now: jiff::Timestamp) -> bool {
     validity.is_some_and(|validity| !validity.is_over(now))
 }

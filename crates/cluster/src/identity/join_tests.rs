@@ -46,7 +46,7 @@ impl Scene {
         obtain(&self.files(), &self.api.client(), by, "n", &self.clock, &self.random).await
     }
 
-    /// The only request, once it is there.
+    /// Returns the only request, once it exists.
     async fn request(&self) -> (String, Value) {
         loop {
             if let [path] = self.api.paths(REQUESTS).as_slice() {
@@ -132,7 +132,7 @@ async fn errors_say_who_refused_and_why() {
     let scene = Scene::at("2026-02-01T00:00:00Z");
     let line = line(&scene.obtain().await.expect_err("nobody approves"));
     assert!(line.contains("within 15 minutes"), "{line}");
-    // The certificate that came is of another time than this clock's.
+    // The issued certificate is not valid at the time of this clock.
     let scene = Scene::at("2028-02-01T00:00:00Z");
     let (obtained, ()) = tokio::join!(scene.obtain(), scene.decide(approved()));
     assert!(matches!(obtained, Err(JoinError::Certificate { .. })), "{obtained:?}");

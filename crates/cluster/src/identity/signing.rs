@@ -1,4 +1,4 @@
-//! A certificate from the cluster: a CertificateSigningRequest is created, and waited for until somebody approved or denied it.
+//! Gets a certificate from the cluster: creates a CertificateSigningRequest and waits until it is approved or denied.
 //! Called by [`super::join`] and [`super::rotation`].
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const ORGANIZATION: &str = "system:nodes";
 /// Old approvers know these three together only.
 const USAGES: [&str; 3] = ["digital signature", "key encipherment", "client auth"];
-/// Longest time until somebody has approved the request.
+/// Longest wait for the approval of the request.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Why there is no certificate.
@@ -103,7 +103,7 @@ async fn ask(
     }
 }
 
-/// The certificate, or why there will be none; `None` while nobody decided.
+/// Returns the certificate, or why there will be none; `None` while the request is undecided.
 fn outcome(name: &str, request: &CertificateSigningRequest) -> Option<Result<String, SigningError>> {
     let status = request.status.as_ref()?;
     for condition in status.conditions.iter().flatten() {

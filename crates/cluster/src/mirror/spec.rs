@@ -15,7 +15,7 @@ pub(super) fn leave_out(spec: &mut Value) -> Vec<String> {
             left.push(format!("spec.{field}"));
         }
     }
-    // Nobody evicts what only a manifest can end.
+    // A pod that only its manifest can end must not be evicted.
     spec["tolerations"] = json!([{"operator": "Exists", "effect": "NoExecute"}]);
     // Otherwise the server gives it a token.
     spec["automountServiceAccountToken"] = json!(false);

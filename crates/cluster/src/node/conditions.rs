@@ -15,7 +15,7 @@ pub const MIN_FREE_MEMORY: u64 = 100 << 20;
 /// Share of all process ids that must be free, in percent: the kubelet has no default for `pid.available`.
 const MIN_FREE_PIDS: u64 = 5;
 
-/// Pressures by kind; `None` where nobody measured.
+/// Pressures by kind; `None` if it was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pressures {
     pub(super) memory: Option<bool>,
@@ -23,7 +23,7 @@ pub(super) struct Pressures {
     pub(super) pids: Option<bool>,
 }
 
-/// A condition that stays for a while after its cause went, so that it does not flap.
+/// A condition that stays for a while after its cause has ended, so that it does not flap.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lasting {
     crossed: Option<Timestamp>,
@@ -83,7 +83,7 @@ const PIDS: Words = Words {
     absent: ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 };
 
-/// Puts the conditions of this node into `conditions`, which may hold others. `problems`: why the node is not ready.
+/// Puts the conditions of this node into `conditions`, and keeps foreign ones. `problems`: why the node is not ready.
 pub(super) fn set(conditions: &mut Vec<NodeCondition>, pressures: Pressures, problems: &[String], now: Timestamp) {
     for (words, pressure) in [(MEMORY, pressures.memory), (DISK, pressures.disk), (PIDS, pressures.pids)] {
         let (status, (reason, message)) = match pressure {

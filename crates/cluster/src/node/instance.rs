@@ -33,7 +33,7 @@ pub fn instance(directory: &Path, machine_id: &str) -> Result<String, InstanceEr
 
 fn read_or_make(path: &Path) -> io::Result<String> {
     match std::fs::read_to_string(path) {
-        // A file that was cut short when the machine lost its power is made anew.
+        // A file that a power failure truncated is written again.
         Ok(text) if text.trim().len() == 32 => return Ok(text),
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -76,7 +76,7 @@ impl NodeKeeper {
         let watched = self.own.keep(&self.client, &self.options.identity.name, stop);
         let all = async { tokio::join!(watched, self.report(stop)) };
         tokio::select! {
-            // The Lease runs until `stop`, as the others do.
+            // The Lease runs until `stop`, like the other tasks.
             ended = lease.run(stop) => ended,
             _ = all => Ok(()),
         }
@@ -141,7 +141,7 @@ impl NodeKeeper {
             }
             let wait = jittered(COMPUTE, 0.04, random);
             let mut changed = self.own.subscribe();
-            // Somebody else changed it, such as the controller that waited for a sign of life.
+            // Another client changed the Node, such as the controller that missed the heartbeats.
             let foreign = async {
                 while changed.changed().await.is_ok() {
                     if read(&changed.borrow_and_update()).is_some_and(|node| is_unknown(&node)) {
@@ -163,7 +163,7 @@ impl NodeKeeper {
         recorded: &mut Vec<&'static str>,
     ) -> Result<(), kube::Error> {
         let Some(node) = self.own.get() else {
-            // Deleted by somebody: as with a kubelet, the node comes back when it is started again.
+            // The Node was deleted. As with a kubelet, it is registered again at the next start.
             return Ok(());
         };
         let old = node.status.clone().unwrap_or_default();
@@ -196,7 +196,7 @@ impl NodeKeeper {
         }
     }
 
-    /// Tells once that the machine was started again since the Node was written.
+    /// Records an event once if the machine was rebooted since the Node was written.
     fn note_reboot(&self, old: &NodeStatus) {
         let (name, boot) = (&self.options.identity.name, &self.options.machine.boot_id);
         let before = old.node_info.as_ref().map_or("", |info| &info.boot_id);
@@ -220,7 +220,7 @@ fn is_unknown(node: &Node) -> bool {
 
 /// Writes statuses, in the words that the server understands.
 struct Writer {
-    /// The server knows the fields that came after its first versions.
+    /// The server knows the fields that were added after its first versions.
     newer_fields: bool,
 }
 
@@ -245,7 +245,7 @@ impl Writer {
                 self.patch(client, node, old, &without_newer_fields(&new)).await
             }
             Err(error) if failure(&error) == Failure::Conflict => {
-                // Another Node of this name, or somebody was quicker: computed anew from what there is.
+                // A conflict: another Node of this name, or a concurrent write. Compute the patch again from the current object.
                 let name = node.metadata.name.as_deref().unwrap_or_default();
                 let api: Api<Node> = Api::all(client.current());
                 let there = within(api.get(name)).await?;

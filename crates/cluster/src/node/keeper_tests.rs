@@ -247,13 +247,13 @@ async fn the_own_node_is_known_once_its_name_is_ours() {
     let kept = keeper(&api, "a", &scene);
     let stop = CancellationToken::new();
     let story = async {
-        // The Lease of the other one may still come: whoever admits pods by the Node admits none.
+        // The Lease of the other installation may still appear. Until the name is ours, no pod is admitted by the Node.
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(kept.own.get(), None);
         tokio::time::sleep(Duration::from_secs(20)).await;
         let name = |label: &str| kept.own.get().and_then(|node| node.metadata.labels?.get(label).cloned());
         assert_eq!(name("kubernetes.io/hostname").as_deref(), Some("n"));
-        // Changes by others are seen, and one watch is enough.
+        // Changes by other clients are seen, and one watch is enough.
         let mut node = api.get(NODE).expect("there");
         node["metadata"]["labels"]["rack"] = json!("8");
         api.put(NODE, node);

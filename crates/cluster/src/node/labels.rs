@@ -137,7 +137,7 @@ pub(super) fn missing(
     chosen.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The architecture in Go's words.
+/// Returns the architecture as Go names it.
 pub(super) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

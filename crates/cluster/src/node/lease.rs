@@ -78,7 +78,7 @@ impl<'a> LeaseKeeper<'a> {
         &self.options.identity.name
     }
 
-    /// Comes back when the name is ours: nobody else renewed the Lease for as long as it lasts. `foreign`: the Node was made by
+    /// Returns when the name is ours: no other node has renewed the Lease for its whole duration. `foreign`: the Node was made by
     /// another installation.
     pub(super) async fn claim(&self, foreign: bool, stop: &CancellationToken) -> Result<(), NameTaken> {
         let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(7));
@@ -117,7 +117,7 @@ impl<'a> LeaseKeeper<'a> {
         Ok(())
     }
 
-    /// Returns true if nobody else can hold this Lease.
+    /// Returns true if no other node can hold this Lease.
     fn is_free(&self, lease: Option<&Lease>, foreign: bool) -> bool {
         let Some(lease) = lease else {
             return !foreign;
@@ -188,7 +188,7 @@ impl<'a> LeaseKeeper<'a> {
                 Ok(())
             }
             Err(error) if matches!(failure(&error), Failure::Conflict | Failure::AlreadyExists) => {
-                // Somebody wrote it meanwhile. Was it a second node of this name?
+                // A concurrent write. Check whether a second node of this name made it.
                 let there = within(api.get_opt(self.name())).await?;
                 if let Some(there) = &there
                     && !self.is_ours(there)

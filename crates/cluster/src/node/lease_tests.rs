@@ -63,7 +63,7 @@ async fn failures_are_tried_again_and_conflicts_read_again() {
         keeper.turn().await.expect("ours");
         assert_eq!(api.count("PUT leases") - before, 2, "{code}");
     }
-    // Somebody else put a label on it: still ours.
+    // Another client labels it: the Lease is still ours.
     let mut labelled = api.get(LEASE).expect("there");
     labelled["metadata"]["labels"] = json!({"x": "y"});
     api.put(LEASE, labelled);

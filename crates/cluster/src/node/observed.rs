@@ -10,11 +10,11 @@ use image_manager::gc::NodeImage;
 pub struct Observed {
     /// The runtime, or why it did not answer.
     pub runtime: RuntimeReport,
-    /// Images, the largest first, as many as a Node's status shows; `None` where nobody knows them.
+    /// Images, the largest first, as many as a Node's status shows; `None` if they are not known.
     pub images: Option<Vec<NodeImage>>,
-    /// Disk pressure; `None` where nobody measured.
+    /// Disk pressure; `None` if it was not measured.
     pub disk_pressure: Option<bool>,
-    /// The file system of pods; `None` where nobody measured.
+    /// The file system of pods; `None` if it was not measured.
     pub disk: Option<Disk>,
 }
 

@@ -45,7 +45,7 @@ pub struct NodeOptions {
     pub provider_id: Option<String>,
     /// A name of this installation that no other has.
     pub instance: String,
-    /// How long a pressure lasts after its cause went.
+    /// How long a pressure condition lasts after its cause has ended.
     pub transition: Duration,
     /// Time of heartbeats and Lease renewals.
     pub clock: WallClock,

@@ -1,5 +1,6 @@
-//! [`OwnNode`]: the own Node as the API server has it, by the one watch of it that there is. Everything on this node that depends on
-//! its Node reads it here: the keeper, the admission of pods, mirror pods. Called by [`super::NodeKeeper`], made by the binary.
+//! [`OwnNode`]: the own Node as the API server has it, from the only watch of it. Every part of this node that depends on its
+//! Node reads it from this cache: the keeper, the admission of pods, mirror pods. Called by [`super::NodeKeeper`], made by the
+//! binary.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 use crate::client::ClusterClient;
 use crate::watch::{Selected, Selection, follow, is_newer};
 
-/// The own Node; absent until this node is registered, and after somebody deleted it. Clones are the same.
+/// The own Node; absent until this node is registered, and after it was deleted. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct OwnNode(watch::Sender<Selected>);
 
 impl OwnNode {
-    /// Hears of every change.
+    /// Returns a receiver that is notified of every change.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Selected> {
         self.0.subscribe()
@@ -28,7 +29,7 @@ impl OwnNode {
         follow(client, &selection, &self.0, stop).await;
     }
 
-    /// The object as the server answered a write; an older one than the watch has told does not count.
+    /// Stores the object that the server returned for a write, unless the watch has already delivered a newer one.
     pub(super) fn put(&self, node: &Value) {
         self.0.send_if_modified(|selected| {
             let uid = node["metadata"]["uid"].as_str().unwrap_or_default();

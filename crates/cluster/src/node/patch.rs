@@ -45,7 +45,7 @@ pub fn status_patch(uid: &str, old: &NodeStatus, new: &NodeStatus) -> Option<Val
         _ => Map::new(),
     };
     let (mut before, mut after) = (object(old), object(new));
-    // Merged by type, and changed by others meanwhile.
+    // Merged by type, since other clients may have changed them meanwhile.
     before.remove("conditions");
     after.remove("conditions");
     let addresses = after.remove("addresses").filter(|addresses| before.get("addresses") != Some(addresses));
@@ -65,7 +65,7 @@ pub fn status_patch(uid: &str, old: &NodeStatus, new: &NodeStatus) -> Option<Val
     (!patch.is_empty()).then(|| json!({"metadata": {"uid": uid}, "status": patch}))
 }
 
-/// The differences: fields that went are null, lists come whole.
+/// The differences: removed fields are null, lists are replaced as a whole.
 fn merge(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
     let mut patch = Map::new();
     for (key, value) in new {
@@ -84,7 +84,7 @@ fn merge(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Valu
     patch
 }
 
-/// The conditions that changed: their type, and what differs.
+/// The conditions that changed: their type, and the changed fields.
 fn conditions(old: &[NodeCondition], new: &[NodeCondition]) -> Vec<Value> {
     let object = |condition: &NodeCondition| match serde_json::to_value(condition) {
         Ok(Value::Object(map)) => map,

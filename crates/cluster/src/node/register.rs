@@ -42,7 +42,7 @@ pub(super) fn initial_node(options: &NodeOptions, status: NodeStatus) -> Node {
     }
 }
 
-/// A Node that is there, and whether it was made just now.
+/// A registered Node. `created`: it was made just now.
 pub(super) struct Registered {
     pub(super) node: Node,
     pub(super) created: bool,
@@ -57,7 +57,7 @@ pub(super) async fn register(client: &ClusterClient, node: &Node) -> Result<Regi
             let name = node.metadata.name.as_deref().unwrap_or_default();
             Ok(Registered { node: within(api.get(name)).await?, created: false })
         }
-        // Some servers forbid the creation of a Node that is there.
+        // Some servers forbid the creation of an existing Node.
         Err(error) if failure(&error) == Failure::Forbidden => {
             let name = node.metadata.name.as_deref().unwrap_or_default();
             match within(api.get_opt(name)).await? {

@@ -20,7 +20,7 @@ use super::options::NodeIdentity;
 /// The version of a runtime that has not answered yet.
 const UNKNOWN: &str = "Unknown";
 
-/// The status of the node now. `old` is the one that the API server has: conditions of others and times of changes come from there.
+/// Returns the current status of the node. Foreign conditions and times of changes are taken from `old`, the API server's status.
 #[must_use]
 pub(super) fn node_status(
     old: &NodeStatus,
@@ -74,7 +74,7 @@ pub fn allocatable(memory: u64, disk: Disk) -> (u64, u64) {
     (memory.saturating_sub(MIN_FREE_MEMORY), disk.capacity.saturating_sub(disk.kept_free))
 }
 
-/// Sets capacity and allocatable. Resources of others stay, and so does a disk that nobody could measure now.
+/// Sets capacity and allocatable. Foreign resources stay, and so does the amount of a disk that could not be measured now.
 fn set_amounts(status: &mut NodeStatus, node: &NodeIdentity, machine: &Machine, disk: Option<Disk>) {
     let (memory, disk_bytes) = allocatable(machine.memory, disk.unwrap_or_default());
     let both = |amount: String| (amount.clone(), amount);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::labels::{is_name, is_qualified_name};
 
-/// The taint of a node by default: not every pod can run here, so only those come that tolerate it.
+/// The taint of a node by default: not every pod can run here, so only those are scheduled that tolerate it.
 pub const DEFAULT_TAINT: &str = "imagelet.dev/node:NoSchedule";
 
 /// The effects of a taint.

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many writes may come at once.
+/// Writes that may be made at once.
 const BURST: u32 = 40;
 /// After that, one in this time.
 const EACH: Duration = Duration::from_millis(50);
 
-/// The writes that may still come.
+/// The remaining budget of writes.
 #[derive(Debug)]
 pub(super) struct WriteBudget {
-    /// When the whole burst may come again.
+    /// When a whole burst is available again.
     full_at: Instant,
 }
 

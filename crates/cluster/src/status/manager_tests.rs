@@ -147,7 +147,7 @@ async fn another_pod_of_the_name_is_not_touched() {
     let scene = Scene::new("u").await;
     scene.server.fail("PATCH", 404);
     assert_eq!(scene.see("u", running()).await, [PATCH]);
-    // Another one was made before the watch could tell.
+    // The pod was replaced before the watch could report the deletion.
     let scene = Scene::new("u").await;
     scene.server.set_quiet(true);
     scene

@@ -1,12 +1,12 @@
-//! [`merged`]: the status of a pod that its server should have, from the one that it has and from what the node sees. Conditions
-//! of others stay, and a status never goes backwards: what has ended does not run again, and a pod has not ended while anything
-//! of it may run. Pure; the rules are the kubelet's. Called by [`super::StatusManager`].
+//! [`merged`]: the status of a pod that its server should have, from the one that it has and from the node's view. Conditions of
+//! other writers stay, and a status never goes backwards: an ended container does not run again, and a pod has not ended while
+//! anything of it may run. Pure; the rules are the kubelet's. Called by [`super::StatusManager`].
 
 use serde_json::{Value, json};
 
 use super::patch::without_nulls;
 
-/// The condition that evictions set, of others and of this node.
+/// The condition that evictions set, those of this node and of other clients.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// The node's view of a pod.
@@ -49,7 +49,7 @@ pub(crate) fn merged(old: &Value, view: &NodeView) -> Result<Value, Backwards> {
     check_containers(&old, &new, view.restart_policy)?;
     let ends = is_over(&new) && !is_over(&old);
     if !ends || view.may_run {
-        // A disruption is told with the end of its pod, once nothing runs any more; until then the server's stays.
+        // A disruption is reported with the end of its pod, once nothing runs any more; until then the server's condition stays.
         if let Some(conditions) = new["conditions"].as_array_mut() {
             conditions.retain(|condition| condition["type"] != DISRUPTION_TARGET);
         }
@@ -90,7 +90,7 @@ fn list<'s>(status: &'s Value, field: &str) -> &'s [Value] {
     status[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Containers of a pod that has ended count as failed where nobody knows how they ended, as in the kubelet.
+/// Marks the containers of a pod that has ended as failed if their exit is unknown, as the kubelet does.
 fn end(status: &mut Value) {
     let terminated = json!({
         "exitCode": 137,
@@ -131,7 +131,7 @@ fn was_started(container: &Value) -> bool {
     container["state"].get("waiting").is_none() || container["lastState"].get("terminated").is_some()
 }
 
-/// Returns true if the turn of the pod's normal containers has come: one was started, or the last init container succeeded or, as a
+/// Returns true if the pod's normal containers may start: one was started, or the last init container succeeded or, as a
 /// sidecar, started.
 fn is_initialised(status: &Value) -> bool {
     let has_succeeded = |state: &Value| state["terminated"]["exitCode"] == 0;

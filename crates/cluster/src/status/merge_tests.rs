@@ -95,7 +95,7 @@ fn phases_and_conditions_as_in_the_kubelet() {
         assert_eq!(new["phase"], phase, "{name}");
         let condition = list(&new, "conditions").iter().find(|condition| condition["type"] == "Ready").expect(name);
         assert_eq!(condition["status"], is_ready, "{name}");
-        // What others told stays: it is not in the patch.
+        // Conditions of other writers stay: they are not in the patch.
         let patch = super::super::patch::patch("u", &old, &new).unwrap_or_default();
         let told = foreign(&patch["status"]).len();
         assert_eq!((foreign(&old).len(), told), (others, 0), "{name}");
@@ -146,7 +146,7 @@ fn a_pod_that_has_ended_is_in_a_terminal_phase() {
     ] {
         assert_eq!(of(json!({"phase": phase}))["phase"], want, "{name}");
     }
-    // Of what was to run, nobody knows how it ended.
+    // The exit of a container that was to run is unknown.
     let status = of(json!({"phase": "Running", "containerStatuses": ran(json!({"waiting": {"reason": "Odd"}}))}));
     assert!(is_unknown(&status["containerStatuses"][0]));
     let kept = of(json!({"phase": "Failed", "containerStatuses": ran(json!({"terminated": {"exitCode": 3}}))}));
@@ -170,7 +170,7 @@ fn containers_of_a_pod_that_has_ended_as_in_the_kubelet() {
     let waits = || json!({"state": {"waiting": {}}});
     let ran = |code: i32| json!({"state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": code}}});
     let runs = || json!({"state": {"running": {}}});
-    // Init and normal containers; then their ends: an exit code, 137 for one of which nobody knows, -1 for one that waits still.
+    // Init and normal containers; then their exit codes: 137 for one whose exit is unknown, -1 for one that still waits.
     let cases = [
         (
             "upstream: status/TestTerminatePod_DefaultUnknownStatus/last termination state set",
@@ -256,7 +256,7 @@ fn containers_of_a_pod_that_has_ended_as_in_the_kubelet() {
         assert_eq!(ends, want, "{name}");
         assert_eq!(status["phase"], "Failed", "{name}");
     }
-    // A phase that has ended stays, and what ran before is told with it.
+    // A final phase stays, and the last state of its containers is reported with it.
     for (name, phase, last) in [
         ("upstream: status/TestTerminatePod_DefaultUnknownStatus/a failed pod stays failed", "Failed", json!([])),
         (

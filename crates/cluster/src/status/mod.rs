@@ -1,6 +1,6 @@
-//! [`StatusManager`]: what the API server is told of pods. Writes what changed at once and one after the other, compares
-//! everything every ten seconds, and lets go of a deleted pod once all of it has ended. After an outage it waits, and then writes
-//! the last state of each pod, not those in between. Decides nothing about pods: `merge` and `patch` do.
+//! [`StatusManager`]: reports the status of pods to the API server. Writes changes at once and one after the other, compares
+//! everything every ten seconds, and releases a deleted pod once all of it has ended. After an outage it waits, and then writes
+//! only the last state of each pod. Decides nothing about pods: `merge` and `patch` do.
 
 mod budget;
 mod merge;
@@ -49,7 +49,7 @@ pub struct StatusManager {
 struct WrittenStatus {
     /// The status that was asked for.
     wanted: Value,
-    /// The object as the server answered; older ones that a watch tells do not count.
+    /// The object as the server returned it; older versions from a watch do not count.
     object: Arc<Value>,
 }
 
@@ -58,7 +58,7 @@ enum Written {
     Yes,
     /// There was nothing to write.
     Same,
-    /// The object is gone, or is another one.
+    /// The object was deleted, or another one has its name.
     Gone,
 }
 
@@ -78,7 +78,7 @@ impl StatusManager {
         }
     }
 
-    /// Writes until `stop`. `views` are the pods as they are now, `changes` hears when they are others.
+    /// Writes until `stop`. `views` are the current pods, `changes` is notified when they change.
     pub async fn run(
         mut self,
         views: impl Fn(&Objects) -> NodeViews,
@@ -125,12 +125,12 @@ impl StatusManager {
             match result {
                 Ok(Written::Yes) => {
                     self.backoff.reset();
-                    // It took its time: the others may have changed since.
+                    // The write took time: other pods may have changed since.
                     current = views(objects);
                 }
                 Ok(Written::Same | Written::Gone) => {}
                 Err(error) if is_of_pod(&error) => {
-                    // The others go on.
+                    // The other pods are still written.
                     tracing::warn!(uid, error = text(&error), "API server refused the status of a pod, will retry");
                     self.refused.insert(uid.clone(), Instant::now() + REFUSED);
                     self.written.remove(&uid);
@@ -182,7 +182,7 @@ impl StatusManager {
         }
     }
 
-    /// The server refused: the object may be gone, or another one of its name.
+    /// Handles a refusal by the server: the object may be deleted, or another one may have its name.
     async fn refused(&mut self, uid: &str, object: &Value, error: kube::Error) -> Result<Written, kube::Error> {
         match failure(&error) {
             Failure::NotFound => Ok(Written::Gone),
@@ -213,7 +213,7 @@ impl StatusManager {
         match delete(&self.client, object, uid).await {
             Ok(()) => Ok(Written::Gone),
             Err(error) => match failure(&error) {
-                // It is gone, or another one has its name.
+                // It was deleted, or another one has its name.
                 Failure::NotFound | Failure::Conflict => Ok(Written::Gone),
                 _ => Err(error),
             },

@@ -1,5 +1,5 @@
-//! [`patch`]: the two-way merge patch that leads from the status of a pod as its server has it to the one that it should have, as
-//! a strategic merge. Fields and conditions of others are not in it. Pure. Called by [`super::StatusManager`].
+//! [`patch`]: the two-way merge patch from the status of a pod on its server to the one that it should have, as a strategic merge.
+//! Foreign fields and conditions are not in it. Pure. Called by [`super::StatusManager`].
 
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ const FIELDS: [&str; 15] = [
     "resourceClaimStatuses",
     "qosClass",
 ];
-/// Fields that nobody but others sets, or that stay as they were set first.
+/// Fields that only other writers set, or that keep their first value.
 const KEPT: [&str; 2] = ["resourceClaimStatuses", "qosClass"];
 /// Lists that a strategic merge adds to.
 const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
@@ -62,7 +62,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Addresses that are new, and orders to remove those that are gone.
+/// New addresses, and directives that delete the removed ones.
 fn addresses(before: Option<&Value>, after: &Value) -> Value {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let (before, mut entries) = (list(before), list(Some(after)));
@@ -72,7 +72,7 @@ fn addresses(before: Option<&Value>, after: &Value) -> Value {
     Value::Array(entries)
 }
 
-/// The conditions that are others than before, each with nulls for what is no longer said of it.
+/// The changed conditions, each with nulls for removed fields.
 fn conditions(before: Option<&Value>, after: Option<&Value>) -> Vec<Value> {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let before = list(before);

@@ -1,5 +1,5 @@
-//! [`Cache`]: answers of a credential provider until they expire, and the keys under which they lie. It reads no clock
-//! and runs nothing. A provider has one.
+//! [`Cache`]: answers of a credential provider until they expire, and their keys. It reads no clock and runs nothing. Each
+//! provider has one.
 
 use lock::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-/// How often expired answers are cleared away that nobody asks for.
+/// How often expired answers are purged.
 const PURGE_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// The most answers that are kept; more than images that a node sees while one of them holds.
+/// The most answers that are kept: more than the images that a node pulls within the lifetime of an answer.
 const MAX_ANSWERS: usize = 10_000;
 /// Longest lifetime of a cached answer.
 const FAR_AWAY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -90,7 +90,7 @@ pub(super) fn token_hash(token: &str) -> String {
     if token.is_empty() { String::new() } else { format!("sha256:{}", hex::encode(Sha256::digest(token))) }
 }
 
-/// The registry of an image: what stands before the first slash.
+/// Returns the registry of an image: the part before the first slash.
 pub(super) fn registry(image: &str) -> &str {
     image.split('/').next().unwrap_or(image)
 }

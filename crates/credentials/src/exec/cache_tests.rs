@@ -262,7 +262,7 @@ async fn it_does_not_grow_without_end() {
         cache.put(key, n, Duration::from_secs(60 + n), now);
     }
     assert_eq!(cache.keys().len(), MAX_ANSWERS);
-    // Those went that would have expired first.
+    // The answers that would have expired first were removed.
     assert_eq!(cache.get("image4", &none, now), Ok(None));
     assert_eq!(cache.get("image5", &none, now), Ok(Some(5)));
 }

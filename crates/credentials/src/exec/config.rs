@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 8 << 20;
 /// Endings of the files of a directory that are read.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Reads `path`; with the configuration comes the hash of the files.
+/// Reads the configuration at `path`, and returns it with the hash of its files.
 pub(super) fn read(path: &Path, yaml: &ParseYaml) -> Result<(Vec<ProviderConfig>, String), String> {
     if path.as_os_str().is_empty() {
         return Err("credential provider config path is empty".to_owned());

@@ -143,7 +143,7 @@ fn token_attributes(value: &Value, path: &str, unknown: &mut Vec<String>) -> Res
     Ok(attributes)
 }
 
-/// Null stands for what is empty, as everywhere in Kubernetes.
+/// Null means empty, as everywhere in Kubernetes.
 fn text(value: &Value, path: &str) -> Result<String, String> {
     match value {
         Value::Null => Ok(String::new()),

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// The buckets that Prometheus has where nobody says otherwise, in seconds.
+/// Default buckets of Prometheus, in seconds.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 type Labels = [(&'static str, String); 1];
@@ -29,7 +29,7 @@ impl Metrics {
         Self { duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)), errors: Family::default(), config }
     }
 
-    /// A provider ran that long, whatever came of it.
+    /// Records the duration of a provider's run, successful or not.
     pub(super) fn ran(&self, provider: &str, took: Duration) {
         self.duration.get_or_create(&[("plugin_name", provider.to_owned())]).observe(took.as_secs_f64());
     }

@@ -1,9 +1,8 @@
 //! [`Providers`]: the kubelet's exec credential providers. A CredentialProviderConfig names programs; for an image that
-//! one of them matches, it is handed a request on its standard input and prints credentials with a cache duration.
+//! one of them matches, it gets a request on its standard input and prints credentials with a cache duration.
 //!
-//! A provider that fails yields no credentials and a [`Note`]: it never fails a pull by itself. What a
-//! provider prints to its standard output is never shown to anybody. Which of the credentials are for which image is
-//! decided by the keyring, which calls this.
+//! A provider that fails yields no credentials and a [`Note`]: it never fails a pull by itself. The standard output of a
+//! provider is never shown. The keyring, which calls this, decides which of the credentials are for which image.
 
 mod cache;
 mod config;
@@ -98,8 +97,8 @@ impl Providers {
     }
 
     /// Asks every provider that matches `repository` (an image without tag and digest), all at once; from their caches
-    /// where these hold an answer. Callers that want the same at the same time share one run of a program, which ends
-    /// when the last of them goes away.
+    /// where these hold an answer. Concurrent callers with the same request share one run of a program, which ends when the
+    /// last of them cancels.
     pub async fn provide(&self, repository: &str, requester: &Requester) -> Provided {
         let asked = self.inner.providers.iter().map(|provider| provider.provide(repository, requester));
         let mut provided = Provided::default();

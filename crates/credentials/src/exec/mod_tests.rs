@@ -60,7 +60,7 @@ fn registration() {
     );
 }
 
-/// The kubelet builds a keyring for each pod; here the pod is an argument of a look-up.
+/// The kubelet builds a keyring for each pod; in imagelet the pod is an argument of a look-up.
 // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/no providers registered
 // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/multiple providers registered
 // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate disabled - pod information should be empty
@@ -158,11 +158,11 @@ async fn fifty_lookups_at_once() {
     for task in join_all(tasks).await {
         task.expect("no panic");
     }
-    // Whoever came while it ran shared the run; whoever came later found its answer. There is no gap between the two.
+    // Callers during the run share it, and later callers get the cached answer. There is no gap between the two.
     assert_eq!(bench.runs("p").len(), 1);
 }
 
-/// A provider that fails takes nothing from the others.
+/// A provider that fails does not affect the others.
 #[tokio::test]
 async fn the_order_is_the_configurations_and_a_failure_is_a_note() {
     let mut bench = Bench::new();

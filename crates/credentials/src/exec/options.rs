@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::pattern::PathMatch;
 use crate::{Requester, ServiceAccount};
 
-/// Where the time comes from.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// Reads one YAML document (JSON is YAML) without repeated keys; the error is for people. An argument, because only
@@ -23,16 +23,16 @@ pub type ParseYaml = Arc<dyn Fn(&str) -> Result<serde_json::Value, String> + Sen
 /// How providers are run.
 #[derive(Clone)]
 pub struct ExecOptions {
-    /// The environment of the programs; what their configuration sets comes on top.
+    /// The environment of the programs; the variables of their configuration are added to it.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where the time comes from.
+    /// Returns the current time.
     pub clock: Clock,
     /// Reads the configuration's text.
     pub yaml: ParseYaml,
     /// Maker of service account tokens. Without it, providers that need one are noted as failed.
     pub tokens: Option<Arc<dyn TokenSource>>,
     /// True if providers may use service account tokens: the kubelet's feature gate
-    /// `KubeletServiceAccountTokenForCredentialProviders`, which is on where nobody turned it off.
+    /// `KubeletServiceAccountTokenForCredentialProviders`, which is on by default.
     pub service_account_tokens: bool,
     /// Where a path in `matchImages` may end within an image's path.
     pub path_match: PathMatch,
@@ -47,7 +47,7 @@ impl fmt::Debug for ExecOptions {
     }
 }
 
-/// Makes tokens of service accounts (the TokenRequest API, or whatever stands for it).
+/// Makes tokens of service accounts (the TokenRequest API, or a replacement).
 pub trait TokenSource: Send + Sync {
     /// The account with its uid and annotations. Called for accounts of an API server ([`crate::Origin`]); a manifest has both.
     fn account<'a>(&'a self, account: &'a ServiceAccount) -> BoxFuture<'a, Result<ServiceAccount, TokenError>>;

@@ -85,7 +85,7 @@ pub(super) enum ResponseError {
     Decode,
 }
 
-/// Reads an answer. As strict as the kubelet: a field that it does not know, or one that comes twice, is an error.
+/// Reads an answer. As strict as the kubelet: an unknown or a duplicate field is an error.
 pub(super) fn response(stdout: &[u8], api_version: &str) -> Result<Response, ResponseError> {
     // A structure could be given as a list of its values as well.
     if !stdout.trim_ascii_start().starts_with(b"{") {
@@ -142,7 +142,8 @@ fn credentials(auth: Option<ResponseCredentials>) -> Result<BTreeMap<String, (St
     Ok(found)
 }
 
-/// Every password of an answer, even of one that is not quite right: never shown, should it also stand elsewhere.
+/// Returns every password of an answer, even of an invalid one. They are never shown, even where they also occur in other
+/// output.
 pub(super) fn passwords(stdout: &[u8]) -> Vec<Secret> {
     #[derive(serde::Deserialize)]
     struct Loose {
@@ -185,7 +186,7 @@ struct WireResponse {
 /// The fields of credentials, by pattern of images. Maps and not structures, which could be given as lists.
 type ResponseCredentials = Once<Option<Once<Option<String>>>>;
 
-/// A map in which no key comes twice.
+/// A map without duplicate keys.
 struct Once<T>(BTreeMap<String, T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Once<T> {

@@ -185,7 +185,7 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
 }
 
 proptest! {
-    /// Whatever a provider prints, no error quotes it, and nothing panics.
+    /// No error quotes the output of a provider, and no output causes a panic.
     #[test]
     fn no_error_quotes_an_answer(mut value in any_json(), with_head: bool, cut in 0_usize..400) {
         if let (true, Some(fields)) = (with_head, value.as_object_mut()) {

@@ -1,6 +1,6 @@
 //! [`Provider`]: one credential provider with its cache. Decides whether it is asked and whether an earlier answer still
-//! holds; callers that want the same at the same time share one run of the program, which goes on while one of them is
-//! left. Called by [`super::Providers`].
+//! holds; concurrent callers with the same request share one run of the program, which continues while one of them is
+//! waiting. Called by [`super::Providers`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ pub(super) struct TokenUse {
     pub(super) optional_annotations: Vec<String>,
 }
 
-/// A service account as far as a provider looks at it.
+/// The fields of a service account that a provider uses.
 struct Account<'a> {
     account: Cow<'a, ServiceAccount>,
     token_use: &'a TokenUse,

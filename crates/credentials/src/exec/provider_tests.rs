@@ -1,4 +1,4 @@
-//! Tests of one provider: whether it is asked, what becomes of its answer, how long it holds, and who shares a run.
+//! Tests of one provider: when it is asked, how its answer is used, how long it is cached, and which callers share a run.
 //! The providers are real scripts.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -418,7 +418,7 @@ async fn a_run_that_nobody_waits_for_ends() {
         drop(both);
         until(|| bench.runs("p").iter().all(|number| !alive(*number))).await;
     }
-    // What was left behind does not stand in anybody's way.
+    // A cancelled run does not block later callers.
     bench.go();
     assert_eq!(providers.provide("r.example/a", &requester).await.entries.len(), 1);
     assert!(providers.inner.providers[0].flights.is_empty());
@@ -559,7 +559,7 @@ async fn annotations_that_no_cache_key_can_hold() {
     assert!(provided.entries.is_empty() && bench.runs("p").is_empty());
 }
 
-/// The clock is asked before and after a run; what comes between is what the metrics show.
+/// The metrics show the time between the readings of the clock before and after a run.
 #[tokio::test]
 async fn runs_and_failures_are_counted() {
     let mut bench = Bench::new();

@@ -1,5 +1,5 @@
 //! Shared by the tests of credential providers: a directory with scripts as providers, a configuration for them, a
-//! clock that stands still, and tokens. Not part of the product.
+//! clock that does not advance by itself, and tokens. Not part of the product.
 
 use lock::Mutex;
 use std::fs;

@@ -1,6 +1,6 @@
 //! [`get`]: asks a docker credential helper (`docker-credential-NAME get`) for the credential of a registry; [`store`] and
-//! [`erase`] change what it holds. What it prints to its standard output is never shown to anybody. The keyring calls this
-//! for `credHelpers` and `credsStore`, and so do `login` and `logout`.
+//! [`erase`] change its content. The standard output of a helper is never shown. The keyring calls this for `credHelpers`
+//! and `credsStore`, and so do `login` and `logout`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -87,7 +87,7 @@ async fn ask(helper: &str, server: &str, options: &HelperOptions) -> Result<Opti
     if SAYINGS.contains(&said) {
         cause = format!("{cause}: {said}");
     }
-    // What it printed may be an answer all the same, and then stand in the complaint as well.
+    // The output may be an answer all the same, and its secret may also occur in the error message.
     let (_, secret) = read(&ran.stdout).unwrap_or_default();
     let complaint = ran.complaint(&[secret.expose()]);
     Err(if complaint.is_empty() { cause } else { format!("{cause}: {complaint}") })

@@ -4,7 +4,7 @@
 const HIDDEN: &str = "<hidden>";
 /// The most characters that are shown.
 const SHOWN: usize = 512;
-/// Words after which a credential stands.
+/// Words that precede a credential.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
 
 /// `text` in one line, at most [`SHOWN`] characters, without `secrets`, without what follows `Bearer` and `Basic`, and
@@ -88,7 +88,7 @@ mod tests {
         assert!(shown.ends_with('…'));
         // The cut went through the secret.
         assert_eq!(one_line(b"password swordf", true, &["swordfish"]), "passwo…");
-        // Not even when what stands before it shrinks a lot.
+        // Not even when the text before it shrinks a lot.
         let text = format!("{}swordf", "swordfish".repeat(100));
         assert!(!one_line(text.as_bytes(), true, &["swordfish"]).contains("sw"), "shown");
     }

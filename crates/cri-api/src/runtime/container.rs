@@ -1,4 +1,4 @@
-//! Containers: what makes one, what a list and a status show of one.
+//! Containers: their configuration, and their form in lists and statuses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ pub enum ContainerState {
     Running,
     /// Ended.
     Exited,
-    /// The runtime cannot tell.
+    /// The runtime does not know the state.
     #[default]
     Unknown,
 }
@@ -76,7 +76,7 @@ pub struct ContainerFilter {
 pub struct ContainerConfig {
     /// Metadata.
     pub metadata: ContainerMetadata,
-    /// The image: what the pull answered, with the name that the user wrote beside it.
+    /// The image: the reference that the pull returned, and the name that the user wrote.
     pub image: ImageSpec,
     /// Program and first arguments; empty: the image's entry point.
     pub command: Vec<String>,
@@ -84,7 +84,7 @@ pub struct ContainerConfig {
     pub args: Vec<String>,
     /// Working directory; empty: the image's.
     pub working_dir: String,
-    /// Environment beside the image's.
+    /// Environment in addition to the image's.
     pub envs: Vec<EnvVar>,
     /// Mounts.
     pub mounts: Vec<Mount>,
@@ -100,7 +100,7 @@ pub struct ContainerConfig {
     pub log_path: String,
     /// Standard input is kept open.
     pub stdin: bool,
-    /// Standard input is closed when the first client that attached goes away.
+    /// Standard input is closed when the first attached client disconnects.
     pub stdin_once: bool,
     /// The container has a terminal.
     pub tty: bool,
@@ -199,7 +199,7 @@ pub struct ContainerUser {
     pub uid: i64,
     /// Group id.
     pub gid: i64,
-    /// Groups beside the first one.
+    /// Groups in addition to the first one.
     pub supplemental_groups: Vec<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! Events of containers, as a runtime tells them.
+//! Events of containers, as a runtime reports them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,8 +8,8 @@ use futures_core::Stream;
 use super::{ContainerStatus, PodSandboxStatus};
 use crate::{Error, Result};
 
-/// Stream of what happens to a runtime's containers. It ends with an error or when the runtime goes away; whoever
-/// listens looks at everything anew then.
+/// Stream of the events of a runtime's containers. It ends with an error or when the runtime disconnects; the reader
+/// then has to list everything again.
 pub type ContainerEvents = Pin<Box<dyn Stream<Item = Result<ContainerEvent>> + Send>>;
 
 /// Something happened to a container or a sandbox.
@@ -38,12 +38,12 @@ pub enum ContainerEventKind {
     Stopped,
     /// Removed.
     Deleted,
-    /// Something that is newer than we are: look.
+    /// A kind that this version does not know: list the containers again.
     #[default]
     Unknown,
 }
 
-/// The events of a runtime that tells none.
+/// The event stream of a runtime without events.
 pub(super) struct Refused(Option<Error>);
 
 impl Refused {

@@ -1,5 +1,5 @@
-//! The runtime service: where pods and containers run. The trait stands in `service`, its plain types by topic beside it.
-//! Shapes and meanings are those of CRI `runtime.v1` for Linux.
+//! The runtime service: where pods and containers run. The trait is in `service`, its plain types are in modules by
+//! topic. Shapes and meanings are those of CRI `runtime.v1` for Linux.
 
 mod container;
 mod events;

@@ -12,7 +12,7 @@ pub struct LinuxContainerResources {
     pub cpu_period: i64,
     /// CPU time per period, microseconds; below 0: without limit.
     pub cpu_quota: i64,
-    /// Weight against others, as cgroup v1 counts it: 1024 is one CPU.
+    /// Weight relative to other cgroups, as cgroup v1 counts it: 1024 is one CPU.
     pub cpu_shares: i64,
     /// Bytes.
     pub memory_limit_in_bytes: i64,

@@ -1,4 +1,4 @@
-//! Pod sandboxes: what makes one, what a list and a status show of one.
+//! Pod sandboxes: their configuration, and their form in lists and statuses.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct PodSandboxMetadata {
     pub attempt: u32,
 }
 
-/// Configuration that a sandbox is made from. A pull is told of the sandbox that it is for as well.
+/// Configuration that a sandbox is made from. A pull for a sandbox receives the same configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSandboxConfig {
@@ -52,7 +52,7 @@ pub struct LinuxPodSandboxConfig {
     pub security: LinuxSandboxSecurityContext,
     /// Kernel parameters of the pod's namespaces.
     pub sysctls: BTreeMap<String, String>,
-    /// Resources that the sandbox itself needs, beside its containers.
+    /// Resources that the sandbox itself needs, in addition to its containers.
     pub overhead: LinuxContainerResources,
     /// Resources that the containers of the pod may use together.
     pub resources: LinuxContainerResources,

@@ -24,7 +24,7 @@ pub struct LinuxContainerSecurityContext {
     pub run_as_username: String,
     /// The root file system is read-only.
     pub readonly_rootfs: bool,
-    /// Groups beside the first one.
+    /// Groups in addition to the first one.
     pub supplemental_groups: Vec<i64>,
     /// Policy for the groups that the image gives its user.
     pub supplemental_groups_policy: SupplementalGroupsPolicy,
@@ -54,7 +54,7 @@ pub struct LinuxSandboxSecurityContext {
     pub run_as_group: Option<i64>,
     /// The sandbox's root file system is read-only.
     pub readonly_rootfs: bool,
-    /// Groups beside the first one.
+    /// Groups in addition to the first one.
     pub supplemental_groups: Vec<i64>,
     /// Policy for the groups that the image gives its user.
     pub supplemental_groups_policy: SupplementalGroupsPolicy,
@@ -78,7 +78,7 @@ pub struct Capabilities {
     pub add_ambient: Vec<String>,
 }
 
-/// Which namespaces are shared with whom.
+/// How each kind of namespace is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NamespaceOptions {
@@ -94,13 +94,13 @@ pub struct NamespaceOptions {
     pub user: Option<UserNamespace>,
 }
 
-/// With whom a namespace is shared.
+/// The scope in which a namespace is shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NamespaceMode {
     /// With the containers of the pod.
     #[default]
     Pod,
-    /// With nobody.
+    /// With no other container.
     Container,
     /// With the node.
     Node,

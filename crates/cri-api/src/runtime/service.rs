@@ -93,7 +93,7 @@ pub trait RuntimeService: Send + Sync + 'static {
         Err(unimplemented("UpdateContainerResources"))
     }
 
-    /// Changes what the containers of a pod may use together, and what the sandbox costs.
+    /// Changes the resources that the containers of a pod may use together, and the overhead of the sandbox.
     async fn update_pod_sandbox_resources(
         &self,
         id: &str,
@@ -104,7 +104,7 @@ pub trait RuntimeService: Send + Sync + 'static {
         Err(unimplemented("UpdatePodSandboxResources"))
     }
 
-    /// Makes the runtime open a running container's log file anew, after it was moved away.
+    /// Makes the runtime reopen a running container's log file after the file was moved away.
     async fn reopen_container_log(&self, id: &str) -> Result<()> {
         let _ = id;
         Err(unimplemented("ReopenContainerLog"))
@@ -158,12 +158,12 @@ pub trait RuntimeService: Send + Sync + 'static {
         Err(unimplemented("ListPodSandboxStats"))
     }
 
-    /// Stream of what happens to containers, from now on. A runtime that sends no events answers one error, `Unimplemented`.
+    /// Returns a stream of the events of containers from now on. A runtime that sends no events answers one error, `Unimplemented`.
     fn container_events(&self) -> ContainerEvents {
         Refused::with(unimplemented("GetContainerEvents"))
     }
 
-    /// Tells the runtime which addresses the pods of this node have.
+    /// Informs the runtime of the address range of this node's pods.
     async fn update_runtime_config(&self, pod_cidr: &str) -> Result<()> {
         let _ = pod_cidr;
         Err(unimplemented("UpdateRuntimeConfig"))

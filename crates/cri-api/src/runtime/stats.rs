@@ -197,7 +197,7 @@ pub struct NetworkUsage {
     /// The interface of the default route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_interface: Option<NetworkInterfaceUsage>,
-    /// The others.
+    /// The other interfaces.
     pub interfaces: Vec<NetworkInterfaceUsage>,
 }
 

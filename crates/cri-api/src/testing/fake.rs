@@ -17,7 +17,7 @@ use crate::{
     PullImageRequest, Result,
 };
 
-/// A call as it came in. Written down before the call meets any fault.
+/// A received call. Recorded before any fault applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// `list_images`, with the name of the filter.
@@ -59,9 +59,9 @@ struct Shared {
     store: Mutex<Store>,
     /// Guards the log of calls.
     calls: Mutex<Vec<Call>>,
-    /// Guards the count of pulls whose caller went away.
+    /// Guards the count of pulls whose caller disconnected.
     abandoned: Mutex<usize>,
-    /// Guards the runtime handlers that are known, beside the default one; `None`: no handler is refused.
+    /// Guards the runtime handlers that are known in addition to the default one; `None`: no handler is refused.
     handlers: Mutex<Option<BTreeSet<String>>>,
 }
 

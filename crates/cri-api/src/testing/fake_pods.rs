@@ -22,7 +22,7 @@ pub(super) const TERMINATED: i32 = 143;
 /// How the process of a container behaves.
 #[derive(Clone, Debug, Default)]
 pub struct FakeProcess {
-    /// The container ends as soon as it is started, with this code. `None`: it runs until somebody ends it.
+    /// The container ends as soon as it is started, with this code. `None`: it runs until it is stopped.
     pub ends: Option<i32>,
     /// The container does not end when it is asked to: a stop takes its whole timeout, and kills it.
     pub ignores_stop: bool,
@@ -58,7 +58,7 @@ pub(super) struct FakeContainer {
     pub(super) log_reopened: usize,
 }
 
-/// Tells the time, nanoseconds since the epoch.
+/// Returns the time, in nanoseconds since the epoch.
 #[derive(Clone)]
 pub(super) struct Clock(pub(super) Arc<dyn Fn() -> i64 + Send + Sync>);
 
@@ -72,19 +72,19 @@ impl fmt::Debug for Clock {
 #[derive(Debug)]
 pub(super) struct Pods {
     now: i64,
-    /// Tells the time instead.
+    /// Replaces `now`.
     pub(super) clock: Option<Clock>,
     made: u64,
     pub(super) sandboxes: BTreeMap<String, Sandbox>,
     pub(super) containers: BTreeMap<String, FakeContainer>,
     /// By container name.
     pub(super) processes: BTreeMap<String, FakeProcess>,
-    /// Beside the default one.
+    /// Handlers in addition to the default one.
     pub(super) handlers: BTreeSet<String>,
     /// Mounts of images are passed over, as by a runtime without them.
     pub(super) passes_images_over: bool,
     pub(super) listeners: Vec<mpsc::UnboundedSender<Result<ContainerEvent>>>,
-    /// Nothing is told to them.
+    /// Listeners receive no events.
     pub(super) is_silent: bool,
 }
 
@@ -118,7 +118,7 @@ impl Pods {
         self.now = now;
     }
 
-    /// The clock; it moves on a little with every look.
+    /// Reads the clock, which advances a little with every reading.
     pub(super) fn now(&mut self) -> i64 {
         if let Some(Clock(clock)) = &self.clock {
             return clock();

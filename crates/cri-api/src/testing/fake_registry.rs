@@ -152,7 +152,7 @@ impl FakeImage {
         self.layers.iter().fold(None, |parent, layer| Some(chain_id(parent.as_ref(), &layer.diff_id)))
     }
 
-    /// User id and user name as CRI tells them.
+    /// Returns the user id and the user name as CRI reports them.
     pub(super) fn uid_and_username(&self) -> (Option<i64>, String) {
         let user = self.user.split(':').next().unwrap_or_default();
         match user.parse() {

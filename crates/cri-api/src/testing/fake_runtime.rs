@@ -34,7 +34,7 @@ struct State {
     pods: Mutex<Pods>,
     /// Guards the log of calls.
     calls: Mutex<Vec<(CallKind, String)>>,
-    /// Guards the images that containers are made from; `None`: every image is there.
+    /// Guards the images that containers are made from; `None`: every image is present.
     images: Mutex<Option<FakeImageService>>,
     /// Guards the conditions that a test has changed.
     conditions: Mutex<BTreeMap<String, Condition>>,
@@ -78,7 +78,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().processes.insert(container_name.to_owned(), process);
     }
 
-    /// Offers a runtime handler beside the default one.
+    /// Offers a runtime handler in addition to the default one.
     pub fn offer_handler(&self, name: &str) {
         self.0.pods.lock().handlers.insert(name.to_owned());
     }
@@ -88,7 +88,7 @@ impl FakeRuntimeService {
         *self.0.called.lock() = Some((name.to_owned(), version.to_owned()));
     }
 
-    /// From now on it makes no mount of an image, and says nothing, as runtimes do that are older than such mounts.
+    /// Makes the fake ignore mounts of images silently, like runtimes that are older than such mounts.
     pub fn pass_images_over(&self) {
         self.0.pods.lock().passes_images_over = true;
     }
@@ -103,7 +103,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().set_now(now);
     }
 
-    /// From now on `clock` tells the time, nanoseconds since the epoch.
+    /// Takes the time from `clock` from now on, in nanoseconds since the epoch.
     pub fn follow(&self, clock: impl Fn() -> i64 + Send + Sync + 'static) {
         self.0.pods.lock().clock = Some(Clock(Arc::new(clock)));
     }
@@ -165,7 +165,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().sandboxes.get(id).map(|sandbox| sandbox.config.clone())
     }
 
-    /// How often the log of a container was opened anew.
+    /// Returns how often the log of a container was reopened.
     #[must_use]
     pub fn log_reopened(&self, id: &str) -> usize {
         self.0.pods.lock().containers.get(id).map_or(0, |entry| entry.log_reopened)
@@ -177,7 +177,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().listeners.len()
     }
 
-    /// From now on nobody is told of anything; streams of events stay open.
+    /// Stops sending events; open streams stay open.
     pub fn be_silent(&self) {
         self.0.pods.lock().is_silent = true;
     }
@@ -185,7 +185,7 @@ impl FakeRuntimeService {
     /// Ends every stream of events with an error.
     pub fn end_events(&self, error: Error) {
         for listener in std::mem::take(&mut self.0.pods.lock().listeners) {
-            // Whoever does not listen any more need not know.
+            // A listener that has ended is not an error.
             let _ = listener.send(Err(error.clone()));
         }
     }

@@ -130,12 +130,12 @@ impl Faults {
         self.change(kind, None, |fault| fault.lost = (times > 0).then_some((error, Some(times))));
     }
 
-    /// From now on calls of this kind take so long before they do anything.
+    /// Delays calls of this kind before they do anything.
     pub fn delay(&self, kind: CallKind, delay: Duration) {
         self.change(kind, None, |fault| fault.delay = delay);
     }
 
-    /// From now on every call of any kind fails at once, until [`Faults::return_to_duty`].
+    /// Makes every call of any kind fail at once, until [`Faults::return_to_duty`].
     pub fn be_absent(&self, error: Error) {
         *self.absent.lock() = Some(error);
     }
@@ -145,7 +145,7 @@ impl Faults {
         *self.absent.lock() = None;
     }
 
-    /// From now on calls of this kind wait at the gate. A gate that nobody opens is a call that hangs.
+    /// Makes calls of this kind wait at the gate. A call hangs until its gate is opened.
     #[must_use = "a gate that is let go hangs its calls for good"]
     pub fn hold(&self, kind: CallKind) -> Gate {
         let gate = Gate::new();
@@ -153,7 +153,7 @@ impl Faults {
         gate
     }
 
-    /// From now on calls of this kind about one thing wait at the gate: an id, or a name of a pod or container.
+    /// Makes calls of this kind about one thing wait at the gate: an id, or a name of a pod or container.
     #[must_use = "a gate that is let go hangs its calls for good"]
     pub fn hold_for(&self, kind: CallKind, subject: &str) -> Gate {
         let gate = Gate::new();
@@ -161,7 +161,7 @@ impl Faults {
         gate
     }
 
-    /// Calls of this kind work again. Calls that wait at a gate go on.
+    /// Makes calls of this kind work again, and releases those that wait at a gate.
     pub fn clear(&self, kind: CallKind) {
         self.by_call.lock().retain(|(other, _), fault| {
             if *other == kind
@@ -230,7 +230,7 @@ impl Gate {
         Self(Arc::new(GateState { permits: Semaphore::new(0), traffic: watch::Sender::new(Traffic::default()) }))
     }
 
-    /// Lets `calls` of those that wait, or of those that come, through: first come, first served.
+    /// Lets this many waiting or later calls through: first come, first served.
     pub fn let_through(&self, calls: usize) {
         self.0.permits.add_permits(calls);
     }
@@ -240,7 +240,7 @@ impl Gate {
         self.0.permits.close();
     }
 
-    /// How many calls ever came to the gate.
+    /// Returns how many calls have ever reached the gate.
     #[must_use]
     pub fn arrived(&self) -> usize {
         self.0.traffic.borrow().arrived
@@ -252,7 +252,7 @@ impl Gate {
         self.0.traffic.borrow().waiting
     }
 
-    /// Waits until `calls` have come to the gate since it was made.
+    /// Waits until `calls` have reached the gate since it was made.
     pub async fn until_arrived(&self, calls: usize) {
         self.until(|traffic| traffic.arrived >= calls).await;
     }

@@ -1,4 +1,4 @@
-//! The images that the conformance suite pulls, as data: whoever runs the suite builds them from this description and
+//! The images that the conformance suite pulls, as data: a test that runs the suite builds them from this description and
 //! pushes them to a registry that the implementation reaches.
 //!
 //! Each image has two layers: one that all share, with the file [`BASE_PATH`] of content [`BASE_CONTENT`], and one of

@@ -40,7 +40,7 @@ async fn a_wrong_runtime_fails_the_cases_about_it() {
         for case in *want {
             assert!(failed.contains(case), "{wrong:?} passes {case}; it fails {failed:?}");
         }
-        // What a case leaves fails the case: that is every case with a container.
+        // Leftovers of a case fail the case: that is every case with a container.
         let leaves = *wrong == Wrong::SandboxesLeaveTheirContainers;
         assert!(leaves || failed.len() < RUNTIME_CASES.len() / 2, "{wrong:?} fails nearly everything: {failed:?}");
     }

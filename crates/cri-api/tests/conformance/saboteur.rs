@@ -39,7 +39,7 @@ pub(crate) enum Sabotage {
     AmbiguousIdIsUnknown,
     /// Has no chain id in the information.
     NoChainId,
-    /// Goes on with a pull whose caller went away.
+    /// Continues a pull whose caller disconnected.
     PullsOnAlone,
     /// Lists an image once per tag.
     ListsPerTag,
@@ -47,7 +47,7 @@ pub(crate) enum Sabotage {
     TagsDigestPulls,
     /// Says `Internal` where a manifest is missing.
     MissingIsInternal,
-    /// Never tells the user.
+    /// Never reports the user.
     UserIsForgotten,
     /// Finds no short ids.
     NoShortIds,
@@ -71,11 +71,11 @@ pub(crate) enum Sabotage {
     SizeGrowsWithPulls,
     /// Records names as they were typed.
     RecordsShortNames,
-    /// Keeps a name locked when the caller of its pull went away.
+    /// Keeps a name locked after the caller of its pull disconnected.
     LockSurvivesCaller,
     /// Does the step of a request when its image is visible already.
     StepComesLate,
-    /// Goes on when the step of a request fails.
+    /// Continues when the step of a request fails.
     FailedStepIsIgnored,
     /// Loses the events of a pull.
     ProgressIsForgotten,

@@ -82,7 +82,7 @@ impl Harness for FakeHarness {
         let hold = Hold::new(async move { reached.until_arrived(1).await }, move || {
             fake.faults().clear(CallKind::PullImage);
         });
-        // A saboteur that goes on alone is to be caught by what becomes visible, not by hanging here.
+        // A saboteur that continues alone must be detected by the image that becomes visible, not by a hang here.
         Some(if self.tells_given_up { hold.with_given_up(async move { gate.until_waiting(0).await }) } else { hold })
     }
 

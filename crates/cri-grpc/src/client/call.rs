@@ -19,7 +19,7 @@ use crate::status::from_status;
 /// Headers carry error messages, and those of other runtimes can be long.
 const MAX_HEADER_BYTES: u32 = 1024 * 1024;
 
-/// How often a call is made again that its peer did not process. Of a connection that is being closed, a channel may hear late.
+/// How often a call is repeated that its peer did not process. A channel may learn late that its connection is being closed.
 const REPEATS: u32 = 8;
 
 /// Result of a call of tonic.
@@ -32,10 +32,10 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Touches nothing: the connection comes with the first call.
+    /// Does no I/O: the connection is made by the first call.
     pub(super) fn new(endpoint: &Endpoint, options: ClientOptions) -> Self {
         let connector = Connector::new(endpoint, options);
-        // The connector goes to its socket, whatever the URI says; the authority is what the kubelet sends.
+        // The connector uses its own socket, whatever the URI says; the authority is the one that the kubelet sends.
         let mut builder = Channel::builder(Uri::from_static("http://localhost"))
             .http2_max_header_list_size(MAX_HEADER_BYTES)
             .initial_stream_window_size(1024 * 1024)
@@ -145,7 +145,7 @@ impl ListMode {
         Self { stream: AtomicBool::new(options.stream_lists) }
     }
 
-    /// All items. A stream that breaks off gives an error, not what came until then.
+    /// Returns all items. A stream that breaks off gives an error, not the items until then.
     pub(super) async fn collect<B, T>(
         &self,
         stream: impl Future<Output = CallResult<Response<Streaming<B>>>> + Send,

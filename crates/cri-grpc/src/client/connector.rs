@@ -56,7 +56,7 @@ impl Connector {
         Arc::new(Self { endpoint: endpoint.clone(), options, past: Mutex::default() })
     }
 
-    /// The last failure, unless a connection came after it.
+    /// Returns the last failure, unless a connection has succeeded since.
     pub(super) fn last_failure(&self) -> Option<ConnectFailure> {
         self.past.lock().last.as_ref().map(|(failure, _)| failure.clone())
     }
@@ -117,7 +117,7 @@ fn random() -> f64 {
 /// A connection whose peer must say something soon: every HTTP/2 server opens with its settings.
 pub(super) struct PeerConnection {
     stream: UnixStream,
-    /// Runs until the first byte comes.
+    /// Runs until the first byte arrives.
     silence: Option<Pin<Box<Sleep>>>,
     connector: Arc<Connector>,
 }

@@ -2,7 +2,7 @@
 //! every call to a CRI runtime over its socket.
 //!
 //! Behaves as the kubelet's client: checks the API when it connects, gives every call the request timeout except a
-//! pull, which ends when its future is dropped. The connection comes when it is needed and comes back after a failure.
+//! pull, which ends when its future is dropped. Connects on demand, and reconnects after a failure.
 
 mod call;
 mod connector;
@@ -37,7 +37,7 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
-    /// `Unavailable` when nobody answers there; otherwise what the peer said.
+    /// Returns `Unavailable` if nothing answers at the endpoint; otherwise the kind of the peer's error.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.cause.kind()
@@ -59,7 +59,7 @@ impl From<ConnectError> for Error {
 /// Connects to the image service at `endpoint` and checks it with ImageFsInfo, as the kubelet does.
 ///
 /// # Errors
-/// At once when nobody listens there, unless [`ClientOptions::wait`] is set; within the request timeout when the peer
+/// At once if nothing listens at the endpoint, unless [`ClientOptions::wait`] is set; within the request timeout when the peer
 /// does not answer.
 pub async fn connect_image_service(
     endpoint: &Endpoint,
@@ -102,11 +102,11 @@ pub async fn connect_runtime_service(
 /// Answer of containerd to every call between its first connection and the moment at which its CRI part is up.
 const NOT_YET: &str = "server is not initialized yet";
 
-/// How often it is asked again, and for how long at least: it takes milliseconds, and whoever answers will be up.
+/// Pause between checks of a peer that is starting, and the least time to repeat them: a start takes milliseconds.
 const NOT_YET_PAUSE: Duration = Duration::from_millis(20);
 const NOT_YET_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Repeats the check while nobody answers and [`ClientOptions::wait`] has not passed, and while the peer says that it is
+/// Repeats the check while nothing answers and [`ClientOptions::wait`] has not passed, and while the peer reports that it is
 /// not up yet.
 async fn until_answered<F: Future<Output = cri_api::Result<()>>>(
     caller: &Caller,

@@ -11,7 +11,7 @@ pub struct ClientOptions {
     pub request_timeout: Duration,
     /// Time for the peer to take the connection and to say its first word: 5 seconds.
     pub connect_timeout: Duration,
-    /// How long to go on trying when nobody answers at first. Zero, the default: fail at once.
+    /// How long to keep trying if nothing answers at first. Zero, the default: fail at once.
     pub wait: Duration,
     /// Pauses between attempts to connect. A call during a pause fails at once with the last attempt's error.
     pub backoff: ConnectBackoff,
@@ -57,7 +57,7 @@ impl Default for ConnectBackoff {
 }
 
 impl ConnectBackoff {
-    /// The pause after so many failures in a row. `random` lies in 0 to 1.
+    /// Returns the pause after a number of failures in a row. `random` is in 0 to 1.
     pub(super) fn pause(&self, failures: u32, random: f64) -> Duration {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let grown = self.base.as_secs_f64() * self.multiplier.powi(exponent);

@@ -1,5 +1,5 @@
-//! [`RuntimePassthrough`]: calls of others that go to a runtime as they come, and its answers that go back. Nothing is decoded, so
-//! what this program does not know passes as well: fields, calls, trailers, streams. Called by the server.
+//! [`RuntimePassthrough`]: forwards the calls of clients to a runtime unchanged, and its answers back. Nothing is decoded, so
+//! fields, calls, trailers and streams that this program does not know pass as well. Called by the server.
 
 use std::fmt;
 use std::sync::Arc;

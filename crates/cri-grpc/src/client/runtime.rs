@@ -48,7 +48,7 @@ impl RemoteRuntimeService {
         &self.caller.connector.endpoint
     }
 
-    /// The same runtime, for calls of others that pass unread.
+    /// Returns the same runtime, for forwarded calls that are not decoded.
     #[must_use]
     pub fn passthrough(&self) -> RuntimePassthrough {
         RuntimePassthrough::new(Arc::clone(&self.caller))
@@ -365,7 +365,7 @@ fn gone_is_done<T>(answer: Result<T>) -> Result<()> {
     }
 }
 
-/// Whole seconds, so that nobody gets less time than was meant.
+/// Rounds up to whole seconds, so that no call gets less time than intended.
 fn seconds(time: Duration) -> i64 {
     let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
     i64::try_from(seconds).unwrap_or(i64::MAX)

@@ -59,7 +59,7 @@ fn span(path: &str) -> Span {
 
 fn record(span: &Span, answer: &Answer) {
     let status = match answer {
-        // The status of an answer with messages comes after them, when nobody waits here any more; errors have none.
+        // The status of an answer with messages follows them, when this span has ended; errors have no messages.
         Ok(answer) => answer.headers().get(STATUS).and_then(|status| status.to_str().ok()?.parse::<i64>().ok()),
         Err(_) => Some(i64::from(tonic::Code::Unavailable as i32)),
     };

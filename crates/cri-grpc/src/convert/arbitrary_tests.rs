@@ -290,7 +290,7 @@ prop_compose! {
         listed in sandbox(), ip in text(), additional_ips in texts(), namespaces in namespaces(),
         containers in vec(container_status(), 0..2), timestamp: i64, info in map(),
     ) -> api::PodSandboxStatus {
-        // What a container says verbosely travels only in its own answer.
+        // The verbose information of a container is sent only in its own answer.
         let containers = containers.into_iter().map(|c| api::ContainerStatus { info: BTreeMap::new(), ..c }).collect();
         api::PodSandboxStatus {
             id: listed.id, metadata: listed.metadata, ready: listed.ready, created_at: listed.created_at, ip,

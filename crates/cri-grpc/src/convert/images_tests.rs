@@ -1,4 +1,4 @@
-//! Round trips of ImageService's messages: what goes out and comes back is what it was, in both directions.
+//! Round trips of ImageService's messages: a message that is sent and received is unchanged, in both directions.
 
 use proptest::collection::vec;
 use proptest::option;

@@ -1,6 +1,6 @@
-//! Protobuf ↔ the plain types of `cri-api`, pure and total: what a peer leaves out becomes the default, what it adds is
-//! passed over, and an enum value that we do not know becomes the cautious one. A message that is absent and one whose
-//! fields are all empty mean the same. What is special to Windows, and what is deprecated, is neither read nor sent.
+//! Protobuf ↔ the plain types of `cri-api`, pure and total: fields that a peer omits become the default, unknown fields are
+//! ignored, and an unknown enum value becomes the cautious one. A message that is absent and one whose
+//! fields are all empty mean the same. Fields for Windows and deprecated fields are neither read nor sent.
 
 use cri_api as api;
 
@@ -111,7 +111,7 @@ mod to_api {
         super::or_default(value)
     }
 
-    /// A message that is always sent, empty or not: peers look into it without asking whether it is there.
+    /// A message that is always sent, empty or not: peers read its fields without a check that it is present.
     pub(super) fn always<T, U: Default + From<T>>(value: Option<T>) -> U {
         super::or_default(value)
     }

@@ -1,5 +1,5 @@
-//! Round trips of RuntimeService's messages: what goes out and comes back is what it was, for every plain type; and what
-//! peers leave out, or send that we do not know.
+//! Round trips of RuntimeService's messages: every plain type is unchanged after it was sent and received; and messages in
+//! which peers leave fields out, or send values that we do not know.
 
 use cri_api as api;
 use proptest::collection::vec;
@@ -156,7 +156,7 @@ fn absent_and_empty_are_the_same_on_the_wire() {
     assert_eq!(api::PodSandbox::from(empty), api::PodSandbox::from(pb::PodSandbox::default()));
 }
 
-/// Runtimes look into these without asking whether they are there.
+/// Runtimes read these fields without a check that they are present.
 #[test]
 fn what_runtimes_expect_is_always_sent() {
     let linux = pb::PodSandboxConfig::from(api::PodSandboxConfig::default()).linux.expect("sent");

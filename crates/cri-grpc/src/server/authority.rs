@@ -20,7 +20,7 @@ const MAX_FRAME: usize = 16 * 1024;
 const MAX_BLOCK: usize = 4 * 16 * 1024;
 /// Greatest number of frames of a header block.
 const MAX_FRAGMENTS: usize = 64;
-/// No more is read while so many bytes of output wait.
+/// Reading stops while this many bytes of output wait.
 const MAX_READY: usize = 32 * 1024;
 /// The authority that the transport sees.
 const AUTHORITY: &[u8] = b"localhost";
@@ -52,11 +52,11 @@ pub(super) enum Violation {
 }
 
 enum State {
-    /// So many bytes pass as they are.
+    /// This many bytes pass unchanged.
     Pass(usize),
     /// The header of a frame is read.
     Header,
-    /// So many bytes of a frame's part of a header block are to come.
+    /// This many bytes of a frame's part of a header block are still expected.
     Fragment(usize),
     /// Nothing passes any more: the transport closes the connection.
     Broken,

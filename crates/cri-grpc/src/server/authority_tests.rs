@@ -1,4 +1,4 @@
-//! Requests as gRPC's libraries write them, and what the transport sees.
+//! Requests as gRPC's libraries write them, and the bytes that the transport receives.
 
 use super::fuzz::filtered;
 use super::*;

@@ -1,6 +1,6 @@
 //! Connections: accepted with patience when the process has too many files open, and ended in order: no new connection, no new
-//! calls on those that there are, no connection. Every task belongs to a tracker, so that the server knows when the last one
-//! is gone.
+//! calls on the existing ones, no connection. Every task belongs to a tracker, so that the server knows when the last one
+//! has ended.
 //!
 //! The transport's own server is not used: it detaches its tasks, and answers `Canceled` to a client whose deadline
 //! passes, where every other server says `DeadlineExceeded`. Connections are read through [`Filtered`], because the transport
@@ -28,8 +28,8 @@ use super::lingering::Lingering;
 use super::listener::BACKLOG;
 use super::served::CallRouter;
 
-/// Calls that one connection may have open. A pull holds its stream for minutes, and a client queues in silence what
-/// is above; so the limit only stops a client that has gone wrong.
+/// Calls that one connection may have open. A pull holds its stream for minutes, and a client silently queues the calls above
+/// the limit; so the limit only stops a faulty client.
 const MAX_STREAMS: u32 = 1024;
 /// Pause after a failed accept. Too many open files does not pass by asking again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -46,8 +46,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Accepts until the closing. The listener goes when this ends, and whoever waits in its queue is served first, unless the
-    /// queue is another process' and the next one accepts from it.
+    /// Accepts until the server closes. The listener is dropped when this returns. Connections that wait in its queue are served
+    /// first, unless the queue belongs to another process and the next server accepts from it.
     pub(super) async fn accept(&self, accepting: UnixListener, listener: Listener) {
         let endpoint = listener.endpoint();
         loop {
@@ -72,7 +72,7 @@ impl Connections {
         if listener.is_inherited() {
             return;
         }
-        // So many may wait; a client that goes on and on connecting keeps nobody here.
+        // Bounded by the size of the queue: a client that keeps connecting cannot delay the end.
         for stream in std::iter::from_fn(|| listener.accept_waiting()).take(BACKLOG) {
             match stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)) {
                 Ok(stream) => drop(self.tasks.spawn(self.clone().serve(stream))),

@@ -1,10 +1,10 @@
-//! The end of a server, in steps that a client need not notice. Decides by the nature of a call what becomes of it; keeps no
+//! The end of a server, in steps that a client need not notice. The nature of a call decides how it ends; this module holds no
 //! connection and no socket.
 //!
-//! 1. *Draining*: everything is answered as before, until no call is open that takes long, or the grace is over.
-//! 2. *Closing*: no new calls. Open calls that take long and may be repeated are given back: the client hears, in HTTP/2's
-//!    words (`REFUSED_STREAM`), that they have not been processed, and gRPC sends them once more over a new connection by
-//!    itself. A kubelet has no error to go into back-off for. Streams without an end are ended.
+//! 1. *Draining*: everything is answered as before, until no long call is open, or the grace is over.
+//! 2. *Closing*: no new calls. Open long calls that may be repeated are given back: HTTP/2's `REFUSED_STREAM` informs the
+//!    client that they have not been processed, and gRPC sends them once more over a new connection by itself. A kubelet gets no
+//!    error for which it would back off. Streams without an end are ended.
 //! 3. *Over*: the rest is given back, or, where it must not be repeated, ends with `Unavailable`.
 
 use std::pin::Pin;
@@ -89,7 +89,7 @@ impl CallNature {
     }
 }
 
-/// How far the server is on its way to its end, and what it waits for.
+/// The step of the server's end, and the calls that it waits for.
 #[derive(Clone, Default)]
 pub(super) struct Ending {
     /// No new calls from here on.
@@ -101,13 +101,13 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// The same for the calls of one connection, which closes with `leaving`: a call must not be given back before its client
-    /// knows that the connection ends, or it comes back on the same one.
+    /// Returns the same for the calls of one connection, which closes with `leaving`: a call must not be given back before its client
+    /// knows that the connection ends, or the client repeats it on the same one.
     pub(super) fn of_connection(&self, leaving: CancellationToken) -> Self {
         Self { closing: leaving, ..self.clone() }
     }
 
-    /// Comes back when no call is open that is worth waiting for, at the latest after `grace`.
+    /// Returns when no call is open that is worth waiting for, at the latest after `grace`.
     pub(super) async fn drained(&self, grace: Duration) {
         let mut open = self.open.subscribe();
         // The sender is our own.
@@ -128,7 +128,7 @@ impl Ending {
     ) -> Sent {
         let _open = nature.is_worth_waiting_for().then(|| OpenCall::new(&self.open));
         let step = if nature == CallNature::Long { &self.closing } else { &self.over };
-        // One that comes too late does not begin.
+        // A call that arrives after the step does not begin.
         if !step.is_cancelled() {
             tokio::select! {
                 biased;

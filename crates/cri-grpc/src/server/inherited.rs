@@ -1,5 +1,5 @@
 //! Sockets that another process listens on and passes to this one, as systemd does for socket units: it keeps them open while
-//! this process starts anew, and whoever connects in the meantime waits in their queue. Never removes or changes a file.
+//! this process restarts, and clients that connect in the meantime wait in their queue. Never removes or changes a file.
 
 use std::io;
 use std::os::unix::net::UnixListener;

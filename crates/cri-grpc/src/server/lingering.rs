@@ -52,7 +52,7 @@ impl AsyncWrite for Lingering {
             let mut bytes = [0; 4096];
             let mut late = ReadBuf::new(&mut bytes);
             match Pin::new(&mut this.stream).poll_read(cx, &mut late) {
-                // Too late, and told so.
+                // The answer is already sent, so bytes that arrive now are discarded.
                 Poll::Ready(Ok(())) if !late.filled().is_empty() => {}
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => {

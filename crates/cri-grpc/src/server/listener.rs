@@ -1,9 +1,9 @@
-//! The socket in the file system: made for its owner and group, or its owner alone, taken over from a dead process but never from a living one,
-//! and removed at the end if it is still ours and nobody comes next.
+//! The socket in the file system: created for its owner and group, or its owner alone. Replaces the socket of a dead process but
+//! never that of a living one, and removes its own at the end if it is still the same and no server follows.
 //!
-//! Two processes that start at the same moment take turns by a lock on the directory. It never creates a directory, never
-//! removes anything but a socket on which nobody answers, and never changes the mode of anything but the socket that it made:
-//! where somebody else may write to the directory, the path can lead elsewhere at any moment.
+//! Two processes that start at the same moment take turns by a lock on the directory. This module never creates a directory, never
+//! removes anything but a socket on which no process answers, and never changes the mode of anything but the socket that it made:
+//! if another user may write to the directory, the path can lead elsewhere at any moment.
 
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ const LOCK_TIME: Duration = Duration::from_secs(5);
 /// Why the socket could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody listens there.
+    /// Another process listens there.
     #[error("another process answers on {endpoint}: {who}")]
     InUse {
         /// The endpoint of both.
@@ -42,7 +42,7 @@ pub enum BindError {
         /// Process id and name, as far as they can be seen.
         who: String,
     },
-    /// Something other than a socket is there. It is left alone.
+    /// The path is something other than a socket, which is left alone.
     #[error("{} is {what}, not a socket: remove it or choose another path", path.display())]
     NotASocket {
         /// The path of the endpoint.
@@ -50,7 +50,7 @@ pub enum BindError {
         /// Type of the file.
         what: &'static str,
     },
-    /// Somebody took the socket away when it was just made, and put something else there. That is left alone.
+    /// The new socket was removed and replaced by another file, which is left alone.
     #[error("{} is not the socket that was made there a moment ago: who else may write to its directory?", .0.display())]
     Replaced(PathBuf),
     /// The directory of the socket is not there.
@@ -83,8 +83,8 @@ pub struct Listener {
     remains: SocketRemains,
 }
 
-/// Says that the file of a socket is to stay at the end, for the process that comes next: clients are refused until that
-/// listens there.
+/// Keeps the file of a socket at the end, for the next process: clients are refused until that process
+/// listens.
 #[derive(Clone, Debug, Default)]
 pub struct SocketRemains(Arc<AtomicBool>);
 
@@ -119,7 +119,7 @@ fn bind_with(endpoint: &Endpoint, mode: Mode) -> Result<Listener, BindError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(failed("make a socket for"))?;
-    // The file that bind makes has this mode, less the umask of the process: at no moment may others connect.
+    // The file that bind makes has this mode, less the umask of the process: at no moment may another user connect.
     rustix::fs::fchmod(&socket, mode).map_err(failed("set the mode of"))?;
     let address = SocketAddrUnix::new(path).map_err(failed("use socket path"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
@@ -136,7 +136,7 @@ impl Listener {
         Self { socket, endpoint, identity: None, remains: SocketRemains::default() }
     }
 
-    /// Returns true if another process made the socket and keeps it open: whoever connects waits for the next one that accepts.
+    /// Returns true if another process made the socket and keeps it open: clients that connect wait for the next server to accept.
     #[must_use]
     pub fn is_inherited(&self) -> bool {
         self.identity.is_none()
@@ -187,7 +187,7 @@ impl Drop for Listener {
     }
 }
 
-/// Makes sure that nothing is at the path: a socket on which nobody answers is removed.
+/// Makes sure that the path is free: a socket on which no process answers is removed.
 fn clear(endpoint: &Endpoint) -> Result<(), BindError> {
     let path = endpoint.path();
     let found = match fs::symlink_metadata(path) {
@@ -231,8 +231,8 @@ fn give_mode(path: &Path, mode: Mode) -> Result<(u64, u64), BindError> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// Removes a socket if it is still the same one; answers whether it was. A name is all that goes: whoever can put something else
-/// there between the look and the removal could remove it, too.
+/// Removes a socket if it is still the same one; returns whether it was. Only a name is removed: a user who can replace the file
+/// between the check and the removal could remove it as well.
 fn remove(path: &Path, identity: (u64, u64)) -> io::Result<bool> {
     let found = fs::symlink_metadata(path)?;
     let is_same = found.file_type().is_socket() && (found.dev(), found.ino()) == identity;

@@ -1,4 +1,4 @@
-//! Paths that somebody else changes between two calls. Sockets that are in use or left over are in
+//! Paths that another process changes between two calls. Sockets that are in use or left over are in
 //! `tests/sockets.rs`.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};

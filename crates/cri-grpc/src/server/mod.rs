@@ -1,8 +1,8 @@
 //! The server side: any [`ImageService`] on a unix socket, as a kubelet, crictl or another imagelet expects it.
 //!
 //! All of ImageService. RuntimeService is a given runtime's, whose calls and answers pass unread; without one a stand-in answers
-//! what a client asks for when it connects, and says that no pods run here: `Unimplemented` with a reason for the rest. A
-//! call whose client goes away is dropped at once, and with it the future of the service.
+//! the calls of a connecting client, and reports that this server runs no pods: `Unimplemented` with a reason for the rest. A
+//! call whose client disconnects is dropped at once, and with it the future of the service.
 
 mod authority;
 mod connection;
@@ -56,8 +56,8 @@ pub struct ServerOptions {
     pub runtime: Option<RuntimePassthrough>,
     /// The version that the stand-in names.
     pub version: String,
-    /// How long everything goes on after the order to stop while calls are open that take long: 10 seconds. See `ending` for
-    /// what becomes of the rest.
+    /// How long everything continues after the order to stop while long calls are open: 10 seconds. See `ending` for the end of the
+    /// other calls.
     pub grace: Duration,
 }
 
@@ -69,7 +69,7 @@ impl ServerOptions {
     }
 }
 
-/// Why serving ended before it was told to.
+/// Why serving ended before it was stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The socket could not be made.
@@ -97,7 +97,7 @@ pub async fn serve(endpoint: &Endpoint, options: ServerOptions, shutdown: Cancel
     serve_on(listener, options, shutdown).await
 }
 
-/// Serves on a socket that is bound already, so that its errors come before a program calls itself ready.
+/// Serves on a socket that is bound already, so that bind errors are reported before a program calls itself ready.
 ///
 /// # Errors
 /// See [`ServeError`].

@@ -1,5 +1,5 @@
-//! [`NoPods`]: the handlers of RuntimeService for servers without a runtime, as far as image clients need them; and what all handlers
-//! share.
+//! [`NoPods`]: the handlers of RuntimeService for servers without a runtime, as far as image clients need them; and the code that
+//! all handlers share.
 
 use std::time::Instant;
 
@@ -97,7 +97,7 @@ pub(super) async fn run<T>(
     outcome
 }
 
-/// Writes one line when a call ends, also when nobody wants its answer any more.
+/// Writes one line when a call ends, even if its caller has disconnected.
 struct CallLog<'a> {
     name: &'static str,
     subject: &'a str,

@@ -1,5 +1,5 @@
-//! Which calls are answered, by whom, how long they may take, and the words for those that are not answered. Clients show
-//! them to people: the transport's own answer to an unknown call has no message.
+//! The calls that are answered, the service that answers each, the time that they may take, and the errors for the others.
+//! Clients show these errors to people: the transport's own answer to an unknown call has no message.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) struct CallRouter {
     pub(super) images: ImageServiceServer<ImageCalls>,
     /// The answers where there is no runtime.
     pub(super) stand_in: RuntimeServiceServer<NoPods>,
-    /// The runtime that every call for a runtime goes to.
+    /// The runtime that receives every call for a runtime.
     pub(super) runtime: Option<RuntimePassthrough>,
     pub(super) ending: Ending,
 }

@@ -138,7 +138,7 @@ async fn other_rules_of_the_protocol_still_hold() {
         let mut client = Client::connect(&server).await;
         assert_eq!(soon(client.call(&block, usize::MAX)).await.unwrap(), want, "{name}");
     }
-    // Others are not concerned.
+    // Other connections are not affected.
     let mut client = Client::connect(&server).await;
     assert_eq!(soon(client.call(&request(b""), usize::MAX)).await.unwrap(), End::Trailers);
 }

@@ -190,7 +190,7 @@ async fn credentials_and_spec_arrive() {
     let error = soon(client.pull_image(PullImageRequest::new(NAME))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unauthenticated);
 
-    // What has to be done before the image may appear comes before the runtime hears of the pull.
+    // Work that must be done before the image may appear is done before the runtime receives the pull.
     let calls = fake.calls().len();
     let before_visible = BeforeVisible::new(|| std::future::ready(Err(Error::new(Kind::Internal, "no ink"))));
     let request = PullImageRequest { before_visible, ..PullImageRequest::new(NAME) };

@@ -1,4 +1,4 @@
-//! Connecting: nobody there, a peer that says nothing, a peer that is no CRI, a connection that comes and goes.
+//! Connecting: no listener, a peer that never answers, a peer without CRI, a connection that is lost and made again.
 
 use lock::Mutex;
 use std::os::unix::net::UnixListener;
@@ -124,7 +124,7 @@ async fn attempts_keep_their_distance() {
     client.image_fs_info().await.expect_err("the server is gone");
     let accepts = UnixListener::bind(endpoint.path()).unwrap();
     accepts.set_nonblocking(true).unwrap();
-    // Within the pause the last error comes back and nothing is tried.
+    // Within the pause the last error is returned and no connection is tried.
     let error = client.image_fs_info().await.unwrap_err();
     assert!(error.message().contains("No such file"), "{error}");
     accepts.accept().expect_err("an attempt within the pause");
@@ -145,7 +145,7 @@ async fn attempts_keep_their_distance() {
 async fn a_connection_that_is_cut_ends_its_calls() {
     let fake = FakeImageService::new();
     let gate = fake.faults().hold(CallKind::ListImages);
-    // A runtime of its own: when it goes, the peer is dead in the middle of a call, as after a kill.
+    // A runtime of its own: when it is dropped, the peer dies in the middle of a call, as after a kill.
     let peer = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = {
         let _inside = peer.enter();

@@ -1,5 +1,5 @@
-//! The end of a server as its clients see it: what may end ends, what may be repeated is repeated at the next server, and on a
-//! socket that is passed on nobody notices.
+//! The end of a server as its clients see it: running calls may finish, repeatable calls are repeated at the next server, and on
+//! a socket that is passed on no client sees the change.
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ async fn a_socket_that_is_to_stay_stays_and_is_taken_over() {
     assert!(!endpoint.path().exists(), "that was not asked for");
 }
 
-/// Many clients, each with a connection of its own and one that they share, and a server that starts anew again and again.
+/// Many clients, each with a connection of its own and one that they share, and a server that restarts again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn not_one_call_fails_while_servers_take_turns() {
     let (fake, kept) = (fake(), Kept::new());

@@ -1,5 +1,5 @@
-//! Calls for a runtime that pass through the server: the whole suite, every call of the contract and those to come, byte for byte,
-//! and what a client hears when the runtime is away.
+//! Calls for a runtime that pass through the server: the whole suite, every call of the contract and unknown ones, byte for byte,
+//! and the error for a client when the runtime is down.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ fn in_front_of(endpoint: &Endpoint, grace: Duration) -> Running {
     Running::with(ServerOptions { runtime, grace, ..images })
 }
 
-/// A peer that answers every call with the name of the call and the bytes that came, in two messages, and a trailer.
+/// A peer that answers every call with the name of the call and the received bytes, in two messages, and a trailer.
 fn echo() -> Raw {
     raw(tower::service_fn(|request: Request<Body>| async move {
         let path = request.uri().path().to_owned();
@@ -98,7 +98,7 @@ async fn every_call_passes_byte_for_byte() {
     assert_eq!(names.len(), 37);
     // A call that a later version of CRI has.
     names.push("CallToCome".to_owned());
-    // A message of 7 bytes: field 1, and field 3000, which nobody knows.
+    // A message of 7 bytes: field 1, and field 3000, which is unknown to every version.
     let body: &[u8] = &[0, 0, 0, 0, 7, 0x0a, 1, b'x', 0xc2, 0xbb, 1, 0];
     for name in names {
         let name = format!("runtime.v1.RuntimeService/{name}");
@@ -110,7 +110,7 @@ async fn every_call_passes_byte_for_byte() {
         assert_eq!(trailers["grpc-status"], "0");
         assert_eq!(answer.to_bytes(), [body, body].concat(), "{name}");
     }
-    // What is not for a runtime does not go there.
+    // Calls that are not for a runtime are not forwarded.
     for (name, status) in
         [("runtime.v1alpha2.RuntimeService/Version", "12"), ("runtime.v1.ImageService/ListImages", "0")]
     {
@@ -165,7 +165,7 @@ async fn a_stream_without_an_end_ends_with_the_server() {
         answer.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
         Ok::<_, Infallible>(answer)
     }));
-    // Nobody waits for it: the grace is longer than the test.
+    // The stream must end with the server, not after the grace, which is longer than the test.
     let server = in_front_of(&peer.endpoint, Duration::from_secs(600));
     let tasks = TaskTracker::new();
     let mut client = bare_client(&server.endpoint, &tasks).await;

@@ -21,7 +21,7 @@ pub(crate) struct Peer {
     runtime: Arc<dyn RuntimeService>,
     /// Answers are empty where a thing was made, or asked for.
     forgets: bool,
-    /// The timeouts of StopContainer as they came over the wire, in seconds.
+    /// The timeouts of StopContainer as received over the wire, in seconds.
     stop_timeouts: Arc<Mutex<Vec<i64>>>,
 }
 

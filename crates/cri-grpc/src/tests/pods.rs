@@ -91,7 +91,7 @@ async fn deadlines_are_the_kubelets() {
     let client = client(&peer, options).await;
     let exec = ExecRequest { container_id: id.clone(), stdout: true, ..Default::default() };
     let attach = AttachRequest { container_id: id.clone(), stdout: true, ..Default::default() };
-    // Twice the time where a network is made, beside the container's own time where it has one.
+    // Twice the time where a network is set up, plus the container's own time where it has one.
     let table = [
         (CallKind::RunPodSandbox, "100ms", "RunPodSandbox for pod \"shop/web\""),
         (CallKind::StopPodSandbox, "50ms", &format!("StopPodSandbox {sandbox:?}")),
@@ -141,7 +141,7 @@ async fn deadlines_are_the_kubelets() {
         let start = format!("{}{separator}", name.trim_end());
         assert!(error.message().starts_with(start.trim_end()), "{error}, want {name}");
         assert!(error.message().ends_with(&format!("no answer from {} within {limit}", peer.endpoint)), "{error}");
-        // The peer sees that nobody waits any more.
+        // The peer sees that no caller is waiting any more.
         soon(stuck.until_waiting(0)).await;
     }
 }
@@ -290,7 +290,7 @@ async fn events_end_with_their_peer() {
     assert!(soon(poll_fn(|cx| events.as_mut().poll_next(cx))).await.is_none());
 }
 
-/// This program's own socket serves images: it says so to whoever takes it for a container runtime.
+/// This program's own socket serves images, and says so to a client that expects a container runtime.
 #[tokio::test]
 async fn our_own_server_runs_no_pods_and_says_so() {
     let server = super::support::Running::fake(&cri_api::testing::FakeImageService::new());

@@ -1,4 +1,4 @@
-//! The server beyond single calls: what it says of a runtime, what it does not serve, and how it ends.
+//! The server beyond single calls: its stand-in for a runtime, the calls that it does not serve, and its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ async fn what_is_not_served_says_so() {
     assert!(status.message().starts_with("runtime.v1.RuntimeService/RunPodSandbox: this endpoint serves images"));
     let status = soon(client.get_container_events(pb::GetEventsRequest {})).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
-    // The same connection goes on.
+    // The same connection still works.
     soon(client.version(pb::VersionRequest::default())).await.unwrap();
 }
 

@@ -125,7 +125,7 @@ fn a_socket_that_somebody_replaced_is_left_alone() {
 
 #[test]
 fn of_many_at_once_one_wins() {
-    // Many rounds: without the lock, one in some dozens goes wrong.
+    // Many rounds: without the lock, one in some dozens fails.
     for round in 0..400 {
         let dir = TempDir::new().unwrap();
         let endpoint = endpoint_in(&dir);

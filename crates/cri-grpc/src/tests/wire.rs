@@ -11,7 +11,7 @@ use crate::pb;
 
 /// Every message of ImageService and of RuntimeService with all that is below it, but for Windows, checkpoints and metrics:
 /// number, name, type.
-/// A message ends where the next one begins; lines that begin with a number go on.
+/// A message ends where the next one begins; lines that begin with a number continue it.
 const GOLDEN: &str = "
     ImageSpec: 1 image string, 2 annotations map<string,string>, 18 user_specified_image string,
        19 runtime_handler string, 20 image_ref string

@@ -70,19 +70,19 @@ pub struct BackoffEntry {
 /// Whose back-off is forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackoffSelector {
-    /// Everybody's.
+    /// All entries.
     All,
-    /// That of an image, as it was requested.
+    /// Entries of an image, as it was requested.
     Image(String),
-    /// That of a pod.
+    /// Entries of a pod.
     Pod {
         /// Namespace of the pod.
         namespace: String,
         /// Name of the pod: all pods that have had it count.
         name: String,
     },
-    /// That of the pod with this uid.
+    /// Entries of the pod with this uid.
     Uid(String),
-    /// That of a registry's images.
+    /// Entries of a registry's images.
     Registry(String),
 }

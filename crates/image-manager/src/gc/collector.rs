@@ -237,7 +237,7 @@ impl Collector {
         let Round { trigger, began, clock, mut state, survey, mut report, mut errors } = round;
         let options = self.context.options();
         if let Some(records) = &options.records {
-            // Everything that is still here, in use and pinned included: a record must outlive any image that it is about.
+            // Every remaining image, in use and pinned included: a record must outlive the image that it is about.
             let present: BTreeSet<String> = survey.images.iter().map(|image| image.id.clone()).collect();
             // Should the clock have been set back meanwhile, what was written since then is of this time.
             let set_back = (options.wall_clock)().checked_sub(self.since(clock)).unwrap_or(began);

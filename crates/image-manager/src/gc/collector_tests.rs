@@ -1,4 +1,4 @@
-//! Defects of the kubelet (found by reading its source), each as a case of its own: here it is right.
+//! Defects of the kubelet (found by reading its source), each as a case of its own that imagelet handles right.
 
 use cri_api::Image;
 
@@ -6,13 +6,13 @@ use crate::gc::manager::tests::{Rig, SECOND, image, policy};
 use crate::gc::{Goal, KeepRule, Pattern, RemovedBecause, Says};
 use crate::{PullRecords, RecordsOptions};
 
-/// The kubelet removes by age what was never used as soon as it runs for longer than the maximum age, pulled a second ago or
-/// not, and does not look at the minimum age.
+/// As soon as the kubelet runs for longer than the maximum age, it removes by age every image that was never used, even one
+/// that was pulled a second ago, and ignores the minimum age.
 #[tokio::test]
 async fn removal_by_age_leaves_what_came_a_moment_ago() {
     let rig = Rig::new(policy(90, 80, 120, 60), 10_000, 9000, vec![image("old", 100)]);
     rig.manager.garbage_collect().await.expect("nothing to do");
-    // The process runs for longer than the maximum age when another image comes.
+    // The process runs for longer than the maximum age when another image is pulled.
     rig.pass(61 * SECOND);
     rig.shelf.lock().images.push(image("new", 100));
     rig.manager.garbage_collect().await.expect("nothing to do");
@@ -42,8 +42,8 @@ async fn a_failed_removal_by_age_does_not_end_the_round() {
     assert_eq!(rig.shelf.ids(), ["stuck"], "space was needed, and was made");
 }
 
-/// After a collection the kubelet removes the pull records of images that are in use, pinned or were not looked at, and with
-/// that the proof of who may have them.
+/// After a collection the kubelet removes the pull records of images that are in use, pinned or were not inspected, and with
+/// them the proof of which pods may use the images.
 #[tokio::test]
 async fn records_stay_with_every_image_that_stays() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -125,7 +125,7 @@ async fn a_clock_that_is_set_removes_nothing() {
         let plan = second.manager.plan(Some(Goal::AllUnused)).await.expect("a plan");
         assert!(plan.images.iter().all(|row| row.decision == "too-young"), "{plan:?}");
     }
-    // The node is off for a month, and comes back with a clock that was never set.
+    // The node is off for a month, and boots with a clock that was never set.
     *up.lock() = ("second", 5);
     let third = rig();
     third.pass(-1_600_000_000 * SECOND);
@@ -138,7 +138,7 @@ async fn a_clock_that_is_set_removes_nothing() {
     assert!(third.shelf.ids().is_empty());
 }
 
-/// Rules that a reload brings count from the next round on; what is no rule stays.
+/// Rules of a reloaded configuration apply from the next round on; other options stay.
 #[tokio::test]
 async fn rules_change_while_the_collector_runs() {
     let rig = Rig::new(policy(100, 80, 0, 0), 1000, 100, vec![image("a", 300), image("b", 600)]);

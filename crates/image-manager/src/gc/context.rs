@@ -87,7 +87,7 @@ impl GcContext {
         Ok((path, space))
     }
 
-    /// Measures the file system on which `path` lies.
+    /// Measures the file system of `path`.
     pub(super) async fn probe(&self, path: &Path) -> Result<DiskSpace, GcError> {
         let (disk, at) = (Arc::clone(&self.options().disk), path.to_owned());
         let space = blocking(move || disk(&at)).await.ok_or(GcError::ShuttingDown)?;

@@ -1,5 +1,5 @@
-//! [`detect`]: which images are here, which of them are in use, and what that adds to the [`UsageHistory`]. One pass over
-//! the lists that the runtime answered; no call of its own, however many containers there are.
+//! [`detect`]: finds the present images and those in use, and updates the [`UsageHistory`]. One pass over the lists that the
+//! runtime returned; no call of its own, however many containers there are.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -11,14 +11,14 @@ use jiff::Timestamp;
 use super::history::{TrackedRecord, UsageHistory, UsageRecord, key};
 use super::node_time::Moment;
 
-/// Users of images beside containers.
+/// Users of images other than containers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysUsed<'a> {
     /// The sandbox image, by id or by any name; empty: there is none, or the runtime pins it.
     pub sandbox_image: &'a str,
     /// Images that pods mount as volumes, or need though there is no container of them yet, by id or name.
     pub volumes: &'a [String],
-    /// Images that pulls are bringing, or have brought a moment ago, by id or name.
+    /// Images that are being pulled, or were pulled a moment ago, by id or name.
     pub pulls: &'a [String],
 }
 
@@ -31,7 +31,7 @@ pub struct Detected {
 /// User of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
-    /// Nobody.
+    /// The image is not used.
     None,
     /// The container of this number in the list of containers; others may as well.
     Container(usize),
@@ -39,7 +39,7 @@ pub enum User {
     Sandbox,
     /// A pod has mounted it as a volume, or needs it otherwise.
     Volume,
-    /// A pull is bringing it, or has just done so. It is not used by that, but somebody is about to.
+    /// The image is being pulled, or was pulled a moment ago. A pull is not a use, but one is about to follow.
     Pull,
 }
 
@@ -56,15 +56,15 @@ impl Detected {
         self.user(image) != User::None
     }
 
-    /// The same for a list from which images went.
+    /// Adapts the users to a list from which images were removed.
     pub(super) fn retain(&mut self, stays: &[bool]) {
         let mut stays = stays.iter();
         self.users.retain(|_| stays.next().copied().unwrap_or(true));
     }
 }
 
-/// Looks at what is here at `now`, and brings the history up to date: new images get a record, used ones a new last use,
-/// records of images that are gone go. Containers count whatever their state: one that has ended may be started again.
+/// Inspects the images and containers at `now`, and updates the history: new images get a record, used ones a new last use,
+/// records of removed images are removed. Containers count in any state: an exited one may be started again.
 pub fn detect(
     history: &mut UsageHistory,
     images: &[Image],
@@ -75,7 +75,7 @@ pub fn detect(
     detect_at(history, images, containers, always, now.into())
 }
 
-/// The same at a moment of which more is known than the time of day.
+/// Like [`detect`], at a moment of which more is known than the wall clock.
 pub(super) fn detect_at(
     history: &mut UsageHistory,
     images: &[Image],
@@ -105,12 +105,12 @@ struct Pass {
     now: Timestamp,
 }
 
-/// Before this nobody had such images: a clock that says so was not set.
+/// Seconds since 1970. Container images did not exist before this time: a clock that shows less was not set.
 const NO_EARLIER: i64 = 1_400_000_000;
 
 impl Pass {
-    /// Since when an image is here that the history does not know. What the service says counts as far as it can be true: not
-    /// before the last pass, which did not see the image, and not after now.
+    /// Returns since when an image that is not in the history is on the node. The time that the service reports counts as far
+    /// as it can be true: not before the last pass, which did not see the image, and not after now.
     fn first_detected(&self, image: &Image) -> Timestamp {
         let told = image.pulled_at.and_then(|nanoseconds| Timestamp::from_nanosecond(nanoseconds.into()).ok());
         let told = told.filter(|at| at.as_second() >= NO_EARLIER).unwrap_or(self.now);
@@ -168,11 +168,11 @@ fn record(history: &mut UsageHistory, images: &[Image], containers: &[Container]
     }
 }
 
-/// Labels by which a kubelet, and whoever follows it, names the pod of a container.
+/// Labels by which a kubelet, and every client that follows it, names the pod of a container.
 const NAMESPACE: &str = "io.kubernetes.pod.namespace";
 const POD: &str = "io.kubernetes.pod.name";
 
-/// `namespace/pod/container`, as far as the labels tell.
+/// Returns `namespace/pod/container`, as far as the labels have it.
 pub(crate) fn name(container: &Container) -> String {
     match (container.labels.get(NAMESPACE), container.labels.get(POD)) {
         (Some(namespace), Some(pod)) => [namespace.as_str(), pod, &container.metadata.name].join("/"),
@@ -190,14 +190,14 @@ fn id_of(container: &Container) -> &str {
     if container.image_id.is_empty() { &container.image_ref } else { &container.image_id }
 }
 
-/// Of several users the first is kept.
+/// Keeps the first of several users.
 fn set(place: &mut User, user: User) {
     if *place == User::None {
         *place = user;
     }
 }
 
-/// Hash of an id. Of a digest sixteen digits are enough: nobody can choose them.
+/// Hash of an id. Sixteen digits of a digest are enough: they cannot be chosen.
 fn hash_of(builder: &DefaultHashBuilder, id: &str) -> u64 {
     let digest = id.strip_prefix("sha256:").filter(|digest| digest.len() == 64);
     builder.hash_one(digest.and_then(|digest| digest.as_bytes().first_chunk::<16>()).map_or(id.as_bytes(), |d| d))
@@ -238,7 +238,7 @@ impl<'a> UsageIndex<'a> {
         hash_of(&self.hash, id)
     }
 
-    /// Number of the first image whose id may have this hash: seven bits of it are compared. Looks at no image.
+    /// Returns the number of the first image whose id may have this hash: seven bits of it are compared. Reads no image.
     fn first_of(&self, hash: u64) -> Option<usize> {
         self.by_id.find(hash, |_| true).map(|number| *number as usize)
     }

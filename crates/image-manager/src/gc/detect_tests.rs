@@ -1,4 +1,4 @@
-//! Tests of `detect`: upstream's cases, and what the kubelet does not look at.
+//! Tests of `detect`: upstream's cases, and inputs that the kubelet ignores.
 
 use cri_api::{ContainerMetadata, ImageSpec};
 
@@ -154,7 +154,7 @@ fn a_clock_that_is_set_back_takes_no_use_away() {
     let mut history = UsageHistory::default();
     pass(&mut history, &[image("0"), image("1")], &[container("0")], 10_000);
     pass(&mut history, &[image("0"), image("1")], &[container("0")], 10_600);
-    // What was known moves with the clock: it was here for ten minutes, and is in use now.
+    // Known times move with the clock: the image was on the node for ten minutes, and is in use now.
     pass(&mut history, &[image("0"), image("1")], &[container("0")], 1000);
     assert_eq!(seen(&history, "0"), Some((400, Some(1000))));
     assert_eq!(seen(&history, "1"), Some((400, None)));
@@ -175,7 +175,7 @@ fn a_clock_that_is_set_forwards_makes_nothing_older() {
     assert_eq!(at_moment(1100, "a", 110, &[]), [100, 100]);
     // The time is set.
     assert_eq!(at_moment(1200 + 50 * year, "a", 210, &[]), [200, 200]);
-    // The node is off for a year, and somebody looks a minute after it began again.
+    // The node is off for a year, and the next pass is a minute after the boot.
     assert_eq!(at_moment(1200 + 51 * year, "b", 60, &[]), [260, 260]);
     // Its battery is empty.
     assert_eq!(at_moment(100, "c", 100, &[]), [260, 260]);
@@ -187,7 +187,7 @@ fn what_the_service_knows_of_an_image_s_coming_counts() {
     let now = 1_800_000_000;
     let came = |id: &str, second: i64| Image { pulled_at: Some(second * 1_000_000_000), ..image(id) };
     let mut history = UsageHistory::default();
-    // Nothing is remembered: what is here is as old as it is. A clock that was not set tells nothing, nor one that is ahead.
+    // Without a history the reported times count, but not those of a clock that was not set or is ahead.
     pass(
         &mut history,
         &[came("old", now - 5000), came("unset", 20), came("ahead", now + 900), image("untold")],
@@ -198,12 +198,12 @@ fn what_the_service_knows_of_an_image_s_coming_counts() {
     for id in ["unset", "ahead", "untold"] {
         assert_eq!(seen(&history, id), Some((now, None)), "{id}");
     }
-    // Later ones came after the last look.
+    // Later ones were pulled after the last pass.
     let images = [came("old", now - 5000), came("new", now + 100), came("strange", now - 100)];
     pass(&mut history, &images, &[], now + 300);
     assert_eq!(seen(&history, "new"), Some((now + 100, None)));
     assert_eq!(seen(&history, "strange"), Some((now, None)));
-    // It went and came again before anybody looked.
+    // It was removed and pulled again between two passes.
     pass(&mut history, &[came("old", now + 500)], &[], now + 600);
     assert_eq!(seen(&history, "old"), Some((now + 500, None)));
 }
@@ -265,7 +265,7 @@ fn ids_that_begin_alike_are_told_apart() {
 fn on_a_big_node_every_image_has_the_right_user() {
     let id = |number: usize| oci::Digest::sha256(number.to_string().as_bytes()).to_string();
     let images: Vec<Image> = (0..300).map(|number| image(&id(number))).collect();
-    // Some are of images that are gone, some name theirs in another field; the last image nobody uses.
+    // Some are of images that were removed, some name their image in another field; the last image is not used.
     let containers: Vec<Container> = (0..20_777)
         .map(|number| match number % 7 {
             3 => container(&id(900 + number)),

@@ -1,5 +1,5 @@
-//! [`DiskSpace`]: how full a file system is, and what is missing until the policy is content, in bytes and in inodes.
-//! It measures nothing: [`DiskProbe`] is handed in.
+//! [`DiskSpace`]: the usage of a file system, and the shortage with respect to the policy, in bytes and in inodes.
+//! It measures nothing: the caller passes a [`DiskProbe`].
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::policy::GcPolicy;
 
-/// Measures the file system on which a path lies.
+/// Measures the file system of a path.
 pub type DiskProbe = Arc<dyn Fn(&Path) -> io::Result<DiskSpace> + Send + Sync>;
 
 /// How full a file system is.
@@ -21,7 +21,7 @@ pub struct DiskSpace {
     pub inodes: u64,
     /// Inodes that can be made.
     pub inodes_free: u64,
-    /// Number of the device, to tell file systems apart; 0: not known.
+    /// Number of the device, to distinguish file systems; 0: not known.
     pub device: u64,
 }
 
@@ -58,7 +58,7 @@ fn percent(capacity: u64, available: u64) -> u64 {
 pub struct Shortage {
     /// Bytes to free; 0: none.
     pub bytes: u64,
-    /// Inodes. The kubelet's image collection does not look at them.
+    /// Inodes. The kubelet's image collection ignores them.
     pub inodes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! [`EvictPods`]: what ends a pod where removing containers and images has not freed enough, and [`EvictionCause`], why it has to. Implemented by
-//! whoever runs pods; called by the loop that relieves disk pressure.
+//! [`EvictPods`]: evicts a pod where removing containers and images has not freed enough, and [`EvictionCause`], the reason.
+//! Implemented by the component that runs pods; called by the loop that relieves disk pressure.
 
 use async_trait::async_trait;
 
@@ -22,9 +22,9 @@ pub struct EvictionCause {
     pub threshold: u64,
     /// How much is left, in bytes or inodes.
     pub available: u64,
-    /// True if containers' writable layers lie on the file system that is short.
+    /// True if containers' writable layers are on the file system that is short.
     pub writable_layers: bool,
-    /// True if logs and volumes of pods lie on the file system that is short.
+    /// True if logs and volumes of pods are on the file system that is short.
     pub logs_and_volumes: bool,
 }
 

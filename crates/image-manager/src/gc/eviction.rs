@@ -114,7 +114,7 @@ impl Default for Thresholds {
 /// Why a threshold is none; in the kubelet's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ThresholdError {
-    /// Nobody knows the signal.
+    /// An unknown signal.
     #[error("unsupported eviction signal {0}")]
     Signal(String),
     /// A percentage out of range.
@@ -161,11 +161,11 @@ impl Thresholds {
         Self(BTreeMap::new())
     }
 
-    /// Reads `evictionHard`. As in the kubelet what is named replaces the defaults as a whole, `0%` and `100%` switch a
-    /// signal off, and signals of memory and processes are legal, though nothing here looks at them.
+    /// Reads `evictionHard`. As in the kubelet the thresholds that are set replace the defaults as a whole, `0%` and `100%`
+    /// disable a signal, and signals of memory and processes are accepted, though they are not used.
     ///
     /// # Errors
-    /// A signal that nobody knows, or an amount that is none.
+    /// An unknown signal, or an amount that cannot be parsed.
     pub fn parse<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ThresholdError> {
         let mut thresholds = Self::none();
         for (name, text) in settings {
@@ -215,13 +215,13 @@ fn amount(signal: &str, text: &str) -> Result<Option<Amount>, ThresholdError> {
         let parts = (percent * 10_000.0).round() as u32;
         return Ok((parts > 0 && parts < 1_000_000).then_some(Amount::Share(parts)));
     }
-    // The kubelet cuts such an exponent; here it is taken for a mistake.
+    // The kubelet truncates such an exponent; imagelet refuses it as a mistake.
     let exponent = text.split_once(['e', 'E']).and_then(|(_, exponent)| exponent.parse::<i64>().ok());
     if exponent.is_some_and(|exponent| i8::try_from(exponent).is_err()) {
         return Err(unreadable());
     }
     match text.parse::<Quantity>().map_err(|_| unreadable())?.value() {
-        // The most that a quantity can say stands for more than any disk has.
+        // The largest quantity means more than any disk has.
         i64::MAX => Ok(Some(Amount::Quantity(u64::MAX))),
         value if value > 0 => Ok(Some(Amount::Quantity(value.unsigned_abs()))),
         _ => Err(ThresholdError::NotPositive { signal: signal.to_owned(), text: text.to_owned() }),

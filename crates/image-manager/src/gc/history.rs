@@ -1,5 +1,6 @@
-//! [`UsageHistory`]: when each image came, and when it was last used and by which container. Plain data that outlives
-//! restarts; [`detect`](super::detect()) writes it, [`select`](super::select()) reads it. It asks no runtime and no clock.
+//! [`UsageHistory`]: when each image was first seen, and when it was last used and by which container. Plain data that
+//! outlives restarts; [`detect`](super::detect()) writes it, [`select`](super::select()) reads it. It asks no runtime and
+//! no clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -27,7 +27,7 @@ impl CollectedImages {
         Self { service, engine, facts, operations, clock: Arc::clone(&options.clock) }
     }
 
-    /// The layers of all images; `None` where a runtime does not tell.
+    /// Returns the layers of all images; `None` where the runtime does not report them.
     pub(super) async fn layers(&self) -> Result<Option<ImageLayers>> {
         match &self.engine {
             Some(engine) => engine.image_layers().await.map(Some),
@@ -38,12 +38,12 @@ impl CollectedImages {
         }
     }
 
-    /// The engine that pulls images for a foreign runtime, and why; `None` where none does or nobody knows.
+    /// Returns the engine that pulls images for a foreign runtime, and the reason; `None` where there is none or it is not known.
     pub(super) async fn pull_engine(&self) -> Option<String> {
         Some(self.facts.as_ref()?.pull_engine().await)
     }
 
-    /// Removes images, each with its own result, in as few steps as can be.
+    /// Removes images in as few steps as possible, each with its own result.
     pub(super) async fn remove(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
         let Some(engine) = &self.engine else {
             let mut results = Vec::with_capacity(images.len());
@@ -82,7 +82,7 @@ impl CollectedImages {
         }
     }
 
-    /// Counts one call of the store as an operation for each image, as if they had gone one by one.
+    /// Counts one call of the store as an operation for each image, as if they had been removed one by one.
     fn count<T>(&self, operation: Operation, begun: Instant, results: &[Result<T>]) {
         let Some(metrics) = &self.operations else { return };
         let each = ((self.clock)() - begun) / u32::try_from(results.len().max(1)).unwrap_or(u32::MAX);

@@ -21,7 +21,7 @@ pub(super) fn inventory<'a>(
     failed: &BTreeSet<String>,
 ) -> Inventory<'a> {
     let layers_known = survey.layers.as_ref();
-    // One id is one image, however often it is listed: a removal takes all of it.
+    // One id is one image, even if it is listed more than once: a removal removes all of it.
     let pinned: BTreeSet<(&str, &str)> =
         survey.images.iter().filter(|image| image.pinned).map(|image| (image.id.as_str(), handler(image))).collect();
     let items = survey.images.iter().enumerate().map(|(number, image)| {
@@ -74,7 +74,7 @@ fn must_stay(
     if state.pins.hold(image, known).is_some() {
         return Some(Because::Pinned);
     }
-    // An image of which nobody knows the labels may be one that has to stay.
+    // An image with unknown labels may be one that a rule keeps.
     let fits = |pattern: &Pattern| pattern.fits(image, known) || (pattern.is_of_labels() && known.labels.is_none());
     let kept = keep.iter().find(|rule| rule.says == Says::Keep && fits(&rule.pattern));
     if let Some(rule) = kept {

@@ -10,7 +10,7 @@ use super::context::GcContext;
 use super::detect::handler;
 use super::rules::{Pattern, Pins};
 
-/// By image id.
+/// Labels by image id.
 pub(super) type ImageLabels = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The part of a verbose status that holds labels, as containerd, imagelet and CRI-O write it.

@@ -85,8 +85,8 @@ impl ImageGcManager {
         self.context.options()
     }
 
-    /// Takes the rules of other options: thresholds, ages, order, what is kept, and what a node's status names. They count from
-    /// the next round on, which comes at once.
+    /// Adopts the rules of other options: thresholds, ages, order, keep rules, and limits of the node's status. They apply from
+    /// the next round on, which starts at once.
     pub fn adopt_rules(&self, of: GcOptions) {
         self.context.adopt_rules(of);
         self.nudge();

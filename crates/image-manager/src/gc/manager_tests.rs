@@ -36,7 +36,7 @@ pub(in crate::gc) struct Shelf {
     other: u64,
     /// Guards what is there.
     content: Mutex<Content>,
-    /// Guards what went: ids and handlers.
+    /// Guards the removed images: ids and handlers.
     pub(in crate::gc) removed: Mutex<Vec<(String, String)>>,
 }
 
@@ -340,8 +340,8 @@ async fn what_is_too_old_goes() {
     assert_eq!(report.removed[0].because, RemovedBecause::Age);
 }
 
-/// A node that begins in the past hears what time it is in the middle of a round, or is told a wrong one: at whichever look at the
-/// clock that is, what is young stays.
+/// A node that boots with its clock in the past gets the right time in the middle of a round, or a wrong one: at whichever
+/// reading of the clock that happens, young images stay.
 #[tokio::test]
 async fn a_clock_that_is_set_within_a_round_makes_nothing_old() {
     let year = jiff::SignedDuration::from_hours(365 * 24);
@@ -477,7 +477,7 @@ async fn a_failed_removal_ends_neither_the_round_nor_the_other_phase() {
         "{text}"
     );
     assert_eq!(rig.shelf.ids(), ["0"]);
-    // By space the same: the stuck one is left out, and what is left is taken.
+    // By space the same: the image that cannot be removed is skipped, and the other ones are removed.
     let rig = Rig::new(policy(90, 50, 0, 0), 1000, 50, vec![image("0", 500), image("1", 200), image("2", 200)]);
     rig.shelf.lock().stuck.insert("0".into());
     let error = rig.manager.garbage_collect().await.expect_err("one is stuck").to_string();
@@ -570,7 +570,7 @@ async fn the_loops_run_at_once_on_their_timers_and_on_a_nudge() {
             tokio::task::yield_now().await;
         }
         assert_eq!(rig.shelf.ids().len(), 2);
-        // Something fills the disk; nobody waits for the timer.
+        // Something fills the disk; the nudge starts a round before the timer does.
         rig.shelf.lock().images.push(image("2", 550));
         let before = tokio::time::Instant::now();
         rig.manager.nudge();
@@ -578,7 +578,7 @@ async fn the_loops_run_at_once_on_their_timers_and_on_a_nudge() {
             tokio::task::yield_now().await;
         }
         assert_eq!(before.elapsed(), Duration::ZERO);
-        // And once more, with nobody asking.
+        // And once more, without a nudge.
         rig.shelf.lock().images.push(image("3", 200));
         while rig.shelf.used() > 900 {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -617,7 +617,7 @@ async fn rules_by_label_and_namespace() {
         ("other", "nobody uses it"),
         ("shop", "nobody uses it"),
         ("system", "kept by rule namespace=kube-*"),
-        // It may be one of those that have to stay.
+        // It may be an image that a rule keeps.
         ("unknown", "kept by rule label.team=pay*"),
     ];
     assert_eq!(words, BTreeMap::from(want));

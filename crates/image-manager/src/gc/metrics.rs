@@ -1,5 +1,5 @@
-//! [`GcMetrics`]: what garbage collection counts. The kubelet has the number of images that went; attempts, durations,
-//! bytes and reasons to stay are what KEP-6053 misses there.
+//! [`GcMetrics`]: the metrics of garbage collection. The kubelet counts removed images; attempts, durations, bytes and
+//! reasons for keeping images are the metrics that KEP-6053 misses there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl GcMetrics {
         r.register("imagelet_unfinished_pulls_bytes", "Bytes on disk that they take", self.unfinished_bytes.clone());
     }
 
-    /// An image went, and so many bytes with it.
+    /// Counts a removed image with its bytes.
     pub fn removed(&self, because: RemovedBecause, bytes: u64) {
         let index = REMOVED.iter().position(|reason| *reason == because).unwrap_or(0);
         self.images.at(index).inc();

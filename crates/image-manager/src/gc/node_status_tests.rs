@@ -71,7 +71,7 @@ async fn pressure_stays_for_its_period_also_across_a_restart() {
     let status = first.manager.status().await.expect("measured");
     assert!(status.has_disk_pressure());
     assert_eq!(first.events(), ["Normal NodeHasDiskPressure Node node-1 status is now: NodeHasDiskPressure"]);
-    // There is space again; another process looks.
+    // There is space again; another process measures.
     let second = rig(900);
     second.pass(300 * SECOND);
     let status = second.manager.status().await.expect("measured");

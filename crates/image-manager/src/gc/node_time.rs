@@ -1,7 +1,7 @@
-//! [`NodeTime`]: keeps ages right whatever becomes of the clock. The time of day is set, forwards and backwards, by hours or by
-//! years; a node without a battery begins each life in the past. How long the node is up is counted by the kernel, so a step
-//! of the clock shows as a difference between the two, and everything that was written down moves with it. Time during which
-//! the node was off is known as such, and makes no image older. Pure: moments are handed in.
+//! [`NodeTime`]: keeps ages right when the clock is set. The wall clock is set forwards and backwards, by hours or by years;
+//! a node without a battery boots with its clock in the past. The kernel counts how long the node is up, so a step of the
+//! clock shows as a difference between the two, and all recorded times are moved by it. Time during which the node was off
+//! is known as such, and makes no image older. Pure: the caller passes the moments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl From<Timestamp> for Moment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeTime {
-    /// The last moment at which somebody looked.
+    /// Wall clock of the last pass.
     seen: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     boot: Option<Boot>,
@@ -57,12 +57,12 @@ impl NodeTime {
         Self { seen: moment.wall, boot: moment.boot, off: Vec::new() }
     }
 
-    /// When somebody looked last.
+    /// Returns the wall clock of the last pass.
     pub(super) fn seen(&self) -> Timestamp {
         self.seen
     }
 
-    /// Takes in a new moment. Answers by how much everything that was written down before has to be moved.
+    /// Records a new moment. Returns by how much all times that were recorded before have to be moved.
     pub(super) fn advance(&mut self, moment: Moment) -> SignedDuration {
         let passed = moment.wall.duration_since(self.seen);
         let shift = match (&self.boot, &moment.boot) {
@@ -70,7 +70,7 @@ impl NodeTime {
                 let step = passed.saturating_sub(signed(now.up).saturating_sub(signed(before.up)));
                 if step.abs() > STEP { step } else { SignedDuration::ZERO }
             }
-            // Nobody knows for how long the node was off; certainly not for less than no time.
+            // The time for which the node was off is not known, but it cannot be negative.
             _ if passed.is_negative() => passed,
             (Some(_), Some(now)) => {
                 let booted = moved(moment.wall, -signed(now.up));
@@ -92,14 +92,14 @@ impl NodeTime {
         shift
     }
 
-    /// Takes in a step of the clock alone: somebody looks, and nobody has looked at what passed meanwhile. Answers as
-    /// [`NodeTime::advance`] does.
+    /// Applies only the step of the clock, because no pass has inspected the images meanwhile. Returns the same as
+    /// [`NodeTime::advance`].
     pub(super) fn follow(&mut self, moment: Moment) -> SignedDuration {
         let mut ahead = self.clone();
         let shift = ahead.advance(moment);
         if !shift.is_zero() {
             let before = moved(self.seen, shift);
-            // Where the node has begun a new life since, the last look was in none of which more is known.
+            // After a reboot, nothing more is known about the boot of the last pass.
             let boot = self.boot.take().filter(|boot| ahead.boot.as_ref().is_some_and(|now| now.id == boot.id));
             *self = Self { seen: before, boot, off: ahead.off };
         }
@@ -114,7 +114,7 @@ impl NodeTime {
         moved(then, off.fold(SignedDuration::ZERO, SignedDuration::saturating_add))
     }
 
-    /// By how much the times of another process, which looks at the same node, have to be moved to be these.
+    /// Returns by how much the times of another process on the same node have to be moved to match these.
     pub(super) fn apart(&self, other: &Self) -> SignedDuration {
         match (&self.boot, &other.boot) {
             (Some(ours), Some(theirs)) if ours.id == theirs.id => {
@@ -131,7 +131,7 @@ fn signed(duration: Duration) -> SignedDuration {
     SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
-/// A time that lies so much later, or earlier; the end of time where there is no such.
+/// Returns a time moved by `by`, later or earlier; saturates at the ends of the range.
 pub(super) fn moved(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.checked_add(by).unwrap_or(if by.is_negative() { Timestamp::MIN } else { Timestamp::MAX })
 }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn time_off_does_not_count() {
         let mut time = NodeTime::new(moment(1000, "a", 10));
-        // Off from 1000 to 5000, up for a hundred seconds before anybody looked.
+        // Off from 1000 to 5000, up for a hundred seconds before the next pass.
         time.advance(moment(5100, "b", 100));
         assert_eq!(time.off, [(at(1000), at(5000))]);
         assert_eq!(time.effective(at(900)), at(4900));

@@ -1,5 +1,5 @@
-//! [`GcOptions`]: how the collector works. Plain values and the two things that it does not do itself: telling the time and
-//! measuring a file system.
+//! [`GcOptions`]: options of the collector. Plain values and the two things that it does not do itself: reading the clock
+//! and measuring a file system.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::{Clock, Metrics, ObjectRef, PullRecords, WallClock};
 pub struct GcOptions {
     /// Thresholds and ages.
     pub policy: GcPolicy,
-    /// In which order images go.
+    /// The order in which images are removed.
     pub order: Order,
-    /// Of each repository so many images stay.
+    /// Minimum number of images that are kept of each repository.
     pub minimum_copies: usize,
     /// Rules that keep images, or make them dearer.
     pub keep: Vec<KeepRule>,
@@ -41,10 +41,10 @@ pub struct GcOptions {
     pub wall_clock: WallClock,
     /// The clock by which rounds and pauses are timed.
     pub clock: Clock,
-    /// Tells how long the node is up, so that ages are right when the time of day is set; `None`: that is not known.
+    /// Returns how long the node is up, so that ages are right when the wall clock is set; `None`: that is not known.
     pub boot_clock: Option<BootClock>,
-    /// An image that no container has used so far goes after all others for so long after it came: it was brought ahead of its
-    /// use. Only where there is a runtime that tells what is used.
+    /// For how long an image that no container has used yet is removed after all others: it was pre-pulled. Only where there is
+    /// a runtime that reports which images are in use.
     pub protect_pre_pulled: Duration,
     /// Measures file systems.
     pub disk: DiskProbe,
@@ -64,16 +64,16 @@ pub struct GcOptions {
     pub node_status_max_images: i32,
     /// The engine that stores the images; `None`: a foreign runtime stores them.
     pub engine: Option<Arc<dyn ImageEngine>>,
-    /// Facts about the images of a foreign runtime, where somebody knows them.
+    /// Facts about the images of a foreign runtime, where they are known.
     pub facts: Option<Arc<dyn RuntimeImageFacts>>,
     /// Counts the calls of that store as operations of the image service; `None`: they are not counted.
     pub operations: Option<Arc<Metrics>>,
-    /// Answers the images that pods mount as volumes, or need though there is no container of them yet, by id or name. CRI's
-    /// list of containers does not tell.
+    /// Returns the images that pods mount as volumes, or need though there is no container of them yet, by id or name. CRI's
+    /// list of containers does not include them.
     pub volumes: Option<Volumes>,
 }
 
-/// Answers the images that pods mount as volumes or need otherwise, by id or name.
+/// Returns the images that pods mount as volumes or need otherwise, by id or name.
 pub type Volumes = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl GcOptions {
@@ -126,15 +126,15 @@ impl GcOptions {
 pub struct PressureOptions {
     /// From how little on (`evictionHard`).
     pub thresholds: Thresholds,
-    /// How long the condition stays after its cause went (`evictionPressureTransitionPeriod`).
+    /// How long the condition stays after its cause ended (`evictionPressureTransitionPeriod`).
     pub transition: Duration,
-    /// How often it is looked.
+    /// Interval between measurements.
     pub interval: Duration,
-    /// A directory on the file system of the root (`nodefs`); `None`: its signals are not looked at.
+    /// A directory on the file system of the root (`nodefs`); `None`: its signals are not measured.
     pub node_directory: Option<PathBuf>,
-    /// Removes containers that have ended, where that helps; `None`: nobody does.
+    /// Removes exited containers where that helps; `None`: none are removed.
     pub containers: Option<Arc<dyn ReclaimContainers>>,
-    /// Ends pods where that was not enough; `None`: nobody does.
+    /// Evicts pods where that was not enough; `None`: none are evicted.
     pub pods: Option<Arc<dyn EvictPods>>,
 }
 
@@ -171,7 +171,7 @@ impl Default for Intervals {
 /// Removes containers that have ended. Implemented by the collector of containers.
 #[async_trait]
 pub trait ReclaimContainers: Send + Sync {
-    /// Removes the containers that have ended: all of pods that are gone, and of others those beyond the policy.
+    /// Removes exited containers: all of deleted pods, and of other pods those beyond the policy.
     ///
     /// # Errors
     /// A text for people, if not all could be removed.

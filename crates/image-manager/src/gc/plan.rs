@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use base::GoDuration;
 
-/// Which images go, in this order, and why each of the others stays. Numbers are those of the inventory.
+/// The images to remove, in order, and the reason for keeping each of the others. Numbers are those of the inventory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Images to remove.
@@ -27,16 +27,16 @@ pub struct Plan {
 pub struct Removal {
     /// Which one.
     pub image: usize,
-    /// Bytes that this frees once those before it are gone.
+    /// Bytes that this frees after the removals before it.
     pub frees: u64,
     /// Why the image is removed.
     pub because: RemovedBecause,
-    /// Until when it is protected: it goes all the same, after all others.
+    /// Until when the image is protected: it is removed all the same, after all others.
     pub protected_until: Option<Timestamp>,
 }
 
 impl Removal {
-    /// Why it goes, for people.
+    /// Returns the reason for the removal, for users.
     #[must_use]
     pub fn why(&self) -> String {
         let why = match (self.because, self.protected_until) {
@@ -85,7 +85,7 @@ pub struct Kept {
     pub because: Because,
 }
 
-/// Why an image stays.
+/// Reason for keeping an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Because {
     /// A container, the sandbox or a volume uses it.
@@ -95,35 +95,35 @@ pub enum Because {
     },
     /// The runtime has it pinned.
     PinnedByRuntime,
-    /// Somebody pinned it here.
+    /// Pinned in imagelet.
     Pinned,
     /// A rule of the configuration keeps it.
     Rule {
         /// The rule, as it was written.
         rule: String,
     },
-    /// Of its repository so many stay.
+    /// The minimum number of images of its repository is kept.
     MinimumCopies {
         /// Name of the repository, without tag and digest.
         repository: String,
-        /// How many.
+        /// The minimum number.
         copies: usize,
     },
-    /// Brought ahead of its use, and the goal is reached without it.
+    /// Pre-pulled, and the goal is reached without it.
     Protected {
-        /// Until when it goes after all others.
+        /// Until when it is removed after all others.
         until: Timestamp,
     },
     /// Not on the node for long enough.
     TooYoung {
-        /// For how long it is here.
+        /// For how long it is on the node.
         age: Duration,
         /// How long it would have to be.
         min_age: Duration,
     },
     /// Used or pulled not long enough ago.
     UsedWithin {
-        /// For how long nobody used it.
+        /// For how long it was not used.
         idle: Duration,
         /// For how long that would have to be.
         limit: Duration,

@@ -11,7 +11,7 @@ pub struct GcPolicy {
     pub low_threshold_percent: i32,
     /// An image that was detected more recently stays (`imageMinimumGCAge`).
     pub min_age: Duration,
-    /// An unused image older than this goes however much space there is (`imageMaximumGCAge`); zero: never.
+    /// An unused image older than this is removed regardless of free space (`imageMaximumGCAge`); zero: never.
     pub max_age: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! [`Pressure`]: whether there is disk pressure, with a memory: a condition that came stays for a while after its cause went,
-//! so that it does not flap. Pure; what is observed, and when, is handed in.
+//! [`Pressure`]: the condition of disk pressure, with hysteresis: the condition stays for a while after its cause ended, so
+//! that it does not flap. Pure; the caller passes observations and their times.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) struct Pressure {
 }
 
 impl Pressure {
-    /// Takes in an observation. Says whether the condition changed.
+    /// Records an observation. Returns true if the condition changed.
     pub(super) fn observe(&mut self, crossed: bool, now: Timestamp, transition: Duration) -> bool {
         if crossed {
             self.crossed = Some(now);
@@ -46,11 +46,11 @@ impl Pressure {
 /// The file systems that count, as they were measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Disks {
-    /// That of the images.
+    /// The file system of the images.
     pub(super) images: Option<DiskSpace>,
-    /// That of containers' writable layers, where it is another one.
+    /// The file system of containers' writable layers, where it is another one.
     pub(super) containers: Option<DiskSpace>,
-    /// That of the root.
+    /// The file system of the root.
     pub(super) node: Option<DiskSpace>,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Reclaim {
     pub(super) images: bool,
 }
 
-/// How the file systems lie.
+/// Assignment of data to file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Everything on one.

@@ -55,7 +55,7 @@ impl PressureMonitor {
         Self { context, files, condition: Mutex::default() }
     }
 
-    /// Measures the file systems, and brings the condition up to date.
+    /// Measures the file systems, and updates the condition.
     pub(super) async fn measure(&self) -> Result<MeasuredDisks, GcError> {
         let options = self.context.options();
         let info = self.context.image_fs_info().await?;

@@ -12,10 +12,10 @@ use rustix::time::{ClockId, clock_gettime};
 use super::disk::DiskSpace;
 use super::node_time::{Boot, BootClock};
 
-/// How full the file system is on which `path` lies. What is reserved for root counts as taken, as for the kubelet.
+/// Returns the usage of the file system of `path`. Space that is reserved for root counts as used, as in the kubelet.
 ///
 /// # Errors
-/// The system does not say.
+/// The error of the system call.
 pub fn measure(path: &Path) -> io::Result<DiskSpace> {
     let of = rustix::fs::statvfs(path)?;
     let device = rustix::fs::stat(path)?.st_dev;

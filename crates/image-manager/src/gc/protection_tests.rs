@@ -1,5 +1,5 @@
-//! Tests of images that were brought ahead of their use: they go last, by whatever way collection is asked for, and what uses
-//! them is known by then. What `select` makes of it has tables and properties of its own.
+//! Tests of pre-pulled images: they are removed last, however collection is requested, and their users are known by then.
+//! The part of `select` is tested by tables and properties of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::MakeRoom as _;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A disk of 1000 bytes that is full: `old` was used once, by a container that is gone, and the others never, since they came
-/// three minutes ago. All have 100 bytes.
+/// A full disk of 1000 bytes: `old` was used once, by a container that was removed, and the others, which were pulled three
+/// minutes ago, never. All have 100 bytes.
 async fn full(policy: GcPolicy) -> Rig {
     let images = ["ahead-1", "ahead-2", "old"].map(|id| image(id, 100)).into();
     let rig = Rig::changed(policy, 1000, 0, images, |options| {
@@ -63,7 +63,7 @@ async fn the_kubelets_minimum_age_holds_them_as_it_holds_all() {
     let problem = rig.manager.garbage_collect().await.expect_err("not enough").to_string();
     assert!(problem.contains("(freed 0 bytes)"), "{problem}");
     assert_eq!(rig.shelf.ids().len(), 3);
-    // Who says otherwise is obeyed.
+    // An explicit minimum age replaces that of the policy.
     let done = rig.manager.collect_by(Some(Goal::Free(300)), Some(Duration::ZERO)).await.expect("it ran");
     assert!(done.1.is_none(), "{done:?}");
     assert!(rig.shelf.ids().is_empty());

@@ -1,7 +1,7 @@
 //! [`PressureRelief`]: frees space under disk pressure, as the kubelet's eviction manager does before it would evict pods:
-//! removes containers that have ended, then images that nothing needs, each only where that helps the file system that is
-//! short, and then asks for the end of a pod. Called by the loops of [`ImageGcManager`](super::ImageGcManager); which pod goes is decided by
-//! [`EvictPods`](super::EvictPods).
+//! removes exited containers, then unused images, each only where that helps the file system that is short, and then asks
+//! for the eviction of a pod. Called by the loops of [`ImageGcManager`](super::ImageGcManager); [`EvictPods`](super::EvictPods)
+//! chooses the pod.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ impl PressureRelief {
         pace.fruitless = if freed { 0 } else { (pace.fruitless + 1).min(5) };
         pace.not_before = (!freed).then(|| now + self.context.options().pressure.interval * (1 << pace.fruitless));
         match result {
-            // A pod that goes may free what images cannot.
+            // The eviction of a pod may free space that images cannot.
             Err(error @ GcError::NotEnough(_)) if self.context.options().pressure.pods.is_some() => {
                 tracing::warn!(error = chain(&error), "removing images does not relieve disk pressure");
                 Ok(())

@@ -86,7 +86,7 @@ async fn the_loop_tells_once_and_tries_less_often_what_does_not_help() {
         let told = |what: &str| events.iter().filter(|event| event.contains(what)).count();
         assert_eq!(told("Warning EvictionThresholdMet Attempting to reclaim ephemeral-storage"), 1, "{events:?}");
         assert_eq!(told("Normal NodeHasDiskPressure"), 1);
-        // What used the images goes: it helps, and the condition ends when its time is over.
+        // The users of the images are removed: that helps, and the condition ends after the transition period.
         for number in 0..8 {
             rig.runtime.take_container(&format!("c-{number}"));
         }

@@ -61,7 +61,7 @@ impl Remover<'_> {
         failures
     }
 
-    /// Removes the least missed images until nothing is short, measuring the file system at `path` as it goes.
+    /// Removes images in order until nothing is short, measuring the file system at `path` in between.
     pub(super) async fn free(&mut self, path: &Path, start: DiskSpace, shortage: Shortage) -> Result<(), GcError> {
         self.report.disk = Some(start);
         if shortage.is_none() {
@@ -78,7 +78,7 @@ impl Remover<'_> {
         };
         'short: while !missing(space).is_none() {
             let left = missing(space);
-            // Which image has how many files nobody tells: for inodes the order counts, and the measure.
+            // The number of files of an image is not known: for inodes, remove images in order and measure after each step.
             let goal = if left.inodes > 0 { Goal::AllUnused } else { Goal::Free(left.bytes) };
             let plan = self.select(goal, &failed);
             if plan.remove.is_empty() {
@@ -96,7 +96,7 @@ impl Remover<'_> {
                     0 => space,
                     _ => self.settled(path, space, promised, exact).await?,
                 };
-                // What is known counts, unless some of it stayed and may hold layers of the others.
+                // The bytes of the plan count, unless some images stayed, which may hold layers of the removed ones.
                 let mut measured = after.available.saturating_sub(space.available);
                 space = after;
                 for (removal, result) in batch.iter().zip(results) {
@@ -134,12 +134,12 @@ impl Remover<'_> {
         if missing(space).is_none() { Ok(()) } else { Err(self.not_enough(start, freed)) }
     }
 
-    /// The file system after a removal. Some runtimes delete files a little later than they say, and some file systems (xfs)
-    /// give blocks back in the background: what is measured too early is made up for by removing too much. So it waits until
-    /// what is expected came, or where nobody knows what to expect, until no more comes.
+    /// Returns the space on the file system after a removal. Some runtimes delete files a little later than they report, and
+    /// some file systems (xfs) free blocks in the background: a measurement that is too early leads to removing too much. So
+    /// this waits until the expected space is free or, where the expected space is not known, until it grows no more.
     async fn settled(&self, path: &Path, before: DiskSpace, expected: u64, exact: bool) -> Result<DiskSpace, GcError> {
         const PAUSE: Duration = Duration::from_millis(20);
-        /// Bytes that others may write at the same time.
+        /// Bytes that other processes may write at the same time.
         const NOISE: u64 = 1 << 20;
         let mut waited = Duration::ZERO;
         let mut last = self.context.probe(path).await?;

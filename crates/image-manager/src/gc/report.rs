@@ -15,7 +15,7 @@ use super::state_files::StateError;
 /// Report of a round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
-    /// Images that went, in order.
+    /// Removed images, in order.
     pub removed: Vec<RemovedImage>,
     /// Bytes that were to be freed; 0 when there was no need.
     pub wanted_bytes: u64,
@@ -23,7 +23,7 @@ pub struct GcReport {
     pub freed_bytes: u64,
     /// The file system afterwards, where it was measured.
     pub disk: Option<DiskSpace>,
-    /// Pulled records that went with their images.
+    /// Number of pulled records that were removed with their images.
     pub pruned_records: usize,
 }
 

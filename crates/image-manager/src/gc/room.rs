@@ -41,7 +41,7 @@ impl PullRoom {
     pub(super) async fn make_room(&self, needed: Option<u64>) -> Room {
         let before = self.ended.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
-        // One that ended while this pull waited for it has freed for this pull as well, if it was enough.
+        // A collection that ended while this pull waited has freed space for this pull as well, if it was enough.
         if last.number > before && last.room.removed > 0 && (needed.is_none() || self.fits(needed).await) {
             return last.room.clone();
         }

@@ -51,7 +51,7 @@ async fn one_collection_serves_all_who_wait() {
         assert_eq!((room.freed_bytes, room.removed), (500, 5), "all are told of the same collection");
     }
     assert_eq!(rig.shelf.ids().len(), 5);
-    // Somebody who comes later has a collection of its own.
+    // A later request starts a collection of its own.
     assert_eq!(ask().await.removed, 5);
 }
 

@@ -1,4 +1,4 @@
-//! [`KeepRule`] and [`Pins`]: what stays by the word of whoever runs the node. Patterns over names and ids; pure.
+//! [`KeepRule`] and [`Pins`]: images that the administrator of the node keeps. Patterns over names and ids; pure.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ enum Of {
 pub struct ImageDetails<'a> {
     /// The last user: `namespace/pod/container`.
     pub used_by: &'a str,
-    /// Labels of its config, where somebody looked.
+    /// Labels of its config, where the config was read.
     pub labels: Option<&'a BTreeMap<String, String>>,
 }
 
@@ -129,7 +129,7 @@ fn matches_name(normal: &str, name: &str) -> bool {
         _ => Cow::Borrowed(name),
     };
     glob(normal.as_bytes(), name.as_bytes())
-        // A digest stands for every name of its repository.
+        // A digest matches every name of its repository.
         || name.split_once('@').is_some_and(|(repository, _)| {
             normal.strip_suffix(":*").is_some_and(|own| glob(own.as_bytes(), repository.as_bytes()))
         })
@@ -182,7 +182,7 @@ fn normal(text: &str) -> Result<String, String> {
     Ok(if last.contains([':', '@']) || last == "**" { named } else { named + ":*" })
 }
 
-/// The same of a host, in which stars may stand.
+/// Returns the normal form of a host that may contain stars.
 fn normal_host(host: &str) -> Result<String, String> {
     let failed = |why: oci::HostError| format!("host {host:?}: {why}");
     if !host.contains('*') {
@@ -228,7 +228,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// A rule of the configuration about images that collection comes to.
+/// A rule of the configuration about images that collection considers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeepRule {
     /// Which images.
@@ -242,17 +242,17 @@ pub struct KeepRule {
 pub enum Says {
     /// They stay.
     Keep,
-    /// They are so many times as dear as others.
+    /// Multiplies the cost of losing them by this factor.
     Weigh(f64),
 }
 
-/// Images that somebody pinned here, by pattern.
+/// Images that are pinned in imagelet, by pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pins(BTreeSet<Pattern>);
 
 impl Pins {
-    /// Pins. Says whether it was not pinned before.
+    /// Adds a pin. Returns true if it was not there before.
     pub fn pin(&mut self, pattern: Pattern) -> bool {
         self.0.insert(pattern)
     }
@@ -267,7 +267,7 @@ impl Pins {
         self.0.iter()
     }
 
-    /// The pin that holds an image, as far as the list of images tells.
+    /// Returns the pin that matches an image, as far as that is known from the list of images.
     #[must_use]
     pub fn holds(&self, image: &Image) -> Option<&Pattern> {
         self.hold(image, ImageDetails::default())
@@ -394,7 +394,7 @@ mod tests {
             assert!(!pattern.matches(&Image::default()), "{text}: nothing is known");
             assert_eq!((pattern.as_str(), pattern.is_of_labels()), (text, text.starts_with("label.")));
         }
-        // Who is not in a pod has no namespace.
+        // A container without a pod has no namespace.
         let lone = ImageDetails { used_by: "container 1234", labels: None };
         assert!(!Pattern::parse("namespace=*").expect("a pattern").fits(&Image::default(), lone));
     }

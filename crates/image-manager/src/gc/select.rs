@@ -1,9 +1,9 @@
-//! [`select`]: which images go, and for every other one why it stays. Pure: the same images, records and goal give the
-//! same [`Plan`], in whatever order they come.
+//! [`select`]: which images to remove, and for every other one the reason to keep it. Pure: the same images, records and
+//! goal give the same [`Plan`], in any order of the input.
 //!
-//! What counts are the bytes that a removal really frees: those of layers which no image uses that stays. An image is
-//! the better a choice the more it frees, the longer nobody used it, and the less it costs to bring it again. Images that
-//! were brought ahead of their use go last: only for a goal that all others together do not reach.
+//! The bytes of an image are those that its removal really frees: the layers that no remaining image uses. An image is the
+//! better a choice the more it frees, the longer it was unused, and the less it costs to pull it again. Pre-pulled images
+//! are removed last: only for a goal that all other images together do not reach.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,18 +13,18 @@ use jiff::Timestamp;
 
 use super::plan::{Because, Kept, Plan, Removal, RemovedBecause};
 
-/// An image as far as selecting goes.
+/// The properties of an image that selection needs.
 #[derive(Clone, Debug)]
 pub struct Item<'a> {
     /// Image id.
     pub id: &'a str,
     /// Runtime handler that it is for; empty is the default one.
     pub runtime_handler: &'a str,
-    /// Since when it is here.
+    /// Since when it is on the node.
     pub first_detected: Timestamp,
     /// When it was last used, if it ever was.
     pub last_used: Option<Timestamp>,
-    /// Until when it goes after all others because it was brought ahead of its use.
+    /// Until when it is removed after all others, because it was pre-pulled.
     pub protected_until: Option<Timestamp>,
     /// Why it must stay whatever happens: it is in use, pinned or kept by a rule.
     pub must_stay: Option<Because>,
@@ -38,7 +38,7 @@ pub struct Item<'a> {
     pub repository: &'a str,
 }
 
-/// Everything that is here.
+/// All images and layers on the node.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory<'a> {
     /// The images.
@@ -50,17 +50,17 @@ pub struct Inventory<'a> {
 /// Rules of selection.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// An image that is here for less than this stays.
+    /// An image that is on the node for less than this stays.
     pub min_age: Duration,
-    /// An image that nobody has used so far, and that is here for less than this, was brought ahead of its use: it goes last.
+    /// An image that was never used, and is on the node for less than this, counts as pre-pulled: it is removed last.
     pub protect_unused: Duration,
-    /// Of each repository so many images stay, the last used ones.
+    /// Number of images that are kept of each repository, the last used ones.
     pub minimum_copies: usize,
-    /// In which order images go.
+    /// The order in which images are removed.
     pub order: Order,
 }
 
-/// In which order images go.
+/// The order in which images are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Images that free much, were not used for long and are cheap to pull again go first.
@@ -77,14 +77,14 @@ pub enum Goal {
     Free(u64),
     /// Everything that nothing needs.
     AllUnused,
-    /// Everything that nobody used for longer than this.
+    /// Everything that was not used for longer than this.
     OlderThan(Duration),
 }
 
-/// Cost of a pull beside its bytes, in bytes: names, round trips, waiting pods. It keeps small images from going before
-/// big ones that free as much as many of them.
+/// Cost of a pull in addition to its bytes, in bytes: names, round trips, waiting pods. It prevents the removal of many small
+/// images where one big image frees as much.
 const COST_OF_A_PULL: f64 = 16.0 * 1024.0 * 1024.0;
-/// Idle times are not told apart below this.
+/// Idle times below this count as equal.
 const LEAST_IDLE_SECONDS: f64 = 60.0;
 
 /// Selects. Nothing is removed that must stay or is too young; with [`Goal::Free`] nothing that is not needed for it, and
@@ -122,7 +122,7 @@ pub fn select(inventory: &Inventory<'_>, rules: &Rules, goal: Goal, now: Timesta
     }
     plan.frees = account.freed;
     let reached = plan.frees >= plan.wanted;
-    // In their order, with what each one frees when those before it are gone.
+    // In their order, with the bytes that each one frees after the removal of those before it.
     let mut account = Account::new(inventory, &because);
     for number in picked {
         let frees = account.take(number);
@@ -153,7 +153,7 @@ fn too_young(item: &Item<'_>, rules: &Rules, goal: Goal, now: Timestamp) -> Opti
     None
 }
 
-/// Until when an image goes after all others, because it was brought ahead of its use.
+/// Returns until when an image is removed after all others, because it was pre-pulled.
 fn protected_until(item: &Item<'_>, rules: &Rules, now: Timestamp) -> Option<Timestamp> {
     let unused = || item.first_detected.checked_add(rules.protect_unused).unwrap_or(Timestamp::MAX);
     let unused = (item.last_used.is_none() && since(item.first_detected, now) < rules.protect_unused).then(unused);
@@ -179,7 +179,7 @@ fn keep_copies(items: &[Item<'_>], rules: &Rules, because: &mut [Option<Because>
         repositories.entry(item.repository).or_default().push(number);
     }
     for (repository, mut copies) in repositories {
-        // What must stay anyway is a copy as well, and the first one.
+        // An image that must stay anyway counts as a copy as well, and as the first one.
         copies.sort_by_key(|&number| {
             (because[number].is_none(), Reverse(idle_since(&items[number])), Reverse(items[number].id))
         });
@@ -196,9 +196,9 @@ fn keep_copies(items: &[Item<'_>], rules: &Rules, because: &mut [Option<Because>
 struct Account<'a> {
     inventory: &'a Inventory<'a>,
     taken: Vec<bool>,
-    /// Of every layer: how many images use it that are not taken.
+    /// For each layer: how many images that are not taken use it.
     users: Vec<u32>,
-    /// Of every layer: how many images use it that could go; 0 where one uses it that stays.
+    /// For each layer: how many removable images use it; 0 where an image that stays uses it.
     sharers: Vec<u32>,
     freed: u64,
 }
@@ -259,7 +259,7 @@ impl<'a> Account<'a> {
     }
 }
 
-/// How willingly an image is let go: the smallest first. The id decides where nothing else does.
+/// Order of removal, the smallest first. The id decides between equal ranks.
 #[derive(Clone, Copy, Debug)]
 struct Rank {
     protected: bool,
@@ -269,7 +269,7 @@ struct Rank {
     number: usize,
 }
 
-/// Takes images, the least missed first and the protected ones last, until the target is reached or none is left.
+/// Takes images in order of removal, the protected ones last, until the target is reached or none is left.
 fn pick(
     inventory: &Inventory<'_>,
     rules: &Rules,
@@ -325,9 +325,9 @@ fn harm(item: &Item<'_>, frees: u64, now: Timestamp) -> f64 {
     item.weight * (bytes + COST_OF_A_PULL) / (bytes * idle)
 }
 
-/// Gives back what is not needed for the target, the protected and the most missed first. What frees nothing by itself,
-/// because others stay that use the same layers, is such. Sizes of images whose layers are not known promise too much: where
-/// such a one that is protected goes, all others go before it.
+/// Gives back the images that are not needed for the target, in reverse order of removal, so the protected ones first. An
+/// image that frees nothing by itself, because other images that stay use its layers, is not needed. Sizes of images with
+/// unknown layers promise too much: if such an image is protected and is removed, all others are removed before it.
 fn give_back(picked: &mut Vec<usize>, protected: &[Option<Timestamp>], account: &mut Account<'_>, target: u64) {
     let exact = !account.inventory.layers.is_empty();
     let mut protected_goes = false;

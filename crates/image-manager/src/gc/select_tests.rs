@@ -30,7 +30,7 @@ fn rules(order: Order) -> Rules {
     Rules { min_age: Duration::from_secs(120), protect_unused: Duration::ZERO, minimum_copies: 0, order }
 }
 
-/// Ids of what goes, in order.
+/// Returns the ids of the removed images, in order.
 fn removed<'a>(inventory: &Inventory<'a>, plan: &Plan) -> Vec<&'a str> {
     plan.remove.iter().map(|removal| inventory.items[removal.image].id).collect()
 }
@@ -41,7 +41,7 @@ fn why(inventory: &Inventory<'_>, plan: &Plan, id: &str) -> Option<&'static str>
 
 #[test]
 fn the_kubelets_order() {
-    // (upstream's name, images, bytes wanted, what goes)
+    // (upstream's name, images, bytes wanted, removed images)
     let used = || Because::InUse { by: "x".into() };
     let cases = [
         (
@@ -142,7 +142,7 @@ fn shared_layers_free_nothing_while_somebody_uses_them() {
     assert_eq!((removed(&inventory, &plan), plan.frees), (vec!["a"], 50 * MIB));
     assert_eq!(why(&inventory, &plan, "b"), Some("not-needed"));
 
-    // Nobody who stays uses it: both of its users have to go.
+    // A layer of removed images only: both of its users have to be removed.
     let items = vec![with("a", &[0], None), with("b", &[0], None), with("c", &[1], None)];
     let inventory = Inventory { items, layers: &layers };
     let plan = select(&inventory, &rules(Order::LeastHarm), Goal::Free(80 * MIB), at(NOW));
@@ -169,7 +169,7 @@ fn least_harm() {
     // Dear by rule: the other one, though it was used since.
     let dear = Item { weight: 10.0, ..item("dear", MIB, 0, Some(100)) };
     assert_eq!(choose(vec![dear, item("plain", MIB, 0, Some(500_000))], MIB), ["plain"]);
-    // What was taken on the way and is not needed in the end stays.
+    // An image that was taken first and is not needed in the end stays.
     assert_eq!(
         choose(vec![item("small", MIB, 0, Some(1)), item("huge", 500 * MIB, 0, Some(900_000))], 400 * MIB),
         ["huge"]
@@ -185,7 +185,7 @@ fn copies_and_protection() {
     let inventory = Inventory { items, layers: &[] };
     let rules = Rules { minimum_copies: 2, ..rules(Order::LeastRecentlyUsed) };
     let plan = select(&inventory, &rules, Goal::AllUnused, at(NOW));
-    // What is protected goes as well, last; copies are kept by rule.
+    // Protected images are removed as well, last; copies are kept by rule.
     assert_eq!(removed(&inventory, &plan), ["q", "1", "p"]);
     assert_eq!(why(&inventory, &plan, "2"), Some("minimum-copies"));
     let until: Vec<_> = plan.remove.iter().map(|removal| removal.protected_until).collect();
@@ -213,7 +213,7 @@ fn what_was_brought_ahead_of_its_use_goes_last() {
         (gone, why(&inventory, &plan, "p"), plan)
     };
     let free = |mebibytes: u64| Goal::Free(mebibytes * MIB);
-    // Never used and least recently used, it goes only where the others together do not suffice.
+    // Never used and least recently used, it is removed only where the others together do not suffice.
     for exact in [true, false] {
         let (gone, kept, _) = plan_of(with_protected(40), exact, free(30));
         assert_eq!((gone.as_slice(), kept), (&["a".to_owned(), "b".to_owned()][..], Some("protected")));
@@ -225,13 +225,13 @@ fn what_was_brought_ahead_of_its_use_goes_last() {
              until 1970-01-12T13:46:41Z"
         );
         assert_eq!(plan.remove[0].why(), "its space is needed");
-        // More than there is: all go, and what stays does not call itself protected.
+        // More than there is: all are removed, and the remaining one is not reported as protected.
         let shared = Item { must_stay: Some(Because::Pinned), ..item("c", 0, 0, None) };
         let items = with_protected(0).into_iter().chain([shared]).collect();
         let (gone, kept, _) = plan_of(items, exact, free(500));
         assert_eq!((gone.as_slice(), kept), (&["a".to_owned(), "b".to_owned()][..], Some("not-needed")));
     }
-    // What the others free beside it is not needed where that is sure; a sum of sizes is not, and they all go before it.
+    // The protected image alone frees enough where bytes are exact. A sum of sizes is not exact: the others are removed first.
     assert_eq!(plan_of(with_protected(100), true, free(90)).0, ["p"]);
     assert_eq!(plan_of(with_protected(100), false, free(90)).0, ["a", "b", "p"]);
     // An age is reached by nothing else either.
@@ -338,23 +338,23 @@ proptest! {
             plan.remove.iter().map(|r| r.image).chain(plan.kept.iter().map(|k| k.image)).collect();
         named.sort_unstable();
         prop_assert_eq!(named, (0..images.len()).collect::<Vec<_>>());
-        // Nothing goes that must stay.
+        // No image is removed that must stay.
         for removal in &plan.remove {
             let image = &images[removal.image];
             prop_assert!(!image.stays && NOW - image.first >= 120);
             prop_assert_eq!(removal.protected_until.is_some(), image.is_protected(protect_unused));
         }
-        // Of each repository so many stay, as far as there are.
+        // The minimum number of copies of each repository stays, as far as there are enough.
         for repository in 0..3 {
             let of = |number: &usize| images[*number].repository == repository;
             let here = (0..images.len()).filter(of).count();
             let stay = plan.kept.iter().map(|kept| kept.image).filter(of).count();
             prop_assert!(stay >= minimum_copies.min(here));
         }
-        // The promise is what really goes.
+        // The promised bytes are those that are really freed.
         let gone: Vec<usize> = plan.remove.iter().map(|r| r.image).collect();
         let really = in_use(&inventory, &[]) - in_use(&inventory, &gone);
-        // Layers that nobody uses are in neither sum.
+        // Unreferenced layers are in neither sum.
         prop_assert_eq!(plan.frees, really);
         prop_assert_eq!(plan.frees, plan.remove.iter().map(|r| r.frees).sum::<u64>());
         if let Goal::Free(wanted) = goal {
@@ -381,8 +381,8 @@ proptest! {
         prop_assert_eq!(plan.frees, again.frees);
     }
 
-    /// Protection is an order: what is protected goes after everything else, and only where nothing else meets the goal; it
-    /// never keeps a goal from being met.
+    /// Protection is an order: protected images are removed after all others, and only where nothing else reaches the goal; it
+    /// never prevents a goal from being reached.
     #[test]
     fn protection_is_an_order_and_no_wall(
         images in proptest::collection::vec(drawn(8), 0..20),
@@ -428,7 +428,7 @@ proptest! {
             Goal::Free(wanted) => {
                 prop_assert!(plan.frees >= without.frees);
                 let ordinary: usize = order.iter().filter(|protected| !**protected).count();
-                // Sizes promise too much: everything else goes first.
+                // Sizes promise too much: all others are removed first.
                 prop_assert!(exact || !order.contains(&true) || ordinary == without.remove.len());
                 let open = images.iter().map(|image| Drawn { protected: false, ..image.clone() }).collect::<Vec<_>>();
                 let rules = Rules { protect_unused: Duration::ZERO, ..rules };
@@ -439,7 +439,7 @@ proptest! {
                 prop_assert!(plan.kept.iter().all(|kept| kept.because.word() != "protected"));
             }
         }
-        // Who stays because it is protected is not missed: the goal is reached.
+        // Images stay because of protection only if the goal is reached without them.
         let protected = plan.kept.iter().filter(|kept| kept.because.word() == "protected").count();
         prop_assert!(protected == 0 || plan.frees >= plan.wanted);
     }

@@ -1,6 +1,7 @@
 //! State of collection across restarts: the [`UsageHistory`], the [`Pins`] and the state of disk pressure, each a JSON
-//! file that is replaced as a whole. A file that cannot be read is put aside and told, never overwritten. Several processes
-//! may share the directory: what one wrote is joined with what another knows. Blocking: callers are off the async threads.
+//! file that is replaced as a whole. A file that cannot be read is put aside and reported, never overwritten. Several
+//! processes may share the directory: the state on disk is merged with that of the process. Blocking: callers are off the
+//! async threads.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -35,7 +36,7 @@ pub enum StateError {
         /// The system's error.
         source: io::Error,
     },
-    /// The same from whoever replaces files.
+    /// An error of the module that replaces files.
     #[error(transparent)]
     Replace(#[from] RecordsError),
 }
@@ -64,7 +65,7 @@ pub(super) struct Read<T> {
 #[derive(Clone, Debug)]
 pub struct StateFiles {
     directory: PathBuf,
-    /// True if usage and pressure are synced to the disk when they are stored. Pins always are: somebody asked for them.
+    /// True if usage and pressure are synced to the disk when they are stored. Pins always are, because a user set them.
     durable: bool,
 }
 
@@ -183,7 +184,7 @@ impl StateFiles {
             Ok(document) if document.api_version == API_VERSION && document.kind == kind => {
                 Ok(Some(Read { state: Some(document.state), stamp: Some(stamp), aside: None }))
             }
-            // Of a newer version, or broken: it stays for whoever can read it.
+            // Of a newer version, or broken: keep it for a newer version or for the administrator.
             _ => {
                 let aside = free_name(&path);
                 fs::rename(&path, &aside).map_err(|source| StateError::Io { what: "put aside", path, source })?;
@@ -280,7 +281,7 @@ mod tests {
         let mut first = UsageHistory::default();
         first.insert("a", used(100));
         let stamp = files.store_history(&mut first, None).expect("stored");
-        // The other one comes, and protects something.
+        // The other process starts, and protects an image.
         let mut second = history(&files).state.expect("there");
         let until = Timestamp::from_second(9000).expect("in range");
         second.protect("b", "", Timestamp::UNIX_EPOCH, until);

@@ -1,5 +1,5 @@
 //! [`Survey`]: the images, containers and layers of the node as one pass listed them, with the user of each image. Making
-//! one brings the [usage history](super::history::UsageHistory) up to date.
+//! one updates the [usage history](super::history::UsageHistory).
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) struct Survey {
     pub(super) layers: Option<ImageLayers>,
     /// Rules of the round.
     pub(super) rules: Rules,
-    /// Time of the pass by the wall clock, to which the history was brought, and by the monotonic clock.
+    /// Time of the pass by the wall clock, to which the history was advanced, and by the monotonic clock.
     at: (Timestamp, Instant),
 }
 

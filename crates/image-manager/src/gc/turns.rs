@@ -1,5 +1,5 @@
-//! [`Turns`]: timing of the loops of collection, of images here and of what pods leave elsewhere: each runs at once, then on its timer,
-//! and when it is nudged. Knows no work.
+//! [`Turns`]: timing of the loops of garbage collection, of images in this crate and of leftovers of pods in others: each
+//! runs at once, then on its timer, and when it is nudged. It does not know the work.
 
 use std::time::Duration;
 

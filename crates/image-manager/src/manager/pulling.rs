@@ -64,7 +64,7 @@ impl ImageManager {
         if let (Err(PullFailed::Attempts(failure)), Some(make_room)) = (&pulled, &self.make_room)
             && failure.cause() == Cause::DiskFull
         {
-            // The pull has ended, so that collection waits for nobody; the next one waits for its turn again.
+            // The pull has ended, so collection does not wait for it; the next pull waits for its turn again.
             let needed = failure.needed_bytes();
             let room = make_room.make_room(needed).await;
             if room.helps() {
@@ -135,7 +135,7 @@ impl ImageManager {
             }
         };
         let mut notes: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
-        // Beside a quota, what would have to be free says nothing to people; the error has what is needed.
+        // With a quota, the space that would have to be free does not help users; the error states the space that is needed.
         let needs = |needed| source.needed_bytes().or(needed).filter(|_| !source.names_a_quota());
         notes.extend(tried.map(|(needed, room)| note(needs(needed), &room)));
         let source = source.with_notes(notes);
@@ -177,12 +177,12 @@ impl ImageManager {
             return marks(image, registry, lookup.requester());
         }
         let (image, registry, requester) = (image.to_owned(), registry.to_owned(), lookup.requester().clone());
-        // Nothing known is as good as something new: the pull is tried.
+        // An unknown fingerprint counts as a new one: the pull is tried.
         tokio::task::spawn_blocking(move || marks(&image, &registry, &requester)).await.unwrap_or_default()
     }
 
-    /// Looks again when the turn has come: whoever was before may have brought it. Where the service cannot tell, the
-    /// pull will.
+    /// Checks the presence again when the pull gets its turn: an earlier pull may have made the image present. If the service
+    /// fails, the image is pulled.
     fn recheck(&self, request: &EnsureImageRequest, spec: &ImageSpec, found: &ResolvedCredentials) -> Recheck {
         let (service, records) = (Arc::clone(&self.service), self.records.clone());
         let (image, spec, candidates) = (request.image.clone(), spec.clone(), Arc::clone(&found.candidates));
@@ -207,7 +207,7 @@ impl ImageManager {
         })
     }
 
-    /// Pull secrets that nobody found, and what the look-up left out.
+    /// Records missing pull secrets, and credentials that the look-up left out.
     fn record_missing_secrets(&self, request: &EnsureImageRequest, found: &ResolvedCredentials) {
         for note in found.notes.iter() {
             let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
@@ -235,7 +235,7 @@ fn note(needed: Option<u64>, room: &Room) -> String {
     format!("{needed}{done}{problem}")
 }
 
-/// The host that an image comes from.
+/// Returns the registry host of an image.
 pub(crate) fn registry(image: &str) -> String {
     oci::Reference::parse(image).map_or_else(|_| String::new(), |reference| reference.domain().to_owned())
 }

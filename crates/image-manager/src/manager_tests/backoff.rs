@@ -22,7 +22,7 @@ async fn one_event_per_window() {
     for _ in 0..24 {
         rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect_err("404");
     }
-    // Pulls at 1 s and 11 s; each window is told once.
+    // Pulls at 1 s and 11 s; each window has one event.
     assert_eq!(pulls(&rig), 2);
     assert_eq!(rig.reasons(), ["Pulling", "Failed", "BackOff", "Pulling", "Failed", "BackOff"]);
     assert_eq!(rig.messages()[2], "Back-off pulling image \"missing_image\"");

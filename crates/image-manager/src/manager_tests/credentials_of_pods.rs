@@ -1,4 +1,4 @@
-//! Which credentials are tried, what is said of those that are not, and that no secret is told.
+//! Tests of the credentials that are tried, of the notes about the others, and that no output holds a secret.
 
 use cri_api::{Error, Kind, Reason};
 use oci::RegistryAuth;
@@ -121,7 +121,7 @@ async fn a_secret_that_cannot_be_read_fails_the_request_before_the_pull() {
     }
     assert_eq!(rig.fake.call_kinds(), [CallKind::ImageStatus; 3], "no pull, and so no back-off");
     assert_eq!(rig.reasons(), Vec::<&str>::new(), "as in the kubelet, whoever wanted the image tells");
-    // Where no credential is needed nobody minds.
+    // A request that needs no credential succeeds.
     asked.image = "present_image".into();
     rig.ensure(asked).await.expect("present");
 }

@@ -61,7 +61,7 @@ async fn back_off_credentials_and_what_is_left_out_are_told() {
     asked.secrets.truncate(1);
     assert_eq!(rig.manager.explain(&asked).await.word(), "pull");
     assert_eq!(rig.manager.backoff().len(), 1, "a look forgets nothing");
-    // A secret that cannot be read is told where it matters, and nowhere else.
+    // A secret that cannot be read is reported where it matters, and nowhere else.
     let broken = [(".dockerconfigjson".to_owned(), oci::Secret::new("{"))].into();
     asked.secrets = vec![PullSecret { data: broken, ..secret("a", "ada") }];
     assert_eq!(rig.manager.explain(&asked).await.word(), "fail");

@@ -106,7 +106,7 @@ impl Rig {
         text
     }
 
-    /// Every request of [`Rig::ensure`] comes a second after the one before it, beside what tokio's clock tells.
+    /// Every request of [`Rig::ensure`] is a second after the previous one, in addition to the time of tokio's clock.
     fn with(options: Options) -> Self {
         let fake = FakeImageService::new();
         let present_id = fake.preload("present_image", &FakeImage::new("present"));
@@ -154,7 +154,7 @@ impl Rig {
         self.fake.calls().into_iter().filter_map(name).collect()
     }
 
-    /// Starts a request and comes back when it waits: at the gate of the fake or in the queue.
+    /// Starts a request and returns when it waits: at the gate of the fake or in the queue.
     async fn start(
         &self,
         tasks: &mut JoinSet<Result<EnsuredImage, EnsureImageError>>,
@@ -164,7 +164,7 @@ impl Rig {
         let before = pulling();
         let manager = Arc::clone(&self.manager);
         let handle = tasks.spawn(async move { manager.ensure_image_exists(request).await });
-        // The event of a pull is told in the same step in which it joins the queue.
+        // The event of a pull is recorded in the same step in which it joins the queue.
         while pulling() == before {
             tokio::task::yield_now().await;
         }
@@ -172,7 +172,7 @@ impl Rig {
     }
 }
 
-/// All that these tests have told anybody holds no password.
+/// Asserts that no output of these tests holds a password.
 impl Drop for Rig {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -185,7 +185,8 @@ impl Drop for Rig {
     }
 }
 
-/// No password of these tests stands there: all of them end alike, and those that a registry asks for are sent in base64 as well.
+/// Asserts that the bytes hold no password of these tests: all of them have the same suffix, and those for a registry are also
+/// sent in base64.
 #[track_caller]
 fn assert_no_secret(what: &str, bytes: &[u8]) {
     // `ada:ada-password`, `rex:rex-password`, `grace:grace-password`, `token:exec-password`

@@ -1,4 +1,4 @@
-//! Whose turn it is, who goes away, and how long it took.
+//! Tests of the order of pulls, of callers that cancel, and of the recorded times.
 
 use std::time::Duration;
 

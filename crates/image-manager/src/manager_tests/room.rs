@@ -9,7 +9,7 @@ use super::*;
 use crate::gc::{DiskSpace, GcOptions, GcPolicy, ImageGcManager};
 use crate::{Hold, MakeRoom, Room};
 
-/// Answers as told, and writes down what was asked for.
+/// Returns a fixed answer, and records the requests.
 struct Landlord {
     room: Room,
     asked: Mutex<Vec<Option<u64>>>,
@@ -93,7 +93,7 @@ async fn without_room_there_is_no_second_try() {
     assert_eq!(rig.pulled_names().len(), 1);
     let text = "no space left on the file system of /images (garbage collection found nothing to remove)";
     assert_eq!(error.message(), text);
-    // Other failures are nobody's business.
+    // Other failures do not ask for space.
     rig.pass(600);
     rig.fake.faults().fail(CallKind::PullImage, Error::new(Kind::NotFound, "manifest unknown"));
     let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("not there");
@@ -101,8 +101,8 @@ async fn without_room_there_is_no_second_try() {
     assert_eq!(landlord.asked.lock().len(), 1);
 }
 
-/// The collector itself, on a disk that is full until images go. Pulls one by one: nobody waits for a slot that a failed pull
-/// would still hold, and a collection serves all who failed.
+/// The collector itself, on a disk that is full until images are removed. With serial pulls no pull waits for a slot that a
+/// failed pull still holds, and one collection serves all failed pulls.
 #[tokio::test]
 async fn the_collector_makes_room_for_many() {
     for puller in [SERIAL, PARALLEL] {

@@ -1,4 +1,4 @@
-//! The span around a request: its fields, and that it is made only for who listens.
+//! The span around a request: its fields, and that it is made only if there is a subscriber.
 
 use lock::Mutex;
 use std::collections::BTreeMap;
@@ -59,8 +59,8 @@ impl Subscriber for Listener {
 async fn a_span_tells_pod_image_policy_and_outcome() {
     let listener = Listener::default();
     let rig = Rig::new(SERIAL);
-    // A test of another thread that registers the span at this moment may write down that nobody listens (tracing-core reads
-    // the list of subscribers first, and only then adds the span to those that a later subscriber asks): set it again then.
+    // A test in another thread that registers the span at this moment may cache that there is no subscriber (tracing-core
+    // reads the list of subscribers first, and only then adds the span to those that a later subscriber asks): set it again.
     let mut tries = 0;
     let guard = loop {
         let guard = tracing::subscriber::set_default(listener.clone());

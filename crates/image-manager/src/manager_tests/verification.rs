@@ -252,7 +252,7 @@ async fn rig(case: &Case, directory: &Path) -> Rig {
 async fn upstream_cases_with_records() {
     for case in cases() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        // Upstream's manager learns nothing of a pull; ours does, so that each round begins anew.
+        // Upstream's manager does not record a pull; ours does, so each round starts with a new one.
         for round in 0..3 {
             let what = format!("{} round {round}", case.name);
             let rig = rig(&case, directory.path()).await;
@@ -354,11 +354,11 @@ async fn a_tenant_without_the_secret_is_sent_to_the_registry() {
     assert_eq!(rig.ensure(stranger.clone()).await.expect_err("too early").reason(), "ImagePullBackOff");
     stranger.policy = PullPolicy::Never;
     assert_eq!(rig.ensure(stranger).await.expect_err("as if absent").reason(), "ErrImageNeverPull");
-    // An image that was here before anybody pulled it is for all, by the default policy.
+    // By the default policy every pod may use a preloaded image.
     rig.ensure(request("present_image", PullPolicy::Never)).await.expect("preloaded");
 }
 
-/// A pod whose pull secret stands in a manifest, under the namespace, name and uid of the one that brought the image.
+/// A pod whose pull secret is from a manifest, with the namespace, name and uid of the secret that pulled the image.
 fn by_manifest(image: &str, user: &str) -> EnsureImageRequest {
     let mut asked = request(image, PullPolicy::IfNotPresent);
     asked.pod.uid = format!("uid-of-{user}");

@@ -1,8 +1,8 @@
-//! [`Aftermath`]: what may still come of a pull that failed without saying why, or was given up. A service that is told to
-//! stop may be about to make the image visible: without a record it would then count as one that was always here, and
-//! every pod could have it. So the intent stays until the image was seen, or cannot come any more.
+//! [`Aftermath`]: watches for the image of a pull that failed without a reason, or was abandoned. A service whose call was
+//! cancelled may be about to make the image visible: without a record it would then count as preloaded, and every pod could
+//! use it. So the intent stays until the image was seen, or can no longer appear.
 //!
-//! It pulls nothing and tells nobody. A job calls it when it ends.
+//! It pulls nothing and records no events. A job calls it when it ends.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::context::PullContext;
 use super::hub::Hub;
 use crate::{Presence, PullIntent};
 
-/// After which times a service is looked at that was told to stop. None commits for longer than all of them.
+/// Delays between inspections after a call was cancelled. No service commits for longer than their sum.
 const LOOKS: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_secs(1),
@@ -20,7 +20,7 @@ const LOOKS: [Duration; 5] = [
     Duration::from_secs(15),
     Duration::from_secs(40),
 ];
-/// How long a service that is told to stop may take to answer at the end of the process.
+/// How long a service may take to answer the last inspection, at the end of the process.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 pub(super) struct Aftermath<'a> {
@@ -32,17 +32,17 @@ pub(super) struct Aftermath<'a> {
 
 /// Result of an inspection of the image.
 enum ImageArrival {
-    /// The pull brought this.
+    /// The pull made this image present.
     Came(String),
-    /// The pull has brought nothing so far.
+    /// The pull has made no image present so far.
     Nothing,
     /// The service did not answer.
     Unknown,
 }
 
 impl Aftermath<'_> {
-    /// Looks until the image is seen or cannot come any more. `given_up`: the service was told to stop, so that not seeing
-    /// it says nothing for a while; otherwise it has answered, and one look tells.
+    /// Inspects the image until it is seen or can no longer appear. `given_up`: the call was cancelled, so that an absent image
+    /// may still appear for a while; otherwise the service has answered, and one inspection is enough.
     pub(super) async fn watch(&self, intent: PullIntent, given_up: bool, hub: &Hub) {
         let mut seen = ImageArrival::Unknown;
         for wait in [Duration::ZERO].into_iter().chain(LOOKS) {
@@ -66,8 +66,8 @@ impl Aftermath<'_> {
         }
     }
 
-    /// The process ends. A service that tells what it does, and was not about to commit, brings nothing any more; of any
-    /// other nobody knows, and the next start finds the intent.
+    /// Inspects the image at the end of the process. A service that reports progress and was not about to commit will not make
+    /// the image present; for any other the outcome is unknown, and the next start finds the intent.
     async fn last_look(&self, intent: PullIntent, given_up: bool, hub: &Hub) {
         tokio::time::sleep(LOOKS[0]).await;
         match tokio::time::timeout(LAST_LOOK, self.inspect()).await {
@@ -82,7 +82,7 @@ impl Aftermath<'_> {
             (Presence::NotChecked, _) => ImageArrival::Unknown,
             (Presence::Absent, _) => ImageArrival::Nothing,
             (now, before) if now == *before => ImageArrival::Nothing,
-            // Where nobody saw what was here before, it counts as pulled: then the registry is asked who may have it.
+            // Where the presence before the pull is not known, the image counts as pulled: the registry decides who may use it.
             (Presence::Present { image_ref }, _) => ImageArrival::Came(image_ref),
         }
     }
@@ -96,7 +96,7 @@ async fn came(intent: PullIntent, image_ref: &str) {
             image_ref,
             "a pull that was given up has brought its image: the registry is asked before it is used"
         ),
-        // The intent stays on the disk, and says the same.
+        // The intent stays on disk, with the same effect.
         Err(error) => tracing::error!(image, %error, "an image that was brought could not be recorded"),
     }
 }

@@ -24,12 +24,12 @@ pub(super) struct Try {
 /// Every attempt failed.
 pub(super) struct Failed {
     pub(super) tries: Arc<[Try]>,
-    /// The last one did not fail by itself: its service may not have heard of its end yet.
+    /// True if the last attempt was cancelled: its service may not have noticed that yet.
     pub(super) given_up: bool,
 }
 
 impl Failed {
-    /// Returns true if a service may have brought the image all the same: it did not say what it failed of.
+    /// Returns true if a service may have made the image present all the same: it did not report the cause of its failure.
     pub(super) fn may_have_brought(&self) -> bool {
         self.tries.iter().any(|attempt| {
             matches!(
@@ -50,7 +50,7 @@ pub(super) struct Attempts<'a> {
     pub(super) deadline: Option<Duration>,
 }
 
-/// Names the credentials that were refused before a later one worked: nobody sees an error of this pull.
+/// Logs the credentials that were refused before a later one worked: this pull returns no error that would name them.
 fn name_refused(image: &str, tries: &[Try], candidates: &[Candidate], used: usize) {
     let source = |index: usize| candidates.get(index).map(|candidate| candidate.source.to_string()).unwrap_or_default();
     for Try { candidate, error } in tries {

@@ -1,4 +1,4 @@
-//! [`PullBoard`]: the pulls that run in this process, and the last ones that ended: for people who watch. Keeps plain data, decides
+//! [`PullBoard`]: the running pulls of this process, and the last ones that ended, for users. Keeps plain data, decides
 //! nothing, and costs a pull nothing but the state that its progress has anyway. Fed by the puller and by
 //! [`WatchedPulls`](super::watched::WatchedPulls); read by the admin API and the status page.
 
@@ -34,7 +34,7 @@ struct Board {
     wall_clock: WallClock,
     /// Guards the pulls that run and those that ended. Nothing else is locked meanwhile.
     state: Mutex<State>,
-    /// Number of starts and ends so far: for those who wait for either.
+    /// Number of starts and ends so far, for tasks that wait for either.
     changes: watch::Sender<u64>,
 }
 
@@ -55,20 +55,20 @@ pub(super) struct RunningPull {
     slot: Option<SlotId>,
     since: Timestamp,
     begun: Duration,
-    /// Guards who waits.
+    /// Guards the waiting requests.
     waiters: Mutex<Waiters>,
-    /// The time in the queue, once the turn came.
+    /// The time in the queue, once the pull had its turn.
     queued: Mutex<Option<Duration>>,
-    /// Set where the image was here already.
+    /// Set if the image was already present.
     present: AtomicBool,
 }
 
 #[derive(Default)]
 struct Waiters {
     next: u64,
-    /// Those who wait, by number of their arrival.
+    /// The waiting requests, by number of their arrival.
     by_id: BTreeMap<u64, Arc<WantedBy>>,
-    /// The first ones that ever came.
+    /// The first requests.
     first: Vec<Arc<WantedBy>>,
 }
 
@@ -124,7 +124,7 @@ impl PullBoard {
         self.ended_after(0)
     }
 
-    /// Those of the last pulls that ended whose number is higher.
+    /// Returns the last ended pulls that have a higher number.
     #[must_use]
     pub fn ended_after(&self, number: u64) -> Vec<EndedPull> {
         let state = self.0.state.lock();
@@ -175,7 +175,7 @@ impl std::fmt::Debug for PullBoard {
 }
 
 impl RunningPull {
-    /// Joins those who wait.
+    /// Joins the waiting requests.
     pub(super) fn join(self: &Arc<Self>, by: WantedBy) -> BoardWaiter {
         let by = Arc::new(by);
         let mut waiters = self.waiters.lock();
@@ -189,7 +189,7 @@ impl RunningPull {
         BoardWaiter { pull: Arc::clone(self), id }
     }
 
-    /// Records that the image was here already.
+    /// Records that the image was already present.
     pub(super) fn set_present(&self) {
         self.present.store(true, Ordering::Relaxed);
     }
@@ -231,18 +231,18 @@ impl Drop for BoardWaiter {
 }
 
 impl OnBoard {
-    /// The pull, for those who wait for it.
+    /// Returns the pull, for requests that join it.
     pub(super) fn pull(&self) -> &Arc<RunningPull> {
         &self.pull
     }
 
-    /// Records that the turn of the pull came.
+    /// Records that the pull has its turn.
     pub(super) fn begin(&self) {
         let waited = self.board.time.now().saturating_sub(self.pull.begun);
         self.pull.queued.lock().get_or_insert(waited);
     }
 
-    /// Records that the image came.
+    /// Records that the image was pulled.
     pub(super) fn pulled(&mut self, image_ref: &str) {
         self.end = End { outcome: Some(PullOutcome::Pulled), image_ref: Some(image_ref.to_owned()), ..End::default() };
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::super::in_flight::{LayerInFlight, PullOutcome};
 use super::*;
 
-/// A board on tokio's clock, which stands still unless it is moved on.
+/// A board on tokio's clock, which advances only on request.
 fn board() -> PullBoard {
     PullBoard::new(Arc::new(Instant::now), Arc::new(|| Timestamp::UNIX_EPOCH))
 }

@@ -1,5 +1,5 @@
-//! [`Bucket`]: a token bucket, initially full. A token may be taken in advance, when the wait for it is short enough;
-//! how long that is, is known beforehand. Pure: time is handed in, nothing waits here.
+//! [`Bucket`]: a token bucket, initially full. A token may be taken in advance if the wait for it is short enough; the
+//! length of the wait is known beforehand. Pure: the caller passes the time, and
 //! [`Throttle`](super::throttle::Throttle) waits.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(super) struct Bucket {
     burst: f64,
     /// Tokens as of `at`; below 0 where tokens were taken in advance.
     tokens: f64,
-    /// By the clock of the bucket's owner.
+    /// Time by the clock of the bucket's owner.
     at: Duration,
     /// When the last token that was taken in advance is there.
     last: Duration,
@@ -58,8 +58,8 @@ impl Bucket {
         Some(Token { ready })
     }
 
-    /// Gives a token back that was not used. Where others were taken behind it, only what they leave of it: they wait
-    /// for their times all the same, and more than the rate would pass if somebody else came in between.
+    /// Returns a token that was not used. Where later tokens were taken, only the part that they leave of it is returned:
+    /// their takers still wait for their times, and a new taker in between would exceed the rate.
     pub(super) fn give_back(&mut self, token: Token, now: Duration) {
         if token.ready <= now {
             return;

@@ -74,7 +74,7 @@ fn what_is_given_back_serves_the_next() {
 }
 
 proptest! {
-    /// In no span of time more tokens come due than were in the bucket and flowed into it.
+    /// In no span of time do more tokens become ready than were in the bucket and were added to it.
     #[test]
     fn never_more_than_rate_and_burst(
         rate in 0.1..20.0f64,

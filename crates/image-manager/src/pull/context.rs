@@ -22,10 +22,10 @@ pub(super) struct PullContext {
     pub(super) time: Timeline,
     pub(super) throttle: Throttle,
     pub(super) metrics: Arc<Metrics>,
-    /// Number of pulls that brought an image.
+    /// Number of pulls that succeeded.
     ended: AtomicU64,
     pub(super) tracker: TaskTracker,
-    /// Nothing begins any more; what goes on may end.
+    /// No pull starts any more; pulls under way may end.
     pub(super) draining: CancellationToken,
     pub(super) shutdown: CancellationToken,
 }
@@ -71,12 +71,12 @@ impl PullContext {
         Mark(self.ended.load(Ordering::Acquire))
     }
 
-    /// Returns true if an image that came without a record would be for every pod.
+    /// Returns true if every pod could use a pulled image without a record.
     pub(super) fn frees_what_is_unknown(&self) -> bool {
         self.records.as_ref().is_some_and(PullRecords::frees_what_is_unknown)
     }
 
-    /// Comes back with `abandoned`, but never once nothing begins any more: a pull that goes on may end then.
+    /// Waits for `abandoned`, but never returns while draining, so that a pull under way may end.
     pub(super) async fn unless_draining(&self, abandoned: impl Future<Output = ()>) {
         abandoned.await;
         if self.draining.is_cancelled() {
@@ -84,7 +84,7 @@ impl PullContext {
         }
     }
 
-    /// Records that a pull brought an image.
+    /// Records that a pull succeeded.
     pub(super) fn ended(&self) {
         self.ended.fetch_add(1, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! The flights of pulls: what their waiters share, what each waiter brings, and how a flight ends. Plain data over
-//! [`single_flight`].
+//! The flights of pulls: the shared state of their waiters, the data of each waiter, and the endings of a flight. Plain data
+//! over [`single_flight`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ pub(super) struct SharedPull {
     pub(super) place: SlotId,
     /// The pull as the board shows it.
     pub(super) running: Arc<RunningPull>,
-    /// Set when the turn came.
+    /// Set when the pull gets its turn.
     begun: AtomicBool,
 }
 
@@ -39,24 +39,24 @@ impl SharedPull {
         Self { hub, place, running, begun: AtomicBool::new(false) }
     }
 
-    /// Records that the turn came: from now on the pull lingers when it is left.
+    /// Records that the pull has its turn: from now on it lingers after its last waiter has left.
     pub(super) fn begin(&self) {
         self.begun.store(true, Ordering::Relaxed);
     }
 
-    /// How long the pull goes on when it is left.
+    /// Returns how long the pull continues after its last waiter has left.
     pub(super) fn linger(&self, linger: Duration) -> Duration {
         if self.begun.load(Ordering::Relaxed) { linger } else { Duration::ZERO }
     }
 }
 
-/// The part of a flight that each waiter brings.
+/// The data of one waiter of a flight.
 pub(super) struct Waiting {
     pub(super) recheck: Option<Recheck>,
     pub(super) mark: Mark,
 }
 
-/// The next waiter that is to be asked again, by when it looked last. Each is asked once.
+/// Returns the recheck of the next waiter whose inspection of the image is outdated. Each is returned once.
 pub(super) fn next_recheck(flight: &PullFlight, outdated: impl Fn(Mark) -> bool) -> Option<(WaiterId, Recheck)> {
     flight.find_waiter(|waiting| if outdated(waiting.mark) { waiting.recheck.take() } else { None })
 }

@@ -1,4 +1,4 @@
-//! [`Hub`]: reports one pull's progress to everybody who waits for it, and judges it. It decides nothing.
+//! [`Hub`]: reports one pull's progress to all its waiters, and checks it against limits. It decides nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Hub {
         Self { hub: single_flight::Hub::default(), time, metrics }
     }
 
-    /// The state of the pull, for those who look at it now and then.
+    /// Returns the state of the pull, for readers that poll it.
     pub(super) fn state(&self) -> single_flight::Hub<Progress> {
         self.hub.clone()
     }
@@ -41,7 +41,7 @@ impl Hub {
         self.hub.subscribe(move |event| sink.report(event))
     }
 
-    /// Begins anew: another attempt.
+    /// Resets the progress for another attempt.
     pub(super) fn reset(&self) {
         self.hub.with(|progress| *progress = Progress::default());
     }
@@ -52,7 +52,7 @@ impl Hub {
         ProgressSink::new(move |event| hub.send(&event))
     }
 
-    /// How far the pull has come.
+    /// Returns the progress of the pull.
     pub(super) fn seen(&self) -> Seen {
         self.hub.with(|progress| progress.seen())
     }

@@ -31,9 +31,9 @@ pub(super) struct Work {
     pub(super) candidates: Arc<[Candidate]>,
     /// Presence of the image before the pull.
     pub(super) before: Presence,
-    /// Kept here while the pull goes on, so that it outlives a pull that is given up.
+    /// Kept in the job during the pull, so that it outlives an abandoned pull.
     pub(super) intent: Option<PullIntent>,
-    /// True if the service was told to stop; counts while the intent is there.
+    /// True if the call of the service was cancelled; used only while there is an intent.
     pub(super) given_up: bool,
 }
 
@@ -46,13 +46,13 @@ struct Brought {
 }
 
 impl Work {
-    /// Runs to the end, or until nobody waits any more.
+    /// Runs to the end, or until no caller is waiting.
     pub(super) async fn run(mut self, flight: PullFlight) {
         let PullerOptions { linger, coalesce, .. } = self.context.options();
         let linger = if coalesce { linger } else { Duration::ZERO };
         let context = Arc::clone(&self.context);
         let brought = tokio::select! {
-            // What was brought is recorded, even if everybody goes away at the same moment.
+            // A pulled image is recorded, even if all callers leave at the same moment.
             biased;
             brought = self.bring(&flight) => brought,
             () = context.shutdown.cancelled() => Err(Some(Ending::ShuttingDown)),
@@ -81,7 +81,7 @@ impl Work {
         }
     }
 
-    /// The pull was given up, or failed. Nobody waits for it any more, and the next one has its turn.
+    /// Ends an abandoned or failed pull. No caller is waiting for it, and the next one gets its turn.
     async fn end(self, hub: &Hub) {
         let Self { context, place, on_board, spec, before, intent, given_up, .. } = self;
         drop((on_board, place));
@@ -93,12 +93,12 @@ impl Work {
         }
     }
 
-    /// Pulls the image when its turn comes. `Err` is the end; in it `None`, when nobody waits any more.
+    /// Pulls the image when it gets its turn. `Err` is the ending of the pull, `None` if no caller is waiting.
     async fn bring(&mut self, flight: &PullFlight) -> Result<Brought, Option<Ending>> {
         let span = tracing::debug_span!("wait_for_turn", image = self.image);
         let waited = self.place.turn().instrument(span).await;
         if self.context.draining.is_cancelled() {
-            // The turn came because those before it ended.
+            // It got its turn because the pulls before it ended.
             return Err(Some(Ending::ShuttingDown));
         }
         if flight.retire() {
@@ -159,12 +159,13 @@ impl Work {
         }
     }
 
-    /// Asks those whose look at the image may be out of date whether they need the pull at all. `Err`: none is left.
+    /// Checks again for the waiters whose inspection of the image may be out of date whether they need the pull at all. `Err`: no
+    /// waiter is left.
     async fn look_again(&self, flight: &PullFlight, waited: bool) -> Result<(), Option<Ending>> {
         let now = self.context.mark();
         let outdated = |mark: Mark| waited || mark != now;
         while let Some((waiter, recheck)) = next_recheck(flight, outdated) {
-            // What is not here for one is pulled for all of them.
+            // If one waiter needs the pull, the image is pulled for all of them.
             let Some(image_ref) = recheck().await else { return Ok(()) };
             flight.shared().running.set_present();
             flight.answer_one(waiter, Ending::Found(image_ref));
@@ -175,7 +176,7 @@ impl Work {
         Ok(())
     }
 
-    /// Records what was brought, and lets the next one have its turn.
+    /// Records the pulled image, and gives the next pull its turn.
     async fn keep(self, brought: Brought) -> Ending {
         let Brought { image_ref, used, pulling, intent } = brought;
         let candidate = used.and_then(|index| self.candidates.get(index));
@@ -184,7 +185,7 @@ impl Work {
             Some(intent) => match intent.pulled(&image_ref, candidate).await {
                 Ok(()) => Some((self.image.clone(), candidate.map(|candidate| candidate.source.clone()))),
                 Err(error) => {
-                    // The intent stays on the disk: until the next start nothing proves who may have the image.
+                    // The intent stays on disk: until the next start nothing proves which pods may use the image.
                     tracing::error!(image = self.image, %error, "a pulled image could not be recorded");
                     None
                 }

@@ -1,7 +1,7 @@
 //! [`PullKey`]: which requests share one pull: those that ask the registry the same with the same credentials.
 //!
-//! Where a credential came from makes no difference, its content does: two pods with different secrets of the same
-//! content share a pull, and two with different passwords are verified one by one.
+//! The source of a credential makes no difference, its content does: two pods with different secrets of the same content
+//! share a pull, and two with different passwords are verified one by one.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

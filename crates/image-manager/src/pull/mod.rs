@@ -1,10 +1,10 @@
 //! [`Puller`]: pulls images for all requests: in an order, within limits, and each image once.
 //!
 //! It decides nothing about whether an image is to be pulled and records no events: the manager does both, and calls it.
-//! A pull is a task of its own. Requests for the same image with the same credentials share one ([`flight`]); each may go
-//! away at any time, and the pull ends when the last one has. The steps of a pull are in [`job`], which requests share one
-//! in [`key`], limits and order in [`order`], the rate at which pulls begin in [`bucket`], the limits of slowness in
-//! [`progress`], and the end of a pull that was given up in [`aftermath`]. People watch pulls on the [`board`].
+//! A pull is a task of its own. Requests for the same image with the same credentials share one ([`flight`]); each may be
+//! cancelled at any time, and the pull ends when the last one is. The steps of a pull are in [`job`], the key by which
+//! requests share one in [`key`], limits and order in [`order`], the rate of starts in [`bucket`], the speed limits in
+//! [`progress`], and the end of an abandoned pull in [`aftermath`]. The [`board`] shows pulls to users.
 
 mod aftermath;
 mod attempts;
@@ -77,13 +77,13 @@ impl Puller {
         Arc::new(Self { context, flights: Flights::default(), turns, board, alone: AtomicU64::new(0) })
     }
 
-    /// Changes with every pull that brings an image. Taken before the caller looks whether an image is here.
+    /// Returns a mark that changes with every successful pull. Taken before the caller inspects the image.
     pub(crate) fn mark(&self) -> Mark {
         self.context.mark()
     }
 
-    /// Pulls an image, or joins the pull of another request. Dropping the future leaves the pull, which goes on as long as
-    /// others wait for it, and a while after.
+    /// Pulls an image, or joins the pull of another request. Dropping the future leaves the pull, which continues while other
+    /// callers wait for it, and for a while after that.
     pub(crate) async fn pull(&self, mut wanted: Wanted) -> Result<Pulled, PullFailed> {
         if self.context.draining.is_cancelled() {
             return Err(PullFailed::ShuttingDown);
@@ -119,13 +119,13 @@ impl Puller {
         self.answer(&wanted, ending, joined).await
     }
 
-    /// Changes the options: limits count for whoever waits now, the rest for pulls that begin from now on.
+    /// Changes the options: limits apply to pulls that are waiting, the rest to pulls that start from now on.
     pub(crate) fn set_options(&self, options: PullerOptions) {
         self.context.set_options(options);
         self.turns.set_limits(PullLimits::of(&options));
     }
 
-    /// Begins no pull any more, and waits until those that go on have ended, for `grace` at most. The rest is ended.
+    /// Starts no more pulls, and waits for `grace` at most until those under way have ended. Cancels the rest.
     pub(crate) async fn drain(&self, grace: Duration) {
         self.context.draining.cancel();
         self.context.tracker.close();
@@ -135,7 +135,7 @@ impl Puller {
         self.shutdown().await;
     }
 
-    /// Ends every pull, and waits until they have ended.
+    /// Cancels every pull, and waits until they have ended.
     pub(crate) async fn shutdown(&self) {
         self.context.draining.cancel();
         self.context.shutdown.cancel();
@@ -186,8 +186,8 @@ impl Puller {
         }
     }
 
-    /// Records a pull for one who joined it, under its own name and with its own credential, unless that is what was
-    /// recorded for the pull itself.
+    /// Records a pull for a request that joined it, under its own name and with its own credential, unless the record of
+    /// the pull itself has them.
     async fn record(
         &self,
         wanted: &Wanted,

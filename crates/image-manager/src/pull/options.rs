@@ -12,8 +12,8 @@ pub struct PullerOptions {
     pub serialize: bool,
     /// Where they are not serial: at most so many (`maxParallelImagePulls`); `None` and 0: no limit.
     pub max_parallel: Option<usize>,
-    /// At most so many of one registry at a time (`maxParallelImagePullsPerRegistry`); `None` and 0: no limit. Who waits
-    /// for a registry holds up nobody else.
+    /// At most so many of one registry at a time (`maxParallelImagePullsPerRegistry`); `None` and 0: no limit. A pull that
+    /// waits for its registry does not delay pulls from other registries.
     pub per_registry: Option<usize>,
     /// How many pulls may begin per second (`registryPullQPS`); 0: as many as there are.
     pub qps: f64,
@@ -23,18 +23,17 @@ pub struct PullerOptions {
     /// How long a pull may wait for its turn by `qps` (`registryPullWait`). One that would wait longer fails at once; with
     /// 0 every pull that would wait fails, as in the kubelet.
     pub pull_wait: Duration,
-    /// How long a pull goes on after the last request for it went away: a pod that is made anew finds what was begun.
+    /// How long a pull continues after its last caller left, so that a recreated pod can join it.
     pub linger: Duration,
-    /// A pull that waited longer than this goes before all others, whatever their priority, so that none starves.
+    /// A pull that waited longer than this precedes all others, whatever their priority, so that none starves.
     pub ageing: Duration,
     /// True if requests for the same image share one pull. The kubelet's do not.
     pub coalesce: bool,
-    /// Ends a pull whose name is being resolved, or of which layers are being fetched, and no byte came for so long (`imagePullProgressDeadline`). Needs a
-    /// service that tells progress. `None` and 0: it may stall for ever.
+    /// Ends a pull that resolves its name or fetches layers, and has received no byte for this long
+    /// (`imagePullProgressDeadline`). Needs a service that reports progress. `None` and 0: it may stall for ever.
     pub progress_deadline: Option<Duration>,
-    /// Ends a pull whose layers come more slowly, in bytes per second over half a minute, and are not unpacked any
-    /// faster either (`imagePullMinimumRate`). Needs a service that tells progress. `None` and 0: it may be as slow as it
-    /// is.
+    /// Ends a pull whose layers are fetched more slowly than this, in bytes per second over half a minute, and are not
+    /// unpacked any faster either (`imagePullMinimumRate`). Needs a service that reports progress. `None` and 0: no limit.
     pub minimum_rate: Option<u64>,
     /// Ends a pull that takes longer, every attempt included, the wait for its turn not (`imagePullDeadline`). `None` and
     /// 0: it may take its time.

@@ -1,13 +1,12 @@
-//! The parallel pull limit and the order of pulls: [`PullLimits`] says how many pulls may run (`serializeImagePulls`,
-//! `maxParallelImagePulls`), [`Line::admit`] keeps to that and chooses the next one. Pure: time is handed in, nothing
-//! waits here; [`Turns`](super::turns::Turns) does.
+//! The parallel pull limit and the order of pulls: [`PullLimits`] has the number of pulls that may run
+//! (`serializeImagePulls`, `maxParallelImagePulls`), [`Line::admit`] enforces it and chooses the next one. Pure: the caller
+//! passes the time, and [`Turns`](super::turns::Turns) waits.
 //!
-//! First comes a pull that has waited longer than the ageing time, by age alone; then by priority; then by age. Pulls of a
-//! registry that has as many as it may have are passed over, and hold up no other. Nothing starves: an aged pull is
-//! overtaken by older ones only, and the place that its registry needs comes free together with the place that it needs in
-//! all.
+//! Pulls that have waited longer than the ageing time are first, by age alone; the others are ordered by priority, then by
+//! age. Pulls of a registry that is at its limit are skipped, and delay no others. No pull starves: an aged pull is
+//! overtaken by older ones only, and a slot of its registry becomes free together with a slot of the total.
 //!
-//! Places lie in one lane per registry, ordered both ways, so that finding the next one inspects the heads of the lanes.
+//! Entries are in one lane per registry, ordered both ways, so that finding the next one inspects the heads of the lanes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -16,7 +15,7 @@ use std::time::Duration;
 
 use super::PullerOptions;
 
-/// An entry's number; lower ones came earlier.
+/// An entry's number; lower ones are older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SlotId(u64);
 
@@ -25,9 +24,9 @@ pub(super) struct SlotId(u64);
 pub(super) struct PullLimits {
     /// In all; `None`: no limit.
     pub(super) total: Option<usize>,
-    /// Of one registry; `None`: no limit.
+    /// Limit for one registry; `None`: no limit.
     pub(super) per_registry: Option<usize>,
-    /// A pull that waited longer goes by age alone.
+    /// A pull that waited longer is ordered by age alone.
     pub(super) ageing: Duration,
 }
 
@@ -57,7 +56,7 @@ pub(super) struct Line {
 #[derive(Debug)]
 struct SlotState {
     registry: Arc<str>,
-    /// When it came, by the clock of the line's owner.
+    /// When it joined, by the clock of the line's owner.
     since: Duration,
     priority: i32,
     running: bool,
@@ -76,7 +75,7 @@ impl Line {
         Self { limits, next: 0, running: 0, entries: HashMap::new(), lanes: HashMap::new() }
     }
 
-    /// Changes the limits, for whoever waits and whoever comes.
+    /// Changes the limits, for waiting pulls and later ones.
     pub(super) fn set_limits(&mut self, limits: PullLimits) {
         self.limits = limits;
     }

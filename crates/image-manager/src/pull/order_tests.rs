@@ -29,7 +29,7 @@ struct Case {
     name: &'static str,
     total: Option<usize>,
     per_registry: Option<usize>,
-    /// Name, registry, priority, second at which it came.
+    /// Name, registry, priority, second at which it joins.
     entries: &'static [(&'static str, &'static str, i32, u64)],
     /// Entry, priority that it is raised to.
     raised: &'static [(&'static str, i32)],
@@ -296,8 +296,8 @@ proptest! {
         }
     }
 
-    /// However many urgent ones come, an old entry has its turn after the ageing time and the turns of those that are
-    /// older.
+    /// Regardless of the number of urgent entries, an old entry has its turn after the ageing time and the turns of the older
+    /// ones.
     #[test]
     fn nothing_starves(older in 0..20usize, per_second in 1..5u64, priority in 1..=NODE_CRITICAL, per_registry in any::<bool>()) {
         let limits = PullLimits { total: Some(1), per_registry: per_registry.then_some(1), ageing: at(60) };

@@ -1,8 +1,8 @@
-//! [`Progress`]: where a pull stands, by what its service told, and whether that is fast enough. Pure: time is handed
-//! in. The [`Hub`](super::hub::Hub) keeps one for each pull.
+//! [`Progress`]: the state of a pull, from the progress events of its service, and whether the pull is fast enough. Pure:
+//! the caller passes the time. The [`Hub`](super::hub::Hub) keeps one for each pull.
 //!
-//! A service that tells nothing is judged by nothing; nor is a pull while neither its name is being resolved nor one of its
-//! layers fetched, because it commits, unpacks, or waits for what another pull brings.
+//! The limits do not apply to a service that reports no progress, nor while a pull neither resolves its name nor fetches a
+//! layer, because it commits, unpacks, or waits for a layer of another pull.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -41,16 +41,16 @@ pub(super) enum Exceeded {
     Long { limit: Duration, seen: Seen },
 }
 
-/// How far a pull had come.
+/// Progress of a pull.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// True if the reference was not resolved yet.
     resolving: bool,
     /// True if the service reported any progress.
     told: bool,
-    /// Bytes of layers that came.
+    /// Bytes of layers that were fetched.
     done: u64,
-    /// Bytes of layers that were to come.
+    /// Bytes of layers in total.
     of: u64,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct Seen {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Picture {
     pub(super) step: PullStep,
-    /// Compressed bytes that have to come, once that is known.
+    /// Compressed bytes to fetch, once that is known.
     pub(super) total: Option<u64>,
-    /// Of these, the ones that came.
+    /// The ones of these that were fetched.
     pub(super) done: u64,
     pub(super) unpacked: u64,
     /// Bytes per second, while layers are fetched.
@@ -69,7 +69,7 @@ pub(super) struct Picture {
     pub(super) layers: Option<Vec<LayerInFlight>>,
 }
 
-/// Where a pull stands.
+/// State of a pull.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     resolving: bool,
@@ -80,9 +80,9 @@ pub(super) struct Progress {
     fetching: usize,
     /// When something changed last.
     changed: Duration,
-    /// All that ever came.
+    /// All bytes that were fetched and unpacked.
     sum: Sum,
-    /// When there was how much of it, oldest first. Begins anew when fetching does.
+    /// Samples of the sum with their times, oldest first. Cleared when fetching starts again.
     measured: VecDeque<(Duration, Sum)>,
 }
 
@@ -101,7 +101,7 @@ struct Sum {
 }
 
 impl Progress {
-    /// Takes note of an event. Answers how many bytes came with it.
+    /// Records an event. Returns how many bytes it adds.
     pub(super) fn see(&mut self, event: &PullEvent, now: Duration) -> u64 {
         let (was_fetching, mut came) = (self.fetching(), 0);
         match event {
@@ -144,7 +144,7 @@ impl Progress {
         came
     }
 
-    /// The events that bring a late subscriber to the present state.
+    /// Returns the events that give a late subscriber the present state.
     pub(super) fn replay(&self) -> impl Iterator<Item = PullEvent> {
         let layers = self.layers.iter().flat_map(|(digest, layer)| {
             let state = layer.state.map(|state| PullEvent::Layer { digest: digest.clone(), state });
@@ -181,8 +181,8 @@ impl Progress {
             }
             match self.measured.front() {
                 Some((since, then)) if self.fetching() && now.saturating_sub(*since) >= WINDOW => {
-                    // Few compressed bytes can stand for a great many files: where the disk is what takes its time, the
-                    // registry is not to blame.
+                    // Few compressed bytes can hold a great many files: if the disk is slow, the registry is not to
+                    // blame.
                     let bytes = (self.sum.done - then.done).max(self.sum.unpacked - then.unpacked);
                     let millis = u64::try_from(now.saturating_sub(*since).as_millis()).unwrap_or(u64::MAX);
                     let rate = bytes.saturating_mul(1000) / millis;
@@ -199,7 +199,7 @@ impl Progress {
         Ok(again.max(now + Duration::from_millis(10)))
     }
 
-    /// How far it has come.
+    /// Returns the progress, for messages.
     pub(super) fn seen(&self) -> Seen {
         let here = |digest: &Digest| {
             let state = self.layers.get(digest).and_then(|layer| layer.state);
@@ -216,7 +216,7 @@ impl Progress {
         Seen { resolving: self.is_resolving(), told, done, of }
     }
 
-    /// Compressed bytes that came in all.
+    /// Returns the total of received compressed bytes.
     pub(super) fn received(&self) -> u64 {
         self.sum.done
     }
@@ -282,7 +282,7 @@ impl Progress {
         self.fetching > 0 && !self.committing
     }
 
-    /// Notes how many bytes there are now, and forgets what lies more than a window back, but for the youngest of it.
+    /// Adds a sample, and removes those that are older than a window, except for the youngest of them.
     fn measure(&mut self, now: Duration) {
         if self.measured.back().is_none_or(|(at, _)| now.saturating_sub(*at) >= STEP) {
             self.measured.push_back((now, self.sum));

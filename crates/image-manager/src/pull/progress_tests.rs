@@ -1,4 +1,4 @@
-//! Tables of what is too slow, and what a late joiner is told.
+//! Tables of pulls that are too slow, and of the events that a late subscriber gets.
 
 use super::*;
 
@@ -30,7 +30,7 @@ const fn at(seconds: u64) -> Duration {
 const IDLE: Limits = Limits { idle: Some(at(60)), rate: None };
 const RATE: Limits = Limits { idle: None, rate: Some(100) };
 
-/// Name, what is told in which second, limits, and the second in which one is not kept.
+/// Name, events with their seconds, limits, and the second in which a limit is not kept.
 type Case = (&'static str, Vec<(u64, PullEvent)>, Limits, Option<u64>);
 
 /// The first full second, up to the last one, at which a limit is not kept. The judge is asked when it asks to be.

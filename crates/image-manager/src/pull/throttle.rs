@@ -16,11 +16,11 @@ pub(super) struct Throttle {
     metrics: Arc<Metrics>,
 }
 
-/// There will be no token in time.
+/// Error: there will be no token in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
-/// A token whose time has not come. Dropping it gives it back.
+/// A token that is not ready yet. Dropping it gives it back.
 struct Reservation<'a> {
     throttle: &'a Throttle,
     token: Token,
@@ -31,7 +31,7 @@ impl Throttle {
         Self { bucket: Mutex::new(Bucket::new(qps, burst)), time, metrics }
     }
 
-    /// Changes the rate. What was used up before stays so, and those who wait keep their times.
+    /// Changes the rate. Used tokens stay used, and waiting pulls keep their times.
     pub(super) fn set_rate(&self, qps: f64, burst: u32) {
         let mut bucket = self.bucket.lock();
         let new = Bucket::new(qps, burst);
@@ -65,7 +65,7 @@ impl Throttle {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        // A token whose time has come is used: the bucket knows.
+        // A token that is ready counts as used: the bucket ignores it.
         if let Some(bucket) = &mut *self.throttle.bucket.lock() {
             bucket.give_back(self.token, self.throttle.time.now());
         }

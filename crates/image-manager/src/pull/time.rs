@@ -1,4 +1,4 @@
-//! [`Timeline`]: the clock of the puller as durations since its start, which is what its pure parts are handed.
+//! [`Timeline`]: the clock of the puller as durations since its start, which are passed to its pure parts.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use super::order::{Line, PullLimits, SlotId};
 use super::time::Timeline;
 use crate::Metrics;
 
-/// The line, and those who wait in it.
+/// The line, and the waiters in it.
 pub(super) struct Turns {
     /// Guards the line together with its waiters.
     state: Mutex<TurnQueue>,
@@ -41,7 +41,7 @@ impl Turns {
         })
     }
 
-    /// Joins the line. Where there is room, the turn comes at once.
+    /// Joins the line. If there is a free slot, the pull gets its turn at once.
     pub(super) fn join(self: &Arc<Self>, registry: &str, priority: i32) -> QueueSlot {
         let since = self.time.now();
         let mut state = self.lock();
@@ -62,7 +62,7 @@ impl Turns {
         self.admit(&mut state);
     }
 
-    /// Gives who waits at least this priority.
+    /// Raises the priority of a waiting pull to at least this one.
     pub(super) fn raise(&self, id: SlotId, priority: i32) {
         self.lock().line.raise(id, priority);
     }
@@ -82,7 +82,7 @@ impl Turns {
         while let Some(id) = state.line.admit(self.time.now()) {
             if let Some(waiter) = state.waiters.remove(&id) {
                 self.metrics.queue_length(-1);
-                // Where it has just gone away, it gives the turn back as soon as it can have this lock.
+                // If the waiter has just been dropped, it gives the turn back as soon as it gets this lock.
                 let _ = waiter.send(());
             }
         }
@@ -99,13 +99,13 @@ impl QueueSlot {
         self.id
     }
 
-    /// Waits for the turn. Answers whether it had to be waited for.
+    /// Waits for the turn. Returns true if it had to wait.
     pub(super) async fn turn(&mut self) -> bool {
         let Some(granted) = &mut self.granted else {
             self.turns.metrics.queue_waited(Duration::ZERO);
             return false;
         };
-        // The sender goes without a word only when this place leaves, and it is still here.
+        // The sender is dropped without a message only when this slot leaves the line, which it has not.
         let _ = granted.await;
         self.granted = None;
         self.turns.metrics.queue_waited(self.turns.time.now().saturating_sub(self.since));

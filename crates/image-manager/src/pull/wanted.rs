@@ -11,14 +11,14 @@ use cri_api::{ImageSpec, PodSandboxConfig, ProgressSink};
 use super::in_flight::WantedBy;
 use crate::{Presence, PullFailure, RecordsError};
 
-/// Asked when a pull that waited gets its turn: the image ref, where the image is here by now and the pod may have it.
+/// Called when a pull that waited gets its turn. Returns the image ref, if the image is present by now and the pod may use it.
 pub(crate) type Recheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<String>> + Send>> + Send + Sync>;
 
 /// Number of pulls that had ended at some time: see [`Puller::mark`](super::Puller::mark).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark(pub(super) u64);
 
-/// A pull that somebody wants.
+/// A requested pull.
 pub(crate) struct Wanted {
     /// The image as it was requested: pull records know it by this name.
     pub(crate) image: String,
@@ -31,21 +31,21 @@ pub(crate) struct Wanted {
     pub(crate) priority: i32,
     /// The origin of the request.
     pub(crate) by: WantedBy,
-    /// Where progress is told.
+    /// Receives the progress.
     pub(crate) progress: ProgressSink,
-    /// `None`: it is to be pulled whatever is here.
+    /// `None`: the image is to be pulled even if it is present.
     pub(crate) recheck: Option<Recheck>,
-    /// The puller's mark before the caller looked if the image is here. Where pulls have ended since then, that
-    /// look may be out of date, and [`Wanted::recheck`] is asked even where nothing had to be waited for.
+    /// The puller's mark before the caller inspected the image. Where pulls have ended since then, the result may be out of
+    /// date, and [`Wanted::recheck`] is called even where the pull did not have to wait.
     pub(crate) mark: Mark,
-    /// Presence as the caller saw it. A pull of which nobody knows whether it brought the image is told by it from an
-    /// image that was always here.
+    /// Presence as the caller saw it. After a pull with an unknown outcome, this distinguishes a pulled image from a preloaded
+    /// one.
     pub(crate) before: Presence,
 }
 
 #[cfg(test)]
 impl Wanted {
-    /// An anonymous pull of an image that need not be looked for.
+    /// An anonymous pull of an image whose presence need not be checked.
     pub(super) fn new(spec: ImageSpec) -> Self {
         Self {
             image: spec.image.clone(),
@@ -73,7 +73,7 @@ impl fmt::Debug for Wanted {
     }
 }
 
-/// An image that was pulled, or was found present when its turn came.
+/// An image that was pulled, or was found present when the pull got its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pulled {
     /// The image ref of the runtime.
@@ -84,13 +84,13 @@ pub(crate) struct Pulled {
     pub(crate) size: Option<u64>,
     /// How long the pull took, every attempt included, without the wait for its turn.
     pub(crate) pulling: Duration,
-    /// True if the image was present when the turn came, so that nothing was pulled.
+    /// True if the image was present when the pull got its turn, so that nothing was pulled.
     pub(crate) found: bool,
     /// True if another request had asked for this pull before.
     pub(crate) coalesced: bool,
 }
 
-/// Why a pull did not come to pass.
+/// Reason why an image was not pulled.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum PullFailed {
     /// Every attempt failed. A deadline that passed is the last of the causes.

@@ -1,5 +1,5 @@
-//! [`WatchedPulls`]: an image service whose pulls are shown on the board: for pulls that no manager asks for. It changes no call and
-//! no answer. The binary puts it around the service that a server is given.
+//! [`WatchedPulls`]: an image service whose pulls are shown on the board, for pulls without a manager. It changes no call
+//! and no answer. The binary wraps the service of a server with it.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! [`Cache`]: what is known of a directory's files without opening them, bounded, least recently used out first.
+//! [`Cache`]: cached contents of a directory's files, bounded, evicting the least recently used first.
 //!
-//! Other processes may change the directory, so nothing is believed for its age: each answer is asked for with the
-//! directory's present stamp (its time of change). As long as that stays, entries hold, and after a complete listing a
-//! missing entry is a definite no ("authoritative" in the kubelet). When it changed, a new generation begins: entries
-//! are compared with their file once before they count again, and what is missing is looked for on disk.
+//! Other processes may change the directory, so entries do not expire by age: each look-up passes the directory's present
+//! stamp (its time of change). As long as that stays the same, entries are valid, and after a complete listing a missing
+//! entry is a definite no ("authoritative" in the kubelet). When it has changed, a new generation begins: entries are
+//! compared with their file once before they are valid again, and missing ones are searched on disk.
 
 use hashlink::LruCache;
 
@@ -35,7 +35,7 @@ pub(super) struct Cache<V> {
 struct CacheEntry<V> {
     value: V,
     file: FileStamp,
-    /// The last generation in which the file was looked at.
+    /// The last generation in which the file was compared.
     seen_at: u64,
 }
 

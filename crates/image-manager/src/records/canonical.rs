@@ -1,5 +1,5 @@
-//! [`record`]: reads a record that stands in the very form in which it is written, by us and by the kubelet, in one walk.
-//! It refuses whatever looks otherwise, valid or not: the general parser of `format.rs`, which calls it, reads that.
+//! [`record`]: reads a record in exactly the form that imagelet and the kubelet write, in one pass. It refuses any other
+//! form, valid or not: the general parser of `format.rs`, which calls it, reads that.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ fn recorded(rest: &mut Rest<'_>) -> Option<RecordedCredentials> {
                 rest.eat("}")
             });
         }
-        // Nothing stands behind it, nor is it there twice.
+        // It must be the last field, and occur only once.
         recorded.node_pods_accessible = true;
         rest.eat(r#""nodePodsAccessible":true"#)?;
         rest.0.starts_with('}').then_some(())
@@ -64,7 +64,7 @@ fn recorded(rest: &mut Rest<'_>) -> Option<RecordedCredentials> {
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
-    /// Goes on behind `text`, if that comes next.
+    /// Advances past `text`, if that is next.
     fn eat(&mut self, text: &str) -> Option<()> {
         self.0 = self.0.strip_prefix(text)?;
         Some(())

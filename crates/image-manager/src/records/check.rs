@@ -9,7 +9,7 @@ use super::pulled::CachedRecord;
 use super::record::{RecordedAccount, RecordedCredentials, RecordedSecret};
 use crate::{Access, Doubt, Grant};
 
-/// From this number of secrets on a record does not grow by being looked at.
+/// A check adds no secret to a record that has at least this many.
 const GROWS_TO: usize = 100;
 
 /// The credentials recorded for an image under a name and its other spellings.
@@ -101,8 +101,8 @@ impl<'a> Named<'a> {
 
 /// Looks for a secret in a record; `Some(true)`: recorded as it is, `Some(false)`: with something that the record should
 /// learn. The same content counts wherever it is kept. The same object counts with another content, too, where its source
-/// vouches for its coordinates: it was changed by somebody who may, and the kubelet does not ask the registry again. The
-/// coordinates of a manifest are what its author wrote, and prove nothing.
+/// vouches for its coordinates: the change was authorized, and the kubelet does not ask the registry again either. The
+/// author of a manifest can write any coordinates, so they prove nothing.
 fn by_secret(recorded: &RecordedCredentials, coordinates: &SecretCoordinates, hash: &str) -> Option<bool> {
     let grows = recorded.secrets.len() < GROWS_TO;
     recorded.secrets.iter().find_map(|known| {

@@ -1,13 +1,13 @@
-//! [`Directory`]: the files of one directory, read and replaced as wholes. It knows nothing of what is in them. Pull records
-//! and what garbage collection remembers lie in such.
+//! [`Directory`]: the files of one directory, read and replaced as wholes. It does not interpret their content. Pull records
+//! and the state of garbage collection are stored in such directories.
 //!
 //! A file appears by rename, after its content is on disk, and the directory is written out after it: a reader sees
 //! the old file or the new one, also after a power cut. Several processes may work in one directory: they change it
 //! under an advisory lock of the directory, and find each other's changes by its [`DirectoryStamp`].
 //!
-//! Everything here blocks and is called on threads that may, save [`Directory::stamp`] and [`Directory::read_now`],
-//! which never wait for a disk. What is asked of the system for its coarse clock is not the time of day: it is the
-//! clock by which the file system stamps its changes, and serves to tell whether two changes could bear one stamp.
+//! All functions block and are called on threads that may block, except for [`Directory::stamp`] and
+//! [`Directory::read_now`], which never wait for a disk. The system's coarse clock is not read for the time of day: it is
+//! the clock by which the file system stamps its changes, and shows whether two changes could have the same stamp.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _};
@@ -26,7 +26,7 @@ use super::format::{DRAFT, is_draft, is_record};
 
 /// No record is nearly as big: a hundred secrets are 20 kB.
 const MAX_SIZE: u64 = 16 << 20;
-/// How often a draft is written again that somebody took away.
+/// How often another name is tried for a draft.
 const TRIES: usize = 8;
 /// How files are opened that are only read: no link is followed, and nothing waits for the other end of a pipe.
 const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
@@ -39,8 +39,8 @@ type Moment = (i64, u64);
 pub(crate) enum Use {
     /// Other processes may change it at the same time.
     Shared,
-    /// The same; what is written is left to the page cache, so that a stop of the machine (not of the process) may leave files
-    /// that are empty or gone.
+    /// The same, but writes are left in the page cache, so that after a stop of the machine (not of the process) files may be
+    /// empty or missing.
     SharedUnsynced,
     /// Nothing is written; where it is missing, it is an empty one.
     Reading,
@@ -55,7 +55,7 @@ pub(crate) struct DirectoryStamp {
 }
 
 impl DirectoryStamp {
-    /// Of a directory that is not there.
+    /// Stamp of a missing directory.
     const MISSING: Self = Self { modified: (0, 0), changed: (0, 0), settled: true };
 
     /// Returns true if a later stamp shows that nothing has changed since this one.
@@ -75,7 +75,7 @@ pub(crate) struct FileStamp {
 }
 
 impl FileStamp {
-    /// Of a file that nobody has looked at so closely: it is none that is seen later.
+    /// Stamp of a file that was read without a stat. It equals no later stamp.
     pub(super) const UNKNOWN: Self = Self { inode: 0, size: 0, modified: (0, 0), changed: (0, 0), settled: false };
 
     fn of(stat: &Stat, now: Moment) -> Self {
@@ -131,7 +131,7 @@ pub(crate) enum Now {
     Long(Vec<u8>, FileStamp),
     /// No such file.
     Absent,
-    /// Only the disk knows, or somebody who may wait for errors.
+    /// Not known without waiting for the disk, or an error that a blocking read reports.
     Unknown,
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct Directory {
 /// The lock of a directory or of a file in it.
 pub(crate) type Lock = FileLock<OwnedFd>;
 
-/// A file that is on disk under a name that nobody reads. Removed when dropped.
+/// A file on disk under a name that no process reads. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
     directory: &'a Directory,
@@ -310,10 +310,10 @@ impl Directory {
         }
     }
 
-    /// Waits until nobody else changes the directory.
+    /// Waits until no other process or thread changes the directory.
     pub(crate) fn lock(&self) -> Result<Lock, RecordsError> {
         let lock = || -> io::Result<OwnedFd> {
-            // A file description of its own: threads of one process shut each other out as well.
+            // A file description of its own, so that threads of one process exclude each other as well.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let fd = fs::openat(self.to_change()?, c".", flags, Mode::empty())?;
             rustix::io::retry_on_intr(|| fs::flock(&fd, FlockOperation::LockExclusive))?;
@@ -331,7 +331,7 @@ impl Directory {
         Ok(draft)
     }
 
-    /// The same, left to the page cache: [`Directory::sync_file`] and [`Directory::sync`] may come later.
+    /// Like [`Directory::draft`], but left in the page cache: [`Directory::sync_file`] and [`Directory::sync`] may follow later.
     pub(super) fn loose_draft(&self, name: &str, bytes: &[u8]) -> Result<Draft<'_>, RecordsError> {
         self.write_draft(name, bytes).map_err(RecordsError::io("write", self.path_of(name)))
     }
@@ -351,7 +351,7 @@ impl Directory {
             };
             let draft = Draft { directory: self, name, file: Some(file) };
             let file = draft.file.as_ref().expect("it was just put there");
-            // Whoever clears up knows by this that somebody is at it.
+            // The lock shows to a process that removes leftovers that the draft is in use.
             fs::flock(file, FlockOperation::NonBlockingLockShared)?;
             let mut rest = bytes;
             while !rest.is_empty() {
@@ -363,7 +363,7 @@ impl Directory {
         Err(Errno::EXIST.into())
     }
 
-    /// Removes a file; whether there was one.
+    /// Removes a file. Returns true if there was one.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, RecordsError> {
         let removed = self.to_change().and_then(|fd| match fs::unlinkat(fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -381,7 +381,7 @@ impl Directory {
             Err(errno) => Err(errno.into()),
         });
         let stat = stat.map_err(RecordsError::io("look at", self.path_of(name)))?;
-        // The number alone tells, since the file that was read is held open.
+        // Comparing the inode is enough, since the file that was read is held open.
         Ok(stat.map(|stat| stat.st_ino) == content.map(|content| content.stamp.inode))
     }
 
@@ -426,8 +426,8 @@ impl Directory {
 }
 
 impl Draft<'_> {
-    /// Gives it its name. The caller holds the lock, and syncs the directory when that is released. `None`: somebody
-    /// took the draft away.
+    /// Renames the draft to its final name. The caller holds the lock, and syncs the directory when that is released.
+    /// `None`: another process removed the draft.
     pub(crate) fn place(mut self, name: &str) -> Result<Option<OwnedFd>, RecordsError> {
         let directory = self.directory;
         let fail = RecordsError::io("rename", directory.path_of(name));
@@ -466,7 +466,7 @@ pub(crate) fn stamp_of(file: &OwnedFd) -> io::Result<FileStamp> {
     Ok(FileStamp::of(&fs::fstat(file)?, now))
 }
 
-/// Takes a lock on a file that many may hold. Never waits: whoever wants it alone holds the directory's lock.
+/// Takes a shared lock on a file. Never waits: an exclusive lock is only taken while holding the directory's lock.
 pub(crate) fn share(file: OwnedFd) -> io::Result<Lock> {
     fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
     Ok(Lock::new(file))

@@ -75,7 +75,7 @@ fn a_draft_that_is_dropped_leaves_nothing() {
     let directory = Directory::open(root.path().to_owned()).unwrap();
     drop(directory.draft("sha256-x", b"x").unwrap());
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
-    // One that somebody took away is told.
+    // A draft that another process removed is reported.
     let draft = directory.draft("sha256-x", b"x").unwrap();
     std::fs::remove_file(std::fs::read_dir(root.path()).unwrap().next().unwrap().unwrap().path()).unwrap();
     assert!(draft.place("sha256-x").unwrap().is_none());

@@ -42,7 +42,7 @@ pub(super) fn is_draft(name: &str) -> bool {
 /// Which version a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
-    /// Written by older kubelets; read, and written anew when the directory is opened.
+    /// Written by older kubelets; read, and rewritten when the directory is opened.
     Alpha,
     /// Written by us.
     Beta,
@@ -145,7 +145,7 @@ pub(crate) fn fuzzed_intent(bytes: &[u8]) {
     }
 }
 
-/// Files carry full seconds; whoever compares with them does so in full seconds.
+/// Truncates to full seconds. Files carry full seconds, so times must be truncated before they are compared with them.
 pub(super) fn full_seconds(time: Timestamp) -> Timestamp {
     // Before 1970 the part below a second counts backwards.
     let second = time.as_second() - i64::from(time.subsec_nanosecond() < 0);

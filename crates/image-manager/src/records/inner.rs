@@ -46,7 +46,7 @@ pub(super) struct RecordState {
     pub(super) held: Option<Arc<CachedRecord>>,
     /// There is a record or an intent.
     pub(super) pulled_by_us: bool,
-    /// The policy that decided whether intents were looked at: no other one may judge by this.
+    /// The policy that decided whether intents were read: this state is valid for no other policy.
     pub(super) policy: Arc<VerificationPolicy>,
 }
 
@@ -92,11 +92,11 @@ impl Inner {
         }))
     }
 
-    /// The record of an image, and whether the image was pulled by us: there is a record or an intent. `None`: that cannot
-    /// be told without waiting for a disk.
+    /// Returns the record of an image, and whether imagelet pulled the image: there is a record or an intent. `None`: that is
+    /// not known without waiting for a disk.
     ///
-    /// Where an intent counts, it is looked for before the record. It goes after its record is there, so whoever finds
-    /// neither in this order has missed none.
+    /// Where an intent counts, it is looked up before the record. It is removed after its record is written, so a look-up in
+    /// this order that finds neither has missed none.
     pub(super) fn known_now(&self, image: &str, image_ref: &str) -> Result<Option<RecordState>, RecordsError> {
         let mut intended = false;
         let policy = self.policy();
@@ -274,7 +274,7 @@ impl Inner {
         self.metrics.in_memory_usage(RecordKind::Records, self.pulled.usage());
     }
 
-    /// Runs what has to be ended once it was begun, also when nobody waits for it any more.
+    /// Runs work that must not be interrupted: it continues when the returned future is dropped.
     pub(super) async fn task<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -282,7 +282,7 @@ impl Inner {
         joined(self.tracker.spawn_on(task, &self.runtime)).await.ok_or(RecordsError::Closed)
     }
 
-    /// The same for which nobody waits, save [`PullRecords::settle`].
+    /// Runs such work in the background; only [`PullRecords::settle`] waits for it.
     pub(super) fn background(&self, task: impl Future<Output = ()> + Send + 'static) {
         drop(self.tracker.spawn_on(task, &self.runtime));
     }

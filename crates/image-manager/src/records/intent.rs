@@ -12,8 +12,8 @@ use super::check::recorded;
 use super::inner::Inner;
 use super::record::RecordedCredentials;
 
-/// A pull that is going on. Dropped without an outcome before it has [begun](PullIntent::begin) it counts as failed; after
-/// that it stays on disk, since nobody knows whether the image came. What is to be done then is done in the background, and
+/// A pull that is under way. Dropped without an outcome before it has [begun](PullIntent::begin) it counts as failed; after
+/// that it stays on disk, since the image may be present. The work on drop is done in the background, and
 /// [`PullRecords::settle`](super::PullRecords::settle) waits for it.
 #[must_use = "dropping it says that there is no pull"]
 pub struct PullIntent {
@@ -40,8 +40,8 @@ impl PullIntent {
         self.begun = true;
     }
 
-    /// What has to be done before the image may appear, for whoever pulls it: so long the intent outlives the process, and
-    /// from then on a stop of the machine as well. A pull that changes nothing waits for no disk that way.
+    /// Returns the step that the runtime has to run before the image may appear. Until then the intent outlives the process,
+    /// and afterwards a stop of the machine as well. In this way a pull that changes nothing does not wait for the disk.
     #[must_use]
     pub fn before_visible(&self) -> BeforeVisible {
         let Some(inner) = self.inner.clone() else { return BeforeVisible::default() };
@@ -62,9 +62,9 @@ impl PullIntent {
         })
     }
 
-    /// The image came, and nobody knows for whom: it is called `image_ref`, and every pod has to show the registry its own
-    /// credential before it may have it, unless a record that is there says more. The record is on disk before the intent
-    /// goes. Dropping the future does not stop it.
+    /// Reports that the image is present as `image_ref`, and that the credentials of its pull are not known. Every pod has to
+    /// show the registry its own credential before it may use the image, unless an existing record says more. The record is on
+    /// disk before the intent is removed. Dropping the future does not stop it.
     ///
     /// # Errors
     /// [`RecordsError`], if the record cannot be written. The intent stays then.
@@ -72,8 +72,8 @@ impl PullIntent {
         self.end_with(image_ref, None).await
     }
 
-    /// Nobody knows whether the image came, and nobody will: the intent stays on disk, so that the image is taken for one
-    /// that was pulled as long as nothing better is known. Dropping the future does not stop it.
+    /// Reports that the outcome cannot be determined: the intent stays on disk, so that the image is taken for a pulled one
+    /// as long as nothing better is known. Dropping the future does not stop it.
     pub async fn keep(mut self) {
         let Some(inner) = self.inner.take() else { return };
         let image = std::mem::take(&mut self.image);
@@ -81,12 +81,12 @@ impl PullIntent {
         let _closed = Arc::clone(&inner).task(async move { inner.abandon(&image).await }).await;
     }
 
-    /// The pull succeeded: the image is called `image_ref`, and `used` opened it (`None`: it needed no credential). The
-    /// record is on disk before the intent goes. Dropping the future does not stop it.
+    /// Reports that the pull succeeded: the image is present as `image_ref`, and was pulled with `used` (`None`: without a
+    /// credential). The record is on disk before the intent is removed. Dropping the future does not stop it.
     ///
     /// # Errors
-    /// [`RecordsError`], if the record cannot be written. The intent stays then, so that nobody takes the image for one
-    /// that was always here, and the next start can make a record of it.
+    /// [`RecordsError`], if the record cannot be written. The intent stays then, so that the image is not taken for a
+    /// preloaded one, and the next start can make a record of it.
     pub async fn pulled(mut self, image_ref: &str, used: Option<&Candidate>) -> Result<(), RecordsError> {
         self.end_with(image_ref, Some(recorded(used))).await
     }
@@ -109,7 +109,7 @@ impl PullIntent {
             .await?
     }
 
-    /// The pull failed. Dropping the future does not stop it.
+    /// Reports that the pull failed. Dropping the future does not stop it.
     pub async fn failed(mut self) {
         let Some(inner) = self.inner.take() else { return };
         let image = std::mem::take(&mut self.image);

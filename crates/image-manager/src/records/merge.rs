@@ -1,13 +1,13 @@
-//! [`merge`]: a record and what an image was now pulled with. Pure; the rules are the kubelet's, save that secrets and
-//! service accounts which come together are both kept.
+//! [`merge`]: adds the credentials of a pull to a record. Pure; the rules are the kubelet's, except that secrets and service
+//! accounts of the same pull are both kept.
 
 use jiff::Timestamp;
 
 use super::format::full_seconds;
 use super::record::{PulledRecord, RecordedAccount, RecordedCredentials, RecordedSecret};
 
-/// The record after a pull of `name` (without tag and digest), or `None` where nothing new is in it. `added` is `None`
-/// where nobody knows with what it was pulled.
+/// Returns the record after a pull of `name` (without tag and digest), or `None` where there is nothing new to record.
+/// `added` is `None` where the credentials of the pull are not known.
 pub(super) fn merge(
     record: &PulledRecord,
     name: &str,

@@ -1,5 +1,5 @@
-//! [`PullRecords`]: who pulled what with which credential, as files that outlive the process (KEP-2535): a pull intent
-//! before a pull, a pulled record after it, and the question whether a pod may use an image that is already here.
+//! [`PullRecords`]: the credentials with which each image was pulled, in files that outlive the process (KEP-2535): a pull
+//! intent before a pull, a pulled record after it, and the check whether a pod may use an image that is already present.
 //!
 //! Directory, names and content of the files are the kubelet's (`pulling/` and `pulled/`, JSON `v1beta1`), so that
 //! records can move between the two; not both at once. Several imagelet processes may share a directory:
@@ -8,10 +8,10 @@
 //! - a record is merged with what is on disk at that moment, not with what memory has;
 //! - an intent is in use as long as a process that lives shares its lock (`pulling.rs`);
 //! - memory counts only as long as the directory's time of change is the one under which it was filled; a hit costs one
-//!   `fstat`. Files are replaced, never written over: who edits one in place is noticed at the next change beside it.
+//!   `fstat`. Files are replaced, never overwritten: an edit in place is noticed at the next change in the directory.
 //!   This needs a local file system, whose clock is that of this kernel.
 //!
-//! What a kill leaves behind, and what becomes of it:
+//! Leftovers of a killed process, and their recovery:
 //!
 //! | killed | on disk | recovery |
 //! |---|---|---|
@@ -69,9 +69,9 @@ pub struct PullRecords {
 }
 
 impl PullRecords {
-    /// Opens the directory: makes it where it is missing, clears what killed processes left half written, brings
-    /// files of older kubelets to the present version, and reads what memory has room for. A file that cannot be read
-    /// is left where it is; the image it is about has to be verified.
+    /// Opens the directory: creates it if it is missing, removes partial files of killed processes, migrates files of
+    /// older kubelets, and caches as many files as fit in memory. A file that cannot be read is left where it is; its
+    /// image has to be verified.
     ///
     /// # Errors
     /// [`RecordsError`], if the directory cannot be made, read or written.
@@ -95,10 +95,9 @@ impl PullRecords {
         Ok(Self { inner })
     }
 
-    /// Turns intents that a killed process left into records without credentials, where the image is there (`images`
-    /// is everything that the runtime has), so that the registry is asked before anybody uses it. Intents in use are
-    /// left alone, and so are those whose image is not there, for a day: a runtime may still be at it. How many became
-    /// records.
+    /// Turns intents of a killed process into records without credentials, where the image is present (`images` is every
+    /// image of the runtime), so that the registry is asked before a pod uses it. Intents in use are kept, and so are
+    /// those whose image is absent, for a day: a runtime may still pull it. Returns how many became records.
     ///
     /// # Errors
     /// [`RecordsError`]: the first; the others were tried all the same.
@@ -107,9 +106,9 @@ impl PullRecords {
         self.inner.on_blocking(move |inner| recover::recover(inner, &images)).await
     }
 
-    /// Decides if a pod may use `image` (as its container names it), which is here as `image_ref`. `candidates` are the
-    /// pod's credentials; they are asked for only when the rules need them. An empty `image_ref` is an image that is
-    /// not here. What cannot be read must be verified.
+    /// Decides if a pod may use `image` (as its container names it), which is present as `image_ref`. `candidates` are the
+    /// pod's credentials; they are requested only when the rules need them. An empty `image_ref` is an absent image. An
+    /// image whose record cannot be read must be verified.
     ///
     /// When the pod has a recorded secret in another place or with another content, the record learns that in the
     /// background. A hit in memory never waits.
@@ -180,8 +179,8 @@ impl PullRecords {
     pub async fn intend(&self, image: &str) -> Result<PullIntent, RecordsError> {
         let (inner, image) = (Arc::clone(&self.inner), image.to_owned());
         let (sender, receiver) = oneshot::channel();
-        // As a task, so that the file is not left without a guard when nobody waits any more. The guard is handed over
-        // within it, so that one which nobody takes is dropped before the task counts as done.
+        // As a task, so that the file is not left without a guard when the caller's future is dropped. The guard is sent
+        // within the task, so that a guard without a receiver is dropped before the task counts as done.
         self.inner.background(async move {
             let intent = inner.begin(&image).await.map(|()| PullIntent::new(inner, image));
             drop(sender.send(intent));
@@ -200,11 +199,11 @@ impl PullRecords {
         self.inner.task(async move { inner.record(&image, &image_ref, Some(used)).await }).await?
     }
 
-    /// Removes the records of images that are gone. `present` is **every** image that is still on disk, in use and
-    /// pinned ones and those that nobody looked at included: a record that is missing makes an image free for all pods
-    /// under the default policy, so only what is certainly gone may lose its record. (The kubelet passes the images that
-    /// garbage collection looked at and left, and loses records of those that it did not look at.) Records written or
-    /// affirmed by a pull at or after `before`, the time at which `present` began to be made, stay. How many went.
+    /// Removes the records of images that were removed, and returns how many. `present` is **every** image that is still on
+    /// disk, including images that are in use, pinned or were not inspected: without a record every pod may use an image
+    /// under the default policy, so only images that are certainly removed may lose their record. (The kubelet passes the
+    /// images that garbage collection inspected and kept, and loses records of those that it did not inspect.) Records
+    /// written or affirmed by a pull at or after `before`, the time at which the listing of `present` began, stay.
     ///
     /// # Errors
     /// [`RecordsError`]: the first; the others were tried all the same.

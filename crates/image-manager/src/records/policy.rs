@@ -9,17 +9,17 @@ use oci::{ReferenceError, trim_tag_and_digest};
 
 use crate::Grant;
 
-/// When a pod has to prove that it may use an image that is already here.
+/// When a pod has to prove that it may use an image that is already present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VerificationPolicy {
-    /// Never: whatever image is present is for every pod.
+    /// Never: every pod may use every present image.
     NeverVerify,
-    /// When the image was pulled by us; what was here before is for everybody.
+    /// When imagelet pulled the image; every pod may use preloaded images.
     #[default]
     NeverVerifyPreloadedImages,
     /// Unless the image is on the list.
     NeverVerifyAllowlistedImages(Allowlist),
-    /// Always, also for images that were here before and for those of an allowlist.
+    /// Always, also for preloaded images and for those of an allowlist.
     AlwaysVerify,
 }
 
@@ -133,7 +133,7 @@ impl Allowlist {
     }
 }
 
-/// The text with the normal form of its host, where what stands before the first slash can only be one.
+/// Returns the text with the normal form of its host, where the part before the first slash can only be a host.
 fn with_normal_host(text: &str) -> Result<Cow<'_, str>, AllowlistError> {
     let (host, below) = text.split_at(text.find('/').unwrap_or(0));
     if !host.contains(['.', ':']) && !host.bytes().any(|b| b.is_ascii_uppercase()) {

@@ -1,4 +1,4 @@
-//! [`Pulled`]: the pulled records, on disk and in memory. It does not judge who may use what. [`PullRecords`] asks it.
+//! [`Pulled`]: the pulled records, on disk and in memory. It does not decide access. [`PullRecords`] calls it.
 //!
 //! [`PullRecords`]: super::PullRecords
 
@@ -52,18 +52,18 @@ impl CachedRecord {
 pub(super) enum Lookup {
     Found(Arc<CachedRecord>),
     Absent,
-    /// Somebody who may wait has to look.
+    /// The answer is not in memory: a caller that may block has to read the file.
     Unknown,
 }
 
 /// When records are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoadPhase {
-    /// When the directory is opened: those of the old version are written anew, and as many as there is room for are kept.
+    /// When the directory is opened: records of the old version are rewritten, and as many as fit are cached.
     First,
-    /// The same, after those of the old version were written anew.
+    /// The same, after records of the old version were rewritten.
     Migrated,
-    /// Once more, if all of them have room.
+    /// Once more, if all of them fit.
     Again,
 }
 
@@ -112,7 +112,7 @@ impl Pulled {
         }
     }
 
-    /// The record of an image, if that can be told without waiting for a disk.
+    /// Returns the record of an image, if that is possible without waiting for a disk.
     pub(super) fn lookup(&self, image_ref: &str) -> Result<Lookup, RecordsError> {
         let stamp = self.directory.stamp()?;
         let (generation, stale) = {
@@ -236,7 +236,7 @@ impl Pulled {
             };
             if let Some(placed) = self.replace(&file, &record, found.as_ref())? {
                 self.directory.sync()?;
-                // Of no generation: another process may have replaced it by now, and the next look compares.
+                // Of no generation: another process may have replaced it by now, and the next look-up compares it.
                 self.cache().put(image_ref, Arc::new(CachedRecord::new(record)), placed, 0);
                 return Ok(found.is_none());
             }
@@ -264,8 +264,8 @@ impl Pulled {
         stamp_of(&placed).map(Some).map_err(RecordsError::io("look at", self.directory.path_of(file)))
     }
 
-    /// Removes the records of images that are not `present`, unless they were written at or after `before`. How many
-    /// went. Blocks.
+    /// Removes the records of images that are not `present`, unless they were written at or after `before`. Returns how
+    /// many were removed. Blocks.
     pub(super) fn prune(&self, present: &BTreeSet<String>, before: Timestamp) -> Result<usize, RecordsError> {
         let keep: HashSet<String> = present.iter().map(|image_ref| file_name(image_ref)).collect();
         let before = full_seconds(before);
@@ -276,7 +276,7 @@ impl Pulled {
             match self.prune_one(name, before) {
                 Ok(true) => removed += 1,
                 Ok(false) => {}
-                // No image that is present has this record, so nobody misses what is in it.
+                // No present image has this record, so its content is not needed.
                 Err(error @ RecordsError::Content { .. }) => tracing::debug!(%error, "left where it is"),
                 Err(error) => {
                     tracing::warn!(%error, "a pulled record is left where it is");
@@ -295,7 +295,7 @@ impl Pulled {
         let Some(content) = self.directory.read(name)? else { return Ok(false) };
         let (record, _) = decode_record(&content.bytes).map_err(|what| self.unreadable(name, what))?;
         if file_name(&record.image_ref) != name {
-            // It is nobody's record.
+            // No look-up finds a record under the name of another image.
             return Ok(false);
         }
         let _lock = self.directory.lock()?;
@@ -350,7 +350,7 @@ impl Pulled {
         for (name, result) in names.iter().zip(read) {
             match result {
                 Ok(Some((record, ..))) if file_name(&record.image_ref) != *name => {
-                    // Nobody would find it under this name.
+                    // No look-up would find it under this name.
                 }
                 Ok(Some((record, _, stamp))) if cache.len() < capacity || load == LoadPhase::Again => {
                     let image_ref = record.image_ref.clone();
@@ -367,7 +367,7 @@ impl Pulled {
         Ok(())
     }
 
-    /// Writes those of the old version anew; whether any was.
+    /// Rewrites records of the old version. Returns true if there were any.
     fn migrate(&self, names: &[String], read: &[ReadRecord]) -> bool {
         let mut migrated = false;
         for (name, read) in names.iter().zip(read) {
@@ -405,7 +405,7 @@ impl Pulled {
                 .collect();
             let join = |(part, thread): (_, std::io::Result<std::thread::ScopedJoinHandle<'_, _>>)| match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                // Where no thread can be started, it is done here.
+                // If no thread can be started, read on this thread.
                 Err(_) => read(part),
             };
             parts.into_iter().flat_map(join).collect()

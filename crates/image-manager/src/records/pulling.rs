@@ -1,8 +1,8 @@
-//! [`Pulling`]: the pull intents, on disk and in memory. An intent says: this image may appear, and whoever finds it
-//! must not take it for one that was always here.
+//! [`Pulling`]: the pull intents, on disk and in memory. An intent means that the image may appear, and must then not be
+//! taken for a preloaded one.
 //!
-//! As long as a pull goes on its process shares a lock on the intent's file. So an intent that several processes have
-//! is removed by the last one, and one that a killed process left is told from one that is in use.
+//! During a pull its process shares a lock on the intent's file. So the last of several processes with the same intent
+//! removes it, and an intent that a killed process left can be distinguished from one that is in use.
 
 use lock::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use super::RecordsError;
 use super::files::{Directory, DirectoryStamp, Lock, Use, is_unshared, share};
 use super::format::{INTENT, Version, decode_intent, encode_intent, file_name};
 
-/// How often a file is written again that somebody took away.
+/// How often a file is written again after another process removed it.
 const TRIES: usize = 8;
 
 pub(super) struct Pulling {
@@ -149,7 +149,7 @@ impl Pulling {
         Ok(intents)
     }
 
-    /// The image of an intent's file. A file under another image's name is nobody's.
+    /// Returns the image of an intent's file; `None` for a file under the name of another image.
     fn read(&self, file: &str) -> Result<Option<String>, RecordsError> {
         let Some(content) = self.directory.read(file)? else { return Ok(None) };
         let (image, _) = decode_intent(&content.bytes).map_err(|what| self.unreadable(file, what))?;
@@ -178,7 +178,7 @@ impl Pulling {
                     draft = Some(self.directory.loose_draft(&file, &encode_intent(image))?);
                     continue;
                 }
-                // `None`: somebody took the draft away.
+                // `None`: another process removed the draft.
                 (None, Some(draft)) => draft.place(&file)?,
             };
             let Some(held) = held else { continue };
@@ -201,7 +201,7 @@ impl Pulling {
         self.directory.sync()
     }
 
-    /// Gives back a share, and removes the intent if nobody else has one; whether it did. Blocks.
+    /// Returns a share, and removes the intent if it was the last one. Returns true if the intent was removed. Blocks.
     pub(super) fn release(&self, image: &str, lease: impl Into<Option<Lock>>) -> Result<bool, RecordsError> {
         let file = file_name(image);
         let _lock = self.directory.lock()?;
@@ -212,7 +212,7 @@ impl Pulling {
         self.directory.remove(&file)
     }
 
-    /// Removes an intent that nobody has a share in and that was written before `time`; whether it did. Blocks.
+    /// Removes an intent that has no shares and was written before `time`. Returns true if it was removed. Blocks.
     pub(super) fn release_if_older(&self, image: &str, time: Timestamp) -> Result<bool, RecordsError> {
         let file = file_name(image);
         let _lock = self.directory.lock()?;
@@ -237,7 +237,7 @@ impl Pulling {
             .map_err(RecordsError::io("lock", self.directory.path_of(file)))
     }
 
-    /// Writes files of the old version anew. What cannot be read stays as it is.
+    /// Rewrites files of the old version. Files that cannot be read are left as they are.
     fn migrate(&self) -> Result<(), RecordsError> {
         for file in self.directory.names()? {
             let Some(content) = self.directory.read(&file)? else { continue };

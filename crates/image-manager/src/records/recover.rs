@@ -10,10 +10,10 @@ use super::RecordsError;
 use super::inner::Inner;
 use super::pulling::normal;
 
-/// After so long no runtime is at a pull any more that nobody waits for.
+/// After this time a runtime no longer works on a pull without a caller.
 const OVER: SignedDuration = SignedDuration::from_hours(24);
 
-/// The ids of everything that is here, by name.
+/// The ids of all images on the node, by name.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     by_name: HashMap<String, BTreeSet<String>>,

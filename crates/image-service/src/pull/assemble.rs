@@ -1,7 +1,7 @@
-//! All layers of one manifest: which are here, which are coming for somebody else, which have to be fetched; and the
-//! checks that need the config. Layers that no image of this node ever had are fetched while the config still is; the
-//! others wait for the config, which tells whether they are here. Nothing is visible at its end. Called by pulls and
-//! imports, which commit the result.
+//! Assembles all layers of one manifest: which are present, which another pull is already fetching, and which have to
+//! be fetched; and makes the checks that need the config. Layers that no image of this node ever had are fetched while
+//! the config is still being fetched; the others wait for the config, which shows whether they are present. Nothing is
+//! visible at the end. Called by pulls and imports, which commit the result.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Assembly<'_> {
         if resume::is_interruption(&failed) {
             ready.iter().for_each(ReadyLayer::stay);
         }
-        // Off this thread, and done when the error is told.
+        // Discard on a background thread, but finish before returning the error.
         let left: Vec<_> = ready.into_iter().filter_map(ReadyLayer::into_last).collect();
         self.shared.background.discard(left).await;
         Err(failed)
@@ -66,13 +66,14 @@ impl Assembly<'_> {
     ) -> Result<Plan> {
         let mut plan: Option<Plan> = None;
         let mut pending = in_order(blobs);
-        // While others fetch, what comes for them may be the same in another compression: the config tells. Where it is here
-        // already, nothing is gained by not looking first.
+        // Another pull may already be fetching the same layer in a different compression, which only the config can
+        // show. If the config is already present, reading it first costs nothing.
         let alone = self.shared.layers.len() == 0 && !self.has_config();
         let early = |blob: &Blob| alone || self.jobs_like(&blob.key).next().is_some();
         let mut blind = blobs.iter().any(early).then(|| self.shared.coming.blind());
         let mut planning = self.plan(blind.is_none()).boxed().fuse();
-        // Where not all that seems to be missing fits, nothing is fetched before the config has told what is.
+        // If the layers that seem to be missing do not all fit, nothing is fetched before the config shows which ones
+        // are.
         let at_once = |blob: &&Blob| self.shared.known.diff_id(&blob.descriptor.digest).is_none() && early(blob);
         let fits = self.claim(claim, blobs.iter().filter(at_once)).await?.is_ok();
         let most = self.shared.options.max_parallel_layers.saturating_mul(WEIGHT);
@@ -121,7 +122,7 @@ impl Assembly<'_> {
                     blobs[n].running &= matches!(came, Came::Stopped(_));
                     match came {
                         Came::Stopped(_) => {}
-                        // The config has told meanwhile that it is not wanted.
+                        // The config has shown meanwhile that the layer is not wanted.
                         Came::Gone | Came::Refused if blobs[n].places.is_empty() => {}
                         Came::Gone => pending.push_front(n),
                         Came::Committed => {
@@ -152,7 +153,7 @@ impl Assembly<'_> {
                                 self.tell_ready(&blobs[n]);
                             }
                         }
-                        // Somebody else's job failed, by somebody else's registry or credential: take over.
+                        // The job of another pull failed, because of that pull's registry or credential: take over.
                         Came::Answer(Err(error))
                             if !led && !self.token.is_cancelled() && !error::is_damaged_image(&error) =>
                         {
@@ -183,7 +184,7 @@ impl Assembly<'_> {
         Ok(true)
     }
 
-    /// Tells what the config says, and which layers came before it was known.
+    /// Reports the plan of the config, and the layers that were ready before it was known.
     fn tell_plan(&self, plan: &Plan, blobs: &[Blob]) {
         let Some(stacking) = &self.stacking else { return };
         stacking.plan(&plan.bytes, (&plan.diff_ids, &plan.chain_ids), &plan.present);
@@ -224,7 +225,7 @@ impl Assembly<'_> {
             })
         };
         let claimed = claim.set(wanted.clone(), room(false).await?.unwrap_or(u64::MAX));
-        // What can be fetched again must not keep anybody from fetching.
+        // Leftovers, which can be fetched again, must not prevent a fetch.
         if claimed.is_err() && self.shared.store.unfinished() != Unfinished::default() {
             return Ok(claim.set(wanted, room(true).await?.unwrap_or(u64::MAX)));
         }
@@ -236,7 +237,7 @@ impl Assembly<'_> {
         self.chosen.config.is_some() || self.shared.known.has_config(&self.chosen.manifest.config.digest)
     }
 
-    /// The config, whoever fetches it.
+    /// Returns the config, fetched by this pull or by another one.
     async fn config(&self) -> Result<Bytes> {
         if let Some(bytes) = &self.chosen.config {
             return Ok(bytes.clone());
@@ -252,7 +253,7 @@ impl Assembly<'_> {
             }
         });
         match job.wait().await {
-            // By somebody else's registry or credential.
+            // Failed because of another pull's registry or credential.
             Err(_) if !job.led && !self.token.is_cancelled() => {
                 self.source.small_blob(&self.chosen.manifest.config, most).await
             }
@@ -350,8 +351,8 @@ impl Assembly<'_> {
         )))
     }
 
-    /// Refuses an image whose layers, as far as they were unpacked for it, have more entries than all of its blobs may bring, or than
-    /// two layers may have.
+    /// Refuses an image whose layers, as far as they were unpacked for it, have more entries than all of its blobs may
+    /// contain, or than two layers may have.
     fn check_entries(&self, blobs: &[Blob]) -> Result<()> {
         let options = &self.shared.options;
         let layers = blobs.iter().filter_map(|blob| blob.ready.as_ref());
@@ -368,8 +369,8 @@ impl Assembly<'_> {
         )))
     }
 
-    /// Returns true if a job for another blob brings the same layer. Otherwise a job of its own that runs is noted as the one that
-    /// does.
+    /// Returns true if a job for another blob provides the same layer. Otherwise a running job of its own is noted as
+    /// the one that does.
     fn comes_otherwise(&self, blob: &Blob) -> bool {
         let Some(diff_id) = self.shared_diff_id(blob) else { return false };
         let is_live = |key: &LayerKey| self.shared.layers.has(key) || self.shared.ready.find(key).is_some();

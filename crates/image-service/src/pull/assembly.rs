@@ -1,5 +1,6 @@
-//! [`Assembly`]: the work of bringing all layers of one manifest together, as a value, with the plan that its config gives and the results of
-//! waiting for layers. Its steps: [`super::assemble`] drives, [`super::wanted`] lists the blobs, [`super::join`] joins the jobs of others.
+//! [`Assembly`]: the work of assembling all layers of one manifest, as a value, with the plan that its config gives and
+//! the results of waiting for layers. Its steps: [`super::assemble`] drives, [`super::wanted`] lists the blobs,
+//! [`super::join`] joins the jobs of other pulls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::progress::Hub;
 use crate::shared::Shared;
 use crate::source::Source;
 
-/// A manifest whose layers are brought together, and the parts of the engine that do it.
+/// A manifest whose layers are being assembled, and the parts of the engine that do it.
 pub(crate) struct Assembly<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) source: &'a Arc<dyn Source>,
@@ -29,9 +30,9 @@ pub(crate) struct Assembly<'a> {
     pub(crate) token: &'a CancellationToken,
     /// Stacks for which the layer must be unpacked for itself.
     pub(crate) alone: &'a BTreeSet<Digest>,
-    /// Whom its jobs' memory is counted to.
+    /// The pull charged for its jobs' memory.
     pub(crate) pull: Pull,
-    /// Where layers are told as they become ready, to be put into the runtime's store.
+    /// Reports layers as they become ready, to be put into the runtime's store.
     pub(crate) stacking: Option<Stacking>,
 }
 
@@ -52,7 +53,7 @@ impl Plan {
     }
 }
 
-/// How a wait for a layer ended: which blob, whether this pull led the job, and what came.
+/// The result of waiting for a layer: the index of its blob, whether this pull led the job, and the outcome.
 pub(super) type Waited = (usize, bool, Came);
 
 pub(super) enum Came {
@@ -61,8 +62,8 @@ pub(super) enum Came {
     Committed,
     /// Stopped; perhaps when the layer was whole.
     Stopped(Option<ReadyLayer>),
-    /// The registry does not say that it has what another repository's job brings.
+    /// The registry does not confirm that it has the blob of another repository's job.
     Refused,
-    /// That job came to its end meanwhile.
+    /// That job has ended meanwhile.
     Gone,
 }

@@ -14,9 +14,9 @@ use crate::source::{RawDocument, Source};
 
 /// How many indexes may stand above a manifest.
 pub(crate) const MAX_DEPTH: usize = 3;
-/// How many documents below an index are looked at: with nothing but configs to tell platforms, each is a request or two.
+/// How many documents below an index are read: if only configs name the platforms, each takes a request or two.
 pub(crate) const MAX_DOCUMENTS: usize = 200;
-/// How many platforms an error tells, and how long one may be.
+/// How many platforms an error lists, and how long one may be.
 const MAX_OFFERED: usize = 30;
 const MAX_PLATFORM: usize = 80;
 /// Reason for which the runtime must not pull an image.
@@ -124,7 +124,7 @@ fn descend<'a>(
         search.has_urls |= index.manifests.iter().any(|descriptor| !descriptor.urls.is_empty());
         for descriptor in platform.select(&index.manifests) {
             if !is_document(descriptor) {
-                // An artifact beside the images.
+                // An artifact listed next to the images.
                 continue;
             }
             search.documents += 1;
@@ -152,7 +152,7 @@ fn descend<'a>(
                         let chosen = Chosen { manifest, raw, indexes: Vec::new(), config: None, platform_known: true };
                         return Ok(Some(chosen));
                     }
-                    // Only the config can tell; what is no image (an attestation) is passed over.
+                    // Only the config gives the platform. A manifest that is no image (an attestation) is skipped.
                     if check_manifest(&manifest, options, name).is_err() {
                         continue;
                     }
@@ -175,7 +175,7 @@ fn has_platform(descriptor: &Descriptor) -> bool {
     descriptor.platform.as_ref().is_some_and(|p| !(p.os.is_empty() && p.architecture.is_empty()))
 }
 
-/// The platform in its normal form; attestations (`unknown/unknown`) are not offered to anybody.
+/// The platform in its normal form; attestations (`unknown/unknown`) are never listed.
 fn spelled(platform: &Platform) -> Option<String> {
     let text = platform.normalized().to_string();
     // It stands in a line for people.

@@ -32,8 +32,9 @@ impl Default for Coming {
 pub(crate) struct Blind(Arc<watch::Sender<usize>>);
 
 impl Coming {
-    /// Decides how a layer comes: as `joined` says, which is asked with the key of a job of another blob for the same diff
-    /// id, or by the own job, which is noted. `begin` is called before anybody else can decide about the same layer.
+    /// Decides how a layer is fetched: as `joined` returns, which is called with the key of a job of another blob for
+    /// the same diff ID, or by the own job, which is noted. `begin` is called before any other pull can decide about
+    /// the same layer.
     pub(crate) fn decide<T>(
         &self,
         diff_id: &Digest,
@@ -66,7 +67,7 @@ impl Coming {
     /// Waits until every pull knows what it fetches, or for a moment at most.
     pub(crate) async fn all_see(&self) {
         let mut blind = self.blind.subscribe();
-        // Whoever has no patience fetches a layer that may come twice, and nothing worse.
+        // After the timeout a layer may be fetched twice, and nothing worse.
         let _ = tokio::time::timeout(PATIENCE, blind.wait_for(|n| *n == 0)).await;
     }
 

@@ -87,7 +87,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// Learns which layers the runtime has already, so that nothing of them is fetched before the config has told what they are.
+    /// Asks which layers the runtime has. None of these is fetched before the config gives their diff IDs.
     async fn learn(&self, target: &RuntimeTarget) {
         let blobs: Vec<Digest> = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
         match target.store.diff_ids(&blobs).await {
@@ -210,7 +210,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// The name that it is pulled by; there is none for what comes from a file.
+    /// The name that it is pulled by; an image from a file has none.
     fn source_reference(&self) -> Result<&Reference> {
         let lost =
             || Error::new(Kind::Internal, "an image without a name cannot be pulled: this is a fault of the program");
@@ -304,7 +304,7 @@ pub(crate) async fn lacks_layers(store: &dyn RuntimeStore, status: &ImageStatus)
     Ok(!store.has_snapshot(&chain_id).await?)
 }
 
-/// The chain id of the top layer, as the runtime tells it. Images without layers have none.
+/// The chain ID of the top layer, as the runtime reports it. Images without layers have none.
 pub(crate) fn chain_id(status: &ImageStatus) -> Option<String> {
     let info: serde_json::Value = serde_json::from_str(status.info.get("info")?).ok()?;
     let chain_id = info.get("chainID")?.as_str().filter(|id| !id.is_empty())?;

@@ -1,5 +1,5 @@
-//! Which layers of others a pull uses: those that are here, and those that are on their way or wait for a commit. What came
-//! for the same repository is used at once; of what came for another one, the registry is asked. Called by
+//! Selects the layers of other pulls that a pull uses: those that are present, and those that are in flight or wait for
+//! a commit. Layers of the same repository are used at once; for those of another one, the registry is asked. Called by
 //! [`super::assemble`], which fetches the rest.
 
 use std::collections::{HashMap, HashSet};
@@ -35,8 +35,8 @@ enum JoinedLayer {
 }
 
 impl Assembly<'_> {
-    /// Takes those layers out of `present` that this pull may not use: what other repositories brought, and its registry
-    /// does not say that it has under the digest that the manifest gives.
+    /// Removes from `present` the layers that this pull may not use: those of other repositories, unless its own
+    /// registry may vouch for them and confirms that it has the blob that the manifest names.
     pub(super) async fn leave_what_is_not_ours(
         &self,
         diff_ids: &[Digest],
@@ -230,7 +230,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// `other` is the job's blob, where that is not the own one. Progress is told from this call on.
+    /// `other` is the job's blob, if that is not this pull's own one. Progress is reported from this call on.
     fn for_layer(self, joined: JoinedLayer, other: Option<Digest>) -> BoxFuture<'static, Waited> {
         let Self { n, hub, blob, stop } = self;
         let mut ticket = match joined {
@@ -268,14 +268,15 @@ impl Wait {
     }
 }
 
-/// Returns true if the layer that came for a blob is another one than the config says, and came through another blob.
+/// Returns true if the layer is another one than the config says, and was unpacked from another blob.
 pub(super) fn is_another(blob: &Blob, ready: &ReadyLayer) -> bool {
     blob.diff_id.as_ref().is_some_and(|expected| ready.diff_id != *expected)
         && ready.blob_digest != blob.descriptor.digest
 }
 
-/// A layer job's progress into a pull's hub. Who only waits is told how far it is, and of the end. What comes through
-/// another blob (`as_own`: from its digest to the own one) has that one's size: its bytes are not told.
+/// Forwards a layer job's progress to a pull's hub. A pull that only waits receives the progress and the end of the
+/// layer. A layer that arrives through another blob (`as_own`: from its digest to the own one) has that blob's size, so
+/// its bytes are not reported.
 fn forward(hub: Hub, led: bool, as_own: Option<(Digest, Digest)>) -> ProgressSink {
     ProgressSink::new(move |event| {
         let own = |digest: Digest| match &as_own {

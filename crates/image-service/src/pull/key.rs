@@ -9,7 +9,7 @@ use crate::origin::Origin;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PullKey {
     reference: Reference,
-    /// Digest of the credential, so that nobody gets what only another credential may see.
+    /// Digest of the credential, so that no pull gets content that only another credential may see.
     identity: Digest,
     platform: Platform,
 }

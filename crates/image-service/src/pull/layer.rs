@@ -1,6 +1,6 @@
-//! A layer job: memory for it, bytes from a source, through the threads of [`crate::unpack`], into a private directory. Nothing
-//! is visible at its end: the layer belongs to those who wait for it, and goes when they do. It knows no image.
-//! Started by [`super::assemble`].
+//! A layer job: memory for it, bytes from a source, through the threads of [`crate::unpack`], into a private directory.
+//! Nothing is visible at its end: the layer belongs to its waiters, and is removed when the last of them drops it. It
+//! knows no image. Started by [`super::assemble`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::shared::Shared;
 use crate::source::{Chunks, Source};
 use crate::unpack::{Hands, Outcome, Task, least};
 
-/// Progress is told after so many more bytes, or after this long with some.
+/// Progress is reported after this many bytes, or after this interval if there were any.
 const PROGRESS_STEP: u64 = 256 * 1024;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -70,8 +70,9 @@ impl LayerJob {
         result.map(Some).map_err(|error| error.context(format_args!("layer {digest}")))
     }
 
-    /// Returns true if the store has the layer for every place, and this pull may use it. Asked once the job is in the table: from
-    /// then on, nobody else brings the layer. The store is asked only if something was committed since the plan.
+    /// Returns true if the store has the layer for every place, and this pull may use it. Called once the job is in the
+    /// table: from then on, no other pull adds the layer. The store is asked only if something was committed since the
+    /// plan.
     async fn is_committed(&self) -> bool {
         let Some((commits, stacked)) = &self.planned else { return false };
         let Some((diff_id, chain_id)) = stacked.first() else { return false };
@@ -165,7 +166,8 @@ async fn left_whole(
     Ok(found)
 }
 
-/// A kill between the end of a layer and that of what was written down of its blob leaves both: nobody goes on with the part.
+/// Removes the saved part of a blob. A kill between the end of a layer and this removal leaves both, and no pull would
+/// resume the part.
 async fn forget_part(shared: &Arc<Shared>, descriptor: &Descriptor, usable: BTreeSet<String>) {
     if shared.store.unfinished().blobs == 0 {
         return;
@@ -176,7 +178,7 @@ async fn forget_part(shared: &Arc<Shared>, descriptor: &Descriptor, usable: BTre
     let _ = shared.background.start(take).await;
 }
 
-/// Makes the layer of what comes.
+/// Makes the layer of the fetched chunks.
 async fn make(
     shared: &Arc<Shared>,
     lease: Arc<BlockingDrop<Lease>>,
@@ -269,7 +271,7 @@ async fn note_whole(
     }
 }
 
-/// Where a layer's second side tells how far it is.
+/// Reports the progress of a layer's second side.
 fn progress(shared: &Arc<Shared>, hub: &Hub, digest: &Digest) -> Box<dyn Fn(u64) + Send> {
     let (room, hub, digest) = (shared.room.clone(), hub.clone(), digest.clone());
     Box::new(move |done| {
@@ -295,7 +297,8 @@ fn verdict<T>(fed: Result<()>, inflated: std::result::Result<(), InflateError>, 
     }
 }
 
-/// Moves chunks into the feed. A reader that went away is no error here: its own result tells.
+/// Moves chunks into the feed. A reader that has stopped is not an error of this function: the reader's own result
+/// reports it.
 async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub, room: &Room) -> Result<()> {
     let (mut done, mut told, mut last) = (0_u64, 0_u64, Instant::now());
     let tell = |done| {
@@ -307,7 +310,7 @@ async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub, r
         if feed.send(chunk).await.is_err() {
             return Ok(());
         }
-        // A slow line is told from a dead one.
+        // The interval shows that a slow connection is not a dead one.
         if done - told >= PROGRESS_STEP || last.elapsed() >= PROGRESS_INTERVAL {
             tell(done);
             (told, last) = (done, Instant::now());

@@ -1,6 +1,6 @@
-//! The way of a pull: reference, resolve, choose, assemble, commit. One job per image, credential and platform at a time;
-//! who comes while it runs joins it. Imports come in at `choose` with a file as their source, and share everything
-//! after it. Called by the image service's calls.
+//! Pulls an image: reference, resolve, choose, assemble, commit. One job per image, credential and platform at a time;
+//! callers that arrive while it runs join it. Imports start at `choose` with a file as their source, and share
+//! everything after it. Called by the image service's calls.
 
 pub(crate) mod assemble;
 mod assembly;
@@ -44,7 +44,7 @@ use key::{Names, PullKey};
 use present::Present;
 use ready::{Assembled, Part, ReadyLayer};
 
-/// How often a commit is tried, beside once for each layer, when layers are taken by other images meanwhile.
+/// How often a commit is tried, in addition to once for each layer, when other images take layers meanwhile.
 const COMMIT_ATTEMPTS: usize = 4;
 
 /// A pull of an image by name, before its start.
@@ -197,7 +197,7 @@ impl Incoming<'_> {
         unreachable!("the loop ends by returning")
     }
 
-    /// The work of bringing the layers together, with those fetched for themselves that stand in `alone`.
+    /// The work of assembling the layers, where those in `alone` are fetched for this image itself.
     fn assembly<'b>(&'b self, holding: &'b Holding, alone: &'b BTreeSet<Digest>, pull: Pull) -> Assembly<'b> {
         Assembly {
             shared: self.shared,
@@ -271,8 +271,8 @@ impl Incoming<'_> {
 }
 
 impl Incoming<'_> {
-    /// The blobs that the manifest names, each with its layer's diff id: those of which one was unpacked into the other, or
-    /// those of which nobody knows.
+    /// Returns the blobs that the manifest names, each with its layer's diff ID: the pairs in which the layer is known
+    /// to be unpacked from that blob if `verified`, otherwise the pairs in which this is unknown.
     fn blobs_with_their_layers(&self, image: &Assembled, verified: bool) -> BTreeSet<(Digest, Digest)> {
         let known = &self.shared.known;
         let blobs = self.chosen.manifest.layers.iter().map(|descriptor| &descriptor.digest).zip(&image.layers);

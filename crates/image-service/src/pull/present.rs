@@ -1,5 +1,6 @@
-//! Answers from the store in the place of the registry's: documents of images that are here, and whole images that a pull
-//! would not change. Everything is looked at before it is used, and used only by who could have fetched it. Called by the pull.
+//! Answers from the store instead of the registry: documents of images that are present, and whole images that a pull
+//! would not change. Everything is checked before it is used, and used only by a pull that could have fetched it.
+//! Called by the pull.
 
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ impl Present {
 }
 
 impl Shared {
-    /// Returns true if a pull with this access may use a blob that others brought. Asks `source` where it has to.
+    /// Returns true if a pull with this access may use a blob that was fetched from another repository. Asks `source`
+    /// if necessary.
     pub(crate) async fn may_use(&self, source: &dyn Source, access: Access, blob: &Descriptor) -> bool {
         if self.options.shared_content == SharedContent::Open {
             return true;
@@ -136,7 +138,7 @@ pub(crate) async fn unchanged(
     }))
 }
 
-/// Tells that every layer is here.
+/// Reports that every layer is present.
 pub(crate) fn tell_all(chosen: &Chosen, hub: &Hub) {
     for layer in &chosen.manifest.layers {
         hub.layer(&layer.digest, LayerState::Present);

@@ -17,9 +17,9 @@ use crate::background::BlockingDrop;
 pub(crate) struct Made {
     /// There until the end.
     layer: Option<Arc<UnpackedLayer>>,
-    /// The blob that it came from, where blobs are kept.
+    /// The blob that it was unpacked from, where blobs are kept.
     pub(super) blob: Option<Arc<NewBlob>>,
-    /// The layer is left for a later pull when nobody has it any more.
+    /// True if the layer is left for a later pull when its last user drops it.
     stays: AtomicBool,
 }
 
@@ -43,12 +43,12 @@ impl ReadyLayer {
         self.kept.blob.clone()
     }
 
-    /// From now on it is left for a later pull when nobody has it any more.
+    /// Leaves the layer for a later pull when its last user drops it.
     pub(crate) fn stay(&self) {
         self.kept.stays.store(true, Ordering::Relaxed);
     }
 
-    /// The layer, if nobody else has it, to be dropped where that may block.
+    /// Returns the layer if this is its last user, to be dropped where that may block.
     pub(crate) fn into_last(self) -> Option<Made> {
         Arc::into_inner(self.kept).map(BlockingDrop::into_inner)
     }
@@ -79,8 +79,8 @@ impl Drop for Made {
     }
 }
 
-/// Layers that are unpacked and not yet committed: a pull that comes between the end of a job and the commit of whoever
-/// wanted it takes the layer from here, instead of fetching it again.
+/// Layers that are unpacked and not yet committed: a pull that starts between the end of a job and the commit of the
+/// pull that wanted it takes the layer from this table instead of fetching it again.
 #[derive(Default)]
 pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, WaitingLayer>>);
 
@@ -88,14 +88,14 @@ pub(crate) struct ReadyLayers(Mutex<HashMap<LayerKey, WaitingLayer>>);
 type WaitingLayer = (Weak<BlockingDrop<Made>>, Digest);
 
 impl ReadyLayers {
-    /// The layer that this job made, if somebody still has it.
+    /// Returns the layer that this job made, if a pull still holds it.
     pub(crate) fn find(&self, key: &LayerKey) -> Option<ReadyLayer> {
         let layers = self.0.lock();
         let (kept, diff_id) = layers.get(key)?;
         Some(ReadyLayer { kept: kept.upgrade()?, blob_digest: key.blob.clone(), diff_id: diff_id.clone() })
     }
 
-    /// Those `wanted` jobs whose layers somebody still has.
+    /// Returns the keys of those `wanted` jobs whose layers a pull still holds.
     pub(crate) fn keys(&self, wanted: impl Fn(&LayerKey) -> bool) -> Vec<LayerKey> {
         let layers = self.0.lock();
         let there = layers.iter().filter(|(key, (kept, _))| kept.strong_count() > 0 && wanted(key));

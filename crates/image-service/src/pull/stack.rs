@@ -1,5 +1,5 @@
-//! [`Stack`]: puts the layers of an image into a runtime's store, from the lowest up and while others are still fetched. What it is told
-//! comes from the assembly through [`Stacking`]. It knows neither registry nor records.
+//! [`Stack`]: puts the layers of an image into a runtime's store, from the lowest up, while others are still being
+//! fetched. The assembly reports them through [`Stacking`]. It knows neither registry nor records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const CHEAP_SYNC: u64 = 4 << 20;
 /// Pause between two looks whether a sync has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Where an assembly tells what it has.
+/// The sender by which an assembly reports its plan and its layers.
 pub(crate) struct Stacking(mpsc::UnboundedSender<StackMessage>);
 
 /// News of an assembly.
@@ -92,7 +92,7 @@ enum StackPiece {
 pub(crate) struct Stack<'a> {
     shared: &'a Arc<Shared>,
     deposit: &'a Arc<dyn Deposit>,
-    /// Where they come from, in the engine's words, and as which blobs.
+    /// The origin of the blobs, in the engine's words, and the blobs of the layers.
     origin: String,
     blobs: Vec<Digest>,
     diff_ids: Vec<Digest>,
@@ -111,7 +111,7 @@ pub(crate) struct Planned {
 }
 
 impl<'a> Stack<'a> {
-    /// Waits for the plan. `None`: the assembly has ended before it, and tells why.
+    /// Waits for the plan. `None`: the assembly ended before it, and reports the reason.
     pub(crate) async fn begin(
         shared: &'a Arc<Shared>,
         deposit: &'a Arc<dyn Deposit>,
@@ -126,7 +126,8 @@ impl<'a> Stack<'a> {
         Some((Self { shared, deposit, origin, blobs, diff_ids, chain_ids, pieces, done: 0, lower: None }, planned))
     }
 
-    /// Puts all layers there, as they come. Returns false if the assembly has ended before it told of all.
+    /// Puts all layers into the store as they become ready. Returns false if the assembly ended before it reported all
+    /// of them.
     pub(crate) async fn put(mut self, mut listening: Listening) -> Stacked<bool> {
         loop {
             let (count, sync) = self.next();
@@ -150,9 +151,9 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// How many layers to put there next, and whether their files have to be synced for it. A sync beside layers that are still written
-    /// writes these as well and holds them up: as long as some are to come, only those are put there that are durable already, unless a
-    /// sync costs next to nothing.
+    /// Returns how many layers to put into the store next, and whether their files must be synced for that. A sync
+    /// while other layers are being written writes those as well and delays them: as long as layers are missing, only
+    /// layers that are already durable are put, unless a sync costs next to nothing.
     fn next(&self) -> (usize, bool) {
         let ready = self.pieces[self.done..].iter().take_while(|piece| piece.is_some()).count();
         let store = &self.shared.store;

@@ -21,7 +21,7 @@ pub(super) struct Blob {
     pub(super) stop: CancellationToken,
     /// As the config says it, once that is known.
     pub(super) diff_id: Option<Digest>,
-    /// The blob's job, or one that brings the same, is waited for.
+    /// The blob's job, or one that provides the same layer, is waited for.
     pub(super) running: bool,
     /// Set when nothing is joined any more: another blob that was said to be the same was not, or the registry does not say
     /// that it has this one.

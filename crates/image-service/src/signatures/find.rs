@@ -23,9 +23,9 @@ const ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 const ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 /// Types of what else may hold signatures, in a form that names no repository, begin so.
 const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
-/// So many manifests that refer to an image are looked at, the last ones.
+/// At most this many manifests that refer to an image are inspected, the last ones.
 const MAX_REFERRERS: usize = 16;
-/// So much is told of what cannot be read.
+/// At most this many problems with unreadable signatures are reported.
 const MAX_NOTES: usize = 3;
 
 /// A signature whose payload has not been fetched.
@@ -56,7 +56,7 @@ impl Search {
         }
         let index = match repository.referrers(digest).await.map_err(|e| failed(&e))? {
             Some(index) => Some(index),
-            // Where a registry does not list them, whoever refers to a manifest keeps the list under this tag.
+            // If a registry does not list referrers, the clients that push them keep the list under this tag.
             None => repository.tagged(&name).await.map_err(|e| failed(&e))?,
         };
         let Some(index) = index else { return Ok(search) };

@@ -1,6 +1,6 @@
 //! [`Archive`]: a directory or a tar file with an image in it, as a [`Source`] of documents and blobs. It finds members
-//! by name and reads them in pieces; what they mean is told by [`super::layout`] and [`super::docker`]. A directory may be of
-//! foreign making as a tar file is: no link in it leads to a file outside of it.
+//! by name and reads them in pieces; [`super::layout`] and [`super::docker`] interpret them. A directory is untrusted,
+//! as a tar file is: no link in it leads to a file outside of it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;

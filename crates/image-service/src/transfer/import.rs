@@ -1,5 +1,5 @@
-//! Import: what an archive holds, each image of it through the pipeline of the pulls. All images are chosen before the
-//! first is brought in, so that an archive with an image that cannot run here changes nothing.
+//! Imports the content of an archive, each image through the pipeline of the pulls. All images are chosen before the
+//! first one is imported, so that an archive with an image that cannot run here changes nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -58,10 +58,10 @@ struct NameRecord {
 }
 
 impl Engine {
-    /// Imports the images of an archive: an OCI layout (directory or tar), a docker archive, or a directory as skopeo's `dir:`
-    /// writes it. They are verified as pulled ones are. Of an image of several platforms those are brought in that the options
-    /// name, by default this engine's; one of them gets the name, and the others are recorded by their digests. A file may be
-    /// compressed with gzip, zstd or xz, and may be a pipe. Content that is no image is passed by.
+    /// Imports the images of an archive: an OCI layout (directory or tar), a docker archive, or a directory as skopeo's
+    /// `dir:` writes it. They are verified as pulled ones are. Of an image of several platforms, those that the options
+    /// name are imported, by default this engine's; one of them gets the name, and the others are recorded by their
+    /// digests. A file may be compressed with gzip, zstd or xz, and may be a pipe. Content that is no image is skipped.
     ///
     /// Names come from the options, from the annotations `io.containerd.image.name` or, where it is a whole name,
     /// `org.opencontainers.image.ref.name`, or from the docker archive's tags. An OCI layout's image is recorded by
@@ -70,8 +70,8 @@ impl Engine {
     /// A digest in a name must be that of the image's manifest, or of an index which leads to it; a docker archive has neither,
     /// and its images get no name with a digest. What has another one is refused, and nothing of its archive is stored.
     ///
-    /// The signature policy decides by each name that an image gets. Where it demands signatures, an OCI layout can bring
-    /// them, as `cosign save` writes them; those of an image that is here already count as well.
+    /// The signature policy decides by each name that an image gets. If it demands signatures, an OCI layout can
+    /// contain them, as `cosign save` writes them; those of an image that is already present count as well.
     ///
     /// # Errors
     /// Those of a pull; the caller says of which archive.
@@ -227,8 +227,8 @@ impl Shared {
         Ok(records)
     }
 
-    /// The signatures which the policy demands of an image by a name, among those that the archive brought and those that
-    /// are here.
+    /// Returns the signatures that the policy demands of an image by a name, from those in the archive and those that
+    /// are present.
     async fn demanded(
         self: &Arc<Self>,
         image: &ChosenImage,

@@ -1,6 +1,6 @@
-//! [`open`]: the file of an archive, so that any part of it can be read. What is compressed as a whole, and what comes out of a
-//! pipe or a socket, is copied into a file without a name first, within the limits of layers. It knows nothing of
-//! what is in an archive. Called by the import.
+//! [`open`]: the file of an archive, so that any part of it can be read. A file that is compressed as a whole, and the
+//! bytes of a pipe or a socket, are first copied into a file without a name, within the limits of layers. It does not
+//! interpret the archive. Called by the import.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::options::Limits;
 
 /// Kibibytes that the decoder of an xz stream may take: the dictionary of `xz -9`, and what is around it.
 const XZ_MEMORY_KIB: u32 = 80 << 10;
-/// How long a pipe may be silent until the next look at whether somebody still wants it.
+/// How long a silent pipe is polled between checks for cancellation.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const XZ: &[u8] = b"\xfd7zXZ\0";
 
@@ -71,12 +71,12 @@ fn read_head(file: &File, head: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Nothing waits here for somebody who writes.
+/// Opens a file without waiting for a writer.
 fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => Ok(file.into()),
-        // A socket, or a file that only whoever opened it may open: what the process has open is taken itself.
+        // A socket, or a file that only the process that opened it may open: use that process's open descriptor.
         Err(errno @ (Errno::NXIO | Errno::ACCESS)) => of_process(path).unwrap_or_else(|| Err(errno.into())),
         Err(errno) => Err(errno.into()),
     }
@@ -158,7 +158,7 @@ fn copy_other(path: &Path, mut stream: InputStream<'_>, out: Copy<'_>) -> Result
     }
 }
 
-/// A file, a pipe or a socket, read from its beginning to its end. While it is silent, somebody may give it up.
+/// A file, a pipe or a socket, read from its start to its end. It can be cancelled while it is silent.
 struct InputStream<'a> {
     file: File,
     /// Bytes that were read already and come first.

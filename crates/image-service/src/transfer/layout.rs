@@ -42,7 +42,7 @@ pub(crate) fn entries(archive: &Archive) -> Result<Option<Vec<Entry>>> {
     }))
 }
 
-/// The signatures that a layout brings beside its images, the newest first; none where it is no layout.
+/// Returns the signatures that a layout has in addition to its images, the newest first; none if it is no layout.
 pub(crate) fn signatures(archive: &Archive) -> Result<Vec<Signature>> {
     let mut found = Vec::new();
     let Some(index) = index_of(archive)? else { return Ok(found) };

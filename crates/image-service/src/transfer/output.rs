@@ -1,5 +1,5 @@
-//! Where an export goes: a directory or a tar file, written under a temporary name beside the target and renamed when it
-//! is whole, or a device or a pipe, which is written to as it is. It knows names and bytes, no image.
+//! Destinations of an export: a directory or a tar file, written under a temporary name next to the target and renamed
+//! when complete, or a device or a pipe, which is written to directly. It knows names and bytes, no image.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -161,7 +161,7 @@ pub(crate) fn write_error(name: &str, error: &io::Error) -> Error {
     error::from_file("write", Path::new(name), error)
 }
 
-/// A name beside a file that nobody else has.
+/// Returns an unused name next to a file.
 fn beside(path: &Path) -> Result<PathBuf> {
     match path.file_name() {
         Some(_) => Ok(destination::beside(path)),

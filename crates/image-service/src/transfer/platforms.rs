@@ -1,5 +1,5 @@
-//! [`alternatives`]: the images of one entry of an archive for the platforms that were asked for, each with its config. It reads
-//! documents and decides, and brings nothing in. Called by the import.
+//! [`alternatives`]: the images of one entry of an archive for the platforms that were asked for, each with its config.
+//! It reads documents and decides, and imports nothing. Called by the import.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! [`open_within`]: what a name stands for in a directory that may be of foreign making, over links that stay in it. The kernel
-//! looks after that. Whoever reads a layout's directory opens its files here.
+//! [`open_within`]: opens what a name leads to in an untrusted directory, following links only while they stay in it.
+//! The kernel enforces that. Code that reads a layout's directory opens its files with it.
 
 use std::fs::File;
 use std::io;
@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
-/// Opens a file for reading, over links that stay within the directory. What is found may be no file; nothing waits for whoever
-/// writes into it.
+/// Opens a file for reading, following links that stay within the directory. The result may be something other than a
+/// regular file, and the call does not wait for a writer.
 ///
 /// # Errors
 /// The file cannot be opened, or a link leads out of the directory.
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// A place with a file in it, one beside it, and links to both.
+    /// A directory with a file in it, a file next to it, and links to both.
     #[test]
     fn links_stay_within_and_without_the_call_there_are_none() {
         let top = tempfile::tempdir().expect("a directory");

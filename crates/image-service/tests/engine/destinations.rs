@@ -58,7 +58,7 @@ async fn pipes_and_devices_are_written_to_and_stay() {
                 assert!(reader.await.expect("no panic") == whole, "{name}: what is read is what a file would be");
                 assert!(pipe.symlink_metadata().expect("there").file_type().is_fifo(), "{name}");
             }
-            // Nobody reads: it can be given up.
+            // No process reads: the export can be cancelled.
             let export = node.engine.export(&app, &pipe, format);
             tokio::time::timeout(std::time::Duration::from_millis(50), export).await.expect_err("it waits");
 

@@ -1,4 +1,4 @@
-//! A name with a digest stands for what has that digest, whoever gives the name.
+//! A name with a digest stands for the content with that digest, no matter which client gives the name.
 
 use std::path::Path;
 

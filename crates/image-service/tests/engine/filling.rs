@@ -28,7 +28,7 @@ use crate::support::{blob, image, layer, options};
 pub(crate) enum Wrong {
     /// The runtime is gone before it answers that an image is begun.
     Begin,
-    /// The slot is of a kind that nobody knows.
+    /// The slot is of an unknown kind.
     Slot,
     /// A commit is refused.
     Commit,

@@ -1,5 +1,5 @@
-//! The rules that select the engine before a runtime: neither an image nor an error hands a pull to the runtime, and a signature policy
-//! holds for images that the runtime has, whoever pulled them.
+//! The rules that select the engine before a runtime: neither an image nor an error hands a pull to the runtime, and a
+//! signature policy holds for images that the runtime has, no matter which client pulled them.
 
 use std::fs;
 

@@ -154,7 +154,7 @@ async fn a_damaged_blob_harms_no_image() {
     let layout = out.path().join("one");
     node.engine.export(std::slice::from_ref(&id), &layout, Format::OciLayout).await.expect("exports");
     assert_eq!(layout_bytes(&layout, &image.layers[0].diff_id), image.layers[0].tar);
-    // One that is damaged and that nobody noticed before the export.
+    // A blob that is damaged, which is not detected before the export.
     node.engine.remove_image(&ImageSpec::new(id.clone())).await.expect("removes");
     node.pull("app:v1").await.expect("pulls");
     damage(&kept_file(&node, &blob(&image, 1)));

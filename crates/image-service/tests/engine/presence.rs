@@ -52,7 +52,7 @@ async fn layers_of_other_images_are_not_fetched() {
     assert_eq!(node.asked_for(&base.descriptor.digest), ["HEAD two"]);
     assert_eq!(node.file(&id, "a/x"), Some(noise(1, 50_000)));
     assert_eq!(node.entries("layers").len(), 3);
-    // The same content in another compression: the diff id tells.
+    // The same content in another compression, which the diff ID shows.
     let zstd = LayerBuilder::from_blob(zstd::encode_all(&base.tar[..], 3).unwrap(), base.diff_id, Compression::Zstd);
     node.registry.push("three", "v1", &image().layer(zstd).build());
     node.pull("three:v1").await.expect("pulls");

@@ -62,7 +62,7 @@ fn push(registry: &TestRegistry) -> BuiltImage {
     image
 }
 
-/// Pulls until one layer is whole and most of what comes of the other is here.
+/// Pulls until one layer is complete and most of the bytes that the registry sends of the other one have arrived.
 async fn pull_in_part(node: &Node, image: &BuiltImage) {
     let (pull, watch) = node.start_pull("app:v1");
     watch.until_layer(&blob(image, 0), LayerState::Done).await;
@@ -79,7 +79,7 @@ fn ranges(node: &Node, digest: &Digest) -> Vec<String> {
     requests.iter().map(|request| request.range().unwrap_or("-").to_owned()).collect()
 }
 
-/// Where the blobs of these tests come from, as the engine writes it down.
+/// The origin of the blobs of these tests, as the engine records it.
 fn origin(node: &Node) -> String {
     format!("public {}", node.name("app"))
 }
@@ -255,7 +255,7 @@ async fn a_part_goes_with_the_layer_that_is_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn blobs_that_are_kept_are_left_when_they_are_whole() {
-    // Also those that came over a fast line, of which nothing is written down beside.
+    // Including blobs that arrived over a fast connection, which are not saved separately.
     for (damaged, resume) in [(false, Resume::Auto), (false, Resume::Always), (true, Resume::Auto)] {
         let node = Node::with(|options| (options.resume, options.keep_blobs) = (resume, true)).await;
         let plain = layer("a/x", 1, FIRST).plain();
@@ -284,14 +284,14 @@ async fn blobs_that_are_kept_are_left_when_they_are_whole() {
         let engine = Engine::open(options).await.expect("opens");
         let node = Node { engine, registry, directory };
         let left = node.engine.store().unfinished();
-        // And what came of the last one, where that was written down.
+        // And the bytes of the last one, if they were saved.
         assert!(left.layers == 1 && (1..=2).contains(&left.blobs), "{left:?}");
         node.registry.release_what_was_given_up().await;
         node.registry.clear_requests();
         let id = node.pull("app:v1").await.expect("pulls");
         assert_eq!(id, image.id().to_string());
         let (packed, plain) = (ranges(&node, &blob(&image, 0)), ranges(&node, &blob(&image, 1)));
-        // What is left of a damaged one is nothing that anybody would believe.
+        // A damaged one leaves nothing that a later pull would use.
         let want: &[&str] = if damaged { &["-"] } else { &[] };
         assert_eq!((packed.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), plain.len()), (want, 0));
         assert_eq!(node.engine.store().totals().expect("totals").blobs, 2, "those that are no streams themselves");

@@ -1,4 +1,5 @@
-//! Pulls that run at the same time: one job for one image, one fetch for one layer, and nobody hurt when another leaves.
+//! Pulls that run at the same time: one job for one image, one fetch for one layer, and no pull fails when another is
+//! cancelled.
 
 use cri_api::{ImageService as _, Kind, LayerState, PullEvent, PullImageRequest};
 use oci::{Digest, RegistryAuth};
@@ -26,12 +27,12 @@ async fn ten_pulls_of_one_image_are_one() {
     watch.until(is_bytes(&blob(&image, 0))).await;
     let mut rest: Vec<_> = (0..9).map(|_| node.start_pull("app:v1")).collect();
     for (_, watch) in &rest {
-        // A late joiner is told where things stand.
+        // A late joiner receives the present state.
         watch.until(|event| matches!(event, PullEvent::Resolved { .. })).await;
         watch.until(is_bytes(&blob(&image, 0))).await;
     }
     assert_eq!(node.engine.in_flight().0, 1);
-    // One of them leaves, and nobody else notices.
+    // One of them is cancelled, and no other pull notices.
     rest.pop().expect("there are nine").0.abort();
     node.registry.faults().release();
     let id = first.await.expect("no panic").expect("pulls");
@@ -265,7 +266,7 @@ async fn pulls_that_begin_together_fetch_each_layer_once() {
     for pull in futures::future::join_all(pulls).await {
         pull.expect("pulls");
     }
-    // Who began without knowing, at the very same moment, has let go of the later one.
+    // A pull that began at the same moment without knowing has dropped the later job.
     let mut whole = 0;
     for n in 0..5 {
         let of = |image| node.registry.requests_for(&blob(image, n).to_string()).len();

@@ -362,7 +362,7 @@ async fn an_image_that_is_here_is_used_as_the_policy_says_now() {
     let image = sample();
     let (name, id) = ("signed/app:v1", image.id().to_string());
     let digest = node.registry.push("signed/app", "v1", &image);
-    // It came before anybody asked for signatures.
+    // It was pulled before any signature was demanded.
     signed.write_policy(&json!([{ "type": "insecureAcceptAnything" }]));
     node.pull(name).await.expect("nothing is demanded");
     assert!(node.status(name).await.is_some());
@@ -461,7 +461,7 @@ async fn by_id_the_policy_is_asked_as_by_name() {
         only(&accept);
         assert!(is_here(&signed, &id).await, "one is");
 
-        // Without a name of its own the default decides; what nobody may use can be taken away.
+        // Without a name of its own the default decides; an image that no pod may use can be removed.
         node.registry.push("free/app", "v1", &image_of(9));
         node.registry.push("signed/app", "v1", &image_of(9));
         signed.write_policy(&accept);

@@ -1,4 +1,5 @@
-//! Disks that are too small: what cannot fit is refused before a layer is fetched, and told with its numbers.
+//! Disks that are too small: a pull that cannot fit is refused before a layer is fetched, and the error has the
+//! numbers.
 #![expect(clippy::disallowed_methods, reason = "a small disk is mounted by the machine's own tools")]
 
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ impl SmallDisk {
     }
 }
 
-/// A disk with much space, of which the store may have so much: a limit of a subvolume, which `statfs` does not tell.
+/// A disk with much space, of which the store may have so much: a limit of a subvolume, which `statfs` does not report.
 struct Quota(tempfile::TempDir);
 
 impl Quota {
@@ -118,7 +119,7 @@ async fn layers_that_are_here_need_no_room() {
     let first = image().layer(base.clone()).build();
     node.registry.push("first", "v1", &first);
     node.pull("first:v1").await.expect("fits");
-    // Nine more would not fit; but this repository brought them, by another blob even.
+    // Nine more would not fit; but this repository has provided the layers, even though by another blob.
     let again = registry::testing::LayerBuilder::from_blob(
         base.tar.to_vec(),
         base.diff_id.clone(),
@@ -178,7 +179,8 @@ async fn what_runs_out_of_space_leaves_nothing_and_tells_what_it_needs() {
     let kept = image().layer(layer("k/x", 1, 1 << 20)).build();
     node.registry.push("kept", "v1", &kept);
     node.pull("kept:v1").await.expect("fits");
-    // Small blobs that stand for forty MiB each, so that nothing tells beforehand; and one that comes beside them.
+    // Small blobs that unpack to forty MiB each, so that nothing shows their size beforehand; and one that is fetched
+    // at the same time.
     let mut big = image().layer(layer("a/x", 2, 100_000));
     for number in 0..2 {
         let content = [noise(number, 20_000), vec![7; 40 << 20]].concat();
@@ -187,7 +189,7 @@ async fn what_runs_out_of_space_leaves_nothing_and_tells_what_it_needs() {
     let big = big.build();
     node.registry.push("big", "v1", &big);
     let error = node.pull("big:v1").await.expect_err("does not fit");
-    // At once: not when somebody looks for it.
+    // At once, and not only at the next check.
     let left: Vec<_> = std::fs::read_dir(disk.store().join("ingest")).expect("a directory").collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(std::fs::read_dir(disk.store().join("layers")).expect("a directory").count(), 1);
@@ -262,7 +264,8 @@ async fn a_quota_on_a_disk_with_space_is_named_and_what_is_needed_must_come_free
             assert!(error.message().contains(words), "{error} has no {words:?}");
         }
         assert!(!error.message().contains("were free"), "{error}");
-        // So much more than now: whoever collects frees what is needed, and not what the disk would have to spare.
+        // Relative to the present free space: garbage collection then frees what is needed, and not what the disk would
+        // have to spare.
         let needed = error.needed_bytes().expect("says how much");
         assert!(needed > free + (24 << 20) && needed < free + (48 << 20), "{needed} beside {free}");
         node.engine.settled().await;

@@ -1,5 +1,6 @@
-//! Two tenants of one node: what one brought with its secret is not the other's, who knows every digest of it, but may not
-//! have it. In both shapes, and for all that a node has: images, layers on their way, kept blobs, what is left of pulls.
+//! Two tenants of one node: content that one tenant fetched with its credential is not available to the other, which
+//! knows every digest of it, but has no access. In both shapes, and for all content of a node: images, layers in
+//! flight, kept blobs, leftovers of pulls.
 
 use std::path::Path;
 
@@ -329,7 +330,7 @@ async fn an_open_node_asks_for_nothing_that_is_here() {
     assert_eq!(node.registry.requests().len(), 1);
 }
 
-/// Images of versions that did not write down who brought them.
+/// Images of versions that did not record their provenance.
 #[tokio::test(flavor = "multi_thread")]
 async fn images_of_earlier_versions_are_of_the_repositories_whose_names_they_have() {
     let node = Node::start().await;

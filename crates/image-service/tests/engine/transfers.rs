@@ -293,7 +293,7 @@ async fn exports_that_cannot_be_leave_nothing() {
     assert_eq!(left, ["full"]);
 }
 
-/// A directory with an image in it may come from anywhere: a file beside it is neither read nor named by its digest.
+/// A directory with an image in it may be untrusted: a file next to it is neither read nor named by its digest.
 #[tokio::test(flavor = "multi_thread")]
 async fn links_of_a_directory_do_not_lead_out_of_it() {
     use std::os::unix::fs::symlink;

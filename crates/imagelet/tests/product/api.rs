@@ -16,7 +16,7 @@ use crate::support::random::noise_of;
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Packing, runtime};
 
-/// A user and a group that nobody has.
+/// A user and a group without an account.
 const USER: u32 = 64_123;
 const GROUP: u32 = 64_124;
 

@@ -292,7 +292,7 @@ fn a_layer_without_its_last_padding_comes_and_goes() {
     }
 }
 
-/// A layout with two images, a chart and a blob beside them.
+/// A layout with two images, a chart and a blob.
 fn mixed(g: &Ground) -> (Image, Image) {
     let layout = g.layout("mixed");
     let (one, two) = (g.image(&layout, "one\n"), g.image(&layout, "two\n"));
@@ -422,7 +422,7 @@ fn other_platforms_come_and_go() {
     let values: Vec<(&str, &str)> = values.into_iter().chain([("{platforms}", platforms)]).collect();
     g.types(&g.imagelet("store"), rows, &values);
 
-    // All of them out again: the index is the one that came.
+    // Exporting all of them again yields the index that was imported.
     let imagelet = g.imagelet("store");
     let many = layout.path().display().to_string();
     imagelet.ok(&["--keep-blobs", "import", "--platform", "all", &many]);

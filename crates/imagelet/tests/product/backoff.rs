@@ -1,5 +1,5 @@
-//! Back-off as an operator meets it: `ensure --wait` against a registry that says when, that refuses, that has nothing
-//! and that is not there; `imagelet backoff` beside it tells why and until when, and `reset` makes it try at once.
+//! Back-off as an operator sees it: `ensure --wait` against a registry that sends `Retry-After`, that refuses, that lacks the image
+//! and that does not listen; meanwhile `imagelet backoff` reports why and until when, and `reset` makes it retry at once.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use crate::support::registry::GuardedRegistry;
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Scratch, runtime};
 
-/// An `ensure --wait` that runs, and the command line beside it.
+/// An `ensure --wait` that runs, and a command line to use meanwhile.
 struct Waiting {
     ensure: Daemon,
     imagelet: Imagelet,
@@ -39,7 +39,7 @@ impl Waiting {
         let mut found = Value::Null;
         eventually("the image waits", || {
             let done = self.imagelet.run(&["backoff", "-o", "json"]);
-            // Until the first process listens there is nobody to ask.
+            // Until the first process listens there is no process to ask.
             let Ok(list) = serde_json::from_str::<Value>(&done.stdout) else { return false };
             let entry = list["entries"].get(0).filter(|entry| wanted(entry));
             found = entry.cloned().unwrap_or_default();
@@ -110,7 +110,7 @@ fn explain_tells_whom_the_agent_lets_wait() {
     let asked = registry.requests().len();
     let explained = waiting.imagelet.ok(&["explain", "-f", &scratch.join("wait.yaml").display().to_string()]);
     assert!(explained.contains("back-off") && explained.contains("but not for another"), "{explained}");
-    // For nobody in particular it would be pulled.
+    // Without a pod, no back-off applies and the image would be pulled.
     let explained = waiting.imagelet.ok(&["explain", &image, "-o", "json"]);
     assert!(!explained.contains("back-off"), "{explained}");
     assert_eq!(registry.requests().len(), asked, "nothing is asked of the registry");
@@ -136,7 +136,7 @@ fn a_registry_that_is_not_there_is_waited_for() {
     let runtime = runtime();
     let registry = runtime.block_on(TestRegistry::open());
     registry.push("late/app", "1", &ImageBuilder::tiny("late"));
-    // A port that is taken and refuses connections: nobody else can come by it.
+    // A bound port that refuses connections: no other process can get it.
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     rustix::net::bind(&socket, &any).expect("a free port");
@@ -156,7 +156,7 @@ fn a_registry_that_is_not_there_is_waited_for() {
     assert_eq!(imagelet.images().len(), 1);
 }
 
-/// Begins to listen on a bound socket, and passes what comes on to `target`.
+/// Begins to listen on a bound socket, and forwards connections to `target`.
 fn listen(socket: OwnedFd, target: String) {
     rustix::net::listen(&socket, 16).expect("listen");
     let listener = TcpListener::from(socket);

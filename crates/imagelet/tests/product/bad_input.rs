@@ -242,7 +242,7 @@ fn sockets_that_are_none() {
     assert!(elsewhere.fails(69, &["images"]).contains(&path));
     let gone = s.scratch.join("gone.sock").display().to_string();
     assert!(Imagelet::remote(&format!("unix://{gone}")).fails(69, &["images"]).contains(&gone));
-    // Somebody else answers there, who speaks no gRPC: it is not replaced.
+    // Another process answers there, and speaks no gRPC: it is not replaced.
     let taken = s.scratch.join("taken.sock");
     let _listener = UnixListener::bind(&taken).expect("listen");
     s.refused(

@@ -1,5 +1,5 @@
-//! Commands beside one that holds the root, agent or not: questions are answered as without it, pulls go through it or wait and say
-//! for whom, and nobody notices its end, however it ends.
+//! Commands that run while another process holds the root, agent or not: queries give the same answers as without it, pulls go
+//! through it or wait and say for which process, and its end, of whatever kind, causes no failure.
 
 use registry::testing::{Fault, ImageBuilder, LayerBuilder, TestRegistry};
 use rustix::process::Signal;
@@ -44,7 +44,7 @@ impl Scene {
         self.registry.requests_for("/beside/slow/manifests/").len()
     }
 
-    /// Starts a command, and comes back when it waits for the slow image.
+    /// Starts a command, and returns when it waits for the slow image.
     fn waits_for_slow(&self, imagelet: &Imagelet, args: &[&str]) -> Daemon {
         let asked = self.asked_for_slow();
         let daemon = imagelet.daemon(args);
@@ -80,7 +80,7 @@ impl Scene {
     }
 }
 
-/// A question beside each kind of holder has the answer that it has without one, and nothing on standard error.
+/// Each kind of query returns the same while any kind of holder runs, and writes nothing to standard error.
 #[test]
 fn questions_have_the_same_answers_beside_every_holder() {
     let s = Scene::new();
@@ -142,7 +142,7 @@ fn questions_have_the_same_answers_beside_every_holder() {
     assert_eq!(s.listed(), [there], "the slow image never came");
 }
 
-/// Another pull goes through the one that holds the root, with its own output and one line that says through whom; so does a removal.
+/// Another pull goes through the holder of the root, with its own output and one line that names the holder; so does a removal.
 #[test]
 fn a_second_pull_does_not_wait_for_the_first() {
     let s = Scene::new();
@@ -166,7 +166,7 @@ fn a_second_pull_does_not_wait_for_the_first() {
     assert_eq!(s.listed(), [s.name("slow"), s.there.clone()]);
 }
 
-/// A pull that goes through another process carries on by itself when that process is gone.
+/// A pull that goes through another process continues by itself when that process has ended.
 fn the_second_carries_on(end: impl FnOnce(&Scene, Daemon)) {
     let s = Scene::new();
     let holder = s.holder();
@@ -208,7 +208,7 @@ fn a_holder_that_is_done_is_not_missed() {
     });
 }
 
-/// A command that pulls by other settings is not served by a pull that holds the root: it waits, says for whom, and can be ended.
+/// A pull with other settings is not served by the process that holds the root: it waits, names that process, and can be interrupted.
 #[test]
 fn who_pulls_by_other_settings_waits() {
     let s = Scene::new();
@@ -252,7 +252,7 @@ fn an_agent_waits_for_a_pull_and_not_for_an_agent() {
     assert_eq!(s.listed(), [s.name("slow"), s.there.clone()]);
 }
 
-/// Everybody who comes at the same moment, while others begin and end, is answered.
+/// Every command of a crowd that starts at the same moment, while others begin and end, is answered.
 #[test]
 fn a_crowd_of_commands_is_answered() {
     let s = Scene::new();

@@ -72,7 +72,7 @@ impl Workshop {
         below.components().next().expect("a layer").as_os_str().into()
     }
 
-    /// Changes one byte of an image's file, and nothing that the inode tells.
+    /// Changes one byte of an image's file, and none of the inode's attributes.
     #[track_caller]
     fn flip(&self, end: &str) {
         let path = self.file(end);
@@ -116,14 +116,14 @@ impl Workshop {
 
         let (done, report) = self.check(&[args, &["--repair"]].concat());
         assert_eq!(done.code, Some(0), "{report:#}{}", done.stderr);
-        // Who asks for it is told that it is not there.
+        // Removed images are reported as absent.
         for n in 0..2 {
             let there = self.s.imagelet.run(&["inspect", &self.names[n]]).code == Some(0);
             assert_eq!(there, !absent.contains(&n), "{report:#}");
         }
         self.is_sound();
 
-        // A layer that both lack comes with the first of them.
+        // A layer that both lack is fetched with the first of them.
         self.ensure(absent[0], "pulled");
         self.is_sound();
         for n in 0..2 {

@@ -60,7 +60,7 @@ fn a_clock_that_is_set_at_any_moment_makes_nothing_half_and_nothing_fail() {
         for round in 0..6 {
             let shaped = imagelet.clone().global("--layer-format", FORMATS[round % 2]);
             let context = format!("seed {SEED:#x}, round {round}");
-            // One that is killed at some moment, and what goes on with it.
+            // A pull that is killed at some moment, and the pull that continues it.
             let mut killed = shaped.spawn(&["pull", &name]);
             wait(&mut killed, Duration::from_secs_f64(moments.next() / 5.0));
             let _ = killed.kill();
@@ -110,7 +110,7 @@ impl Drop for End<'_> {
 fn under_an_agent_a_clock_makes_no_image_older_or_younger() {
     let s = Scene::on_a_disk();
     let clock = Clock::new(&s.scratch);
-    // The agent goes by the clock. What asks it does not.
+    // The agent runs by the moved clock. The commands that query it do not.
     let imagelet = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "0s");
     let (name, _) = s.push_file("clock/one:1", "a", "one");
     imagelet.ok(&["pull", &name]);
@@ -126,10 +126,10 @@ fn under_an_agent_a_clock_makes_no_image_older_or_younger() {
         clock.set_by(days * DAY);
         let (age, then) = of("clock/one:1");
         assert_eq!(age, "too-young", "{days} days");
-        // The agent goes by it, and what it had noted has moved with it.
+        // The agent follows the clock, and its recorded times have moved with it.
         let years = i32::try_from(days / 365).expect("few");
         assert!((year + years - 1..=year + years + 1).contains(&then), "{days} days: since {then}, which was {year}");
-        // What comes meanwhile is held for that time by its pull.
+        // An image that is pulled meanwhile is held for that time by its pull.
         let (name, title) = (format!("clock/at{number}:1"), number.to_string());
         let (whole, _) = s.push_file(&name, "a", &title);
         imagelet.ok(&["pull", &whole]);

@@ -17,7 +17,7 @@ use crate::support::scene::Scene;
 const USER: &str = "tenant";
 const PASSWORD: &str = "gr33n-h0rse";
 
-/// A registry that lets nobody in without the password, and imagelet that trusts its certificate.
+/// A registry that refuses every request without the password, and imagelet that trusts its certificate.
 struct Guarded {
     scene: Scene,
     registry: GuardedRegistry,
@@ -153,7 +153,7 @@ fn the_nodes_docker_configuration_is_for_pods_and_for_pull() {
     g.forget();
     let (result, all) = g.ensure(&at_home, &g.pod(""));
     assert_eq!(result, "pulled", "{all}");
-    // What the node's credential brought is for every pod of the node.
+    // An image that the node's credential pulled is available to every pod of the node.
     let (result, all) = g.ensure(&g.imagelet, &g.pod(""));
     assert_eq!(result, "present", "{all}");
 
@@ -301,7 +301,7 @@ fn a_provider_gets_the_token_of_the_pods_account() {
     let (result, all) = g.ensure(&with_provider, &pod);
     assert_eq!(result, "pulled", "{all}");
     assert!(!all.contains("t0ken-of-builder"), "{all}");
-    // It came for one account: another one must show that it may have it, and cannot.
+    // It was pulled for one account: another one must prove its access, and cannot.
     let (result, all) = g.ensure(&with_provider, &g.pod("  serviceAccountName: stranger\n"));
     assert_eq!(result, "ErrImagePull", "{all}");
     let (result, all) = g.ensure(&with_provider, &pod);

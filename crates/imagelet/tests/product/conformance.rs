@@ -253,7 +253,7 @@ async fn in_front_of_containerd(engine: &str, deviations: Vec<Deviation>) {
     let (endpoint, daemon) = serve(&imagelet, &published);
     let service = connect(&endpoint).await;
     let name = format!("imagelet in front of {}, pull engine {engine}", containerd_config::name());
-    // Last in, first out: imagelet goes before containerd.
+    // Last in, first out: imagelet ends before containerd.
     let daemons: Vec<Box<dyn Send + Sync>> = vec![Box::new(daemon), Box::new(containerd)];
     let harness = Behind { name, published, service, deviations, handlers: None, _daemons: daemons };
     conformance::run_all(&harness).await.assert_passed();

@@ -1,5 +1,5 @@
-//! `imagelet convert`: a store of one shape becomes one of the other, here and in an agent; what is mounted stays and is told;
-//! nothing is fetched, and mounts show the same. Killed at any moment, nothing is lost and nothing is left over.
+//! `imagelet convert`: a store of one shape becomes one of the other, by the command itself and by an agent. Mounted images are kept
+//! and reported; nothing is fetched, and mounts show the same. A kill at any moment loses nothing and leaves nothing over.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,5 +1,5 @@
-//! Many pods at once, through the library: each image is pulled once, whoever leaves takes nothing along, and when
-//! everybody has left the traffic stops. On the embedded engine and on Debian's containerd.
+//! Many pods at once, through the library: each image is pulled once, a caller that cancels takes nothing from the others, and
+//! when all have cancelled the traffic stops. On the embedded engine and on Debian's containerd.
 
 use lock::Mutex;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::support::scene::Scene;
 
 const PODS: usize = 200;
 const IMAGES: usize = 20;
-/// Longest wait for the end of what nobody wants any more: shorter than a transfer that stands still goes on by itself (30 s).
+/// Longest wait for the end of an unwanted pull: shorter than the time after which a stalled transfer resumes by itself (30 s).
 const SOON: Duration = Duration::from_secs(20);
 /// A layer that is longer than all buffers on its way together.
 const LONG: usize = 48 << 20;
@@ -204,8 +204,8 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// All of them have asked, and the pull has come to where the gate holds it. On a runtime of one thread, where a
-    /// request that has told its event has joined the pull.
+    /// Starts all requests, and waits until the pull has reached the gate. Must run on a runtime of one thread, where a
+    /// request that has sent its event has joined the pull.
     async fn gather(service: Arc<dyn ImageService>, image: &str, gate: &Gate) -> Self {
         let (service, events) = (Recording::of(service), Counting::default());
         let manager = manager(Arc::clone(&service), &events);
@@ -237,7 +237,7 @@ impl Waiters {
         assert_eq!(self.service.pulls().into_values().collect::<Vec<_>>(), [1], "by the pull that all had joined");
     }
 
-    /// After the last one has left nobody reads any more. How long a pull lingers, to the millisecond, is tested in virtual time.
+    /// After the last caller has cancelled, the transfer stops. How long a pull lingers, to the millisecond, is tested in virtual time.
     async fn all_leave(self, gate: &Gate) {
         assert_eq!(Options::default().puller.linger, Duration::from_millis(500), "half a second");
         for task in &self.tasks {
@@ -261,7 +261,7 @@ async fn long_image() -> (Scene, Gate, String) {
     (s, gate, name)
 }
 
-/// The registry's own log tells that it was not rid of the whole layer.
+/// Asserts by the registry's own log that it did not send the whole layer.
 fn broke_off(s: &Scene) {
     s.registry.accesses_until("the layer's transfer has ended", |all| {
         let reads = all.iter().filter(|a| a.method == "GET" && a.is_blob());

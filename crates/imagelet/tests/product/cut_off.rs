@@ -1,5 +1,5 @@
-//! `kill -9` of an `ensure` between intent, pull and pulled record, at many moments. Whatever was on the disk then: nobody
-//! has an image without a right to it, records are whole files, the one with the right gets it, and nothing is left over.
+//! `kill -9` of an `ensure` between intent, pull and pulled record, at many moments. Whatever was on the disk then: no pod gets an
+//! image without a right to it, records are whole files, the pod with the right gets the image, and nothing is left over.
 
 use std::fs;
 use std::path::Path;
@@ -70,14 +70,14 @@ fn a_kill_at_any_moment_gives_nobody_a_right() {
 
     let mut random = Random(SEED);
     let mut took = Duration::ZERO;
-    // How often the kill found an intent, an image beside it, a record beside both, and the end.
+    // How often the kill found an intent, an image and the intent, a record and both, and the end.
     let mut found = [0; 4];
     for round in 0..ROUNDS {
         let root = s.scratch.join(&format!("store-{round}"));
         let imagelet = Imagelet::on(&root).global("--registry-config-path", &certs);
         let from = Instant::now();
         let mut child = imagelet.spawn(&["ensure", "-f", &keeper]);
-        // The first rounds are not cut off: the last of them tells how long one takes. Then come moments all over the time,
+        // The first rounds are not cut off: the last of them measures how long one takes. Then follow moments over that whole time,
         // and moments just after something has appeared on the disk.
         if round >= WARM_UP {
             let watched = ["", "image_manager/pulling", "layers", "image_manager/pulled"][round % 4];

@@ -45,7 +45,7 @@ impl SlowRegistry {
         imagelet.run(&["ensure", "-f", &self.pod])
     }
 
-    /// Asserts that a pull is given up with these words, that the store is as before, and that the image comes once the gate is open.
+    /// Asserts that a pull is given up with these words, that the store is as before, and that the pull succeeds once the gate is open.
     #[track_caller]
     fn gives_up(&self, imagelet: &Imagelet, words: &[&str]) {
         let done = self.ensure(imagelet);
@@ -93,7 +93,7 @@ fn a_pull_that_takes_too_long_is_given_up() {
 fn a_pull_that_trickles_is_given_up() {
     let slow = SlowRegistry::new();
     slow.gate.slow_answers(100 << 10);
-    // The rate is measured over half a minute of the program's own time, which goes ten times as fast here.
+    // The rate is measured over half a minute of the program's own clock, which is ten times as fast here.
     let imagelet = slow.s.imagelet.clone().global("--image-pull-minimum-rate", "1Mi").hurried(10);
     slow.gives_up(&imagelet, &["the pull is too slow: ", "bytes per second over 30s (imagePullMinimumRate: 1048576)"]);
 }

@@ -1,7 +1,8 @@
-//! Snapshots that imagelet's engine put into containerd's store, entry by entry beside those of containerd's own pull of the same image
-//! into another root: each layer by itself, as overlayfs stacks it, and the image as a container sees it. What differs is asserted
-//! as the exact list, and is the same with every version of containerd. With the erofs snapshotter (`CONTAINERD_SNAPSHOTTER`) the image is
-//! compared with containerd's own pull into overlayfs: its own EROFS files have directories of mode 0777 (docs/differences.md).
+//! Compares, entry by entry, the snapshots that imagelet's engine put into containerd's store with those of containerd's own pull of
+//! the same image into another root: each layer by itself, as overlayfs stacks it, and the image as a container sees it. The
+//! differences are asserted as the exact list, and are the same with every version of containerd. With the erofs snapshotter
+//! (`CONTAINERD_SNAPSHOTTER`) the image is compared with containerd's own pull into overlayfs: containerd's EROFS files have
+//! directories of mode 0777 (docs/differences.md).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -100,7 +101,7 @@ fn differences(s: &Scene, layers: &[Layer]) -> Vec<String> {
     }
     let merged = compared(&read(&ours.merged), &read(&theirs.merged));
     found.extend(merged.into_iter().map(|line| format!("merged: {line}")));
-    // A mount that is there when its containerd goes is left to the scratch.
+    // The scratch removes a mount that outlives its containerd.
     drop((ours.containerd, theirs.containerd));
     found
 }

@@ -7,8 +7,8 @@ use crate::support::manifests::{Manifests, Pod, PullSecret};
 use crate::support::scene::Scene;
 use crate::support::tree::{self, Tree};
 
-/// A tree without what every process changes that opens a store: the lock, which says by whom it is held, and the database,
-/// which notes whether it was closed.
+/// A tree without the files that every process changes when it opens a store: the lock, which names its holder, and the database,
+/// which records whether it was closed.
 fn contents(root: &Path) -> Tree {
     let mut tree = tree::read(root);
     // The root itself had a socket in it for a moment.

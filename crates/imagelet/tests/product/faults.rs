@@ -3,8 +3,8 @@
 //! could not be done and why, and panics never; what was there before is whole, nothing half is visible, mounted, attached or
 //! left over, and the same command does it once the fault is gone.
 //!
-//! `IMAGELET_FAULTS=all` looks at each call with each error; otherwise each error is tried at one call of each command, which
-//! is another one in each. The store is on a tmpfs, whose syncs cost nothing.
+//! `IMAGELET_FAULTS=all` tries each call with each error; otherwise each error is tried at one call of each command, a
+//! different one in each. The store is on a tmpfs, whose syncs cost nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,7 +69,7 @@ struct Ground {
     target: PathBuf,
 }
 
-/// The content of a file of the image that comes and goes.
+/// The content of a file of the image that is pulled and removed.
 const CONTENT: &str = "the upper layer has it\n";
 
 impl Ground {
@@ -80,7 +80,7 @@ impl Ground {
         let imagelet =
             Imagelet::shaped(FORMAT, &memory.join("store")).hasty().global("--image-gc-high-threshold", "100");
         let base = s.file_layer("d/base", noise_of("base", 3000), Packing::Gzip);
-        // One that is unpacked while it comes, and one that is there before.
+        // One that is unpacked while it is fetched, and one that is present before.
         let large = s.file_layer("d/large", noise_of("large", 700 << 10), Packing::Gzip);
         let upper = s.file_layer("d/upper", CONTENT, Packing::Gzip);
         let push = |name: &str, layers: &[crate::support::images::Layer]| {

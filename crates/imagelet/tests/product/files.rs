@@ -136,7 +136,7 @@ fn files_are_listed_written_and_copied() {
     assert!(said.contains("it is no directory"), "{said}");
     let remote = Imagelet::remote("unix:///nowhere.sock").run(&["ls", &name]);
     assert_ne!(remote.code, Some(0));
-    // Whoever reads a part is no error.
+    // A reader that closes the pipe early is no error.
     let shell =
         format!("{} --root {} ls -R {name} | head -1", crate::support::cli::PROGRAM, s.scratch.join("store").display());
     assert!(!run(tool("sh").args(["-c", &shell])).is_empty());
@@ -153,7 +153,7 @@ fn an_agent_keeps_what_is_read_of_its_images() {
     let agent = s.imagelet.serve(&s.scratch.join("agent.sock"));
     assert_eq!(s.imagelet.ok(&["ls", &name]), "large\n");
 
-    // It reads on while the image goes; the layer goes when nobody reads any more.
+    // The read continues while the image is removed; the layer is removed when it is not read any more.
     let mut reader = std::process::Command::new(crate::support::cli::PROGRAM)
         .args(["--root", &s.scratch.join("store").display().to_string(), "cat", &name, "/large"])
         .stdout(Stdio::piped())
@@ -244,7 +244,7 @@ fn nothing_of_an_image_drives_a_terminal() {
     for arguments in ["images", "images -o wide", "images -o json", "images -o yaml", "images -o name"] {
         on_a_terminal(arguments);
     }
-    // Nobody's terminal: names as they are, for programs.
+    // Not a terminal: names are printed as they are, for programs.
     let raw = s.imagelet.ok(&["ls", &name]);
     assert!(raw.lines().any(|line| line == evil), "{raw:?}");
 }

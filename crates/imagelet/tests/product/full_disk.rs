@@ -16,7 +16,7 @@ fn a_pull_that_does_not_fit_leaves_the_store_as_it_was() {
     let disk = LoopFs::ext4(64).mount(&s.scratch, "small");
     let imagelet = Imagelet::shaped(FORMAT, &disk.join("store"));
     let (small, kept) = s.push_file("disk/small:1", "a", "small");
-    // Seventy-five MiB that a few hundred KiB stand for: nothing tells beforehand that it is too much.
+    // Seventy-five MiB that a few hundred KiB stand for: the size is not known before the unpacking.
     let (big, _) = s.push_file("disk/big:1", "same", "the same again\n".repeat(5 << 20));
     imagelet.ok(&["pull", &small]);
     let before = free(&disk);

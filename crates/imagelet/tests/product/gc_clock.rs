@@ -1,5 +1,5 @@
-//! Restarts, moved clocks and reboots: old images stay old and young ones young, whatever ended or was lost in between; ages,
-//! protection and pins go by the time that has passed, and not by what somebody has set a clock to. Every command is a process
+//! Restarts, moved clocks and reboots: old images stay old and young ones young, whatever ended or was lost in between. Ages,
+//! protection and pins follow the time that has passed, and not a clock that was set. Every command is a process
 //! of its own.
 
 use std::fs;
@@ -12,7 +12,7 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// A scene on a disk of its own, whose images are not protected because somebody pulled them.
+/// A scene on a disk of its own, whose images are not protected after an explicit pull.
 fn scene() -> (Scene, Imagelet) {
     let s = Scene::on_a_disk();
     let imagelet = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "0s");
@@ -37,7 +37,7 @@ fn a_restart_does_not_make_old_images_young_nor_young_ones_old() {
     assert_eq!(of(&later(MINUTE), "clock/old:1"), "too-young");
     assert_eq!(of(&later(3 * MINUTE), "clock/old:1"), "remove");
 
-    // An hour later comes another one. The first look at it after a restart is not the unknown past.
+    // An hour later another image is pulled. Its first detection after a restart does not date it to the unknown past.
     later(HOUR).ok(&["pull", &young]);
     assert_eq!(going(&later(HOUR).plan(&["--all-unused"])), ["clock/old:1"]);
     assert_eq!(of(&later(HOUR + MINUTE), "clock/young:1"), "too-young");
@@ -117,7 +117,7 @@ fn images_go_at_their_maximum_age_and_not_before() {
     imagelet.ok(&["pull", &old, &kept]);
     imagelet.ok(&["pin", &kept]);
     assert_eq!(gone(&later(6).collect(&[])), Vec::<String>::new());
-    // Never used, and pulled a moment ago: it is not as old as the process that looks.
+    // Never used, and pulled a moment ago: its age is not that of the process that plans.
     later(8).ok(&["pull", &fresh]);
     let plan = later(8).plan(&[]);
     assert_eq!((going(&plan).as_slice(), decision(&plan, "clock/kept:1")), (&["clock/old:1".to_owned()][..], "pinned"));
@@ -131,7 +131,7 @@ fn images_go_at_their_maximum_age_and_not_before() {
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_was_pulled_ahead_of_its_use_goes_last_for_as_long_as_was_said() {
     let (s, _) = scene();
-    // Where nobody runs containers, nothing is ahead of its use.
+    // If no containers run on the node, no image counts as pulled ahead of its use.
     let containerd = Containerd::start(s.registry.host());
     let imagelet = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "24h");
     let imagelet = imagelet.global("--runtime-endpoint", &containerd.endpoint());
@@ -159,7 +159,7 @@ fn what_was_off_for_a_month_comes_back_with_its_history() {
     imagelet.ok(&["pin", &kept]);
     let five = imagelet.clone().later(5 * DAY);
     assert_eq!(decision(&five.plan(&["--older-than", "4d"]), "clock/one:1"), "remove");
-    // The node is off for thirty days and up for ten minutes: nobody could have used an image meanwhile.
+    // The node is off for thirty days and up for ten minutes: no image could have been used meanwhile.
     let after = imagelet.clone().later(35 * DAY).booted(10 * MINUTE);
     let plan = after.plan(&["--older-than", "7d"]);
     assert_eq!((decision(&plan, "clock/one:1"), decision(&plan, "clock/kept:1")), ("used-within", "pinned"));

@@ -1,6 +1,6 @@
 //! `gc`, `pin`, `status` and `check` at the command line: tables and other formats, exit codes, wrong usage, contradictory
-//! settings in the kubelet's words, and that nothing is removed where nobody knows the containers. What is collected, and
-//! when, has tests of its own.
+//! settings in the kubelet's words, and that nothing is removed while the containers are unknown. Which images are collected,
+//! and when, has its own tests.
 
 use serde_json::{Value, json};
 
@@ -160,7 +160,7 @@ fn an_agent_answers_for_its_store_and_shows_what_is_pinned() {
     assert!(line.contains("1 image (") && line.contains(" pinned"), "{line}");
     assert_eq!(json_of(&imagelet, &["status"])["imageCount"], 1);
     assert_eq!(json_of(&imagelet, &["check"])["imagesChecked"], 1);
-    // Behind this socket nobody knows of containers.
+    // The process behind this socket knows of no containers.
     for args in [&["gc", "--all-unused"][..], &["gc", "--dry-run"], &["gc", "explain", &name]] {
         let line = through.clone().global("--root", &s.scratch.join("other").display().to_string()).fails(1, args);
         assert!(line.contains("serves images and runs no pods") && line.contains("--runtime-endpoint"), "{line}");

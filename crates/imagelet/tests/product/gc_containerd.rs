@@ -16,7 +16,7 @@ use crate::support::{Containerd, Imagelet, Packing};
 const PAUSE: &str = "infra/pause:1";
 const USED: &str = "team/used:1";
 
-/// A containerd whose root is on a disk of its own, with a pod that runs, and images that nobody uses.
+/// A containerd whose root is on a disk of its own, with a pod that runs, and unused images.
 struct Harbour {
     imagelet: Imagelet,
     pods: Pods,
@@ -100,7 +100,7 @@ fn measured(disk: LoopFs) {
     assert_eq!((decision(&plan, USED), decision(&plan, PAUSE)), ("in-use", "in-use"));
     h.pods.remove(&pod);
 
-    // Nobody uses it any more, and it was used a moment ago: a restart and another day do not change when that was.
+    // The image is not used any more, and was used a moment ago: a restart and another day do not change when that was.
     let older = |days: i64| {
         let plan = h.imagelet.clone().later(days * 24 * 3600).plan(&["--older-than", "7d"]);
         decision(&plan, USED).to_owned()

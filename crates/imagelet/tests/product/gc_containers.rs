@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::support::stage::{Does, Stage};
 
-/// The pods that a source has told of; all others are gone.
+/// The pods that a source has reported; all others have been removed.
 struct Told(BTreeSet<String>);
 
 impl PodStates for Told {
@@ -75,7 +75,7 @@ fn mounted(of: &BTreeSet<String>) -> Vec<String> {
 async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     let stage = Stage::new().await;
     let service = &stage.service;
-    // A pod that lives: its sandbox was made anew, its container ended twice and runs again.
+    // A pod that lives: its sandbox was replaced, its container ended twice and runs again.
     let (old, new) = (stage.pod("alive", 0), stage.pod("alive", 1));
     let old_sandbox = stage.sandbox(&old).await;
     let before = stage.container((&old_sandbox, &old), "app", 0, Does::Say("first", 0)).await;
@@ -85,7 +85,7 @@ async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     let failed = stage.container((&new_sandbox, &new), "app", 1, Does::Say("second", 3)).await;
     assert_eq!(stage.ended(&failed).await.exit_code, 3);
     let runs = stage.container((&new_sandbox, &new), "app", 2, Does::Sleep).await;
-    // A pod that is gone and has ended; its log was turned once, and it had two containers.
+    // A pod that was deleted and has ended; its log was rotated once, and it had two containers.
     let gone = stage.pod("gone", 0);
     let gone_sandbox = stage.sandbox(&gone).await;
     let mut of_gone = BTreeSet::new();
@@ -107,7 +107,7 @@ async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     let stray = stage.pod("stray", 0);
     let stray_sandbox = stage.sandbox(&stray).await;
     let stray_runs = stage.container((&stray_sandbox, &stray), "app", 0, Does::Sleep).await;
-    // Links of nobody, and a directory that is no pod's.
+    // A dangling link, and a directory that belongs to no pod.
     let nothing = stage.logs().join("shop_old_u/app/0.log");
     symlink(nothing, links(&stage).join("old_shop_app-0123456789.log")).expect("link nothing");
     stage.scene.scratch.directory("log/pods/lost+found");
@@ -150,7 +150,7 @@ async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     assert!(gc.collect().await.is_empty(), "nothing is left to do");
 }
 
-/// A runtime that is killed and comes back: one round fails, the next one does its work, and what ran still runs.
+/// A runtime that is killed and restarted: one round fails, the next one does its work, and the containers still run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn a_collection_survives_its_runtime() {
@@ -185,7 +185,7 @@ async fn a_collection_survives_its_runtime() {
     assert_eq!(status.state, ContainerState::Running);
 }
 
-/// `imagelet gc containers`: it knows no source of pods, so that only what the policy has too much of goes.
+/// `imagelet gc containers`: it knows no source of pods, so it only removes what exceeds the policy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn the_command_collects_what_is_too_much() {

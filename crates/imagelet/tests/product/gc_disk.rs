@@ -80,7 +80,7 @@ impl Estate {
         let (promised, told) = (number(&plan, "freesBytes"), number(&done, "freedBytes"));
         assert_eq!(promised, told, "{plan:#}\n{done:#}");
         let seen = after.free - before.free;
-        // Directories and inodes are given back in blocks of their own, of which nobody else knows.
+        // Directories and inodes are freed in blocks of their own, which only the file system accounts for.
         let rounding = after.inodes_free.saturating_sub(before.inodes_free) * 512 + (256 << 10);
         assert!(seen.abs_diff(promised) <= rounding, "promised {promised}, the disk shows {seen}, rounding {rounding}");
         (plan, done)

@@ -113,7 +113,7 @@ fn a_command_frees_an_xfs_without_an_inode() {
     a_command_frees(LoopFs::xfs(320).inodes(2000), Full::Inodes);
 }
 
-/// An agent that collects: containers are known from a containerd beside it.
+/// An agent that collects; it learns the containers from a containerd on the same node.
 fn agent(imagelet: &Imagelet, containerd: &Containerd) -> Imagelet {
     imagelet.clone().global("--runtime-endpoint", &containerd.endpoint()).flag("--image-gc=true")
 }
@@ -170,7 +170,7 @@ fn a_pull_that_nothing_makes_room_for_says_how_much_was_needed() {
     assert_eq!(f.imagelet.ids().len(), 2, "what is pinned stays");
     assert!(free(&f.disk).0.abs_diff(f.before.0) < 256 << 10, "nothing half is left: {:?}", free(&f.disk));
 
-    // With one of them free it goes.
+    // With one of them unpinned, that one is removed.
     f.imagelet.ok(&["unpin", &f.names[1]]);
     f.imagelet.ok(&["ensure", "-f", &f.pod(&name)]);
     let done = f.imagelet.collect(&["--all-unused"]);
@@ -203,7 +203,7 @@ fn what_was_pulled_a_moment_ago_is_freed_when_nothing_else_is_left() {
     let imagelet = Imagelet::shaped(FORMAT, &disk.join("store"));
     let names = ["full/first:1", "full/second:1", "full/third:1"].map(|name| push_noise(&s, name, 12 << 20).0);
     imagelet.ok(&["pull", &names[0], &names[1]]);
-    // Two of them have been there for long, and nobody asks for them.
+    // Two of them are old and are not requested any more.
     let later = imagelet.clone().later(7200);
     later.ok(&["pull", &names[2]]);
     Foreign::leaving(&disk, 1 << 20);
@@ -268,7 +268,7 @@ fn pod_of(s: &Scene, images: &[&str]) -> String {
 fn a_pull_takes_no_image_of_its_own_pod() {
     let f = FullDisk::new(LoopFs::ext4(64), Full::AllButAMebibyte, 0);
     let (third, id) = push_noise(&f.s, "full/third:1", 8 << 20);
-    // The first one came first, and would go first; the pod needs it.
+    // The first image is the oldest, and would be removed first; the pod needs it.
     let pod = pod_of(&f.s, &[&f.names[0], &third]);
     f.imagelet.ok(&["ensure", "-f", &pod]);
     let mut want = vec![f.ids[0].clone(), id.clone()];
@@ -288,6 +288,6 @@ fn a_pull_takes_no_image_of_its_own_pod() {
     let mut here = f.imagelet.ids();
     here.sort_unstable();
     assert_eq!(here, want);
-    // By itself it takes what nobody needs just now.
+    // By itself it removes images that are not needed now.
     f.imagelet.ok(&["pull", &fourth]);
 }

@@ -17,7 +17,7 @@ use crate::support::tree;
 
 const ROUNDS: usize = 30;
 const SEED: u64 = 0x1DEA_2026_1123;
-/// Images beside the one that is kept: more than two transactions remove.
+/// Images in addition to the one that is kept: more than two transactions remove.
 const IMAGES: usize = 140;
 const KEEPER: &str = "r.example/kill/keeper:1";
 

@@ -30,7 +30,7 @@ fn rules(s: &Scene, imagelet: Imagelet) -> Imagelet {
 impl Ground {
     fn embedded() -> Self {
         let s = Scene::new();
-        // A disk that nobody else writes to.
+        // A disk to which no other process writes.
         let disk = LoopFs::ext4(256).mount(&s.scratch, "disk");
         Self { imagelet: rules(&s, Imagelet::on(&disk.join("store"))), _agent: None, _containerd: None, s }
     }
@@ -159,7 +159,7 @@ fn two_that_collect_do_not_come_into_each_others_way() {
     let mut children: Vec<_> = (0..4).map(|_| ground.imagelet.spawn(&["gc", "--all-unused"])).collect();
     for child in &mut children {
         let status = crate::support::cli::end_of(child);
-        // The store has one owner: a command that comes meanwhile waits or says so.
+        // The store has one owner: a command that starts meanwhile waits or reports it.
         assert!(matches!(status.code(), Some(0 | 1 | 69)), "{status}");
     }
     assert_eq!(ground.imagelet.ids().len(), 2, "one of each repository");

@@ -139,7 +139,7 @@ fn requests_that_the_transport_refuses_are_logged_once_for_a_connection() {
     }
     let line = agent.wait_for("the refusal", |line| line.contains("refused a request").then(|| line.to_owned()));
     assert!(line.contains("PROTOCOL_ERROR") && line.contains(&std::process::id().to_string()), "{line}");
-    // The server has answered what came before this connection.
+    // The server has answered everything before this connection.
     s.imagelet.ok(&["images"]);
     let lines = agent.lines();
     assert_eq!(lines.iter().filter(|line| line.contains("refused a request")).count(), 1, "{}", lines.join("\n"));

@@ -1,5 +1,5 @@
-//! The help of every command, frozen in tests/help: a change of a text, a new command and a command that is gone show in a file there.
-//! `FREEZE=1` writes the files anew.
+//! The help of every command, frozen in tests/help: a changed text, a new command and a removed command show in a file there.
+//! `FREEZE=1` rewrites the files.
 
 use std::collections::BTreeMap;
 

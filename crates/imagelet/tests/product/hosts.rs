@@ -1,5 +1,5 @@
-//! Registries that want TLS and a password, `hosts.toml` files with mirrors and certificates, and proxies: what is asked of
-//! whom, and that no secret is told.
+//! Registries that want TLS and a password, `hosts.toml` files with mirrors and certificates, and proxies: which host gets which
+//! requests, and that no secret is printed.
 
 use lock::Mutex;
 use std::fs;
@@ -30,7 +30,7 @@ fn a_registry_with_tls_and_a_password() {
     let name = guarded.name("guarded/one:1");
     let creds = format!("{USER}:{PASSWORD}");
 
-    // Nobody vouches for the certificate. Loopback is plain HTTP unless a file says otherwise.
+    // The certificate is not signed by a known authority. Loopback is plain HTTP unless a file says otherwise.
     let unknown = hosts_file(&s, &guarded.host, &format!("server = \"https://{}\"\n", guarded.host));
     let careful = s.imagelet.clone().global("--registry-config-path", &unknown);
     let said = careful.fails(69, &["pull", &name, "--creds", &creds]);
@@ -47,7 +47,7 @@ fn a_registry_with_tls_and_a_password() {
     let traced = imagelet.clone().env("IMAGELET_CREDS", &creds).run(&["--log-level", "trace", "pull", &name]);
     assert_eq!(traced.code, Some(0), "{}", traced.stderr);
     assert_eq!(s.imagelet.ids(), [image.id]);
-    // The form in which it goes over the wire is as secret.
+    // The encoded form on the wire is as secret.
     let encoded = "b3BlcmF0b3I6Y29yLXJlY3Q6aG9yc2U9YmF0dGVyeQ==";
     for secret in [PASSWORD, encoded] {
         assert!(!traced.stderr.contains(secret) && !traced.stdout.contains(secret), "the log tells {secret}");
@@ -81,7 +81,7 @@ fn a_mirror_is_asked_first_and_the_registry_when_it_has_not() {
         s.registry.host(),
         mirror.host()
     );
-    // The name that pods use is nobody's address: it exists in the hosts file alone.
+    // The name that pods use does not resolve: it exists in the hosts file alone.
     let imagelet = s.imagelet.clone().global("--registry-config-path", &hosts_file(&s, "images.example", &text));
     imagelet.ok(&["pull", "images.example/team/both:1"]);
     assert_eq!(s.registry.requests(), Vec::<String>::new(), "the mirror had it all");

@@ -71,7 +71,7 @@ fn questions_make_nothing() {
     assert_eq!(status["imageFs"]["path"], scratch.join("above").display().to_string().as_str());
     assert!(!root.exists(), "the status makes a root");
 
-    // What the program keeps beside the images of a runtime is no store either.
+    // The directory that the program keeps for the images of a runtime is no store either.
     fs::create_dir_all(root.join("image_gc")).expect("a directory");
     for (args, stdout, stderr, code) in QUESTIONS {
         ask(args, stdout, stderr, code);
@@ -130,7 +130,7 @@ fn what_df_counts_is_what_du_counts() {
     assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), "RESERVE freed when the disk is full 8.39MB - -");
 }
 
-/// An image that came a moment ago goes when somebody says so, with what it was protected by, by this process and by an agent that pulled it.
+/// A recent image is removed on request, together with its protection, by this process and by an agent that pulled it.
 #[test]
 fn what_is_unused_goes_now() {
     let (_runtime, registry) = registry();

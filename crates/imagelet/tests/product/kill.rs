@@ -1,7 +1,7 @@
-//! `kill -9` at random moments of a pull, and of a removal. After each: the store opens, an image is whole or absent, what was
-//! committed before is used again, nothing lies about, and the next pull or removal succeeds. Layers are of either shape in turn,
-//! and what an interrupted pull leaves for the next one is nothing, what was whole, or all that came: then that is what lies about,
-//! `df` tells it to the byte, and what was whole of it is not fetched again.
+//! `kill -9` at random moments of a pull, and of a removal. After each: the store opens, an image is whole or absent, content that
+//! was committed before is used again, there are no leftovers, and the next pull or removal succeeds. Layers are of either shape in
+//! turn. An interrupted pull leaves nothing, its whole layers, or all received bytes for the next one; then these are the only
+//! leftovers, `df` reports them to the byte, and whole layers are not fetched again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -79,12 +79,12 @@ struct Left {
     parts: u64,
 }
 
-/// The images of a store: one that stays, and one that comes and goes.
+/// The images of a store: one that stays, and one that is pulled and removed in turn.
 struct Store<'a> {
     path: &'a Path,
     base: &'a str,
     all: &'a str,
-    /// Layers of the one that comes and goes, of which the other one has the first.
+    /// Number of layers of the second image; the first of them is shared with the first image.
     layers: usize,
 }
 
@@ -162,7 +162,7 @@ fn fifty_kills_leave_images_whole_or_absent() {
     });
     let good = good.expect("two of them");
     assert!(good.len() > 1000, "only {} entries", good.len());
-    // It is asked about where the repository that brought it is another one, and fetched once.
+    // The registry is asked about it if another repository provided it, and it is fetched once.
     let fetched = || s.registry.requests().iter().filter(|r| r.starts_with("GET ") && r.contains(&shared)).count();
     let fetched_before = fetched();
 
@@ -195,7 +195,7 @@ fn fifty_kills_leave_images_whole_or_absent() {
         whole_layers += left.whole.len();
         parts += left.parts;
 
-        // The machine may be busier now than it was: the next kill goes by how long this pull takes.
+        // The machine may be busier now than it was: the next kill is timed by this pull.
         let before = s.registry.requests().len();
         let from = Instant::now();
         imagelet.ok(&["pull", &name]);

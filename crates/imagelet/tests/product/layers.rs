@@ -1,6 +1,6 @@
-//! Layers are unpacked side by side, in any order, and are right all the same: directories that a layer only implies are those
-//! of the layer below, and what a layer hides is hidden. Beside it what containerd makes of layers that it is given one by
-//! one, which is how its parallel unpacking works: see `docs/differences.md`.
+//! Layers are unpacked in parallel, in any order, with the same result: directories that a layer only implies have the attributes
+//! of the layer below, and whiteouts hide entries. Compares with containerd's result for layers that it is given one by one, which
+//! is how its parallel unpacking works: see `docs/differences.md`.
 
 use std::fs;
 use std::io::Write as _;
@@ -120,7 +120,7 @@ fn in_any_order_layers_give_the_same_tree() {
     let mut first: Option<Tree> = None;
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for (n, order) in orders.into_iter().enumerate() {
-        // The largest one goes first; none is so small that it goes beside others.
+        // The largest one is fetched first; none is small enough to be fetched in addition to the others.
         let mut tails = [0; 3];
         for (place, &layer) in order.iter().enumerate() {
             tails[layer] = (3 - place) * 300_000;

@@ -86,7 +86,7 @@ impl Ground {
         if end != End::Done {
             imagelet.ok(&["pull", &self.moving.0]);
         }
-        // What a pull that was ended had whole was gone on with.
+        // Layers that the ended pull had completed were used again.
         self.check(context);
         self.s.imagelet.ok(&["rmi", &self.moving.0]);
         end
@@ -236,7 +236,7 @@ fn an_agent_that_runs_out_of_descriptors_goes_on_when_it_has_some() {
     let held: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&socket).expect("there is a queue")).collect();
     let too_many = |line: &str| (line.contains("cannot accept") && line.contains("Too many open files")).then_some(());
     agent.wait_for("that it has too many files open", too_many);
-    // Who comes now waits; nobody is sent away.
+    // A new client waits; none is refused.
     let mut waits = g.s.imagelet.spawn(&["pull", &g.moving.0]);
     assert!(wait(&mut waits, Duration::from_millis(300)).is_none(), "it waits");
     drop(held);

@@ -1,5 +1,5 @@
-//! Every TCP listener of the program: metrics, the status page, `imagelet registry`. None answers to a name that is not its own on loopback, and idle
-//! connections keep nobody out. Port 10250 has tests of its own in `cluster`.
+//! Every TCP listener of the program: metrics, the status page, `imagelet registry`. None answers to a foreign name on loopback, and
+//! idle connections do not lock clients out. Port 10250 has its own tests in `cluster`.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};

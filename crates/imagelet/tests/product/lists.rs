@@ -1,5 +1,5 @@
 //! Lists as people type them, as root and as an ordinary user: filters, order, columns, and expressions with kubectl's rules; and
-//! what helps to type: help, suggestions, completion and manual pages. Forms of output are frozen here.
+//! help with typing: help texts, suggestions, completion and manual pages. Forms of output are frozen here.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -250,7 +250,7 @@ async fn a_filter_that_is_a_repository_means_its_tags() {
         let listed = service.list_images(Some(&filter)).await.expect(name);
         assert_eq!(listed.len(), want, "{name:?}: {listed:?}");
     }
-    // Beside an agent, names still mean one image each.
+    // While an agent runs, names still mean one image each.
     assert_eq!(imagelet.fails(1, &["rmi", "app"]), "error: no such image: app");
     imagelet.ok(&["rmi", "app:1"]);
     assert_eq!(imagelet.images().len(), 4);
@@ -309,7 +309,7 @@ fn completion_knows_what_is_there() {
     assert_eq!(typed("rmi app :", 5, ""), "1\n2\n");
     assert_eq!(typed("rmi quay.io/team/tool : v", 6, "v"), "v1\n");
     assert_eq!(typed("images --filt", 4, "--filt"), "--filter\n");
-    // Nothing is made, and nobody is told, where there is nothing.
+    // If nothing exists, nothing is created and completion prints no error.
     let typo = format!("{root}/typo");
     let done = shell.run(&["--", "imagelet", "--root", &typo, "rmi", "a"]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));

@@ -206,7 +206,7 @@ fn a_file_is_given_by_its_name_and_a_refused_credential_is_named() {
     );
     assert!(explained.stderr.contains(&format!("file {bad} is refused")), "{}", explained.stderr);
 
-    // The same refusal has the same code, whoever meets it.
+    // The same refusal has the same exit code in every command.
     fs::remove_file(&second).expect("removed");
     let manifest = p.s.scratch.join("pod.yaml");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},

@@ -65,8 +65,8 @@ async fn logs_are_shown() {
     assert!(error(&["logs", "web", "-c", "side"]).contains("the log of container \"side\" is gone"));
 }
 
-/// Every line arrives once and in order, at one who follows and at one who comes later, while the log is rotated as often as
-/// possible.
+/// Every line arrives once and in order, at a client that follows and at one that connects later, while the log is rotated as
+/// often as possible.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn no_line_is_lost_when_logs_are_rotated() {

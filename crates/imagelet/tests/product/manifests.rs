@@ -239,7 +239,7 @@ fn manifests_come_from_addresses() {
     assert_eq!(imagelet.ok(&["run", "--dry-run", "-o", "name", "--node-name", "here", "-f", &there]), "pod/web-here\n");
     assert_eq!(imagelet.fails(1, &["explain", "-f", &gone]), format!("error: get {gone}: status 404"));
     assert_eq!(imagelet.fails(1, &["run", "--dry-run", "-f", &gone]), format!("error: {gone}: status 404"));
-    // Whoever has a password in the address does not find it in the log.
+    // A password in the URL is not in the message.
     let with_password = gone.replace("http://", "http://user:s3cret@") + "?token=s3cret";
     assert_eq!(imagelet.fails(1, &["explain", "-f", &with_password]), format!("error: get {gone}: status 404"));
 }
@@ -262,7 +262,7 @@ fn misspelt_settings_are_named_with_those_that_were_meant() {
     }
     let line = imagelet().env("IMAGELET_ROTO", "/x").fails(64, &["explain", "x"]);
     assert_eq!(line, "error: there is no variable IMAGELET_ROTO; did you mean IMAGELET_ROOT?");
-    // Kubernetes sets it in every pod beside a Service of this name.
+    // Kubernetes sets it in every pod whose namespace has a Service of this name.
     let done =
         imagelet().env("IMAGELET_SERVICE_HOST", "10.0.0.1").env("IMAGELET_PROGRESS", "none").run(&["explain", "x"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);

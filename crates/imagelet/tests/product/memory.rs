@@ -1,4 +1,4 @@
-//! The memory of the process, in which passwords are, goes into no core file.
+//! The memory of the process contains passwords, and is not written to a core file.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;

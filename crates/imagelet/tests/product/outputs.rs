@@ -1,4 +1,4 @@
-//! The output of commands in each of their forms, frozen in tests/outputs. `FREEZE=1` writes the files anew.
+//! The output of commands in each of their forms, frozen in tests/outputs. `FREEZE=1` rewrites the files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -103,7 +103,7 @@ fn pages_of_files(root: &Path) -> u64 {
     inodes.values().sum()
 }
 
-/// Bytes of a file that are in memory, whoever read them.
+/// Bytes of a file that are in memory, whichever process read them.
 #[track_caller]
 fn cached_of(file: &Path) -> u64 {
     run(tool("fincore").args(["--bytes", "--noheadings", "--output", "RES"]).arg(file))

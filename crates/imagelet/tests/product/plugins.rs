@@ -1,5 +1,5 @@
-//! Credentials from programs: exec credential providers and docker credential helpers, as real scripts, good ones, ones
-//! that hang and ones that print garbage. A bad one fails nothing by itself, is told, and tells no secret.
+//! Credentials from programs: exec credential providers and docker credential helpers, as real scripts: good ones, ones that hang
+//! and ones that print garbage. A bad one is reported without its secrets, and does not by itself make a pull fail.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +15,7 @@ use crate::support::{Imagelet, Scratch};
 
 const USER: &str = "robot";
 const PASSWORD: &str = "clank-and-whirr";
-/// The text that a bad program prints beside everything else.
+/// The text that a bad program prints in addition to everything else.
 const SPILLED: &str = "spilled-by-the-program";
 
 /// A guarded registry with one image, a directory of programs, and a pod without secrets.
@@ -123,7 +123,7 @@ fn tells_no_secret(text: &str) {
 fn is_gone(pid: &str) -> bool {
     let pid = pid.trim();
     assert!(!pid.is_empty(), "the program has noted its process id");
-    // A zombie is dead, too; whoever inherited it will find it.
+    // A zombie is dead as well; its new parent will reap it.
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     state.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
 }
@@ -169,7 +169,7 @@ fn providers_that_fail_are_told_and_stop_nobody() {
     tells_no_secret(&done.stderr);
     tells_no_secret(&done.stdout);
 
-    // Beside a good one nobody misses them.
+    // With a good one, the bad ones are not needed.
     let [mute, sick, old] = bad;
     let imagelet = w.with_providers(&[mute, sick, old, w.good_provider("carpenter")]);
     imagelet.ok(&["ensure", "-f", &w.pod()]);
@@ -202,7 +202,7 @@ fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
     assert_eq!(done.code, Some(77), "{}", done.stderr);
     assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains("sleeper"), "{}", done.stderr);
     assert!(is_gone(&w.note("sleeper")), "the provider is ended when its time is up");
-    // Beside a good one nobody misses it.
+    // With a good one, it is not needed.
     let both = [w.provider("sleeper"), w.good_provider("carpenter")];
     let imagelet = w.with_providers(&both).global("--credential-provider-timeout", "300ms");
     imagelet.ok(&["ensure", "-f", &w.pod()]);
@@ -291,7 +291,7 @@ fn helpers_that_hang_or_print_garbage_are_told_and_stop_nobody() {
             assert!(is_gone(&w.note("stuck")), "the helper is ended when its time is up");
         }
     }
-    // A good provider beside them.
+    // A good provider in addition to them.
     let providers = w.with_providers(&[w.good_provider("carpenter")]);
     let directory = w.s.scratch.join("docker").display().to_string();
     let imagelet =

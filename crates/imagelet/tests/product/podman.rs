@@ -1,5 +1,6 @@
-//! Podman on images of our store: the view of the store that `imagelet podman-store` makes. Debian's podman lists and runs what imagelet
-//! pulled; what it uses is neither removed nor collected; the view follows every change, and comes back after kills and after damage.
+//! Podman on images of our store: the view of the store that `imagelet podman-store` makes. Debian's podman lists and runs images
+//! that imagelet pulled; the images that it uses are neither removed nor collected; the view follows every change, and is restored
+//! after kills and after damage.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -131,7 +132,7 @@ fn podman_lists_and_runs_what_imagelet_pulled() {
     assert_eq!(t.podman.images(), [line("podman/one:1", &one)]);
     t.check("one");
 
-    // Whiteouts, opaque directories and the mode of the root are those of the image; what is written goes elsewhere.
+    // Whiteouts, opaque directories and the mode of the root are those of the image; writes are stored elsewhere.
     let shown = t.podman.command(&run(&name, &SHOW)).output().expect("start podman");
     assert_eq!(String::from_utf8_lossy(&shown.stdout), "one\nnew\n755 0\n1777 0\nx\n", "{shown:?}");
     assert!(String::from_utf8_lossy(&shown.stderr).contains("/gone: No such file"), "{shown:?}");
@@ -407,7 +408,7 @@ fn what_is_not_ours_is_left_alone() {
     let listed = s.imagelet.run(&["images", "-q"]);
     assert!(listed.code == Some(0) && listed.stderr.contains("only 1 is known"), "{listed:?}");
     fs::write(&switch, text).expect("write");
-    // Somebody's files beside the layers stay.
+    // Foreign files next to the layers stay.
     images::write(&view.join("overlay/mine"), "mine\n");
     s.imagelet.ok(&["rmi", &name]);
     assert_eq!(fs::read_to_string(view.join("overlay/mine")).expect("it is there"), "mine\n");
@@ -431,7 +432,7 @@ fn a_pull_goes_on_where_the_view_cannot_be_written() {
     assert_eq!(pulled.code, Some(0), "{}", pulled.stderr);
     assert!(pulled.stderr.contains("the view for podman could not be written"), "{}", pulled.stderr);
     assert_eq!(s.imagelet.ids(), std::slice::from_ref(&image.id));
-    // Nobody knows what podman uses: nothing is removed.
+    // The images that podman uses are unknown: nothing is removed.
     let said = s.imagelet.fails(1, &["rmi", &name]);
     assert!(said.contains("store/podman"), "{said}");
     for directory in ["overlay", "overlay-layers", "overlay-images"] {

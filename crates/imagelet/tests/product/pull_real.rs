@@ -1,5 +1,5 @@
-//! Pulls of real images from a real registry: what is listed afterwards, what was read from the registry, and that what
-//! comes out runs.
+//! Pulls of real images from a real registry: what is listed afterwards, what was read from the registry, and that the
+//! pulled image runs.
 
 use std::fs;
 

@@ -318,7 +318,7 @@ fn history_is_that_of_the_config() {
     assert_eq!(s.imagelet.fails(1, &["history", "none:1"]), "error: no such image: none:1");
 }
 
-/// An image that one tenant's secret brought does not become another's by a name.
+/// An image that one tenant's secret pulled does not become available to another tenant through a name.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_name_gives_nobody_an_image() {

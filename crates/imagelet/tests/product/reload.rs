@@ -1,5 +1,5 @@
-//! SIGHUP as a service manager sends it: what becomes another at once, what needs a restart, and that a wrong configuration changes
-//! nothing; the watchdog; and `imagelet run` that serves images beside its pods.
+//! SIGHUP as a service manager sends it: which settings change at once, which need a restart, and that a wrong configuration changes
+//! nothing; the watchdog; and `imagelet run` that serves images in addition to running pods.
 
 use std::fs;
 use std::net::TcpListener;
@@ -43,7 +43,7 @@ impl Served {
         Self { systemd, imagelet: Imagelet::bare().global("--config", &config), socket, scratch }
     }
 
-    /// Writes the configuration: `more` beside where things are.
+    /// Writes the configuration: `more` in addition to the paths.
     fn configure(&self, more: &Value) {
         let mut config = json!({
             "apiVersion": "imagelet.dev/v1alpha1",
@@ -127,7 +127,7 @@ async fn rules_change_at_once_and_a_wrong_configuration_changes_nothing() {
         assert!(said(&line), "no {line}:\n{}", agent.lines().join("\n"));
     }
 
-    // Every error is told, and nothing of it is taken.
+    // Every error is reported, and none of the settings is applied.
     served
         .configure(&json!({"imageGCHighThresholdPercent": 30, "imageGCLowThresholdPercent": 40, "durability": "fast"}));
     served.reload(&agent);
@@ -137,7 +137,7 @@ async fn rules_change_at_once_and_a_wrong_configuration_changes_nothing() {
     assert_eq!(refusals, 2, "{}", agent.lines().join("\n"));
     assert!(said("config.yaml:1: durability: \\\"fast\\\" is not allowed"), "{}", agent.lines().join("\n"));
 
-    // The one of before again: only what differs from what is in force is told.
+    // The previous configuration again: only settings that differ from those in force are reported.
     served.configure(&json!({"imageGCHighThresholdPercent": 70, "imageGCLowThresholdPercent": 60}));
     served.reload(&agent);
     assert_eq!(decision(&served.plan(), "base/os:1"), "remove");

@@ -1,5 +1,5 @@
-//! `imagelet serve` and `imagelet run` as a service manager starts and ends them: a runtime that comes later, a restart that no
-//! client notices, the word to systemd, the log, and what is said right after a kill.
+//! `imagelet serve` and `imagelet run` as a service manager starts and ends them: a runtime that starts later, a restart that no
+//! client notices, the messages to systemd, the log, and the output right after a kill.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -281,7 +281,7 @@ fn right_after_a_kill_another_run_takes_over_and_no_list_is_empty() {
     });
     for round in 0..12 {
         node.kill();
-        // At once: a lock of the process that was killed may not be gone.
+        // Immediately after the kill: a lock of the killed process may still be held.
         node.start_only();
         node.eventually(&format!("round {round}: a list"), || {
             let done = node.imagelet.run(&["pods", "-A", "-o", "name"]);
@@ -290,7 +290,7 @@ fn right_after_a_kill_another_run_takes_over_and_no_list_is_empty() {
                     assert_eq!(done.stdout, "pod/web-edge\n", "round {round}: {}", done.stderr);
                     true
                 }
-                // Nobody answers yet, or what runs is not known yet.
+                // The agent does not answer yet, or the running containers are not known yet.
                 Some(1 | 69) => false,
                 _ => panic!("round {round}: {done:?}"),
             }

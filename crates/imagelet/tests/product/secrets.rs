@@ -1,5 +1,5 @@
-//! No secret in any output: every way in which a password comes to imagelet, every place where it could come out again,
-//! at the log's most talkative level.
+//! No secret in any output: every way to pass a password to imagelet, every place where it could be printed,
+//! at the most verbose log level.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -145,7 +145,7 @@ fn no_output_and_no_file_tells_a_password() {
         manifests.write(&s.scratch.join("manifests.yaml"))
     };
 
-    // The search finds what it looks for, where it stands openly.
+    // The search finds a secret in files that contain it in clear text.
     let open = fs::read_to_string(manifest("secret", &["by-secret"], "Always")).expect("a manifest");
     assert!(seen.needles.iter().any(|needle| open.contains(needle.as_str())), "{open}");
     let open = fs::read_to_string(s.scratch.join("docker-file/config.json")).expect("a docker configuration");
@@ -179,7 +179,7 @@ fn no_output_and_no_file_tells_a_password() {
         seen.run(&imagelet.clone().env("IMAGELET_CREDS", &variable), 0, &["pull", &image]);
         seen.run(&imagelet, 0, &["pull", &image, "--creds", &variable]);
 
-        // Refused ones; what they say goes to people and to events.
+        // Refused ones; their errors are shown to users and in events.
         let refused = manifest("refused", &["wrong-secret"], "Always");
         let done = seen.run(&with_wrong_file, 77, &["ensure", "-f", &refused]);
         assert!(done.stderr.contains("ErrImagePull"), "{}", done.stderr);
@@ -240,7 +240,7 @@ fn an_agent_tells_no_password() {
     seen.files(&s.scratch.join("store"));
 }
 
-/// Users, passwords and tokens that are noted for the watch, which looks at every output, every log and every store.
+/// Users, passwords and tokens that are noted for the watch, which searches every output, every log and every store.
 const TOKEN_USER: (&str, &str) = ("by-token", "spindle*privet");
 const PROXY_USER: (&str, &str) = ("by-proxy", "bryony-and-arum");
 const IDENTITY: &str = "identity-of-cuckoopint";
@@ -277,7 +277,7 @@ fn no_output_and_no_file_tells_a_token() {
             registry.faults().always(&path, Fault::Location { url });
         }
     }
-    // A store that tells what it was asked with.
+    // A store whose error contains the secret of the request.
     let told = format!("<Error><Code>AccessDenied</Code>{SIGNATURE}</Error>");
     store.faults().always("quiet/refused", Fault::Status { code: 403, headers: vec![], body: told });
     let host = registry.host();
@@ -359,12 +359,12 @@ fn the_watch_over_all_tests_finds_what_it_looks_for() {
     use std::panic::catch_unwind;
     let s = Scene::new();
     let _registry = GuardedRegistry::start(&s.scratch.join("registry"), &[("watch", "wolfsbane-and-cowbane")]);
-    // A name is told, whatever somebody has put into it.
+    // A secret in an image name is found, because the error message prints the name.
     let imagelet = s.imagelet.clone();
     let told = catch_unwind(move || imagelet.run(&["inspect", "no.example/wolfsbane-and-cowbane:1"]));
     let told = told.err().and_then(|why| why.downcast_ref::<String>().cloned()).unwrap_or_default();
     assert!(told.contains("tells the secret"), "{told}");
-    // Of one that runs beside its test, whether anybody reads what it writes or not.
+    // A secret in the output of a program that runs in the background is found, whether the test reads that output or not.
     let mut beside = s.imagelet.spawn(&["inspect", "no.example/wolfsbane-and-cowbane:2"]);
     beside.wait().expect("it is our child");
     assert!(catch_unwind(secrets::look_at_written).is_err(), "a secret of one that runs beside is found");

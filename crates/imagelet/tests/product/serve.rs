@@ -1,5 +1,5 @@
-//! `imagelet serve` as a kubelet or crictl meets it: CRI calls over the socket, what becomes of the socket, and the
-//! command line beside a running agent.
+//! `imagelet serve` as a kubelet or crictl uses it: CRI calls over the socket, the life of the socket file, and the
+//! command line while an agent runs.
 
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;

@@ -47,7 +47,7 @@ impl Scene {
         Self { runtime, registry, scratch, imagelet, image, copy }
     }
 
-    /// Nothing goes by B's name.
+    /// Asserts that nothing is listed under B's name.
     #[track_caller]
     fn nothing_came(&self) {
         let listed = self.imagelet.ok(&["images", "-o", "json"]);

@@ -1,5 +1,5 @@
-//! The status page of a real agent, in Debian's Chromium and by a plain client: it is live, works without scripts and for everybody, asks nobody
-//! else, and is shown to those alone who may see it.
+//! The status page of a real agent, in Debian's Chromium and by a plain client: it is live, accessible, works without scripts,
+//! requests nothing from other origins, and is shown only to clients with access.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -85,7 +85,7 @@ fn a_page_lives() {
         assert!(text.contains(word), "{word} in\n{text}");
     }
 
-    // The bar of a pull moves, and whoever types meanwhile is not disturbed.
+    // The bar of a pull moves, and typing meanwhile is not disturbed.
     browser.js("document.getElementById('image-filter').focus()");
     browser.js("document.getElementById('image-filter').value = 'typed'");
     let mut pull = client.spawn(&["pull", &format!("{}/page/long:1", gate.host())]);

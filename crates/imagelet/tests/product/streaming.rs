@@ -62,7 +62,7 @@ fn labels(container: &str) -> BTreeMap<String, String> {
 /// With a terminal of its own, as a person has it: each text is typed, and then something is waited for. The answer is the
 /// exit code, and all that was seen.
 fn on_terminal(args: &str, endpoint: &str, steps: &[(&str, &str)]) -> (Option<i32>, String) {
-    // So that a test that never sees what it waits for comes to an end.
+    // Bounds a test that never sees the output that it waits for.
     let mut command = tool("timeout");
     command.args(["--foreground", "60", "script", "-qec", &format!("{PROGRAM} -r {endpoint} {args}"), "/dev/null"]);
     let piped = std::process::Stdio::piped;
@@ -99,7 +99,7 @@ async fn commands_run_in_containers() {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stderr.contains("Defaulted container \"main\" out of: main, done"), "{}", said.stderr);
 
-    // Input has an end, and whoever does not read it is not waited for.
+    // Input has an end, and a program that does not read it does not delay the command.
     let text = "0123456789abcde\n".repeat(200_000);
     let counted = imagelet.run_with_input(&["exec", "-i", "shop/web", "-c", "main", "--", "wc", "-c"], &text);
     assert_eq!((counted.code, counted.stdout.trim()), (Some(0), "3200000"), "{}", counted.stderr);
@@ -140,7 +140,7 @@ async fn people_attach_to_processes() {
     entered.reads("reader", script, false).await;
     let said = entered.imagelet.run_with_input(&["attach", "-i", "web", "-c", "reader"], "one\ntwo\n");
     assert_eq!((said.code, &*said.stdout, &*said.stderr), (Some(0), "got one\ngot two\nend\n", "not one\nnot two\n"));
-    // A terminal is left by its keys, and what runs there goes on.
+    // The detach keys leave a terminal, and its process keeps running.
     entered.reads("shell", "sh", true).await;
     let endpoint = entered.stage.containerd.endpoint();
     let steps = [("echo $((6*7))\n", "42\r\n"), ("\u{10}\u{11}", "")];
@@ -154,7 +154,7 @@ async fn people_attach_to_processes() {
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn ports_are_forwarded() {
     let entered = Entered::new().await;
-    // Pods of this stage have the node's network: a port that nobody has.
+    // Pods of this stage have the node's network: a port without a listener.
     let free = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
     let (echoes, nobody) = (free(), free());
     entered.reads("echoes", &format!("nc -ll -p {echoes} -e cat"), false).await;
@@ -181,7 +181,7 @@ async fn ports_are_forwarded() {
     };
     ask(10);
     std::thread::scope(|scope| (1..=8).for_each(|index| drop(scope.spawn(move || ask(index * 100_000)))));
-    // Nobody listens there: the client is told by the end, the person by a line, and the others go on.
+    // Nothing listens on the port: the client sees the end of the connection, the user a line, and the other forwards continue.
     let mut stream = TcpStream::connect(("127.0.0.1", local(nobody))).expect("connected");
     assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
     daemon.wait_for("why", |line| (line.contains(&nobody.to_string()) && line.contains("refused")).then_some(()));

@@ -1,7 +1,7 @@
 //! Two tenants on one node and a registry with passwords and TLS by an authority of its own: an image that one of them
-//! brought is not the other's, in whatever order they come, and after every restart; secrets rotate and are revoked.
+//! pulled is not the other's, in whatever order they pull, and after every restart; secrets rotate and are revoked.
 //!
-//! Every run of `imagelet ensure` is a process of its own: what one knows of another's pulls stands on the disk.
+//! Every run of `imagelet ensure` is a process of its own: it knows of earlier pulls only from the disk.
 
 use std::fs;
 
@@ -132,7 +132,7 @@ fn not_the_others(e: &Estate) {
     let asked = granted(e.ensure(Some(RED_TENANT), "IfNotPresent"));
     assert_eq!(blobs(&asked), 2, "config and layer: {asked:?}");
 
-    // It is not told that the image is there, and nobody is asked.
+    // The error does not reveal that the image is present, and the registry is not asked.
     for tenant in [Some(STRANGER), None] {
         let (said, asked) = refused(e.ensure(tenant, "Never"), "ErrImageNeverPull");
         assert!(said.contains("is not present with pull policy of Never"), "{said}");
@@ -150,11 +150,11 @@ fn not_the_others(e: &Estate) {
             assert!(!said.contains(&secret), "{said}");
         }
     }
-    // The one who brought it asks nobody any more, whatever others tried meanwhile.
+    // The tenant that pulled it causes no request any more, whatever others tried meanwhile.
     assert_eq!(granted(e.ensure(Some(RED_TENANT), "IfNotPresent")), []);
     assert_eq!(granted(e.ensure(Some(RED_TENANT), "Never")), []);
 
-    // Another one who may have it proves that once, by a look at the manifest.
+    // Another tenant with access proves it once, by a request for the manifest.
     refused(e.ensure(Some(BLUE_TENANT), "Never"), "ErrImageNeverPull");
     let asked = granted(e.ensure(Some(BLUE_TENANT), "IfNotPresent"));
     assert_eq!(blobs(&asked), 0, "it is here: {asked:?}");

@@ -1,4 +1,4 @@
-//! Traces: the spans that come to a collector, how they hang together, also across processes, and that nobody waits for a collector.
+//! Traces: the spans that a collector receives, their parents, also across processes, and that a slow collector delays nothing.
 
 use serde_json::json;
 
@@ -124,7 +124,7 @@ fn a_trace_goes_through_an_image_service() {
 fn nobody_waits_for_a_collector_that_is_away() {
     let s = Scene::new();
     let (name, _) = s.push_file("traced/two:1", "a", "two");
-    // A port that was free a moment ago, and where nobody listens.
+    // A port that was free a moment ago, without a listener.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("listen on loopback");
     let address = free.local_addr().expect("it listens").to_string();
     drop(free);

@@ -1,5 +1,5 @@
-//! The mounted tree, entry by entry, beside what umoci and containerd make of the same image. What differs is listed in
-//! `docs/differences.md` with its reason, and asserted here as the exact list. Both shapes of layers show the same.
+//! Compares the mounted tree, entry by entry, with the trees that umoci and containerd make of the same image. Differences are listed
+//! in `docs/differences.md` with their reasons, and asserted here as the exact list. Both shapes of layers show the same.
 
 use crate::support::images::{self, Image};
 use crate::support::nasty;

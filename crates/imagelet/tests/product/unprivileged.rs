@@ -1,5 +1,5 @@
-//! An ordinary user: pulls into the user's own data directory; what only root can create is in the layer all the same, or recorded
-//! beside the data and told in one line. It is not lost.
+//! An ordinary user: pulls into the user's own data directory. Entries that only root can create are in the layer all the same, or
+//! recorded next to the data and reported in one line. They are not lost.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};

@@ -1,5 +1,5 @@
-//! Present content is not fetched again: under the same name, under another one, packed in another way, or on its way for
-//! somebody else. Told by what the registry was asked for.
+//! Present content is not fetched again: under the same name, under another one, with another compression, or while another pull
+//! fetches it. Checked by the requests that the registry received.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ fn another_packing_costs_a_manifest_and_a_config() {
     let name = s.registry.push(&s.layout, &gzip, "warm/app:gzip");
     s.imagelet.ok(&["pull", &name]);
     for packing in [Packing::Zstd, Packing::Plain] {
-        // In the same repository: another one has to bring what nobody here has seen of it.
+        // In the same repository: another one has to provide content that this node has not yet fetched from it.
         let tag = format!("{packing:?}").to_lowercase();
         // The same config, which is here; then one of its own.
         let same = s.layout.image(&layers(&s, packing));

@@ -21,7 +21,7 @@ struct InitWalk<'a> {
     initialised: bool,
 }
 
-/// Decides about the init containers. True: all are done, and normal containers may be looked at.
+/// Decides about the init containers. Returns true if all are done and the normal containers are next.
 pub(super) fn init_containers(
     pod: &Pod,
     observed: &ObservedPod,
@@ -39,7 +39,7 @@ pub(super) fn init_containers(
         matches!(state, Some(ContainerState::Created | ContainerState::Running))
     });
     let mut walk = InitWalk { pod, probes, actions, reached: initialised, initialised };
-    // From the last to the first: the last one of which anything is left tells how far the pod is.
+    // From the last to the first: the last one with a remaining run shows how far the pod is.
     for (index, container) in containers.iter().enumerate().rev() {
         walk.actions.kill_doubles(container, ContainerKind::Init, observed);
         match observed.latest_here(&container.name) {

@@ -28,7 +28,7 @@ pub(crate) struct ContainerKill {
     pub message: String,
 }
 
-/// A container that is to be removed, so that its pod begins anew.
+/// A container that is to be removed, so that its pod starts over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContainerReset {
     pub id: String,
@@ -55,7 +55,7 @@ pub(crate) struct PodActions {
     pub containers_to_start: Vec<ContainerStart>,
     /// Containers to stop first.
     pub containers_to_kill: Vec<ContainerKill>,
-    /// Containers to remove, in this order, because a restart rule asks that all begin anew.
+    /// Containers to remove, in this order, because a restart rule asks to restart all of them.
     pub containers_to_reset: Vec<ContainerReset>,
 }
 

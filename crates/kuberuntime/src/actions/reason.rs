@@ -26,7 +26,7 @@ pub(crate) enum PodReason {
     /// An init container failed, and is not started again.
     #[error("init container {name} failed with exit code {exit_code}, and is not started again")]
     InitFailed { name: String, exit_code: i32 },
-    /// Nobody knows how an init container ended, and it is not started again.
+    /// The exit of an init container is unknown, and the container is not started again.
     #[error("the runtime does not know what became of init container {name}, and it is not started again")]
     InitUnknown { name: String },
     /// No container runs, and none is to be started.

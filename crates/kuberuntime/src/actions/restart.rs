@@ -49,7 +49,7 @@ pub(crate) fn ended(pod: &Pod, container: &Container, exit_code: i32) -> Restart
     }
 }
 
-/// The policy that is in force for a container: its own goes before its pod's.
+/// Returns the policy that is in force for a container: its own takes precedence over its pod's.
 pub(crate) fn policy(pod: &Pod, container: &Container) -> RestartPolicy {
     container.restart_policy.unwrap_or(pod.spec.restart_policy())
 }
@@ -95,7 +95,7 @@ pub(super) fn reset(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions)
 }
 
 fn one(run: &ObservedContainer) -> ContainerReset {
-    // Of one in an unknown state nobody knows that it does not run.
+    // A container in an unknown state may still run.
     let kill = matches!(run.state, ContainerState::Running | ContainerState::Unknown);
     ContainerReset { id: run.id.clone(), name: run.name.clone(), kill }
 }

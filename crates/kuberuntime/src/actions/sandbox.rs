@@ -28,7 +28,8 @@ pub(super) fn inspect(pod: &Pod, observed: &ObservedPod) -> (PodActions, Option<
     (PodActions { sandbox_id: Some(newest.id.clone()), attempt, ..PodActions::default() }, change)
 }
 
-/// The sandbox cannot go on: everything is stopped, and begins anew in another one unless the pod is done.
+/// Replaces a sandbox that cannot be used any more: everything is stopped, and started again in a new sandbox unless
+/// the pod is done.
 pub(super) fn begin_anew(pod: &Pod, observed: &ObservedPod, reason: PodReason, actions: &mut PodActions) {
     actions.kill_pod = Some(reason);
     let spec = &pod.spec;

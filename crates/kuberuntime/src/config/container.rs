@@ -17,7 +17,7 @@ pub(crate) struct ContainerInput {
     /// The image ref that the image manager answered.
     pub image_ref: String,
     pub runtime_handler: String,
-    /// Whom the image wants to run as.
+    /// User that the image sets.
     pub image_user: ImageUser,
     pub environment: Environment,
     /// Mounts of volumes, of the hosts file and of the termination message file.

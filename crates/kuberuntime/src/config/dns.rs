@@ -1,5 +1,5 @@
-//! [`dns_config`]: whom a pod asks for names, by its policy, its own configuration, the node's resolver file and the
-//! cluster's name servers where there are any. Pure; see [`super`].
+//! [`dns_config`]: the DNS configuration of a pod, from its policy, its own configuration, the node's resolver file and
+//! the cluster's name servers where there are any. Pure; see [`super`].
 
 use cri_api::DnsConfig;
 
@@ -18,7 +18,7 @@ pub struct ClusterDns {
     pub domain: String,
 }
 
-/// Whom a pod asks for names. `node` is what the node's own resolver file says.
+/// Returns the DNS configuration of a pod. `node` is the configuration in the node's own resolver file.
 #[must_use]
 pub(crate) fn dns_config(pod: &Pod, node: &DnsConfig, cluster: &ClusterDns) -> DnsConfig {
     let spec = &pod.spec;
@@ -29,7 +29,7 @@ pub(crate) fn dns_config(pod: &Pod, node: &DnsConfig, cluster: &ClusterDns) -> D
     };
     let mut dns = match spec.dns_policy {
         Some(DnsPolicy::None) => DnsConfig::default(),
-        // Without a cluster there is nobody else to ask than whom the node asks.
+        // Without a cluster there are no name servers but the node's.
         _ if !asks_cluster || cluster.servers.is_empty() => node.clone(),
         _ => {
             let mut searches = Vec::new();

@@ -19,7 +19,7 @@ const LONGEST_LABEL: usize = 63;
 pub(crate) struct SandboxInput {
     /// The number of the sandbox.
     pub attempt: u32,
-    /// Whom the pod asks for names: see [`super::dns_config`].
+    /// DNS configuration of the pod: see [`super::dns_config`].
     pub dns: DnsConfig,
     /// Host name of the pod.
     pub hostname: String,

@@ -1,5 +1,5 @@
-//! Rights and namespaces in CRI's terms: the container's word goes before the pod's, and what neither says is what the
-//! kubelet takes. Called by the makers of configurations.
+//! Rights and namespaces in CRI's terms: a container's settings take precedence over its pod's, and the kubelet's
+//! defaults fill the rest. Called by the makers of configurations.
 
 use cri_api::{
     Capabilities, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOptions,
@@ -26,7 +26,7 @@ const MASKED_PATHS: [&str; 12] = [
 /// Paths that a container cannot write to, unless it may.
 const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// Whom an image wants to run as.
+/// User that an image sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ImageUser {
     pub uid: Option<i64>,
@@ -120,7 +120,8 @@ pub(super) fn of_container(
         (None, None) => image.username.clone(),
         _ => String::new(),
     };
-    // An image that names nobody is root's. That is said, because CRI knows a group only of a user.
+    // An image without a user runs as root. The id is set explicitly, because CRI accepts a group only together with a
+    // user.
     let run_as_user = run_as_user.or(image.uid).or(run_as_username.is_empty().then_some(0));
     let lists = |paths: &[&str]| if privileged { Vec::new() } else { paths.iter().map(|p| (*p).to_owned()).collect() };
     let capabilities = own.capabilities.clone().unwrap_or_default();

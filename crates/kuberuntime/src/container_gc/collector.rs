@@ -170,7 +170,7 @@ impl ContainerGc {
     }
 
     async fn collect_sandboxes(&self, scope: GcScope, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
-        // Anew: containers are gone, or are not, or came.
+        // List again: containers were removed, could not be removed, or were created.
         let GcInventory { containers, sandboxes, .. } = self.list().await?;
         let rows = select_sandboxes(&sandboxes, containers.iter(), &*self.options.pods, scope);
         for row in rows.into_iter().filter(|row| row.verdict.removes()) {
@@ -185,7 +185,7 @@ impl ContainerGc {
 
     async fn collect_logs(&self, report: &mut ContainerGcReport) -> Result<(), ContainerGcError> {
         let Some(logs) = &self.options.logs else { return Ok(()) };
-        // The scan first: what is made after it is not looked at.
+        // Scan first: logs that are made after the scan are not examined.
         let found = self.scan().await?;
         let containers = self.containers().await?;
         let (directories, links) = select_logs(&found, &containers, &*self.options.pods);
@@ -234,7 +234,7 @@ impl ContainerGc {
             });
             match removed.await {
                 Ok(removed) => report.log_files += removed,
-                // The container is gone: its log goes with the pod's directory at the latest.
+                // The container was removed: its log is removed with the pod's directory at the latest.
                 Err(error) => report.errors.push(error),
             }
         }
@@ -249,8 +249,8 @@ impl ContainerGc {
         self.runtime.remove_pod_sandbox(id).await.map_err(failed("remove sandbox"))
     }
 
-    /// Sandboxes before containers: a container that comes in between then has no sandbox in the list, and one that is in
-    /// a listed sandbox is seen.
+    /// Sandboxes before containers: a container that is created in between then has no sandbox in the list, and one
+    /// that is in a listed sandbox is seen.
     async fn list(&self) -> Result<GcInventory, ContainerGcError> {
         let sandboxes = self.runtime.list_pod_sandboxes(None).await;
         let sandboxes = sandboxes.map_err(|source| ContainerGcError::List { what: "list sandboxes", source })?;

@@ -115,7 +115,7 @@ async fn a_round_leaves_what_is_needed() {
     assert!(node.gc.collect().await.is_empty(), "nothing is left to do");
 }
 
-/// A sandbox goes in the round in which its last container went; one whose container could not go stays.
+/// A sandbox is removed in the same round as its last container; one whose container could not be removed stays.
 #[tokio::test]
 async fn what_cannot_be_removed_does_not_keep_the_rest() {
     let node = node(KnownPods::new(&[], &[]));
@@ -176,7 +176,7 @@ async fn what_cannot_be_stopped_stays() {
     assert_eq!(node.containers().await, [id]);
 }
 
-/// A process that runs is never asked for: neither in a live pod nor in one that is gone, nor under pressure.
+/// A running process is never selected: neither in a live pod nor in a removed one, nor under pressure.
 #[tokio::test]
 async fn nothing_that_runs_is_touched() {
     let node = node(KnownPods::new(&[], &["ended"]));
@@ -198,7 +198,7 @@ async fn nothing_that_runs_is_touched() {
     assert_eq!(node.files("pods"), ["ns_ended_ended", "ns_gone_gone"]);
 }
 
-/// Under disk pressure what is left of pods that have ended goes as well.
+/// Under disk pressure, the remains of pods that have ended are removed as well.
 #[tokio::test]
 async fn pressure_takes_what_ended_pods_left() {
     let node = node(KnownPods::new(&[], &["ended"]));
@@ -246,7 +246,7 @@ async fn rounds_run_on_a_timer_and_a_nudge_and_failures_are_told_from_the_second
     task.await.unwrap();
 }
 
-/// With nobody who knows the pods only what the policy has too much of goes.
+/// Without a source of pods, only what exceeds the policy's limits is removed.
 #[tokio::test]
 async fn without_a_source_of_pods_little_goes() {
     let node = node(KnownPods { sources_ready: false, ..KnownPods::default() });

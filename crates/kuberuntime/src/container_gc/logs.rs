@@ -104,7 +104,7 @@ impl LogDirectories {
         for (name, kind) in entries(links)? {
             let Some(stem) = name.strip_suffix(SUFFIX).filter(|_| kind.is_symlink()) else { continue };
             let path = links.join(&name);
-            // A link to somebody else's logs is somebody else's.
+            // A link to logs outside of the pods' directory belongs to another program.
             if !fs::read_link(&path).is_ok_and(|to| to.starts_with(&self.pods)) {
                 continue;
             }
@@ -120,7 +120,7 @@ impl LogDirectories {
     /// Removes the directory of a pod with all that is in it, after the links that lead there.
     ///
     /// # Errors
-    /// The first thing that stays; the rest goes. One that is gone already is no error.
+    /// The first entry that could not be removed; the rest is removed. An absent directory is no error.
     pub(super) fn remove_directory(&self, name: &str) -> io::Result<()> {
         let directory = self.pods.join(one_name(name)?);
         let mut result = Ok(());
@@ -134,7 +134,7 @@ impl LogDirectories {
     /// Removes a link.
     ///
     /// # Errors
-    /// When it stays. One that is gone already is no error; what is no link stays, and is one.
+    /// The link could not be removed, or is no link and stays. An absent link is no error.
     pub(crate) fn remove_link(&self, name: &str) -> io::Result<()> {
         let Some(links) = &self.links else { return Ok(()) };
         let path = links.join(one_name(name)?);
@@ -183,7 +183,7 @@ impl LogDirectories {
     /// Removes the logs of a pod with the links to them. What is not the pod's stays.
     ///
     /// # Errors
-    /// The first thing that stays; the rest goes.
+    /// The first entry that could not be removed; the rest is removed.
     pub(crate) fn remove_pod(&self, uid: &str) -> io::Result<()> {
         let is_of = |owner: LogOwner| owner.uid == uid;
         let mut result = Ok(());
@@ -204,8 +204,8 @@ impl LogDirectories {
         Ok(names.map(|(name, _)| name).collect())
     }
 
-    /// Removes a container's log with those that were turned away from it: `0.log`, `0.log.20260101-000000`. Says how many
-    /// files went. A path that is not below the pods' directory, or leads there over a link, is not touched.
+    /// Removes a container's log with its rotated logs: `0.log`, `0.log.20260101-000000`. Returns how many files were
+    /// removed. A path that is not below the pods' directory, or leads there over a link, is not touched.
     ///
     /// # Errors
     /// When a file stays.
@@ -264,7 +264,8 @@ fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Names that are text, sorted, with what each is, links not followed. What has no text for a name is nobody's.
+/// Lists the entries whose names are UTF-8, sorted, with their types; links are not followed. No pod has logs under
+/// other names.
 fn entries(directory: &Path) -> io::Result<Vec<(String, fs::FileType)>> {
     let read = match fs::read_dir(directory) {
         Ok(read) => read,

@@ -73,7 +73,7 @@ fn a_directory_goes_and_what_its_links_lead_to_stays() {
     symlink(precious.parent().unwrap(), tree.logs.pods.join("ns_link_u2")).unwrap();
     tree.logs.remove_directory("ns_web_u1").unwrap();
     tree.logs.remove_directory("ns_web_u1").expect("gone already");
-    // A link in place of a directory: the link goes at most.
+    // A link in place of a directory: at most the link is removed.
     let _ = tree.logs.remove_directory("ns_link_u2");
     assert!(precious.exists());
     for name in ["..", ".", "", "a/b", "/", "../elsewhere"] {

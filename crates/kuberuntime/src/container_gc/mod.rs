@@ -1,7 +1,7 @@
-//! Collection of what containers leave behind: those that have ended, sandboxes that are not ready, and log directories of
-//! pods that are gone. `select` decides (pure, with a reason for each thing), [`ContainerGc`] does it over
-//! `cri_api::RuntimeService`. It never touches what runs, and images are not its business. The binary calls it, and image
-//! collection under disk pressure.
+//! Collection of what containers leave behind: containers that have ended, sandboxes that are not ready, and log
+//! directories of removed pods. `select` decides (pure, with a reason for each object), [`ContainerGc`] removes over
+//! `cri_api::RuntimeService`. It never touches what runs, and images are not its business. The binary calls it, and
+//! image collection under disk pressure.
 
 mod collector;
 mod logs;

@@ -1,5 +1,5 @@
-//! [`ContainerPlan`]: what goes and what stays, with the reason for each, for machines and for people; and
-//! [`ContainerGcReport`], what a round removed. Plain data.
+//! [`ContainerPlan`]: the objects to remove and to keep, with the reason for each, for machines and for people; and
+//! [`ContainerGcReport`], the objects that a round removed. Plain data.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ pub enum RemovalReason {
     /// The pod has a newer sandbox.
     #[error("its pod has a newer one")]
     NotNewest,
-    /// The target of a link is missing, and its container has ended or is gone.
+    /// The target of a link is missing, and its container has ended or was removed.
     #[error("the log that it leads to is not there")]
     Dangling,
 }
@@ -183,7 +183,7 @@ impl Serialize for GcVerdict {
     }
 }
 
-/// Result of a round, which goes on where a part of it fails.
+/// Result of a round, which continues where a part of it fails.
 #[derive(Debug, Default)]
 pub struct ContainerGcReport {
     /// Containers that were removed.
@@ -194,7 +194,7 @@ pub struct ContainerGcReport {
     pub log_directories: Vec<GcRow>,
     /// Links that were removed.
     pub log_links: Vec<GcRow>,
-    /// Log files of containers that went with them.
+    /// Number of log files that were removed with their containers.
     pub log_files: usize,
     /// Failures, in order; what they are about stays until the next round.
     pub errors: Vec<ContainerGcError>,

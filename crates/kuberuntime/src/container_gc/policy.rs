@@ -74,8 +74,8 @@ pub trait PodStates: Send + Sync {
     fn runtime_removable(&self, pod_uid: &str) -> bool;
 }
 
-/// No source of pods: every pod may be wanted by somebody else, for example a kubelet. Only what the policy has too much
-/// of goes.
+/// No source of pods: every pod may be wanted by another program, for example a kubelet. Only what exceeds the policy's
+/// limits is removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPodSource;
 

@@ -1,6 +1,6 @@
-//! [`select`]: which containers, sandboxes and logs go, in the kubelet's order and by its formula. Pure: what is there, what
-//! is known of pods, the policy and the time go in; a plan with a reason for everything comes out, whatever the order of
-//! the input.
+//! [`select`]: the containers, sandboxes and logs to remove, in the kubelet's order and by its formula. Pure: the
+//! inputs are the inventory, the states of pods, the policy and the time; the output is a plan with a reason for each
+//! object, whatever the order of the input.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -22,10 +22,10 @@ pub(crate) struct GcInventory {
     pub logs: LogInventory,
 }
 
-/// How much goes.
+/// How much is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum GcScope {
-    /// All beyond the limits of the policy, and the remains of pods that are gone.
+    /// All beyond the limits of the policy, and the remains of removed pods.
     #[default]
     Policy,
     /// Also what is left of pods that have ended and are still there: there is disk pressure.
@@ -40,7 +40,7 @@ fn pod_goes(pods: &dyn PodStates, scope: GcScope, uid: &str) -> Option<RemovalRe
     (scope == GcScope::Pressure && pods.runtime_removable(uid)).then_some(RemovalReason::PodEnded)
 }
 
-/// The whole plan: sandboxes as they are once the containers are gone.
+/// Makes the whole plan: sandboxes are judged as if the containers were removed already.
 #[must_use]
 pub(crate) fn select(
     inventory: &GcInventory,
@@ -153,7 +153,7 @@ pub(super) fn select_containers(
     sorted(rows.collect())
 }
 
-/// The label of whoever made the container; for others, what its sandbox says.
+/// Returns the pod's uid from the container's label or, without that label, from its sandbox.
 fn pod_uid<'a>(container: &'a Container, sandboxes: &HashMap<&str, &'a PodSandbox>) -> &'a str {
     let label = container.labels.get(POD_UID).map(String::as_str);
     let sandbox = || sandboxes.get(container.pod_sandbox_id.as_str()).map(|sandbox| sandbox.metadata.uid.as_str());
@@ -254,7 +254,8 @@ pub(super) fn select_logs(
         let verdict = match &directory.pod {
             None => GcVerdict::Keep(KeepReason::Foreign),
             Some(_) if !ready => GcVerdict::Keep(KeepReason::SourcesNotReady),
-            // A pod that somebody runs under another's eyes keeps its logs, whatever the sources say.
+            // A pod with a running container may belong to another program: its logs are kept, whatever the sources
+            // report.
             Some(pod) if !pods.content_removable(&pod.uid) || running.contains(pod.uid.as_str()) => {
                 GcVerdict::Keep(KeepReason::PodMayLive)
             }

@@ -373,7 +373,7 @@ fn a_container_without_labels_is_its_sandboxs() {
     let row = &plan.containers[0];
     assert_eq!((row.pod.as_str(), row.pod_uid.as_str()), ("ns/gone", "gone"));
     assert_eq!(row.verdict, GcVerdict::Remove(RemovalReason::PodGone));
-    // Its sandbox goes with it, in the same plan.
+    // The sandbox is removed with it, in the same plan.
     assert_eq!((plan.sandboxes[0].verdict, plan.removals()), (GcVerdict::Remove(RemovalReason::PodGone), 2));
 }
 

@@ -1,7 +1,7 @@
 //! [`expand`]: `$(VAR)` in commands, arguments, values and sub-paths. Pure text.
 
 /// Replaces every `$(VAR)` that `value_of` knows; one that it does not know stays as it is, and so does a `$` that
-/// begins nothing. `$$` is one `$`, and what follows it is not looked at.
+/// begins nothing. `$$` is one `$`, and a `(VAR)` after it is not expanded.
 pub(crate) fn expand<'v>(text: &str, mut value_of: impl FnMut(&str) -> Option<&'v str>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

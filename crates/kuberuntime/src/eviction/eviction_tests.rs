@@ -56,7 +56,7 @@ fn pods_above_their_request_go_first_then_by_priority_then_by_use() {
     let expected =
         ["low-above-much", "low-above-a-little", "high-above", "low-below-a-little", "low-below-much", "high-below"];
     assert_eq!(by_bytes, expected);
-    // Nobody requests inodes: all that have some are above, and the most of them go first.
+    // No pod can request inodes: all pods that use some are above their request, and the largest user is first.
     let by_inodes = order(pods(), &cause(Signal::NodeFsInodesFree));
     assert_eq!(by_inodes[..3], ["low-below-a-little", "low-above-a-little", "low-above-much"]);
     assert_eq!(by_inodes[3..], ["low-below-much", "high-above", "high-below"]);

@@ -108,7 +108,7 @@ impl Evictor {
         uses.await.unwrap_or_default()
     }
 
-    /// Ends a pod. Returns false if nobody runs it any more.
+    /// Ends a pod. Returns false if no worker runs it any more.
     fn evict(&self, pod: &Pod, message: String) -> bool {
         let Some(agent) = self.parts.agent.get() else { return false };
         tracing::warn!(pod = pod.title(), message, "evicting a pod");

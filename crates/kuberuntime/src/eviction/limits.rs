@@ -66,7 +66,8 @@ fn empty_dir_limit(source: &VolumeSource) -> Option<Quantity> {
     }
 }
 
-/// The sum of the limits that containers set, or the highest of an init container; `None` if nobody sets any.
+/// Returns the sum of the limits that containers set, or the highest of an init container; `None` if no container sets
+/// one.
 fn pod_limit(pod: &Pod) -> Option<i64> {
     let limit = |container: &Container| container.resources.limits.get(EPHEMERAL_STORAGE).map(|limit| limit.value());
     let normal = pod.spec.containers.iter().filter_map(limit).reduce(i64::saturating_add);

@@ -43,7 +43,7 @@ impl Measure {
         Some(sum)
     }
 
-    /// The amount that a pod requested. Nobody can request inodes.
+    /// The amount that a pod requested. Inodes cannot be requested.
     fn requested(self, pod: &Pod) -> i128 {
         if self.inodes {
             return 0;

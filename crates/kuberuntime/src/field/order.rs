@@ -1,5 +1,5 @@
-//! The order in which fields stand in their document, by which errors are told: whoever mends a manifest goes from its beginning
-//! to its end. Called by the readers of pods.
+//! The order of fields in their document. Errors are reported in this order, so that a user can correct a manifest from
+//! top to bottom. Called by the readers of pods.
 
 use serde_json::Value;
 

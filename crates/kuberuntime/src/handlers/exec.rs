@@ -11,7 +11,7 @@ use crate::pod::{EnvSource, EnvVar};
 
 /// As much of a program's output as is shown.
 const MAX_OUTPUT: usize = 10 << 10;
-/// A runtime that says this much too late that a program took too long did not look at the program.
+/// A runtime that reports a timeout this much too late did not watch the program.
 const RUNTIME_LATE: Duration = Duration::from_secs(30);
 
 /// Outcome of a program, and whether it is worth asking again at once.

@@ -34,8 +34,8 @@ impl Handlers {
         Self { runtime }
     }
 
-    /// Runs a hook to its end, or until `limit` has passed. Dropping it gives it up; a program that it runs then goes on
-    /// until the limit, or the container, ends.
+    /// Runs a hook to its end, or until `limit` has passed. Dropping the future abandons the hook; a program of the
+    /// hook then keeps running until the limit, or the container, ends.
     ///
     /// # Errors
     /// The hook failed, or took too long.
@@ -100,10 +100,10 @@ impl Handlers {
     }
 }
 
-/// A question that does not go through the runtime.
+/// Runs a handler that does not go through the runtime.
 ///
 /// # Errors
-/// There is nobody to ask.
+/// The handler's host or port cannot be determined.
 async fn over_network(handler: &Handler, target: &HandlerTarget<'_>, timeout: Duration) -> Result<ProbeReply, String> {
     if let Some(http) = &handler.http_get {
         let HostPort { host, port } = HostPort::of(&http.host, &http.port, target)?;

@@ -33,10 +33,10 @@ impl RotatedLog {
     }
 }
 
-/// Files beside a log.
+/// Files next to a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogFiles {
-    /// Logs that were turned away, the oldest first.
+    /// Rotated logs, the oldest first.
     pub(super) turned: Vec<RotatedLog>,
     /// Names of files that a program left that was killed: unfinished ones, and those that there are compressed as well.
     pub(super) left: Vec<String>,

@@ -11,7 +11,7 @@ const DIGITS: usize = 9;
 pub(crate) struct LogLine<'a> {
     /// When, as written.
     pub(crate) time: &'a str,
-    /// True if the container's line goes on in the next one.
+    /// True if the container's line continues in the next one.
     pub(crate) partial: bool,
     /// Text that the container wrote, without the end of the line.
     pub(crate) text: &'a [u8],
@@ -34,7 +34,7 @@ impl<'a> LogLine<'a> {
         Some(Self { time, partial, text: fields.next().unwrap_or_default() })
     }
 
-    /// When; `None`: nobody can tell.
+    /// Time of the line; `None` if it cannot be parsed.
     pub(crate) fn timestamp(&self) -> Option<Timestamp> {
         self.time.parse().ok()
     }

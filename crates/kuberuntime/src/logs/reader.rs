@@ -18,7 +18,7 @@ use crate::volumes::place::OpenDirectory;
 const CHUNK: usize = 64 << 10;
 /// A line that is longer is no runtime's, and is passed on before it ends.
 const LONGEST_LINE: usize = 1 << 20;
-/// How often files are looked for that get other names meanwhile.
+/// Number of tries to open files that are renamed meanwhile.
 const MOST_TRIES: usize = 5;
 
 /// Selection of lines of a log.
@@ -75,7 +75,7 @@ pub struct LogReader {
 /// A file, or the rest of one.
 struct LogSegment {
     source: LogInput,
-    /// Lines that nobody asked for.
+    /// Number of lines at the start that were not asked for.
     skip: u64,
     /// True if the file may still grow.
     live: bool,
@@ -84,7 +84,7 @@ struct LogSegment {
 /// A line that is longer than any runtime's, of which the next part is to be read.
 #[derive(Clone, Copy)]
 enum LongLine {
-    /// Text of a container; `partial` if the container's line goes on after it.
+    /// Text of a container; `partial` if the container's line continues after it.
     Text { partial: bool },
     /// Of another format.
     Foreign,
@@ -96,7 +96,7 @@ enum LineEnd {
     Newline,
     /// The file ends in the line.
     File,
-    /// The line is too long to be kept, and goes on.
+    /// The line is too long to be kept, and continues.
     TooLong,
 }
 
@@ -134,7 +134,7 @@ impl LogReader {
         let turned = open_turned(&directory, location.file(), None)?;
         let mut ahead = VecDeque::new();
         let mut wanted = options.tail;
-        // Whether what is asked for goes back to the first byte of the file that was looked at last.
+        // True if the requested lines reach back to the first byte of the file that was read last.
         let mut continued = false;
         if own.is_none() && turned.is_empty() {
             return Err(io::ErrorKind::NotFound.into());
@@ -255,12 +255,12 @@ impl LogReader {
         Ok(LogStep::More)
     }
 
-    /// The same when nobody writes to the log any more: also what has no end.
+    /// Writes the rest of a log that is no longer being written, including a last line without an end.
     ///
     /// # Errors
     /// The log cannot be read, or `out` takes nothing more.
     pub fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        // A log that was turned away is left at the second look.
+        // A rotated log is left at the second step.
         for _ in 0..3 {
             if self.step(out)? == LogStep::Full {
                 return Ok(());
@@ -272,25 +272,25 @@ impl LogReader {
         self.end_of_file(out)
     }
 
-    /// At the end of the file that is written: whether more may come in it.
+    /// Handles the end of the file that is being written. Returns true if more may be written to it.
     fn at_the_end(&mut self, segment: &mut LogSegment, out: &mut dyn Write) -> io::Result<bool> {
         let LogInput::Plain { file, at } = &mut segment.source else { return Ok(false) };
         let current = match self.directory.read(self.location.file()) {
-            // The runtime has not made it anew yet.
+            // The runtime has not created the new file yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             opened => opened?,
         };
         let own = identity(file)?;
         if identity(&current)? == own {
             if file.metadata()?.len() < *at {
-                // Somebody emptied it.
+                // The file was truncated.
                 *at = 0;
                 self.begun.clear();
                 self.long_line = None;
             }
             return Ok(true);
         }
-        // The runtime may have been in the middle of a line when it made the new one: a last look is taken.
+        // The runtime may have been in the middle of a line when it created the new file: read the old one once more.
         if !std::mem::replace(&mut self.turned, true) {
             return Ok(true);
         }
@@ -298,7 +298,7 @@ impl LogReader {
         self.end_of_file(out)?;
         let newest = identity(&current)?;
         let mut turned = open_turned(&self.directory, self.location.file(), self.known.as_deref())?;
-        // Somebody was very quick: the new one was turned away as well.
+        // The new file may have been rotated as well in the meantime.
         turned.retain(|(_, file)| identity(file).is_ok_and(|found| found != newest));
         // The first one that is new is the file that was read, under whatever name, and perhaps compressed.
         let of_own = turned.iter().position(|(_, file)| identity(file).is_ok_and(|found| found == own)).unwrap_or(0);
@@ -408,7 +408,7 @@ impl LogReader {
     }
 }
 
-/// Opens what was turned away from a log, the oldest first; only what came later than `after`.
+/// Opens the rotated logs of a log, the oldest first; only those that are later than `after`.
 fn open_turned(directory: &OpenDirectory, log: &str, after: Option<&str>) -> io::Result<Vec<(RotatedLog, File)>> {
     let mut tries = 0;
     'again: loop {

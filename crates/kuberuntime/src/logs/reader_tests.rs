@@ -108,7 +108,7 @@ fn all_files_of_a_log_are_one() {
 #[test]
 fn the_last_lines_are_found_from_the_end() {
     let bench = bench();
-    // Far more than is looked at at once, with lines that are longer than that and such as are written in parts.
+    // Far more than one step reads, with lines that are longer than that and lines that are written in parts.
     let mut all = Vec::new();
     let mut text = String::new();
     for number in 0..400 {
@@ -238,7 +238,7 @@ fn a_log_is_followed_over_rotations() {
     assert_eq!(step(&mut reader), "d\n");
     bench.add("0.log.20260101-000010", &lines(&["5:e"]));
     assert_eq!(step(&mut reader), "e\nf\n");
-    // Twice between two looks.
+    // Two rotations between two steps.
     fs::rename(bench.path("0.log"), bench.path("0.log.20260101-000020")).unwrap();
     bench.put("0.log.20260101-000030", &lines(&["7:g"]));
     bench.put("0.log", &lines(&["8:h"]));
@@ -249,12 +249,12 @@ fn a_log_is_followed_over_rotations() {
     fs::remove_file(bench.path("0.log")).unwrap();
     bench.put("0.log", &lines(&["8:j"]));
     assert_eq!(step(&mut reader) + &step(&mut reader), "i\nj\n");
-    // Somebody empties it.
+    // The file is truncated.
     bench.put("0.log", &lines(&[]));
     assert_eq!(step(&mut reader), "");
     bench.add("0.log", &lines(&["9:i"]));
     assert_eq!(step(&mut reader), "i\n");
-    // One who comes when there is no log, because the runtime has not opened the new one.
+    // A reader that starts when there is no log, because the runtime has not opened the new one.
     fs::rename(bench.path("0.log"), bench.path("0.log.20260101-000037")).unwrap();
     let mut late = bench.open(LogOptions { tail: Some(1), ..LogOptions::default() });
     assert_eq!(step(&mut late), "i\n");

@@ -33,7 +33,7 @@ pub struct LogRotationOptions {
     pub max_files: usize,
     /// How many logs are rotated at the same time.
     pub workers: usize,
-    /// Time between two looks.
+    /// Time between two rounds.
     pub interval: Duration,
     /// The time of day: it is in the names of files.
     pub wall_clock: WallClock,
@@ -53,7 +53,7 @@ impl LogRotationOptions {
 pub struct RotationReport {
     /// Ids of containers whose logs were turned away.
     pub rotated: Vec<String>,
-    /// Ids of containers whose logs were missing, and that the runtime made anew.
+    /// Ids of containers whose logs were missing, and that the runtime created again.
     pub reopened: Vec<String>,
     /// Failures, for people.
     pub errors: Vec<String>,
@@ -88,7 +88,7 @@ impl LogRotator {
         Self { runtime, options }
     }
 
-    /// Looks until `stop`. A look that has begun is finished.
+    /// Runs rounds until `stop`. A round that has begun is finished.
     pub async fn run(&self, stop: &CancellationToken) {
         let mut turns = Turns::new(self.options.interval, None, stop);
         while turns.next().await {
@@ -107,7 +107,7 @@ impl LogRotator {
         let mut report = RotationReport::default();
         let logs = match self.logs().await {
             Ok(logs) => logs,
-            // A runtime that is away is told by those who need it.
+            // Callers that need the runtime report that it does not answer.
             Err(error) => {
                 tracing::debug!(%error, "cannot list logs");
                 return report;
@@ -169,7 +169,7 @@ impl LogRotator {
         };
         let Some(log) = log.at(Path::new(&status.log_path)) else { return Ok(RotationOutcome::Nothing) };
         match blocking(&log, ContainerLog::size).await? {
-            // Somebody was killed between giving it another name and asking for a new one.
+            // A process was killed between renaming the log and asking the runtime to reopen it.
             None => {
                 self.runtime.reopen_container_log(&log.id).await.map_err(|error| error.to_string())?;
                 Ok(RotationOutcome::Reopened)
@@ -183,7 +183,7 @@ impl LogRotator {
         let (keep, now) = (self.options.max_files.max(2) - 2, (self.options.wall_clock)());
         let turned = blocking(log, move |log| log.turn(keep, now)).await?;
         let Err(error) = self.runtime.reopen_container_log(&log.id).await else { return Ok(()) };
-        // The runtime goes on with the file that it has: it gets its name back, and the next look tries again.
+        // The runtime keeps writing to its open file: the file gets its name back, and the next round tries again.
         let back = blocking(log, move |log| log.turn_back(&turned)).await;
         Err(match back {
             Ok(()) => error.to_string(),
@@ -277,7 +277,7 @@ impl ContainerLog {
         Ok(found.turned.last().map(|turned| turned.when.clone()))
     }
 
-    /// Gives the log its name back, if nobody has made another one meanwhile.
+    /// Gives the log its old name back, unless a new log has been created meanwhile.
     fn turn_back(&self, turned: &str) -> io::Result<()> {
         match self.directory()?.rename_new(turned, self.file()) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -296,7 +296,7 @@ fn unfinished(name: &str) -> String {
     format!("{name}{COMPRESSED}{UNFINISHED}")
 }
 
-/// Compresses a file; the plain one goes when the compressed one is on disk.
+/// Compresses a file; the plain file is removed when the compressed one is on disk.
 fn compress(directory: &OpenDirectory, name: &str) -> io::Result<()> {
     let mut plain = directory.read(name)?;
     let mode = std::os::unix::fs::MetadataExt::mode(&plain.metadata()?) & 0o777;

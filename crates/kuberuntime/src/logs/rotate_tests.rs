@@ -34,7 +34,7 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    /// A container that runs, with its log; ours, or somebody else's.
+    /// A running container with its log, of this program or of another one.
     async fn container(&self, name: &str, ours: bool, log_directory: &str) -> String {
         let directory = self.top.path().join(log_directory);
         let metadata = PodSandboxMetadata { name: name.into(), uid: "u".into(), namespace: "ns".into(), attempt: 0 };
@@ -166,7 +166,7 @@ async fn a_runtime_that_does_not_open_a_new_log_keeps_the_old_one() {
     assert_eq!(report.errors.len(), 1);
     assert_eq!(bench.names(), ["0.log", "0.log.20260101-000000"]);
     assert_eq!(fs::read_to_string(bench.path("0.log")).unwrap(), "the new one");
-    // Killed after the log was given another name: the next look asks for a new one.
+    // A process was killed after it renamed the log: the next round requests a new one.
     fs::remove_file(bench.path("0.log")).unwrap();
     assert_eq!(bench.rotator.rotate_all().await.reopened, [id]);
     // A runtime that is away.

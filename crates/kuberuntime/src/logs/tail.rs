@@ -1,6 +1,6 @@
-//! Where the last lines of a log begin. Goes backwards from the end and looks at no more than it must; only a compressed
-//! file is read from its beginning, because it cannot be read otherwise. Lines are those of the container: one that the
-//! runtime wrote in parts counts once, also where a rotation came between the parts.
+//! Start of the last lines of a log. Reads backwards from the end, and no more than necessary; only a compressed file
+//! is read from its beginning, because it cannot be read otherwise. Lines are those of the container: a line that the
+//! runtime wrote in parts counts once, also where a rotation happened between the parts.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -10,9 +10,9 @@ use flate2::read::MultiGzDecoder;
 
 use super::line::LogLine;
 
-/// Bytes that are looked at at once.
+/// Number of bytes that are read at once.
 const CHUNK: usize = 64 << 10;
-/// So much of a line tells what it is.
+/// Number of bytes of a line that are enough to classify it.
 const HEAD: usize = 64;
 
 /// How lines are counted, from the last one on.

@@ -64,7 +64,7 @@ words! {
 }
 
 words! {
-    /// Where the message of a container that ended comes from.
+    /// Source of the message of a container that has ended.
     TerminationMessagePolicy {
         /// The file alone.
         File = "File",
@@ -185,7 +185,7 @@ object! {
         pub lifecycle: Lifecycle = "lifecycle",
         /// File that it leaves a last message in.
         pub termination_message_path: String = "terminationMessagePath",
-        /// Where its last message comes from.
+        /// Source of the container's last message.
         pub termination_message_policy: Option<TerminationMessagePolicy> = "terminationMessagePolicy",
         /// Rights of the container.
         pub security_context: Option<SecurityContext> = "securityContext",

@@ -141,7 +141,7 @@ impl Handler {
     /// Reads a handler out of an annotation.
     ///
     /// # Errors
-    /// What is wrong with it; the path begins with `handler`.
+    /// The handler is not valid; paths in the errors begin with `handler`.
     pub fn from_json(text: &str) -> Result<Self, FieldErrors> {
         read::from_text(text, "handler")
     }

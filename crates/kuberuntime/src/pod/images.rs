@@ -1,5 +1,5 @@
-//! [`PodImage`]: every image that a pod needs, in the order in which it comes to them, so that all of them can be made
-//! present ahead of their turn. Called by the sync of a pod.
+//! [`PodImage`]: every image that a pod needs, in the order of use, so that all of them can be made present ahead of
+//! their turn. Called by the sync of a pod.
 
 use image_manager::PullPolicy;
 

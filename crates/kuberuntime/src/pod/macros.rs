@@ -49,7 +49,7 @@ pub(crate) use words;
 /// A struct that is read from an object of a manifest, and written as one. Behind each field stands its name there:
 /// - `"name"`: the field is left out when it says nothing;
 /// - `"name" always`: the field is always written;
-/// - `flat`: the fields of the value stand beside the others;
+/// - `flat`: the fields of the value are on the same level as the others;
 /// - `with module`: the module's functions `read` and `write` do it.
 ///
 /// Behind the name of the struct may stand a function that refuses or ignores other fields before these are read.

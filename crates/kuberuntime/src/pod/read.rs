@@ -103,7 +103,7 @@ impl<'a> ManifestFields<'a> {
         T::from_value(value, self.path.child(name), self.errors)
     }
 
-    /// Refuses what nobody took.
+    /// Refuses the fields that no reader has taken.
     fn finish(self) {
         for key in self.map.keys().filter(|key| !self.known.contains(&key.as_str())) {
             let closest = base::nearest(key, self.known.iter().copied()).map(str::to_owned);

@@ -101,7 +101,7 @@ object! {
 }
 
 object! {
-    /// Capabilities beside those that the runtime gives.
+    /// Changes to the capabilities that the runtime gives.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Capabilities {
         /// Capabilities to add, without `CAP_`; `ALL` for all.
@@ -143,7 +143,7 @@ object! {
 impl Plain for PodSecurityContext {}
 
 fn unsupported_in_pod(fields: &mut ManifestFields<'_>) {
-    // How ownership is changed is of no concern where volumes are made anew for each pod.
+    // How ownership is changed does not matter, because volumes are created for each pod.
     fields.ignored(&["fsGroupChangePolicy", "seLinuxChangePolicy"]);
     unsupported_in_container(fields);
 }

@@ -6,14 +6,14 @@ use super::read::{ManifestFields, ManifestObject};
 use super::security::PodSecurityContext;
 use super::volume::Volume;
 
-/// The priority at which a pod goes last.
+/// The priority of pods that are evicted last.
 pub(crate) const NODE_CRITICAL: i32 = 2_000_001_000;
 /// The priority classes that every cluster has.
 pub(crate) const PRIORITY_CLASSES: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", NODE_CRITICAL)];
 
 words! {
-    /// Whom a pod asks for names.
+    /// Source of a pod's name servers.
     DnsPolicy {
         /// The cluster's name server, also with the node's network.
         ClusterFirstWithHostNet = "ClusterFirstWithHostNet",
@@ -45,9 +45,9 @@ object! {
         pub termination_grace_period_seconds: Option<i64> = "terminationGracePeriodSeconds",
         /// How long the pod may run at all.
         pub active_deadline_seconds: Option<i64> = "activeDeadlineSeconds",
-        /// Whom it asks for names.
+        /// Source of the pod's name servers.
         pub dns_policy: Option<DnsPolicy> = "dnsPolicy",
-        /// More of that.
+        /// Additions to that source.
         pub dns_config: Option<DnsConfig> = "dnsConfig",
         /// The account under which it runs.
         pub service_account_name: String = with service_account,
@@ -147,7 +147,7 @@ impl ManifestObject for PodOs {
 
 /// Ignores and refuses fields.
 fn unsupported_in_spec(fields: &mut ManifestFields<'_>) {
-    // Where a pod goes and what it counts as there is decided; on one node they mean nothing.
+    // The placement of the pod and its cost there are decided already; on one node these fields mean nothing.
     fields.ignored(&[
         "affinity",
         "enableServiceLinks",

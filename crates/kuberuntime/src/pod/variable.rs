@@ -14,11 +14,11 @@ use super::read::{Json, ManifestField, ManifestFields, ManifestObject};
 pub struct EnvVar {
     /// Name: printable ASCII without `=`.
     pub name: String,
-    /// Where its value comes from.
+    /// Source of the value.
     pub source: EnvSource,
 }
 
-/// Where the value of a variable comes from. `Debug` shows no value: people write secrets there.
+/// Source of a variable's value. `Debug` shows no value: people write secrets there.
 #[derive(Clone, PartialEq, Eq)]
 pub enum EnvSource {
     /// The literal value, with `$(VAR)` for other variables.

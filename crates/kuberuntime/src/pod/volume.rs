@@ -1,4 +1,4 @@
-//! [`Volume`]: what a container can see beside its image. Read by [`super::PodSpec`].
+//! [`Volume`]: files that a container gets in addition to its image. Read by [`super::PodSpec`].
 
 use image_manager::PullPolicy;
 use oci::Quantity;
@@ -60,7 +60,7 @@ impl Json for Medium {
 pub struct Volume {
     /// Name within the pod.
     pub name: String,
-    /// Where the content comes from; an empty directory unless said.
+    /// Source of the content; an empty directory unless said.
     pub source: VolumeSource,
     /// Fields of further sources, of which there must be none.
     pub(crate) further: Vec<&'static str>,
@@ -222,7 +222,7 @@ object! {
     /// A token of the pod's service account.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct TokenProjection {
-        /// Whom it is for; empty: the API server.
+        /// Audience of the token; empty: the API server.
         pub audience: String = "audience",
         /// How long it is good, in seconds.
         pub expiration_seconds: Option<i64> = "expirationSeconds",

@@ -1,7 +1,8 @@
-//! [`Workload`]: a pod, or the pod template of a workload, read by the reader of all pods ([`Pod::read_template`]) for the
-//! images that it needs. Lenient: errors count only in the fields that decide which images are needed, when they are pulled
-//! and who may have them; there, nothing is passed over, because an image would be forgotten. A field that nobody knows counts
-//! where it looks like one of those, and is a [note](WorkloadNote) elsewhere. Called by `imagelet ensure`.
+//! [`Workload`]: a pod, or the pod template of a workload, read by the reader of all pods ([`Pod::read_template`]) for
+//! the images that it needs. Lenient: errors count only in the fields that decide which images are needed, when they
+//! are pulled and who may have them; in those fields nothing is passed over, because an image would be forgotten. An
+//! unknown field counts where it resembles one of those, and is a [note](WorkloadNote) elsewhere. Called by `imagelet
+//! ensure`.
 
 use serde_json::Value;
 
@@ -172,7 +173,7 @@ fn form(field: &FieldPath, root: &FieldPath) -> Option<String> {
     Some(without_keys(below.trim_start_matches('.')))
 }
 
-/// The field that an error is about: of a field that nobody knows, the one that was probably meant.
+/// Returns the field that an error is about: for an unknown field, the one that was probably meant.
 fn meant(error: &FieldError) -> FieldPath {
     let FieldProblem::Unknown { closest: Some(closest) } = &error.problem else { return error.field.clone() };
     let outer = error.field.as_str().rsplit_once('.').map_or(FieldPath::default(), |(outer, _)| FieldPath::new(outer));
@@ -182,7 +183,7 @@ fn meant(error: &FieldError) -> FieldPath {
 /// Fails with the first error in a field of the object, or of the template at `path`, that counts.
 fn check(errors: &FieldErrors, kind: &WorkloadKind, root: &FieldPath, path: &FieldPath) -> Result<(), WorkloadError> {
     let counts = |error: &&FieldError| {
-        // What others put beside the fields of a pod is their affair.
+        // Objects that are not of Kubernetes may have additional fields next to those of a pod.
         if matches!(error.problem, FieldProblem::Unknown { .. }) && !kind.is_of_kubernetes {
             return false;
         }
@@ -202,7 +203,8 @@ fn check(errors: &FieldErrors, kind: &WorkloadKind, root: &FieldPath, path: &Fie
     }
 }
 
-/// Fields that nobody knows. Objects of others have fields of their own: of those only the ones that look misspelt.
+/// Returns notes about unknown fields. Objects that are not of Kubernetes have fields of their own: of those, only
+/// fields that look misspelt are noted.
 fn notes(errors: &FieldErrors, kind: &WorkloadKind) -> Vec<WorkloadNote> {
     let unknown = errors.iter().filter(|error| match &error.problem {
         FieldProblem::Unknown { closest } => {

@@ -43,7 +43,7 @@ pub enum KindError {
 /// A kind of Kubernetes that holds a pod.
 struct KubernetesKind {
     name: &'static str,
-    /// API versions in which the kind came, the newest first.
+    /// API versions that have the kind, the newest first.
     versions: &'static [&'static str],
     template: &'static [&'static str],
 }

@@ -11,7 +11,7 @@ pub(crate) enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// In the order in which they are looked at: what the first says decides whether the others are asked.
+    /// In the order of evaluation: the result of the first decides whether the others are asked.
     pub(super) const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
 
     /// As events and metrics name it.

@@ -1,5 +1,5 @@
 //! [`ProbeMetrics`]: how often probes are asked, what they said and how long that took, under the kubelet's names and
-//! labels. Series of a pod go with it. Whoever has a registry asks [`ProbeMetrics::register`] in.
+//! labels. The series of a pod are removed with it. The owner of a registry calls [`ProbeMetrics::register`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use super::ProbeKind;
 use crate::pod::Pod;
 
-/// Seconds that an answer takes: the bounds that Prometheus' libraries have where nobody says others.
+/// Bounds for the seconds that an answer takes: the defaults of Prometheus' libraries.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const RESULTS: [&str; 3] = ["successful", "failed", "unknown"];
 
@@ -65,7 +65,7 @@ impl ProbeMetrics {
         ProbeSeries { metrics: Arc::clone(self), labels: labels(kind, pod, container) }
     }
 
-    /// The pod is gone, and its series go with it.
+    /// Removes the series of a pod that was removed.
     pub(super) fn forget(&self, pod: &Pod, container: &str) {
         for kind in ProbeKind::ALL {
             let mut labels = labels(kind, pod, container);

@@ -1,5 +1,5 @@
-//! [`ProbeManager`]: asks the probes of containers that run, on their periods, and keeps what they said last. It stops no
-//! container; it tells that something changed, and the sync of the pod decides.
+//! [`ProbeManager`]: runs the probes of running containers, on their periods, and keeps their last results. It stops no
+//! container; it reports that a result changed, and the sync of the pod decides.
 //!
 //! A probe that is waiting for its turn is one sleeping task. A container that does not run, whose startup probe has not
 //! succeeded, or that failed for good, has none.
@@ -34,7 +34,7 @@ use metrics::ProbeSeries;
 use schedule::{Circumstances, first_question};
 use state::{AnswerEffect, ProbeStart, ProbedPods};
 
-/// Asks the probes of all pods. When it is dropped, nobody asks any more.
+/// Runs the probes of all pods. Dropping it stops them.
 pub struct ProbeManager {
     shared: Arc<ProbeContext>,
     tasks: TaskTracker,
@@ -63,8 +63,8 @@ struct ProbeQuestion {
 }
 
 impl ProbeManager {
-    /// `changed` is told the uid of a pod whenever a probe said something that makes its result another one than before.
-    /// The clock tells how long a container has run that was there before.
+    /// Sends a pod's uid to `changed` whenever the result of one of its probes changes. The clock is needed for the age
+    /// of containers that ran before this process.
     #[must_use]
     pub fn new(
         handlers: Arc<Handlers>,
@@ -92,8 +92,8 @@ impl ProbeManager {
         Arc::clone(&self.shared.metrics)
     }
 
-    /// Takes note of what the runtime shows of a pod: asks the containers that run, and no longer those that do not. Quick;
-    /// called after every look at a pod. `host_ip` stands for the address of a pod with the node's network.
+    /// Takes in the observed state of a pod: probes the containers that run, and no longer those that do not. Quick;
+    /// called after every observation of a pod. `host_ip` is used as the address of a pod with the node's network.
     pub fn observe(&self, pod: &Arc<Pod>, observed: &ObservedPod, host_ip: Option<&str>) {
         if probed(pod).next().is_none() {
             return;
@@ -109,7 +109,8 @@ impl ProbeManager {
             };
             let age = (run.state == ContainerState::Running).then(|| {
                 let age = age(run.started_at, (self.shared.wall_clock)());
-                // What began between two looks is no older than that, whatever the clocks say.
+                // A container that began between two observations is no older than the time between them, whatever the
+                // clocks say.
                 look.map_or(age, |since| age.min(since))
             });
             for start in pods.run(pod, (kind, index), container, run, age, now) {
@@ -133,7 +134,7 @@ impl ProbeManager {
         }
     }
 
-    /// A pod is gone: nobody asks it any more.
+    /// Stops the probes of a pod that was removed.
     pub fn forget(&self, uid: &str) {
         if let Some(pod) = self.shared.pods.lock().forget(uid) {
             for (_, _, container) in probed(&pod) {
@@ -142,7 +143,7 @@ impl ProbeManager {
         }
     }
 
-    /// Ends all questions, and waits until nobody asks any more.
+    /// Stops all probes, and waits until none is running.
     pub async fn shutdown(&self) {
         self.shared.stop.cancel();
         self.tasks.close();
@@ -222,7 +223,7 @@ impl ProbeQuestion {
                 ask(shared, tasks, start, Instant::now());
             }
             if changed {
-                // Nobody listens any more when the agent ends.
+                // The receiver is dropped when the agent ends.
                 let _heard = shared.changed.send(uid.clone());
             }
             if over {

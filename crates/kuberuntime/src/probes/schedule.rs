@@ -6,13 +6,13 @@ use super::ProbeKind;
 use crate::hash::fnv64a;
 use crate::pod::Probe;
 
-/// A server has this long before it is asked whether it is up, unless the manifest says otherwise: almost every one would
-/// only be told of as unhealthy right after its start.
+/// A server has this long before it is first asked whether it is up, unless the manifest sets a delay: otherwise almost
+/// every server would be reported as unhealthy right after its start.
 const FIRST_BREATH: Duration = Duration::from_secs(1);
 /// Within this, pods that ran before this process did are asked whether they can serve.
 const ADOPTION: Duration = Duration::from_secs(2);
 
-/// Facts that the time of the first question depends on, beside the probe.
+/// Facts that the time of the first question depends on, in addition to the probe.
 pub(super) struct Circumstances<'a> {
     /// How long the container has run.
     pub(super) age: Duration,

@@ -1,5 +1,6 @@
-//! [`ProbedPods`]: what is known of the probes of all pods: what each said last and how often in a row, who is asked and who is
-//! not. It asks nobody and knows no clock; it hands out [`ProbeStart`]s. Called by [`super::ProbeManager`] under its lock.
+//! [`ProbedPods`]: the state of the probes of all pods: the last result of each, how often in a row it occurred, and
+//! which probes run. Runs no probe and reads no clock; returns [`ProbeStart`]s. Called by [`super::ProbeManager`] under
+//! its lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,7 +78,7 @@ struct ProbeState {
     held: bool,
 }
 
-/// Ends the questions when it goes.
+/// Cancels the questions of a probe when it is dropped.
 struct Asking(CancellationToken);
 
 impl Drop for Asking {
@@ -88,7 +89,7 @@ impl Drop for Asking {
 
 impl ProbeState {
     fn new(kind: ProbeKind, probe: &Probe) -> Self {
-        // Until somebody asked: it lives, it cannot serve, and nobody knows whether it has come up.
+        // Before the first answer the container is alive and not ready, and it is unknown whether it has started.
         let result = match kind {
             ProbeKind::Startup => ProbeResult::Unknown,
             ProbeKind::Liveness => ProbeResult::Success,
@@ -127,7 +128,7 @@ impl ProbedRun {
         self.probes.get(&ProbeKind::Startup).is_none_or(|startup| startup.result == ProbeResult::Success)
     }
 
-    /// Sets whom to ask and whom not, by what is known.
+    /// Decides which probes run, cancels the others, and returns those to start.
     fn plan(&mut self, pod: &Arc<Pod>, ending: bool, stop: &CancellationToken, now: Instant) -> Vec<ProbeStart> {
         let (mut starts, started) = (Vec::new(), self.started());
         for (kind, state) in &mut self.probes {
@@ -159,12 +160,12 @@ impl ProbedRun {
 }
 
 impl ProbedPods {
-    /// Nobody is known; all questions end with `stop`.
+    /// Creates a state without pods; all probes end with `stop`.
     pub(super) fn new(stop: CancellationToken) -> Self {
         Self { by_uid: BTreeMap::new(), stop }
     }
 
-    /// Somebody looks at a pod; how long ago the last look was.
+    /// Records an observation of a pod, and returns the time since the one before.
     pub(super) fn mark_observed(&mut self, pod: &Arc<Pod>, ip: Option<&str>, now: Instant) -> Option<Duration> {
         let Some(entry) = self.by_uid.get_mut(&pod.metadata.uid) else {
             let entry = ProbedPod {
@@ -274,12 +275,12 @@ impl ProbedPods {
         starts
     }
 
-    /// The pod is gone.
+    /// Forgets a pod that was removed.
     pub(super) fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
         self.by_uid.remove(uid).map(|entry| entry.pod)
     }
 
-    /// A probe was answered. What comes after its question was ended says nothing any more.
+    /// Records the answer to a probe. An answer that arrives after its question was cancelled does not count.
     pub(super) fn record_answer(
         &mut self,
         uid: &str,
@@ -308,7 +309,7 @@ impl ProbedRun {
         Self { id: observed.id.clone(), container, since: None, probes: BTreeMap::new() }
     }
 
-    /// So that nothing is restarted in a pod that goes.
+    /// Prevents restarts in a pod that is being ended.
     fn end(&mut self) {
         for (kind, state) in &mut self.probes {
             if *kind != ProbeKind::Readiness {

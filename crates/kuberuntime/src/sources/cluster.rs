@@ -1,6 +1,7 @@
-//! Pods of an API server: read as a kubelet's decoder reads them, admitted once, and kept as long as the server has them. A
-//! field that this program does not know is passed over; a pod with a field that it knows and cannot honour fails, with a
-//! reason that names the field. Asks no server: whoever watches one tells [`ClusterPods`]. Called by the sources.
+//! Pods of an API server: read as a kubelet's decoder reads them, admitted once, and kept as long as the server has
+//! them. A field that this program does not know is passed over; a pod with a field that it knows and cannot honour
+//! fails, with a reason that names the field. Makes no requests: the watcher of the server provides [`ClusterPods`].
+//! Called by the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// The pods of this node as its API server has them.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterPods {
-    /// True once the server has told all of them. Before that, a pod that is not in here may only be late.
+    /// True once the server has listed all of them. Before that, a missing pod may only be late.
     pub ready: bool,
     /// Pods as JSON. An object that has not changed should be the same `Arc`.
     pub pods: Vec<Arc<Value>>,
@@ -50,11 +51,11 @@ struct AdmittedPod {
 struct ClusterReader<'a> {
     options: &'a SourceOptions,
     pods: BTreeMap<String, AdmittedPod>,
-    /// Events were told of these uids and texts.
+    /// Uids and texts for which events were recorded.
     told: BTreeSet<(String, String)>,
 }
 
-/// Reads pods whenever there are others, for ever, and tells which they are. `others` are the pods of all other sources.
+/// Reads pods whenever the list changes, for ever, and reports them. `others` returns the pods of all other sources.
 pub(super) async fn run(
     source: &watch::Receiver<ClusterPods>,
     options: &SourceOptions,
@@ -71,7 +72,7 @@ pub(super) async fn run(
         let manifest = SourceManifest { origin, since, content, held: false, problem: None };
         tell(SourceView { ready: cluster.ready, is_cluster: true, manifests: vec![manifest], ..SourceView::default() });
         if source.changed().await.is_err() {
-            // What was told last holds.
+            // The last list stays in force.
             return;
         }
     }

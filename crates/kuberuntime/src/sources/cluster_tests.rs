@@ -47,7 +47,7 @@ impl Scene {
         Self { cluster, desired, ring }
     }
 
-    /// The server tells these pods.
+    /// The server sends these pods.
     async fn serve(&mut self, pods: &[&Arc<Value>]) -> DesiredPods {
         self.tell_of(ClusterPods { ready: true, pods: pods.iter().copied().cloned().collect(), ..Default::default() })
             .await
@@ -55,7 +55,7 @@ impl Scene {
 
     async fn tell_of(&mut self, pods: ClusterPods) -> DesiredPods {
         self.cluster.send_replace(pods);
-        // Time stands still until nobody has anything to do.
+        // Time stands still until no task has anything to do.
         tokio::time::sleep(Duration::from_secs(1)).await;
         self.desired.borrow_and_update().clone()
     }

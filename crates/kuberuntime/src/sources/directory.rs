@@ -1,7 +1,7 @@
-//! A directory of manifests, or a file: hears of changes from the kernel, lists it again and again all the same, reads
-//! what [`DirectoryFiles`] says is to be read, and tells what it has. The path may appear, be replaced or be a link; while it is absent or cannot be
-//! read, what was last read from it stays in force.
-//! What counts is decided in [`super::files`], what it means in [`super::manifest`].
+//! A directory of manifests, or a file: watched through the kernel, and listed periodically as well. Reads the files
+//! that [`DirectoryFiles`] schedules, and reports their contents. The path may appear, be replaced or be a link; while
+//! it is absent or cannot be read, its last content stays in force. Which content counts is decided in
+//! [`super::files`], its meaning in [`super::manifest`].
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ use super::options::SourceOptions;
 use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 
-/// How soon a path is looked for again where not even the directory above it is there.
+/// How soon a path is checked again where not even the directory above it exists.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Says whether a path has to be there.
@@ -53,11 +53,11 @@ struct WatchedDirectory<'a> {
     /// The device of the directory in which files were seen last.
     device: Option<u64>,
     problem: Option<ManifestProblem>,
-    /// The permissions of files with secrets that everybody can read, once told.
+    /// Modes of files with Secrets that every user can read, once a warning was logged.
     warned: BTreeMap<OsString, u32>,
 }
 
-/// Reads what is at `path`, for ever, and tells what that is.
+/// Reads the manifests at `path`, for ever, and reports them.
 pub(super) async fn run(
     path: &Path,
     presence: Presence,
@@ -160,7 +160,8 @@ impl WatchedDirectory<'_> {
             (problem, _) => self.problem = problem.map(ManifestProblem::passing),
         }
         self.files.retry(|problem| problem.passing, now);
-        // Behind the list: what happened while it was made is heard in its order, and the end of it is how things are.
+        // After the listing: events that arrived while it was made are handled in their order, and the last one gives
+        // the present state.
         self.take_pending_notices();
     }
 
@@ -208,7 +209,7 @@ impl WatchedDirectory<'_> {
         read.into_iter().map(told).collect()
     }
 
-    /// Told once for each file and mode.
+    /// Logs a warning once for each file and mode.
     fn warn_if_open(&mut self, name: &OsStr, mode: Option<u32>) {
         match mode {
             None => {
@@ -222,7 +223,7 @@ impl WatchedDirectory<'_> {
         }
     }
 
-    /// Takes in what the kernel has told up to now.
+    /// Handles the events that the kernel has queued up to now.
     fn take_pending_notices(&mut self) {
         let take_notices = self.inotify.as_ref().map(Inotify::drain);
         match take_notices {
@@ -263,7 +264,7 @@ impl WatchedDirectory<'_> {
     /// Something happened in the directory, or to it.
     fn content_changed(&mut self, notice: &Notice, now: Instant) {
         let Some(name) = notice.name.as_deref() else {
-            // It is gone, was moved, or is watched no longer.
+            // The path was removed, was moved, or is watched no longer.
             self.list_at = now;
             return;
         };

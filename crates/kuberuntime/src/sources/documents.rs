@@ -71,7 +71,7 @@ pub(super) fn read(kind: DocumentKind, object: &Map<String, Value>) -> Result<Do
                 take(&mut binary, &title, field, value, decoded)?;
                 read.document.binary = binary.data;
             }
-            // Behind the others: it goes before `data`.
+            // Handled after the others, because it takes precedence over `data`.
             (DocumentKind::Secret, "stringData") => {}
             _ => return Err(format!("{title}: unknown field {field:?}")),
         }

@@ -1,10 +1,10 @@
-//! [`DirectoryFiles`]: what counts of the files of a directory, as a pure function of what was seen of them: events, lists, and what
-//! reading them gave. It decides which file is to be read when, which one keeps what was last good in it, and when one is
-//! really gone. Reads nothing, knows no clock and no manifest. Called by [`super::directory`].
+//! [`DirectoryFiles`]: the content of a directory's files that counts, as a pure function of events, listings and the
+//! results of reads. It decides when a file is to be read, which file keeps its last valid content, and when a file
+//! counts as removed. Reads nothing, knows no clock and no manifest. Called by [`super::directory`].
 //!
-//! A file is read when nobody writes it: at its `CLOSE_WRITE`, or when it was moved in. What is read counts only if nothing
-//! happened to the file meanwhile: whoever reads drains the events before handing in what it read. A file that was never
-//! seen being written but looks new or changed is read once it has rested.
+//! A file is read when no process is writing it: at its `CLOSE_WRITE`, or when it was moved in. The result of a read
+//! counts only if nothing happened to the file meanwhile: the reader drains the events before it hands in the result. A
+//! file that was never seen being written but looks new or changed is read once it has rested.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,16 +14,17 @@ use std::time::Duration;
 use base::FileIdentity;
 use tokio::time::Instant;
 
-/// Names of manifests end so. A file of another name may be somebody's temporary one: when it is new, it has to rest first.
+/// Extensions of manifests. A file of another name may be an editor's temporary file: when it is new, it has to rest
+/// first.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-/// How long a file may be written before that is told.
+/// A file that is being written for this long is reported.
 const LONG: Duration = Duration::from_secs(10);
 
 /// A file in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListedFile {
     pub(super) ident: FileIdentity,
-    /// True if the last write is so long ago that nobody is likely to be writing.
+    /// True if the last write is so long ago that the file is probably not being written.
     pub(super) rested: bool,
 }
 
@@ -32,9 +33,9 @@ pub(super) struct ListedFile {
 pub(super) enum Change {
     /// The file is new.
     Created,
-    /// Somebody writes it.
+    /// The file is being written.
     Modified,
-    /// Somebody has written it.
+    /// The file was closed after a write.
     Closed,
     /// A complete file was moved here.
     MovedIn,
@@ -73,7 +74,7 @@ pub(super) struct FileState<T, P> {
     pub(super) good: Option<Arc<T>>,
     /// The present problem, and the time since which it lasts.
     problem: Option<(P, Instant)>,
-    /// Since when somebody is writing it.
+    /// Since when the file is being written.
     writing: Option<Instant>,
     /// True if the file was read at all, or is being written: then nothing more can be known soon.
     known: bool,
@@ -129,7 +130,7 @@ impl<T, P> FileState<T, P> {
         self.missing = None;
     }
 
-    /// To be read when it has rested: nobody knows whether it is being written.
+    /// Schedules a read for when the file has rested, because it is not known whether it is being written.
     fn rest(&mut self, ident: FileIdentity, at: Instant) {
         (self.unproven, self.read_at) = (Some(ident), Some(at));
     }
@@ -178,9 +179,9 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
                 entry.writing.get_or_insert(now);
                 (entry.read_at, entry.unproven, entry.known) = (None, None, true);
             }
-            // Whoever writes it will close it.
+            // The writer will close the file, and it is read then.
             Change::Attributes if entry.writing.is_some() => {}
-            // What is due to be read after a rest goes on resting.
+            // A file that is due to be read after a rest keeps resting.
             Change::Attributes if entry.read_at.is_some() => {}
             Change::Created | Change::Closed | Change::MovedIn | Change::Attributes => {
                 (entry.writing, entry.unproven) = (None, None);
@@ -191,7 +192,7 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
         }
     }
 
-    /// Events were lost: nobody knows any more who writes what.
+    /// Events were lost: it is not known any more which files are being written.
     pub(super) fn doubt(&mut self, now: Instant) {
         for entry in self.entries.values_mut() {
             entry.generation += 1;
@@ -225,7 +226,7 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
                 continue;
             };
             if entry.missing.is_some() {
-                // It came back, and nobody told how.
+                // The file is present again, and no event reported how.
                 entry.happened();
                 entry.rest(file.ident, later);
             } else if entry.writing.is_some() || entry.read_at.is_some() {

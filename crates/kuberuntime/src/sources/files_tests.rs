@@ -1,5 +1,6 @@
-//! The content of a file that counts, whatever is done to the file and whenever that is heard of. The property runs a small file system
-//! beside [`DirectoryFiles`]: what was never whole is never seen, and what was whole stays until the file has been away.
+//! The content of a file that counts, whatever is done to the file and whenever its events arrive. The property runs a
+//! small file system next to [`DirectoryFiles`]: content that was never complete is never seen, and complete content
+//! stays until the file has been absent.
 
 use proptest::prelude::*;
 
@@ -8,7 +9,7 @@ use super::*;
 const QUIET: Duration = Duration::from_millis(100);
 const NAME: &str = "a.yaml";
 
-/// A name in a directory, its content, and the events that were not heard of yet.
+/// A name in a directory, its content, and the events that have not been handled yet.
 struct World {
     files: DirectoryFiles<Vec<u8>, String>,
     now: Instant,
@@ -106,7 +107,7 @@ impl World {
             Act::Read => self.read(None),
             Act::ReadDuring(which) => self.read(Some(which)),
             Act::Wait(millis) => self.now += Duration::from_millis(millis.into()),
-            // While somebody writes, nobody could know it any more.
+            // During a write, nothing that follows could show that the file is incomplete.
             Act::Overflow if !self.writing => {
                 self.pending.clear();
                 self.files.doubt(self.now);
@@ -155,7 +156,7 @@ impl World {
         self.files.good(OsStr::new(NAME)).map(|good| good.to_vec())
     }
 
-    /// Nothing more happens to the file; it is looked at until nothing is due.
+    /// Nothing more happens to the file; it is read until nothing is due.
     fn settle(&mut self) {
         for _ in 0..6 {
             self.now += Duration::from_millis(150);
@@ -218,13 +219,13 @@ fn a_written_file_counts_at_once_and_a_cut_one_leaves_what_was_good() {
     assert!(one(&world).is_held());
     [Act::Write, Act::Close, Act::Hear, Act::Read].into_iter().for_each(|act| world.act(act));
     let whole = world.good().expect("known at once");
-    // An editor empties it, and somebody stumbles over the cable.
+    // An editor truncates the file, and the power fails before it writes.
     [Act::Open, Act::Close, Act::Hear, Act::Read].into_iter().for_each(|act| world.act(act));
     assert_eq!((world.good(), one(&world).is_held()), (Some(whole.clone()), false));
     assert_eq!(one(&world).problem(world.now, QUIET), None, "it may be over at once");
     world.act(Act::Wait(100));
     assert_eq!(one(&world).problem(world.now, QUIET).map(String::as_str), Some("empty"));
-    // It is being written for long: that is told, and changes nothing.
+    // The file is being written for long: that is reported, and changes nothing.
     [Act::Open, Act::Write, Act::Hear, Act::Wait(60_000), Act::List, Act::Read].into_iter().for_each(|a| world.act(a));
     assert_eq!((world.good(), one(&world).is_written_long(world.now)), (Some(whole), true));
 }

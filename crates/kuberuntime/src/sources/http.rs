@@ -16,7 +16,7 @@ use crate::identity::Origin;
 
 /// How long an answer may take, as in the kubelet.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many failures in a row are told, as in the kubelet.
+/// Number of consecutive failures that are logged, as in the kubelet.
 const TOLD: u32 = 3;
 
 /// An address of pods.
@@ -34,7 +34,7 @@ impl fmt::Debug for UrlSource {
     }
 }
 
-/// Asks, for ever, and tells what the answers are.
+/// Fetches the pods periodically, for ever, and reports them.
 pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn Fn(SourceView) + Sync)) {
     let reader = ManifestReader { options: options.clone(), expected: ExpectedObjects::All, may_be_empty: false };
     let (origin, since) = (shown(&source.url), Instant::now());
@@ -59,7 +59,7 @@ pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn
                     Ordering::Equal => tracing::warn!(origin, error, "cannot read pods, not logging further failures"),
                     Ordering::Greater => tracing::debug!(origin, error, "cannot read pods"),
                 }
-                // A pod that is not valid has its event; whatever else is wrong was told here.
+                // A pod that is not valid has its event; every other problem was logged above.
                 Some(ManifestProblem { told: problem.pod.is_none(), ..problem })
             }
         };

@@ -43,12 +43,12 @@ impl Inotify {
         Watcher(Arc::clone(self.0.get_ref()))
     }
 
-    /// Waits for the next events, at least one. An event for which nobody waits is not lost.
+    /// Waits for the next events, at least one. Events that arrive between two calls are not lost.
     pub(super) async fn next(&self) -> std::io::Result<Vec<Notice>> {
         loop {
             let mut guard = self.0.readable().await?;
             let notices = self.drain()?;
-            // It was read until nothing was left; what came after that is an event of its own.
+            // All events were read; later ones set the readiness again.
             guard.clear_ready();
             if !notices.is_empty() {
                 return Ok(notices);
@@ -96,7 +96,7 @@ impl Watcher {
 
     /// Hears of it no longer.
     pub(super) fn remove(&self, watch: i32) {
-        // It is gone with its directory, or goes now.
+        // The watch was removed with its directory, or is removed now.
         let _ = inotify::remove_watch(self.0.as_fd(), watch);
     }
 }

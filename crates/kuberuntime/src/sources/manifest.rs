@@ -147,7 +147,7 @@ impl ManifestReader {
             ("", _) => return Err(ObjectRefusal::Plain("kind is missing".to_owned())),
             ("ConfigMap", "v1") => content.documents.push(self.document(DocumentKind::ConfigMap, map, previous)?),
             ("Secret", "v1") => content.documents.push(self.document(DocumentKind::Secret, map, previous)?),
-            // The model tells what is wrong with its version.
+            // The model reports a wrong version.
             ("Pod", _) if self.expected == ExpectedObjects::All => {
                 content.pods.push(self.pod(&object, origin, shown, previous)?);
             }
@@ -218,7 +218,7 @@ impl ManifestReader {
         })
     }
 
-    /// The parser's words may quote the text, which may be a secret: then only the place is told.
+    /// The parser's message may quote the text, which may be a secret: then only the position is reported.
     fn parse_error(&self, bytes: &[u8], error: &str) -> String {
         let secret = self.expected == ExpectedObjects::Documents || bytes.windows(6).any(|window| window == b"Secret");
         if !secret {

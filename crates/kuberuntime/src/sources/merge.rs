@@ -1,9 +1,9 @@
-//! [`Merge`]: all sources together. Which pod counts where two are the same, what is held, and what is told of manifests
-//! that are refused is decided in a pure function; around it, the channel that the sync loop reads. Called by the sources.
+//! [`Merge`]: all sources together. A pure function decides which pod counts where two are the same, what is held, and
+//! how refused manifests are reported; around it is the channel that the sync loop reads. Called by the sources.
 //!
-//! Of two pods with one name (or one uid set by hand) the one of the first source, and there of the first path, counts. A
-//! manifest that has just come waits for a moment before it takes the place of another: it may be a file that is being
-//! renamed, and then both changes come in one.
+//! Of two pods with one name (or one uid set by hand) the one of the first source, and there of the first path, counts.
+//! A new manifest waits for a moment before it replaces another one: it may be a file that is being renamed, and then
+//! both changes are applied together.
 
 use lock::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::pod::Pod;
 
 /// All sources together.
 pub(super) struct Merge {
-    /// Guards what each source told last; held for as long as it takes to put it there or to copy it.
+    /// Guards the last view of each source; held only while a view is stored or copied.
     views: Mutex<Vec<SourceView>>,
     told: Notify,
     desired: watch::Sender<DesiredPods>,
@@ -41,11 +41,11 @@ struct MergedSources {
     documents: Vec<Arc<DocumentObject>>,
     /// How each refusal is to be reported, in the order of `desired.refused`.
     words: Vec<RefusalReport>,
-    /// When it may come to something else although no source told anything.
+    /// When the result may change although no source reports anything.
     again: Option<Instant>,
 }
 
-/// How a refusal is told.
+/// How a refusal is reported.
 enum RefusalReport {
     /// To the log.
     Line,
@@ -92,7 +92,7 @@ impl Merge {
         contents.flat_map(|content| &content.pods).map(Arc::clone).collect()
     }
 
-    /// Puts together what sources tell, for ever.
+    /// Merges the views of all sources, for ever.
     pub(super) async fn run(&self) {
         let mut told = BTreeMap::new();
         loop {

@@ -1,10 +1,10 @@
-//! Where pods come from: directories of manifests, an address, standard input, an API server. [`Sources`] reads them
-//! all and keeps them read; [`DesiredPods`] is all of them together, as the sync loop wants to know it. ConfigMaps and
-//! Secrets that lie beside the pods go to the [`DocumentStore`]. Starts and stops nothing; called by the agent.
+//! Sources of pods: directories of manifests, an address, standard input, an API server. [`Sources`] reads all of them
+//! and keeps reading them; [`DesiredPods`] is their union, as the sync loop needs it. ConfigMaps and Secrets next to
+//! the pods are stored in the [`DocumentStore`]. Starts and stops nothing; called by the agent.
 //!
-//! A manifest that cannot be read, is being written or is not valid never looks like one that is gone: what was last good
-//! in it goes on, and where nothing was, its origin is *held*. One file is one unit: it counts as a whole or not at all.
-//! The same holds for sources: one that cannot be read, because it is absent or not mounted, is not an empty one.
+//! A manifest that cannot be read, is being written or is not valid never counts as removed: its last good content
+//! stays in force, and without one its origin is *held*. One file is one unit: it counts as a whole or not at all. The
+//! same holds for sources: one that cannot be read, because it is absent or not mounted, is not an empty one.
 
 mod cluster;
 mod directory;
@@ -82,7 +82,7 @@ impl Sources {
         self.merge.documents()
     }
 
-    /// Reads all sources, and goes on doing so until `stop`.
+    /// Reads all sources repeatedly until `stop`.
     pub async fn run(&self, stop: &CancellationToken) {
         let loops = self.sources.iter().enumerate().map(|(index, source)| {
             let tell = move |view: SourceView| self.merge.update(index, view);

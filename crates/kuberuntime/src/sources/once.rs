@@ -1,5 +1,5 @@
-//! [`Once`]: a manifest that was read once, from a file, an address or standard input, and is not looked at again. Whoever starts
-//! with it hears at once what is wrong with it. Called by the command that runs pods.
+//! [`Once`]: a manifest that is read once, from a file, an address or standard input, and is not read again. The caller
+//! gets its errors at once. Called by the command that runs pods.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -28,7 +28,7 @@ pub struct SourceOptions {
     pub events: Arc<dyn EventRecorder>,
     /// The time of day, for the annotation that says when a pod was first seen, and for how old files are.
     pub wall_clock: WallClock,
-    /// How often directories are listed, whatever was heard of them.
+    /// How often directories are listed, whatever events arrived.
     pub file_check: Duration,
     /// How often addresses are asked.
     pub http_check: Duration,
@@ -70,7 +70,7 @@ pub struct FetchRequest {
 }
 
 impl FetchRequest {
-    /// A request for a manifest that somebody waits for.
+    /// A request for a manifest that a caller waits for.
     #[must_use]
     pub fn new(url: &str) -> Self {
         let timeout = Duration::from_secs(30);

@@ -49,7 +49,7 @@ fn parse() -> Parse {
 
 fn options(events: &Arc<Heard>) -> SourceOptions {
     let clock = AtomicUsize::new(0);
-    // Every look at the clock gives another time: pods must not be seen twice.
+    // Every reading of the clock gives another time: pods must not be seen twice.
     let clock: WallClock =
         Arc::new(move || Timestamp::now() + Duration::from_micros(clock.fetch_add(1, Ordering::Relaxed) as u64));
     let events: Arc<dyn EventRecorder> = Arc::clone(events) as _;
@@ -132,7 +132,7 @@ async fn files_come_change_and_go() {
     let both = scene.pods(&["a-n1 x:1", "b-n1 x:1", "c-n1 x:1"]).await;
     assert!(Arc::ptr_eq(&both.pods[uid], one));
 
-    // The old one goes and the new one comes in one update.
+    // The old pod is removed and the new one added in one update.
     let mut changes = scene.desired.clone();
     changes.mark_unchanged();
     write(&at("a.yaml"), &pod("a", "x:2"));
@@ -193,7 +193,7 @@ async fn what_is_not_whole_or_not_valid_changes_nothing() {
     let a = whole.pods.values().find(|pod| pod.metadata.name == "a-n1").expect("there");
     assert_eq!(a.spec.containers.len(), 2);
 
-    // Empty, cut, no pod, not allowed: the last good one goes on, and each reason is told once.
+    // Empty, cut, no pod, not allowed: the last good one stays in force, and each reason is reported once.
     let reason = |desired: &DesiredPods| {
         let path = at("a.yaml").display().to_string();
         desired.refused.iter().find(|r| r.origin == path).map(|r| r.reason.clone()).unwrap_or_default()
@@ -312,7 +312,7 @@ async fn the_first_of_two_counts() {
     assert_eq!(refused[0].pod.as_deref(), Some("default/web-n1"));
     fs::remove_file(at("a.yaml")).expect("removed");
     scene.pods(&["one-n1 x:1", "web-n1 x:2"]).await;
-    // One that comes later and stands in front takes the place, when it has been there for a moment.
+    // A later manifest of an earlier path takes precedence, once it has been present for a moment.
     write(&at("a.yaml"), &pod("web", "x:3"));
     scene.pods(&["one-n1 x:1", "web-n1 x:3"]).await;
     let lines = scene.events.lines();
@@ -343,7 +343,7 @@ async fn a_directory_may_be_missing_appear_be_replaced_or_be_links() {
     assert!(replaced.pods.contains_key(&uid));
     write(&at("pods/b.yaml"), &pod("b", "x:2"));
     scene.pods(&["a-n1 x:1", "b-n1 x:2"]).await;
-    // The directory goes with everything in it: nobody knows what should run, and what runs goes on.
+    // The directory is removed with everything in it: it is not known which pods should run, and running pods go on.
     fs::remove_dir_all(at("pods")).expect("removed");
     let gone = scene.until("told", |desired| !desired.refused.is_empty()).await;
     assert_eq!((pods(&gone), gone.ready), (vec!["a-n1 x:1".to_owned(), "b-n1 x:2".to_owned()], true));
@@ -371,7 +371,7 @@ async fn a_directory_may_be_missing_appear_be_replaced_or_be_links() {
     lay("2", "x:2");
     fs::remove_dir_all(at("pods/..1")).expect("removed");
     scene.pods(&["a-n1 x:2"]).await;
-    // What a link points to is missing: nobody deleted the file.
+    // The target of the link is missing: the file itself was not deleted.
     fs::remove_dir_all(at("pods/..2")).expect("removed");
     fs::remove_file(at("pods/..data")).expect("removed");
     let broken = scene.until("told", |desired| !desired.refused.is_empty()).await;
@@ -388,7 +388,7 @@ async fn a_directory_that_cannot_be_listed_says_nothing() {
     std::os::unix::fs::symlink(&path, &path).expect("linked to itself");
     let mut scene = scene(&path);
     let told = scene.until("told", |desired| !desired.refused.is_empty()).await;
-    // Nobody knows what is in it: nothing that runs from it may be taken for gone.
+    // The content is unknown: no pod that runs from it may be taken for removed.
     assert!(!told.ready && told.refused[0].origin == path.display().to_string(), "{}", shown(&told));
     assert!(told.refused[0].reason.starts_with("it cannot be listed: "), "{}", shown(&told));
     fs::remove_file(&path).expect("removed");
@@ -412,7 +412,7 @@ async fn a_path_may_be_one_file() {
     assert_eq!(*origin, path.display().to_string());
     write(&path, &pod("web", "x:2"));
     scene.pods(&["web-n1 x:2"]).await;
-    // The file is the source: without it nobody knows what should run.
+    // The file is the source: without it, it is not known which pods should run.
     fs::remove_file(&path).expect("removed");
     let gone = scene.until("told", |desired| !desired.refused.is_empty()).await;
     assert_eq!(pods(&gone), ["web-n1 x:2"]);
@@ -448,7 +448,7 @@ async fn an_unmounted_directory_is_not_an_empty_one() {
     fs::create_dir(&path).expect("made");
     rustix::mount::mount(c"none", &path, c"tmpfs", rustix::mount::MountFlags::empty(), None).expect("mounted");
     write(&path.join("a.yaml"), &pod("a", "x:1"));
-    // The kernel tells nobody that something was mounted.
+    // The kernel sends no event for a mount.
     let often = |options: &mut SourceOptions| options.file_check = Duration::from_millis(300);
     let mut scene = scene_with(vec![Source::Path(path.clone())], often);
     scene.pods(&["a-n1 x:1"]).await;
@@ -556,7 +556,7 @@ async fn an_address_is_asked_again_and_failures_change_nothing() {
     let source = UrlSource { url: "http://me:pw@h/p?t=1".to_owned(), headers: vec![header("1"), header("2")] };
     assert_eq!(format!("{source:?}"), "UrlSource { url: \"http://h/p\", .. }");
     let mut scene = scene_with(vec![Source::Url(source)], |options| options.fetch = fetch);
-    // Nobody answers: what runs from there is left alone.
+    // No answer: pods that run from that address are left alone.
     let held = scene.until("held", |desired| desired.reported && desired.held.contains("http://h/p")).await;
     assert!(!held.ready && held.unread.contains("http://h/p"), "{}", shown(&held));
     assert_eq!(held.refused[0].reason, "no answer within 10 seconds");

@@ -1,5 +1,6 @@
-//! [`DocumentStore`]: the ConfigMaps and Secrets that lie on this node, by namespace, and word of when they change. Reads no
-//! file; the sources fill it. Called by whoever makes environments and volumes, and by who looks for pull secrets.
+//! [`DocumentStore`]: the ConfigMaps and Secrets on this node, by namespace, with notifications of changes. Reads no
+//! file; the sources fill it. Called by the code that makes environments and volumes, and by the lookup of pull
+//! secrets.
 
 use lock::Mutex;
 use std::collections::BTreeMap;
@@ -56,14 +57,14 @@ impl DocumentStore {
                 true => format!("{:032x}", fnv128a(object.title().as_bytes())),
                 false => object.uid.clone(),
             },
-            // A document, whoever wrote it.
+            // All documents of this store count as manifests, whatever program wrote them.
             origin: Origin::Manifest,
             kind: object.secret_type.clone(),
             data: data.collect(),
         })
     }
 
-    /// Changes whenever a document does: what is made of documents is to be looked at again.
+    /// Changes whenever a document does: everything made of documents is to be checked again.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()

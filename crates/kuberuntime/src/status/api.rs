@@ -130,7 +130,7 @@ pub struct ContainerStatus {
     pub started: Option<bool>,
 }
 
-/// An earlier state is told as one that may be nothing.
+/// Writes an absent earlier state as an empty object.
 fn as_state<S: Serializer>(last: &Option<Terminated>, serializer: S) -> Result<S::Ok, S::Error> {
     match last {
         None => serializer.serialize_map(Some(0))?.end(),
@@ -172,7 +172,7 @@ pub struct Running {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminated {
-    /// Exit code; 137 where nobody knows how the container ended.
+    /// Exit code; 137 where it is not known how the container ended.
     pub exit_code: i32,
     /// Why, in one word.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -9,7 +9,7 @@ use crate::actions::restart::{self, RestartVerdict};
 use crate::observed::ObservedPod;
 use crate::pod::{Container, Pod};
 
-/// The conditions that a node tells, in the order in which Kubernetes shows them.
+/// The conditions that a node reports, in the order in which Kubernetes shows them.
 pub(super) const KINDS: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 

@@ -10,7 +10,7 @@ use crate::actions::{ProbeResult, RestartVerdict, restart_verdict};
 use crate::observed::ObservedContainer;
 use crate::pod::{Container, ContainerKind};
 
-/// The exit code of a container of which nobody knows how it ended: as if it had been killed.
+/// Exit code of a container whose end is unknown: as if it had been killed.
 const UNKNOWN_EXIT_CODE: i32 = 137;
 const UNKNOWN: &str = "ContainerStatusUnknown";
 
@@ -97,7 +97,7 @@ fn seen(
     }
 }
 
-/// Of a container that the runtime does not show: it waits, or it is gone.
+/// Status of a container that the runtime does not show: it waits, or it was removed.
 fn unseen(
     input: &StatusInput<'_>,
     kind: ContainerKind,
@@ -118,7 +118,7 @@ fn unseen(
     let runs_to_its_end = kind == ContainerKind::Init && !container.is_sidecar();
     if let Some(before) = before {
         if before.state.terminated().is_some() {
-            // Its end was told, and it is collected.
+            // The end was reported, and the container has been collected since.
             return before.clone();
         }
         status.restart_count = before.restart_count;
@@ -152,8 +152,8 @@ fn turn(input: &StatusInput<'_>) -> Waiting {
     Waiting { reason: reason.to_owned(), message: String::new() }
 }
 
-/// A container that is to be started and could not be says why; how it ended before moves back. One that is to be started
-/// and where nobody failed keeps what it has, which says more.
+/// Shows the reason of a container that should be started and could not be; its previous end becomes its last state. A
+/// container that should be started and has not failed keeps its state, which says more.
 fn wait_for_start(input: &StatusInput<'_>, kind: ContainerKind, container: &Container, status: &mut ContainerStatus) {
     let is_done = kind == ContainerKind::Init
         && !container.is_sidecar()

@@ -21,7 +21,7 @@ pub struct StatusInput<'a> {
     /// Why containers could not be started when it was last tried, by their names. A start that went well removes its
     /// entry.
     pub waiting: &'a BTreeMap<String, Waiting>,
-    /// Why the pod as a whole was ended, where somebody ended it.
+    /// Why the pod as a whole was ended, if it was.
     pub ended: Option<&'a PodEnd>,
     /// Addresses of the node.
     pub host_ips: &'a [String],

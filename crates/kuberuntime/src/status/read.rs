@@ -1,5 +1,5 @@
-//! Reads the status of a pod as an API server remembers it, so that a pod goes on where a process before this one left it: it
-//! keeps its start time, its counts of restarts, and its end. What cannot be read counts as absent. Called by the sources.
+//! Reads the status of a pod as an API server remembers it, so that a new process continues the pod: it keeps its start
+//! time, its counts of restarts, and its end. What cannot be read counts as absent. Called by the sources.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -81,7 +81,7 @@ fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-/// A condition of the kubelet's; those of others are not this program's to tell.
+/// Reads a condition of the kubelet's; this program does not report others.
 fn condition(value: &Value) -> Option<PodCondition> {
     let kind = KINDS.into_iter().find(|kind| value["type"] == **kind)?;
     Some(PodCondition {

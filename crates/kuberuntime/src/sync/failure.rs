@@ -1,10 +1,10 @@
-//! Failures: why a pod could not be observed, ended or removed ([`PodRuntimeError`]), why a sync goes no further ([`Halt`]), and
-//! why a container was not started ([`StartFailure`]).
+//! Failures: why a pod could not be observed, ended or removed ([`PodRuntimeError`]), why a sync stops early
+//! ([`Halt`]), and why a container was not started ([`StartFailure`]).
 
 use cri_api::Kind;
 use image_manager::EnsureImageError;
 
-/// Why a sync goes no further.
+/// Why a sync stops early.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// A stop was requested.
@@ -21,9 +21,9 @@ pub(super) const IMAGE_VOLUME_MOUNT_FAILED: &str = "ImageVolumeMountFailed";
 /// Why a container was not started.
 #[derive(Clone, Debug)]
 pub(super) struct StartFailure {
-    /// Of its waiting state.
+    /// Reason of the waiting state.
     pub(super) reason: &'static str,
-    /// Beside it.
+    /// Message of the waiting state.
     pub(super) message: String,
     /// Message of the event `Failed`; `None` where another event reported the failure.
     pub(super) event: Option<String>,
@@ -48,7 +48,7 @@ impl From<&EnsureImageError> for StartFailure {
     }
 }
 
-/// Why a start goes no further.
+/// Why a start stops early.
 pub(super) enum StartError {
     Halted(Halt),
     Started(StartFailure),
@@ -78,7 +78,7 @@ pub(crate) struct PodRuntimeError {
     pub source: cri_api::Error,
 }
 
-/// Takes the error that something is gone for success: then there is nothing to stop or to remove.
+/// Takes the error that an object is absent for success: then there is nothing to stop or to remove.
 pub(super) fn gone_is_done(result: cri_api::Result<()>) -> cri_api::Result<()> {
     match result {
         Err(error) if error.kind() == Kind::NotFound => Ok(()),

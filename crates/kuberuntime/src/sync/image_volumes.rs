@@ -67,7 +67,7 @@ impl PodSync<'_> {
         Ok(())
     }
 
-    /// A container that was made and lacks an image which it should see goes again.
+    /// Removes a new container again if it lacks an image that it should see.
     pub(super) async fn check_image_volumes(&self, config: &ContainerConfig, id: &str) -> StartResult {
         let images = || config.mounts.iter().filter(|mount| mount.image.is_some());
         if images().next().is_none() || self.takes_image_volumes().await? == ImageVolumeSupport::Yes {

@@ -13,7 +13,7 @@ use super::prefetch::{EnsureResult, ImageKey};
 use crate::actions::{LeaveReason, PodActions, RestartVerdict, restart_verdict};
 use crate::pod::{Container, ContainerKind, ImageRole, PodImage};
 
-/// Result of a request. An image that was requested ahead may have gone since.
+/// Result of a request. An image that was requested ahead may have been removed since.
 pub(super) struct EnsureOutcome {
     pub(super) answer: EnsureResult,
     pub(super) ahead: bool,
@@ -26,7 +26,7 @@ impl PodSync<'_> {
         self.hands.prefetch.want(&self.owner.uid, needed);
     }
 
-    /// Makes sure of an image, or takes the answer of whoever did ahead.
+    /// Ensures that an image is present, or takes the answer to a request that was made ahead.
     pub(super) async fn ensure(
         &self,
         image: &PodImage<'_>,

@@ -1,7 +1,8 @@
-//! How pods end. Containers are ended each within its grace period: told, its preStop hook, its turn among those of the pod, then
-//! the runtime's stop with what is left; of a pod, all of its containers and then its sandboxes. Then everything goes that
-//! they used: volumes, logs and the links to them. What is gone already is no error; what fails is reported, and the rest
-//! goes on, but nothing goes that something left may use. Called by the syncs and by the ends of pods.
+//! Ends of pods. Each container is ended within its grace period: the event `Killing`, the preStop hook, its turn among
+//! the containers of the pod, then the runtime's stop with the remaining time. Of a pod, all containers are ended and
+//! then its sandboxes. Then the resources of the pod are removed: volumes, logs and the links to them. Absent objects
+//! are no error. A failure is reported and the rest goes on, but nothing is removed that something left may use. Called
+//! by the syncs and by the ends of pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,8 +42,8 @@ pub(super) struct StoppingContainer<'a> {
 }
 
 impl<'a> StoppingContainer<'a> {
-    /// A container as the runtime shows it. `pod` is `None`, or lacks it, where nobody knows it any more: then what was
-    /// written on it counts.
+    /// A container as the runtime shows it. Where `pod` is `None` or lacks the container, because it is no longer
+    /// known, the values recorded on the container count.
     pub(super) fn new(pod: Option<&'a Pod>, run: &'a ObservedContainer, reason: Option<KillReason>) -> Self {
         match pod.and_then(|pod| pod.container(&run.name).map(|found| (pod, found))) {
             Some((pod, (kind, container))) => Self::known(pod, kind, container, &run.id, reason),
@@ -198,7 +199,8 @@ pub(super) async fn kill_pod(
     first_of(failures)
 }
 
-/// Init containers that run beside others are sidecars: they go last, the one that came last first.
+/// Init containers that run at the same time as others are sidecars: they are stopped last, in the reverse order of
+/// their creation.
 fn orphans_in_order(observed: &ObservedPod, victims: &mut [StoppingContainer<'_>]) {
     let created = |id: &str| observed.containers.iter().find(|run| run.id == id).map_or(0, |run| run.created_at);
     let mut sidecars: Vec<&mut StoppingContainer<'_>> =
@@ -223,8 +225,8 @@ fn seconds(seconds: i64) -> Duration {
 }
 
 impl PodRuntime {
-    /// Takes away everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent. Where something
-    /// cannot be removed the rest goes all the same, but for what it may still use.
+    /// Removes everything of a pod that was ended: containers, sandboxes, volumes, logs. Idempotent. If an object
+    /// cannot be removed, the rest is removed all the same, except for what that object may still use.
     ///
     /// # Errors
     /// The objects that are still there.
@@ -239,7 +241,8 @@ impl PodRuntime {
         });
         let mut failures: Vec<PodRuntimeError> = join_all(containers).await.into_iter().flatten().collect();
         let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
-            // Whoever ended the pod stopped it, and may have been ended itself before: its network is given back here at last.
+            // The end of the pod stopped the sandbox, but may have been cut short: this stop releases the network in
+            // any case.
             let stopped = runtime.stop_pod_sandbox(&sandbox.id).await;
             gone_is_done(stopped).map_err(failed(format!("stop sandbox {}", sandbox.id)))?;
             let removed = runtime.remove_pod_sandbox(&sandbox.id).await;

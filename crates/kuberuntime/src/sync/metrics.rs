@@ -1,5 +1,6 @@
-//! [`PodMetrics`]: what the way of pods counts, under the kubelet's names, labels and buckets. Counting cannot fail. It reads
-//! no clock and writes no format: whoever has a registry asks [`PodMetrics::register`] in. Called by the syncs of pods.
+//! [`PodMetrics`]: counts and times of the syncs of pods, under the kubelet's names, labels and buckets. Counting
+//! cannot fail. Reads no clock and writes no format: the owner of a registry calls [`PodMetrics::register`]. Called by
+//! the syncs of pods.
 
 use std::time::Duration;
 

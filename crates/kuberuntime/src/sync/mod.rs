@@ -1,7 +1,7 @@
-//! [`PodRuntime`]: the hands. It looks at a pod, does what `compute_pod_actions` says in the
-//! kubelet's order, ends pods and takes them away. It holds no pod and no time table: a worker calls it, one call at a time
-//! for each pod. What it keeps between two calls (delays of restarts, images that come ahead of their turn, hooks that
-//! were run) may be lost at any moment; what counts stands in the runtime.
+//! [`PodRuntime`]: observes a pod, performs the actions of `compute_pod_actions` in the kubelet's order, ends pods and
+//! removes them. It holds no pod and no schedule: a worker calls it, one call at a time for each pod. State that it
+//! keeps between two calls (delays of restarts, images that are pulled ahead of their turn, hooks that were run) may be
+//! lost at any moment; only the state in the runtime counts.
 
 mod failure;
 mod image_volumes;
@@ -31,9 +31,9 @@ pub use runtime::PodRuntime;
 pub use runtime::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRuntimeParts};
 
 impl PodRuntime {
-    /// Does what the pod needs done. When `stop` is cancelled it waits for no image, no hook and no container to end, and
-    /// begins no further step; calls of the runtime that make or start something and have begun are waited for. `report_start`
-    /// hears of each start as soon as its outcome is known.
+    /// Does what the pod needs done. When `stop` is cancelled it waits for no image, no hook and no container to end,
+    /// and begins no further step; calls of the runtime that make or start something and have begun are waited for.
+    /// `report_start` is called with the outcome of each start as soon as it is known.
     pub(crate) async fn sync_pod(
         &self,
         pod: &Pod,
@@ -46,11 +46,11 @@ impl PodRuntime {
     }
 
     /// Ends everything of a pod that runs: preStop hooks, then containers in the order of termination, then sandboxes.
-    /// `pod` is `None` for a pod that nobody knows any more. A shorter `grace` goes before all others. Whoever wants it to
-    /// go faster drops the future and calls again: no hook is then run a second time.
+    /// `pod` is `None` for a pod that is no longer known. A shorter `grace` takes precedence over all others. To make
+    /// the end faster, drop the future and call again: no hook is then run a second time.
     ///
     /// # Errors
-    /// What still runs, or may.
+    /// Something still runs, or may run.
     pub(crate) async fn end_pod(
         &self,
         pod: Option<&Pod>,

@@ -1,5 +1,5 @@
-//! State of one pod in the runtime, asked by its uid. A thing that goes between a list and the question for
-//! its status is left out. Decides nothing.
+//! State of one pod in the runtime, requested by its uid. An object that is removed between the list and the request
+//! for its status is left out. Decides nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! [`PodSync`]: one sync of a pod, what all of its steps share, and what it came to ([`SyncReport`]).
+//! [`PodSync`]: one sync of a pod, the state that all of its steps share, and its result ([`SyncReport`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl<'a> PodSync<'a> {
         self.report.starts.insert(name.to_owned(), waiting);
     }
 
-    /// A container runs, and waits for its hook; or whoever ran the hook gave it up.
+    /// Reports that a container runs and waits for its hook or, with `waits` false, that the hook was abandoned.
     pub(super) fn comes_up(&self, name: &str, waits: bool) {
         let creating = Waiting { reason: CONTAINER_CREATING.to_owned(), message: String::new() };
         (self.report_start)(name, waits.then_some(&creating));
@@ -97,7 +97,7 @@ impl<'a> PodSync<'a> {
         if self.stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
-    /// Waits for something as long as nobody asks it to go no further.
+    /// Waits for `work` until a stop is requested.
     pub(super) async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> SyncStep<T> {
         tokio::select! {
             biased;

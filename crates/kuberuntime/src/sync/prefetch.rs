@@ -1,7 +1,7 @@
-//! [`Prefetch`]: images that are made sure of ahead of their turn, in tasks that outlive a sync: an init container may run
-//! for long while the images of those behind it come. There is one request for each image and policy of a pod, and whoever
-//! needs the image takes its answer away: so every request is made, told and counted once, as if it had been made in its
-//! turn. Decides nothing about images. Called by the syncs of pods.
+//! [`Prefetch`]: images that are ensured ahead of their turn, in tasks that outlive a sync: an init container may run
+//! for long while the images of later containers are pulled. There is one request for each image and policy of a pod,
+//! and the container that needs the image takes the answer out: so every request is made, reported and counted once, as
+//! if it had been made in its turn. Decides nothing about images. Called by the syncs of pods.
 
 use lock::Mutex;
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ struct PrefetchedImage {
 
 impl PrefetchedImage {
     fn failed(&self) -> bool {
-        // A sender that went without an answer is a task that panicked.
+        // A sender that was dropped without an answer is a task that panicked.
         matches!(&*self.answer.borrow(), Some(Err(_))) || self.answer.has_changed().is_err() && !self.answered()
     }
 
@@ -82,14 +82,14 @@ impl Prefetch {
         let images = Arc::clone(&self.images);
         let ensure = async move {
             let ensured = images.ensure_image_exists(request).await;
-            // Whoever asked may be gone.
+            // The receiver may have been dropped.
             let _ = sender.send(Some(ensured));
         };
         let task = self.tasks.spawn(ensure.in_current_span());
         PrefetchedImage { answer, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Waits for the answer to a request, and takes it away; `None`: nobody asks for that.
+    /// Waits for the answer to a request, and removes it; `None` if there is no such request.
     pub(super) async fn take(&self, uid: &str, key: &ImageKey) -> Option<EnsureResult> {
         let mut answer = self.pods.lock().get(uid)?.get(key)?.answer.clone();
         let answered = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());

@@ -1,4 +1,5 @@
-//! [`PodRuntime`], what it works with and what it keeps between two calls; what it does stands in the files beside this one.
+//! [`PodRuntime`]: its parts, and the state that it keeps between two calls. Its operations are in the other files of
+//! this folder.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -30,10 +31,10 @@ pub struct PodRuntime {
     pub(super) prefetch: Prefetch,
     /// Guards the delays of restarts, by the uids of pods.
     pub(super) backoff: Mutex<HashMap<String, RestartBackoff>>,
-    /// Guards the ids of containers whose end was told and whose hook was run, by the uids of pods: whoever ends them once
-    /// more, because the first time failed or took too long, does neither again.
+    /// Guards the ids of containers whose end was reported and whose hook was run, by the uids of pods: when they are
+    /// ended once more, because the first time failed or took too long, neither is repeated.
     pub(super) ending: Mutex<HashMap<String, HashSet<String>>>,
-    /// Guards the uids of pods that were told that there is no network for them: once is enough.
+    /// Guards the uids of pods whose missing network was reported: once is enough.
     pub(super) without_network: Mutex<HashSet<String>>,
 }
 
@@ -64,7 +65,7 @@ impl PodRuntime {
         &self.metrics
     }
 
-    /// Forgets what it keeps of pods that are gone, such as delays of restarts.
+    /// Forgets the state of removed pods, such as delays of restarts.
     pub fn collect(&self) {
         let now = (self.parts.node.wall_clock)();
         self.backoff.lock().retain(|_, backoff| {
@@ -103,7 +104,7 @@ impl PodRuntime {
 pub struct PodCredentials {
     /// Pull secrets, in the pod's order.
     pub secrets: Vec<PullSecret>,
-    /// The names of those that nobody could find.
+    /// The names of secrets that were not found.
     pub missing: Vec<String>,
     /// Service account of the pod.
     pub account: Option<ServiceAccount>,

@@ -99,7 +99,8 @@ impl PodSync<'_> {
         self.post_start(start, &id).await
     }
 
-    /// The container's image, and whom it wants to run as. What was made sure of ahead may have gone since.
+    /// Returns the container's image and the user that it sets. An image that was ensured ahead may have been removed
+    /// since, and is then ensured again.
     async fn image(&self, start: ContainerStart<'_>) -> StartResult<(EnsuredImage, ImageUser)> {
         let ContainerStart { sandbox, kind, container } = start;
         let images = self.pod.images();
@@ -121,7 +122,8 @@ impl PodSync<'_> {
                     ahead = anew.ahead;
                     image = anew.answer.map_err(|error| StartFailure::from(&error))?;
                 }
-                // As in the kubelet it is taken for root's; whoever makes the container will miss it.
+                // As in the kubelet, a missing image is taken for root's; creating the container will report that it is
+                // missing.
                 None => return Ok((image, ImageUser::default())),
             }
         }
@@ -164,8 +166,8 @@ impl PodSync<'_> {
         })
     }
 
-    /// How many runs were before it. One that was made and never started is removed, and gives its number back. Where the
-    /// runtime shows none, logs tell of those that were.
+    /// Returns how many runs were before this one. A run that was created and never started is removed, and gives its
+    /// number back. Where the runtime shows none, the numbers of logs show the earlier runs.
     async fn number(&self, container: &Container) -> StartResult<u32> {
         match self.observed.latest(&container.name) {
             Some(run) if run.state == ContainerState::Created => match self.remove(&run.name, &run.id).await {

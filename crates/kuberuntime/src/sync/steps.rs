@@ -114,7 +114,7 @@ impl PodSync<'_> {
         self.stop_containers(&victims).await
     }
 
-    /// Stops containers, unless it is asked to go no further: then whoever ends the pod stops them.
+    /// Stops containers, unless a stop of the sync is requested: then the end of the pod stops them.
     pub(super) async fn stop_containers(&self, victims: &[StoppingContainer<'_>]) -> SyncStep {
         if victims.is_empty() {
             return Ok(());
@@ -124,8 +124,8 @@ impl PodSync<'_> {
         first_of(failures).map_err(|error| Halt::Failed(format!("{error}: {}", error.source)))
     }
 
-    /// All containers begin anew: those that run are stopped, then all are removed in their order, so that the one which
-    /// asked for it goes last, and asks again where this is cut short.
+    /// Restarts all containers: those that run are stopped, then all are removed in their order, so that the one which
+    /// asked for it is removed last, and asks again where this is cut short.
     async fn reset(&self, resets: &[ContainerReset]) -> SyncStep {
         let victims: Vec<StoppingContainer<'_>> = resets
             .iter()
@@ -144,9 +144,9 @@ impl PodSync<'_> {
         Ok(())
     }
 
-    /// Old runs of init containers go, but for the newest one of each; all of them, where the pod gets another sandbox and
-    /// they run again. So does what was made and never started, unless it is the newest of its name. What stays goes another
-    /// time.
+    /// Removes old runs of init containers, except for the newest one of each; all of them, where the pod gets another
+    /// sandbox and they run again. Containers that were created and never started are removed as well, unless they are
+    /// the newest of their name. A run that could not be removed is removed by a later sync.
     async fn prune(&self, actions: &PodActions) -> SyncStep {
         let pod = self.pod;
         let is_init = |name: &str| pod.spec.init_containers.iter().any(|container| container.name == name);
@@ -179,8 +179,8 @@ impl PodSync<'_> {
         gone_is_done(removed).map_err(|error| Halt::Failed(format!("remove container {name} ({id}): {error}")))
     }
 
-    /// The logs of a run that was removed go, and those of the runs before it. That of the newest run stays: it may be asked
-    /// for, and its number goes on.
+    /// Removes the logs of a removed run, and those of the runs before it. The log of the newest run stays: a user may
+    /// request it, and the next run's number follows from it.
     async fn remove_logs(&self, run: &ObservedContainer) {
         if run.state == ContainerState::Created {
             // It never had one, and those before it may still be there.

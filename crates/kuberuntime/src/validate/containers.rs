@@ -90,7 +90,7 @@ fn ports(pod: &Pod, container: &Container, path: &FieldPath, errors: &mut FieldE
 /// A port of the node can be had once.
 fn host_ports(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let normal = spec.containers.iter().enumerate().map(|(index, c)| (ContainerKind::Normal, index, c));
-    // Sidecars run beside the normal containers; other init containers are done when those come.
+    // Sidecars run at the same time as the normal containers; other init containers have ended before those start.
     let sidecars = spec.init_containers.iter().enumerate().filter(|(_, c)| c.is_sidecar());
     let sidecars = sidecars.map(|(index, c)| (ContainerKind::Init, index, c));
     let mut taken: BTreeSet<(Protocol, &str, i32)> = BTreeSet::new();

@@ -136,7 +136,7 @@ pub(super) fn relative_path(text: &str) -> Vec<String> {
     ])
 }
 
-/// The path of a file that a volume makes: nor may it look like one that belongs to the volume itself.
+/// Checks the path of a file that a volume makes: it may not resemble one that belongs to the volume itself.
 pub(super) fn file_path(text: &str) -> Vec<String> {
     let mut wrong = relative_path(text);
     if text.starts_with("..") && wrong.is_empty() {
@@ -152,7 +152,7 @@ pub(super) fn report(errors: &mut FieldErrors, path: &FieldPath, text: &str, wro
     }
 }
 
-/// A text that must be there and look right.
+/// Checks a text that must be set and valid.
 pub(super) fn needed(errors: &mut FieldErrors, path: FieldPath, text: &str, look: impl Fn(&str) -> Vec<String>) {
     if text.is_empty() {
         errors.required(path, "");

@@ -24,7 +24,7 @@ pub(super) fn probes(kind: ContainerKind, container: &Container, path: &FieldPat
         let names: Vec<&str> = cri_api::Signal::all().map(cri_api::Signal::as_str).collect();
         errors.unsupported(path.child("lifecycle").child("stopSignal"), &lifecycle.stop_signal, &names);
     }
-    // Init containers that run to their end are not probed, and nobody waits for a hook of theirs.
+    // Init containers that run to their end are not probed, and their hooks are not waited for.
     let runs_on = kind != ContainerKind::Init || container.is_sidecar();
     for (field, _) in probes.iter().filter(|(_, probe)| probe.is_some() && !runs_on) {
         errors.forbidden(path.child(field), "may not be set for init containers without restartPolicy=Always");

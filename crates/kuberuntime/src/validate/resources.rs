@@ -12,7 +12,7 @@ pub(super) fn resources(resources: &Resources, path: &FieldPath, errors: &mut Fi
         amount(name, *limit, &path.child("limits").key(name), errors);
     }
     for (name, request) in &resources.requests {
-        // One that is the same as its limit may have been made from it: what is wrong is told there.
+        // A request that equals its limit may have been derived from it: its errors are reported at the limit.
         if resources.limits.get(name) == Some(request) {
             continue;
         }

@@ -13,7 +13,7 @@ use super::sub_path::{self, SubPathMount};
 use crate::environment::Environment;
 use crate::pod::{self, Container, HostPathVolume, Pod, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
 
-/// Where containers look for names of hosts.
+/// The file in which containers find host names.
 const ETC_HOSTS: &str = "/etc/hosts";
 const HOSTS_FILE: &str = "etc-hosts";
 /// Last messages of so many runs are kept: a status shows two.
@@ -181,7 +181,7 @@ fn hosts_file(pod: &OpenDirectory, hosts: &str) -> std::io::Result<String> {
     text(&pod.path().join(HOSTS_FILE))
 }
 
-/// An empty file that whoever runs in the container can write to.
+/// Makes an empty file that every user in the container can write to.
 fn message_file(pod: &OpenDirectory, container: &str, restart_count: u32) -> std::io::Result<String> {
     let directory = pod.made(CONTAINERS, PRIVATE)?.made(container, PRIVATE)?;
     for name in directory.names()? {
@@ -191,7 +191,7 @@ fn message_file(pod: &OpenDirectory, container: &str, restart_count: u32) -> std
         }
     }
     let name = format!("{restart_count}.message");
-    // One of a container that was not made in the end is nobody's.
+    // A file of this name belongs to a container that was not created in the end.
     directory.unlink(&name)?;
     directory.new_file(&name, 0o666)?;
     text(&directory.path().join(name))

@@ -1,5 +1,5 @@
-//! emptyDir volumes, on disk and in memory. One is there when it is complete, and is then left to the pod: a container may
-//! change owner and mode of its root, and the next look must not change them back.
+//! emptyDir volumes, on disk and in memory. A volume exists once it is complete, and is then left to the pod: a
+//! container may change owner and mode of its root, and the next setup must not change them back.
 
 use std::ffi::CString;
 use std::io;

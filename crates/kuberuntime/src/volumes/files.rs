@@ -205,8 +205,8 @@ fn show(volume: &OpenDirectory, files: &VolumeFiles) -> Result<bool, String> {
         let to = format!("{DATA}/{name}");
         match rustix::fs::readlinkat(volume, name, Vec::new()) {
             Ok(found) if found.as_bytes() == to.as_bytes() => continue,
-            // A container that was started before the file was there asked for a part of the volume, and got an empty
-            // directory. Only an empty one goes away.
+            // A container that was started before the file existed asked for a part of the volume, and got an empty
+            // directory. Only an empty one is removed.
             Err(Errno::INVAL) => remove_empty(volume, name),
             Ok(_) | Err(_) => {}
         }

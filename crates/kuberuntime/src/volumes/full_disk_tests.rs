@@ -1,4 +1,5 @@
-//! A disk that is full at each step: it is told, nothing that was there is lost, and with room again everything is made.
+//! A disk that is full at each step: the error is reported, no existing file is lost, and with free space everything is
+//! made.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,5 +1,5 @@
-//! hostPath volumes: what must be at a path of the node is looked for, or made, before a container gets it. Follows links:
-//! the path is the node's own, and whoever may write manifests may name any.
+//! hostPath volumes: the required file or directory is checked, or made, before a container gets it. Follows links: the
+//! path is the node's own, and an author of manifests may name any.
 
 use std::fs;
 use std::io;

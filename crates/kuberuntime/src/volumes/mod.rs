@@ -42,8 +42,8 @@ struct PodRoot {
     root: PathBuf,
     /// True if new files are relabelled for containers.
     relabel: bool,
-    /// Held while something is done to a pod's directory: work that nobody waits for any more must not meet what comes
-    /// after it.
+    /// Held while a pod's directory is changed: work that no caller waits for any more must not overlap with the work
+    /// that follows.
     busy: Mutex<BTreeMap<String, Weak<Mutex<()>>>>,
 }
 
@@ -89,10 +89,10 @@ impl Volumes {
         .await
     }
 
-    /// Takes everything of a pod away. Nobody uses it any more. Idempotent.
+    /// Removes the volumes and the directory of a pod, which must not be in use any more. Idempotent.
     ///
     /// # Errors
-    /// What is still mounted, or cannot be removed.
+    /// Something is still mounted, or cannot be removed.
     pub(crate) async fn tear_down(&self, uid: &str) -> Result<(), VolumeSetupError> {
         let name = uid.to_owned();
         let removed = self.work(uid, move |shared| {
@@ -108,7 +108,7 @@ impl Volumes {
         })
     }
 
-    /// Uids of all pods that have a directory, whoever made it.
+    /// Returns the uids of all pods that have a directory, whatever program made it.
     ///
     /// # Errors
     /// The root cannot be read.

@@ -1,6 +1,6 @@
-//! Where things of pods lie, by the kubelet's names: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`, `UID/containers/…`. [`OpenDirectory`] is
-//! one of these directories, open: everything in it is reached over its descriptor, and no link in it is followed. Used
-//! by everything here, and by whoever rotates logs.
+//! Paths of pods' files, by the kubelet's names: `UID/volumes/PLUGIN/VOLUME`, `UID/volume-subpaths/…`,
+//! `UID/containers/…`. [`OpenDirectory`] is one of these directories, open: everything in it is reached over its
+//! descriptor, and no link in it is followed. Used by all code of this folder, and by the rotation of logs.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::pod::VolumeSource;
 
-/// Mode of the directories in which nothing but this program looks around.
+/// Mode of the directories that only this program reads.
 pub(crate) const PRIVATE: u32 = 0o750;
 /// Longest name of a file.
 const LONGEST_NAME: usize = 255;
@@ -31,7 +31,7 @@ impl OpenDirectory {
         Ok(Self { handle: rustix::fs::open(path, flags, Mode::empty())?, path: path.to_owned() })
     }
 
-    /// The path, for those who are told it.
+    /// The path, for runtimes and messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -96,7 +96,7 @@ impl OpenDirectory {
     pub(crate) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
         let handle = &self.handle;
         match rustix::fs::renameat_with(handle, one_name(from)?, handle, one_name(to)?, RenameFlags::NOREPLACE) {
-            // A file system that cannot be told so. Nobody else gives names here.
+            // The file system does not support the flag. No other process creates names in these directories.
             Err(Errno::INVAL) => Ok(rustix::fs::renameat(handle, from, handle, to)?),
             done => Ok(done?),
         }
@@ -110,7 +110,7 @@ impl OpenDirectory {
         }
     }
 
-    /// The names in it, sorted; those that are no text are nobody's.
+    /// Returns the names in it, sorted. Names that are not UTF-8 belong to no pod and are skipped.
     pub(crate) fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.handle)? {
@@ -142,7 +142,7 @@ pub(crate) fn one_name(text: &str) -> io::Result<&str> {
     Ok(text)
 }
 
-/// The path as text: runtimes are told no other.
+/// Returns the path as text: runtimes accept no other.
 pub(crate) fn text(path: &Path) -> io::Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not text", path.display())))

@@ -1,6 +1,6 @@
-//! Takes directory trees away by descriptor: follows no link, stops at every mount, also at one of the same file system,
-//! whose content is somebody else's; copes with trees of any depth, because containers make them. Called when volumes are
-//! taken down and when a volume's files were replaced.
+//! Removes directory trees by descriptor: follows no link; stops at every mount, also at one of the same file system,
+//! because its content does not belong to the tree; copes with trees of any depth, because containers make them. Called
+//! when volumes are taken down and when a volume's files were replaced.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -44,7 +44,7 @@ impl TreeRemoval<'_> {
         if mount_id(directory)? != self.mount {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is still mounted here"));
         }
-        // Some file systems skip entries when others vanish during the listing: look until nothing is left.
+        // Some file systems skip entries when others vanish during the listing: list until nothing is left.
         loop {
             let (mut seen, mut first_error) = (false, None);
             for entry in Dir::read_from(directory)? {

@@ -54,7 +54,7 @@ fn make(
     }
     let Some(sort) = plugin_directory(&volume.source) else { return Ok(()) };
     let name = volume.name.as_str();
-    // A document that is missing is told before anything is made. Once its files were made they outlive it, as in the
+    // A missing document is reported before anything is made. Files that were made outlive their document, as in the
     // kubelet: containers that run have them, and one that is started again gets them.
     let wanted = match volume_files(pod, name, documents, around).transpose() {
         Ok(wanted) => wanted,

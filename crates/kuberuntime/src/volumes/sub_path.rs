@@ -48,7 +48,7 @@ impl SubPathMount<'_> {
             .map_err(|error| said("mount it", error.into()))?;
         let mounted = place(directory.as_fd(), OsStr::new(&name)).map_err(|error| said("find it", error.into()))?;
         if !self.both_ways {
-            // What is unmounted in it later must not be unmounted where it came from.
+            // An unmount in it later must not unmount the source as well.
             rustix::mount::mount_change(by_descriptor(mounted.as_fd()), MountPropagationFlags::DOWNSTREAM)
                 .map_err(|error| said("separate it from where it came from", error.into()))?;
         }
@@ -71,7 +71,7 @@ impl SubPathMount<'_> {
         source: BorrowedFd<'_>,
     ) -> std::io::Result<Option<OwnedFd>> {
         let wants_directory = kind(&attributes(source, StatxFlags::TYPE)?) == FileType::Directory;
-        // Whatever an earlier run left there goes away, layer by layer.
+        // Remove whatever an earlier run left there, layer by layer.
         for _ in 0..16 {
             let found = match place(directory.as_fd(), OsStr::new(name)) {
                 Ok(found) => found,

@@ -1,6 +1,6 @@
-//! Takes a pod's directory away: first everything that is mounted in it, then, only when the kernel shows no mount there any
-//! more, the files. What stands behind a mount is somebody else's: a path of the node, a part of one. It is never
-//! deleted, and never unmounted where it came from. Blocks. Called by [`super::Volumes::tear_down`].
+//! Removes a pod's directory: first all mounts in it, then, only when the kernel shows no mount there any more, the
+//! files. The content behind a mount does not belong to the pod: it is a path of the node, or a part of one. It is
+//! never deleted, and its original mount is never unmounted. Blocks. Called by [`super::Volumes::tear_down`].
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use super::remove::remove_tree;
 use super::sub_path::{detach, separate};
 use super::walk::{SymlinkPolicy, find, mount_id};
 
-/// How often mounts are looked for: those that lie below others come to light one after another.
+/// How often mounts are listed: those that lie below others appear one after another.
 const ROUNDS: usize = 32;
 
 /// Removes the directory `uid` below `root`. Absent is fine.
@@ -32,8 +32,8 @@ fn unmount_below(root: BorrowedFd<'_>, real: &Path, directory: &Path) -> Result<
         if mounts.is_empty() {
             return Ok(());
         }
-        // First they are separated from where they came from: what is unmounted in one of them must not be unmounted
-        // there. Then they go; those that came last lie on and in those that came before.
+        // First they are separated from their sources: an unmount in one of them must not unmount the source. Then they
+        // are detached; later mounts lie on and in earlier ones.
         for step in [separate, detach] {
             for mount in mounts.iter().rev() {
                 if let Err(error) = find_mount(root, real, mount).and_then(|found| step(found.as_fd())) {
@@ -52,7 +52,7 @@ fn unmount_below(root: BorrowedFd<'_>, real: &Path, directory: &Path) -> Result<
     }
 }
 
-/// This mount and no other: its path is gone over step by step, and what is found there must have its number.
+/// Opens this mount and no other: its path is resolved step by step, and the result must have the mount's number.
 fn find_mount(root: BorrowedFd<'_>, real: &Path, mount: &Mount) -> io::Result<OwnedFd> {
     let below = mount.target.strip_prefix(real).map_err(io::Error::other)?;
     let found = find(root, below, SymlinkPolicy::Refuse, None).map_err(io::Error::other)?;

@@ -17,7 +17,7 @@ use crate::resolve_environment;
 #[path = "full_disk_tests.rs"]
 mod full_disk;
 
-/// A place for pods, with nothing mounted in it when it goes.
+/// A root for pods. When it is dropped, nothing is mounted in it.
 struct Bench {
     volumes: Volumes,
     top: tempfile::TempDir,
@@ -233,7 +233,7 @@ async fn what_is_there_is_kept_over_a_restart() {
         assert!(directory.join("kept").exists());
         assert_eq!(mode(directory), (1000, 0o700));
     }
-    // A directory that was not complete when this program was killed is made anew.
+    // A directory that was not complete when this program was killed is made again.
     fs::remove_dir_all(&scratch).unwrap();
     fs::create_dir(scratch.with_file_name("..scratch")).unwrap();
     bench.set_up(&pod).await.unwrap();
@@ -295,7 +295,7 @@ async fn documents_change_and_come_late() {
     let mounts = bench.mounts(&pod).await.unwrap();
     assert_eq!(fs::read_to_string(&mounts[1].host_path).unwrap(), "now");
     assert_eq!(bench.mounted().len(), 2, "the secret, and one part: {:?}", bench.mounted());
-    // One that goes takes nothing along of a pod that has it.
+    // A missing document removes no files of a pod that has them.
     bench.documents.secrets.remove("other");
     bench.set_up(&pod).await.unwrap();
     assert_eq!(fs::read_to_string(bench.volume("secret", "login").join("password")).unwrap(), "swordfish");
@@ -422,7 +422,7 @@ async fn what_is_the_nodes_is_neither_unmounted_nor_deleted() {
         let pod = pod(volumes.clone(), Some(mount), json!({}));
         bench.set_up(&pod).await.unwrap();
         bench.mounts(&pod).await.unwrap();
-        // Somebody mounts something on the node later, and it appears in the pod's directory as well.
+        // A file system is mounted on the node later, and appears in the pod's directory as well.
         rustix::mount::mount("tmpfs", &late, "tmpfs", MountFlags::empty(), None).unwrap();
         fs::write(late.join("precious"), "y").unwrap();
         let stand = bench.path("pods/u1/volume-subpaths/host/c/0");
@@ -471,7 +471,7 @@ async fn what_stays_mounted_stays_untouched() {
     fs::write(host.join("precious"), "x").unwrap();
     let elsewhere = bench.directory("elsewhere/mnt");
     rustix::mount::mount_bind(&host, &elsewhere).unwrap();
-    // The remover itself stops at a mount of the same file system, and goes on beside it.
+    // The remover itself stops at a mount of the same file system, and continues with the entries next to it.
     let tree = bench.directory("tree");
     fs::create_dir_all(tree.join("a/mnt")).unwrap();
     fs::write(tree.join("a/file"), "x").unwrap();
@@ -645,7 +645,7 @@ fn what_cannot_be_unmounted_is_not_deleted() {
     assert!(host.join("precious").exists() && !own.exists());
 }
 
-/// Without the right to mount it is told what is missing, and nothing is left to others that must not be.
+/// Without the right to mount, the error names the missing right, and no secret is written to the disk.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn who_may_not_mount_is_told() {

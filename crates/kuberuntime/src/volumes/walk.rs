@@ -1,6 +1,7 @@
-//! Paths below a directory that nobody can turn into paths elsewhere: [`find`] goes step by step, each one by the
-//! descriptor of the one before, reads symbolic links itself and never goes above where it began. What it answers is
-//! a descriptor: whoever mounts or opens it gets what was checked, whatever becomes of the path. Needs no `openat2`.
+//! Paths below a directory that no process can redirect elsewhere: [`find`] resolves one step at a time, each by the
+//! descriptor of the one before, reads symbolic links itself and never goes above the directory where it began. It
+//! returns a descriptor: the caller mounts or opens the file that was checked, whatever happens to the path. Needs no
+//! `openat2`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 
 /// Links that one path may go through, as in the kernel.
 const MOST_LINKS: usize = 40;
-/// Directories that one path may go down: each is open while it is looked for.
+/// Directories that one path may go down: each is kept open during the walk.
 const MOST_STEPS: usize = 200;
 
 /// Treatment of symbolic links.
@@ -109,14 +110,14 @@ pub(super) fn place(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Resu
 fn make_directory(parent: BorrowedFd<'_>, name: &OsStr, mode: Mode) -> Result<OwnedFd, WalkError> {
     match rustix::fs::mkdirat(parent, name, mode) {
         Ok(()) => {}
-        // Somebody else was faster: what is there now is looked at as anything else.
+        // Another process made it first: it is treated like any other file.
         Err(Errno::EXIST) => return Ok(place(parent, name)?),
         Err(error) => return Err(error.into()),
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    // A container that can write there may have put another directory in its place: rights are given to an empty one of
-    // ours only, from which nobody gains.
+    // A container that can write there may have put another directory in its place: the mode is changed only on an
+    // empty directory of ours, from which no process gains access to anything.
     let stat = rustix::fs::fstat(&made)?;
     if stat.st_uid == rustix::process::geteuid().as_raw() && is_empty(made.as_fd())? {
         rustix::fs::fchmod(&made, mode)?;

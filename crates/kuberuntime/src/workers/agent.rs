@@ -1,5 +1,5 @@
-//! The sync loop itself: it gives each pod a worker, tells workers what their pods should be, and keeps house: pods that
-//! nobody wants are ended, directories that nobody uses are taken away. It waits for no worker and calls no runtime.
+//! The sync loop itself: it gives each pod a worker, passes desired pods to the workers, and does housekeeping: pods
+//! that no source wants are ended, unused directories are removed. It waits for no worker and calls no runtime.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) struct Agent {
     shared: Arc<AgentState>,
     background: BackgroundTasks,
     jitter: Jitter,
-    /// Pods of others that were told.
+    /// Pods of other programs that were logged.
     foreign: HashSet<String>,
     /// When directories are listed next.
     directories: Instant,
@@ -44,7 +44,7 @@ pub(super) struct Agent {
     undecided_ports: bool,
 }
 
-/// Everything that runs beside the loop.
+/// Tasks that run next to the loop.
 #[derive(Clone)]
 struct BackgroundTasks {
     shared: Arc<AgentState>,
@@ -72,7 +72,7 @@ impl Agent {
     /// Works until it is stopped. Then syncs are cancelled and, if they take too long, left; containers go on.
     pub(super) async fn run(mut self, changed: &mut UnboundedReceiver<String>) {
         let shared = Arc::clone(&self.shared);
-        // Whoever drops this future leaves nothing behind that goes on.
+        // Dropping this future ends all background tasks.
         let _all = self.background.kill.clone().drop_guard();
         self.background.run(Relist::new(Arc::clone(&shared)).run(self.background.stop.clone()));
         let mut desired = shared.desired.clone();
@@ -87,7 +87,7 @@ impl Agent {
                 biased;
                 () = self.background.stop.cancelled() => break,
                 heard = desired.changed(), if !sources_left => {
-                    // What was told last holds.
+                    // The last list stays in force.
                     sources_left = heard.is_err();
                     self.apply();
                 }
@@ -131,7 +131,7 @@ impl Agent {
                         slot.failed_elsewhere(status);
                     }
                 }
-                // Another name under the same uid: what has the old one goes first.
+                // Another name under the same uid: the objects of the old one are removed first.
                 Some(slot) => slot.end(EndOrder::default()),
                 None if closing.is_none() => added.push(pod),
                 None => {}
@@ -314,7 +314,7 @@ impl BackgroundTasks {
         });
     }
 
-    /// Runs something beside the loop.
+    /// Runs a task next to the loop.
     fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
         let kill = self.kill.clone();
         self.tasks.spawn(async move {

@@ -1,5 +1,5 @@
-//! [`PodBoard`]: one [`PodView`] for each pod, for people and for whoever waits for pods. Written by workers, read without waiting for
-//! any of them. It knows no runtime.
+//! [`PodBoard`]: one [`PodView`] for each pod, for people and for callers that wait for pods. Written by workers, read
+//! without waiting for any of them. It knows no runtime.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl PodBoard {
         self.version.send_modify(|version| *version += 1);
     }
 
-    /// A pod is gone.
+    /// Removes the view of a pod.
     pub(super) fn take(&self, owner: &PodOwner) {
         self.views.lock().remove(&key(owner));
         self.version.send_modify(|version| *version += 1);

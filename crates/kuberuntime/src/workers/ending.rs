@@ -86,7 +86,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// From now on the pod is told as one that is being deleted.
+    /// Publishes the pod as being deleted from now on.
     fn mark_deletion(&self, pod: Option<&Arc<Pod>>, observed: &ObservedPod) {
         let slot = &self.observer.slot;
         let mut record = slot.record();
@@ -110,7 +110,7 @@ impl Worker {
         }
     }
 
-    /// Waits until nobody wants the pod any more.
+    /// Waits until no source wants the pod any more.
     pub(super) async fn linger(&mut self) -> PhaseEnd {
         while self.orders.borrow_and_update().end.is_none() {
             tokio::select! {
@@ -133,7 +133,7 @@ impl Worker {
         loop {
             let removed = match self.observer.observe().await {
                 Ok(observed) if runs(&observed) => {
-                    // Somebody started something in it.
+                    // A container was started in the pod after its end.
                     if let PhaseEnd::Stopped = self.end().await {
                         return PhaseEnd::Stopped;
                     }
@@ -173,7 +173,7 @@ impl Worker {
     }
 }
 
-/// The time that a pod has for its end: by its order, and by the deletion that its API server tells of.
+/// Returns the time that a pod has for its end: by its order, and by the deletion that its API server reports.
 fn end_of(orders: &Orders, grace: Option<i64>) -> EndOrder {
     let order = orders.end.unwrap_or(EndOrder { grace });
     let metadata = orders.pod.as_ref().map(|pod| &pod.metadata).filter(|of| of.deletion_timestamp.is_some());

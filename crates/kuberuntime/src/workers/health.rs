@@ -1,5 +1,5 @@
-//! [`Health`]: whether the runtime answers. One line is logged when it stops, and one when it is back, however many pods
-//! notice. Told by the relist, asked by the node's health check and by workers.
+//! [`Health`]: whether the runtime answers. One line is logged when it stops, and one when it is back, however many
+//! pods notice. Updated by the relist, read by the node's health check and by workers.
 
 use lock::Mutex;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const DOWN: Duration = Duration::from_secs(30);
 /// Availability of the runtime.
 pub(super) struct Health {
     threshold: Duration,
-    /// Guards how the last lists went.
+    /// Guards the results of the last lists.
     last: Mutex<LastAnswer>,
 }
 

@@ -1,5 +1,5 @@
-//! The wait for the first list of pods: until the sources and the runtime have told what there is, a list without pods does not
-//! mean that none run. Asks nobody; hears of it.
+//! The wait for the first list of pods: until the sources and the runtime have reported their pods, a list without pods
+//! does not mean that none run. Makes no requests; waits for changes of the shared state.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tokio::time::{Instant, timeout_at};
 use super::WorkerState;
 use super::shared::{AgentState, FIRST_ANSWER};
 
-/// How long sources have for their first answer, from the start of the process. One that does not answer, such as a URL, makes
-/// nobody wait later.
+/// How long sources have for their first answer, from the start of the process. A source that does not answer, such as
+/// a URL, delays no caller after that.
 const FIRST_READ: Duration = Duration::from_secs(5);
 
-/// Comes back when the list of pods has every pod that the sources want and that the runtime had at `begin`.
+/// Returns when the list of pods has every pod that the sources want and that the runtime had at `begin`.
 pub(super) async fn until_known(shared: &AgentState, begin: Instant) {
     let (mut changes, mut open) = (shared.board.changes(), shared.open.subscribe());
     let mut desired = shared.desired.clone();
@@ -26,7 +26,7 @@ pub(super) async fn until_known(shared: &AgentState, begin: Instant) {
     }
 }
 
-/// Returns true if each pod that has a manifest, or a worker, is in the list with what the runtime told of it.
+/// Returns true if each pod that has a manifest or a worker is in the list, with the state that the runtime reported.
 fn has_every_pod(shared: &AgentState) -> bool {
     let views = shared.board.all();
     let is_known = |uid: &str| {

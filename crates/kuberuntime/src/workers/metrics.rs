@@ -1,5 +1,5 @@
-//! [`WorkerMetrics`]: what the sync loop counts, under the kubelet's names, labels and buckets. It reads no clock and opens
-//! no socket: whoever has a registry asks [`WorkerMetrics::register`] in.
+//! [`WorkerMetrics`]: counts and times of the sync loop, under the kubelet's names, labels and buckets. Reads no clock
+//! and opens no socket: the owner of a registry calls [`WorkerMetrics::register`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,9 +52,9 @@ impl WorkerOperation {
 pub(super) struct WorkingPods {
     /// Pods that should be here.
     pub(super) desired: i64,
-    /// Pods that nobody wants any more.
+    /// Pods that no source wants any more.
     pub(super) orphan: i64,
-    /// Pods that were found in the runtime and that nobody knows.
+    /// Pods that were found in the runtime and are otherwise unknown.
     pub(super) runtime_only: i64,
 }
 
@@ -154,8 +154,8 @@ impl WorkerMetrics {
         self.worker_start.observe(after.as_secs_f64());
     }
 
-    /// All containers of a pod run, so long after it was told; `apart`: for so long images were pulled and init containers
-    /// ran.
+    /// Records that all containers of a pod run, `after` the pod was added; `apart` is the part of that time in which
+    /// images were pulled and init containers ran.
     pub(super) fn pod_started(&self, after: Duration, apart: Duration) {
         self.pod_start.observe(after.as_secs_f64());
         self.pod_start_total.observe(after.as_secs_f64());

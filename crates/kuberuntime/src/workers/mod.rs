@@ -1,6 +1,6 @@
-//! [`PodAgent`]: the sync loop. It keeps one worker for each pod, hears of changes from sources, from the runtime and from
-//! probes, and wakes the pods that they are about. What a pod needs is decided by `compute_pod_actions` and done by
-//! [`PodRuntime`]; nothing of that is here.
+//! [`PodAgent`]: the sync loop. It keeps one worker for each pod, receives changes from sources, from the runtime and
+//! from probes, and wakes the pods concerned. The actions of a pod are decided by `compute_pod_actions` and performed
+//! by [`PodRuntime`], not in this module.
 //!
 //! `agent` is the loop, `worker` the task of one pod, `relist` the kubelet's PLEG; what they share is in `shared` and `slot`.
 
@@ -59,14 +59,14 @@ use slot::EndOrder;
 /// Keeps the pods of a node as they should be.
 pub struct PodAgent {
     shared: Arc<AgentState>,
-    /// Guards the channel that tells of probes, until the loop has it.
+    /// Guards the channel for results of probes, until the loop takes it.
     changed: Mutex<Option<UnboundedReceiver<String>>>,
     working: watch::Sender<bool>,
     begin: Instant,
 }
 
 impl PodAgent {
-    /// `changed` tells uids of pods whose probes said something new.
+    /// `changed` receives the uids of pods whose probes have new results.
     #[must_use]
     pub fn new(
         runtime: Arc<PodRuntime>,
@@ -114,7 +114,7 @@ impl PodAgent {
     /// Checks that the runtime answers, or did half a minute ago, and that its last list is recent enough.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// A message for people.
     pub fn healthy(&self) -> Result<(), String> {
         self.shared.health.check(Instant::now())
     }
@@ -137,7 +137,7 @@ impl PodAgent {
         &self.shared.options.metrics
     }
 
-    /// Syncs a pod soon, whatever it looks like.
+    /// Syncs a pod soon, whatever its state.
     pub fn wake(&self, uid: &str) {
         self.shared.wake(uid, true);
     }
@@ -156,8 +156,8 @@ impl PodAgent {
         self.shared.wake_all(true, |slot| slot.pod().is_some_and(|pod| names_documents(&pod)));
     }
 
-    /// Ends and removes every pod that has a worker, within `grace` seconds or the pods' own, and takes no further ones;
-    /// answers when they are gone. [`PodAgent::run`] does the work.
+    /// Ends and removes every pod that has a worker, within `grace` seconds or the pods' own, and takes no further
+    /// ones; returns when they are removed. [`PodAgent::run`] does the work.
     pub async fn end_all(&self, grace: Option<i64>) {
         let mut changes = self.changes();
         let mut working = self.working.subscribe();
@@ -169,7 +169,7 @@ impl PodAgent {
             }
             tokio::select! {
                 _ = changes.changed() => {}
-                // Nobody works any more.
+                // The agent has stopped.
                 _ = working.wait_for(|works| !works) => return,
             }
         }
@@ -203,7 +203,7 @@ impl PodAgent {
     }
 }
 
-/// Says that nobody works any more, however that came.
+/// Reports that the agent has stopped, for whatever reason.
 struct WorkingGuard<'a>(&'a watch::Sender<bool>);
 
 impl Drop for WorkingGuard<'_> {

@@ -1,5 +1,5 @@
-//! Looking at a pod and telling how it is: the runtime is asked, probes hear what runs, a status is made and shown. It
-//! changes nothing in the runtime. Called by the worker of the pod, also while something long is being done to the pod.
+//! Observes a pod and publishes its state: lists it in the runtime, passes running containers to the probes, makes a
+//! status. It changes nothing in the runtime. Called by the worker of the pod, also during a long operation on the pod.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::status::api::{PodStatus, Waiting};
 use crate::status::{StatusInput, pod_status};
 use crate::sync::PodRuntimeError;
 
-/// While something is being done to a pod it is not looked at more often.
+/// Least time between two observations of a pod during an operation.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A look at one pod.
+/// The observer of one pod.
 #[derive(Clone)]
 pub(super) struct PodObserver {
     pub(super) shared: Arc<AgentState>,
@@ -28,7 +28,7 @@ pub(super) struct PodObserver {
 }
 
 impl PodObserver {
-    /// Asks the runtime, and tells what it shows.
+    /// Observes the pod in the runtime, and publishes the result.
     pub(super) async fn observe(&self) -> Result<Arc<ObservedPod>, PodRuntimeError> {
         let mut observed = self.shared.runtime.observe(&self.slot.owner.uid).await?;
         // What has nothing in the runtime has a name all the same.
@@ -44,23 +44,23 @@ impl PodObserver {
         Ok(observed)
     }
 
-    /// Looks whenever something happens, for as long as it is asked to.
+    /// Observes the pod whenever it is woken, until the future is dropped.
     pub(super) async fn keep_observing(&self) -> Infallible {
         loop {
             self.slot.wake.notified().await;
-            // What went wrong is told by what is being done.
+            // The operation in progress reports errors.
             let _ = self.observe().await;
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Tells where the pod is on its way.
+    /// Publishes the state of the worker.
     pub(super) fn enter(&self, state: WorkerState) {
         self.slot.record().state = state;
         self.publish();
     }
 
-    /// Tells what went wrong, or that nothing does any more. What is new is logged once.
+    /// Publishes an error, or that there is none any more. A new error is logged once.
     pub(super) fn set_error(&self, error: Option<String>) {
         let mut record = self.slot.record();
         if record.error == error {
@@ -68,7 +68,7 @@ impl PodObserver {
         }
         let pod = self.slot.owner.title();
         match &error {
-            // That is told once for all pods.
+            // A runtime that is down is logged once for all pods.
             Some(error) if self.shared.health.is_down() => tracing::debug!(pod, error, "pod waits for the runtime"),
             Some(error) => tracing::warn!(pod, error, "Error syncing pod, will retry"),
             None => tracing::debug!(pod, "pod has no error any more"),
@@ -121,7 +121,7 @@ impl PodObserver {
                 now: shared.wall_clock(),
             })
         };
-        // Until the runtime has shown the pod, what was told of it before holds.
+        // Until the runtime has shown the pod, its earlier status stays in force.
         let status = before.map_or_else(make, |before| PodStatus::clone(&before));
         let status = first_start(status, &mut record, shared.wall_clock());
         let (state, actions, error) = (record.state, record.actions.clone(), record.error.clone());

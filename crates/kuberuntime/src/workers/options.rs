@@ -11,26 +11,26 @@ use super::metrics::WorkerMetrics;
 pub struct AgentOptions {
     /// How often the runtime is asked for everything.
     pub relist: Duration,
-    /// How often where its events tell what happens.
+    /// How often the runtime is listed while its events report the changes.
     pub evented_relist: Duration,
     /// True if the runtime's events are followed.
     pub events: bool,
     /// After so long without an answer the runtime counts as down.
     pub relist_threshold: Duration,
-    /// How often a pod is looked at though nothing happened.
+    /// How often a pod is synced without any change.
     pub resync: Duration,
     /// How long a pod waits after an error.
     pub error_backoff: Duration,
     /// How long a pod waits for the runtime's network.
     pub network_backoff: Duration,
-    /// How often what should not be there is looked for.
+    /// How often objects that should not exist are searched for.
     pub housekeeping: Duration,
     /// How long a sync that was cancelled may take to end before it is given up.
     pub patience: Duration,
     /// How long everything may take to end with the process.
     pub shutdown: Duration,
-    /// True if pods of this program that no source has any more are ended. False where only some pods run beside those
-    /// of others: then only former pods of the present manifests are ended.
+    /// True if pods of this program that no source has any more are ended. False where the process runs only some pods,
+    /// next to those of other processes: then only former pods of the present manifests are ended.
     pub end_unknown: bool,
     /// Decides how pods are spread over time.
     pub seed: u64,

@@ -1,6 +1,6 @@
-//! [`Relist`]: the PLEG. It asks the runtime for all sandboxes and containers, once a second or when its events say that
-//! something happened, finds the pods that look otherwise than before, and wakes them. A list that fails changes nothing:
-//! what is not known is never taken for gone. Hangs alone. Run by the sync loop.
+//! [`Relist`]: the PLEG. It lists all sandboxes and containers of the runtime, once a second or when an event reports a
+//! change, finds the pods that have changed, and wakes them. A list that fails changes nothing: an unknown state never
+//! counts as removed. A runtime that hangs holds up this task alone. Run by the sync loop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::WorkerState;
 use super::runtime_pods::{Differ, RuntimePods};
 use super::shared::AgentState;
 
-/// Events that come together are answered by one look.
+/// Events that arrive together cause one list.
 const GATHER: Duration = Duration::from_millis(100);
 /// A stream that said nothing for so long, not even that there is none, is one.
 const TRUST: Duration = Duration::from_secs(5);
 /// A stream that broke is opened again after so long.
 const REOPEN: Duration = Duration::from_secs(10);
-/// So many changes that events did not tell, and they are not relied on any more.
+/// After so many changes without an event, events are not relied on any more.
 const MISSED: u32 = 3;
 
 /// Asks for everything, again and again.
@@ -113,7 +113,7 @@ impl Relist {
         }
     }
 
-    /// Takes what comes together with an event.
+    /// Receives the events that arrive together with a first one.
     async fn gather(&mut self) {
         let until = Instant::now() + GATHER;
         let EventStream::Open { stream, .. } = &mut self.events else { return };
@@ -154,7 +154,7 @@ impl Relist {
             Ok(lists) => lists,
             Err(error) => {
                 if shared.health.failed(&error) {
-                    // Each pod tells that it cannot be looked at.
+                    // Each pod reports that it cannot be observed.
                     shared.wake_all(false, |slot| slot.state() != WorkerState::Terminated);
                 }
                 return;
@@ -170,7 +170,7 @@ impl Relist {
             shared.seen.send_replace(Some(Arc::clone(&pods)));
             let table = shared.table();
             for uid in &changed {
-                // What the pod's own worker did, and has looked at since, is no news.
+                // A change that the pod's own worker made and has observed since is not reported.
                 if let Some(slot) = table.slots.get(&**uid)
                     && !slot.has_seen(pods.pods.get(&**uid))
                 {
@@ -179,13 +179,13 @@ impl Relist {
             }
         }
         if shared.health.answered(Instant::now()) {
-            // Whoever had no luck tries again, and need not wait out its time.
+            // Pods whose last sync failed try again, and need not wait out their delay.
             shared.wake_all(true, |slot| slot.record().error.is_some() || slot.state() != WorkerState::Terminated);
         }
         self.judge(why, !changed.is_empty() && before.is_some());
     }
 
-    /// Events that do not tell what happens are not relied on. One may always be on its way.
+    /// Stops relying on events if they miss changes. One event may always be on its way.
     fn judge(&mut self, why: RelistCause, changed: bool) {
         let EventStream::Open { missed, since, .. } = &mut self.events else { return };
         if !changed || since.elapsed() <= self.shared.options.evented_relist {
@@ -199,14 +199,14 @@ impl Relist {
     }
 }
 
-/// Sandboxes before containers: what comes in between is then a container whose sandbox is not known yet.
+/// Lists sandboxes before containers: an object created in between is then a container whose sandbox is not known yet.
 async fn ask(
     shared: &AgentState,
     runtime: &dyn RuntimeService,
 ) -> cri_api::Result<(Vec<cri_api::PodSandbox>, Vec<cri_api::Container>)> {
     if shared.runtime_name.get().is_none() {
         let version = runtime.version().await?;
-        // Nobody else sets it.
+        // No other code sets it.
         let _ = shared.runtime_name.set(version.runtime_name);
     }
     let sandboxes = runtime.list_pod_sandboxes(None).await?;

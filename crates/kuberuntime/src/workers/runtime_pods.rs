@@ -1,6 +1,5 @@
-//! [`RuntimePods`]: what the runtime's two lists show, by pods; and [`Differ`], which finds the pods about which two lists in
-//! a row differ. Pure. A list that shows nothing new costs a look-up for each entry and copies nothing. Called by the
-//! relist.
+//! [`RuntimePods`]: the runtime's two lists, by pods; and [`Differ`], which finds the pods about which two lists in a
+//! row differ. Pure. A list without changes costs a look-up for each entry and copies nothing. Called by the relist.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::sources::CONFIG_ORIGIN_ANNOTATION;
 pub(super) struct RuntimePod {
     /// Whose sandboxes and containers these are.
     pub(super) owner: PodOwner,
-    /// Where its manifest is, on pods that this program made; `None`: somebody else's.
+    /// Origin of the manifest, on pods that this program made; `None`: the pod belongs to another program.
     pub(super) origin: Option<String>,
     /// Sandboxes by id, and whether they are ready.
     pub(super) sandboxes: BTreeMap<String, bool>,
@@ -65,7 +64,7 @@ pub(super) struct Differ {
 }
 
 impl Differ {
-    /// The uids of pods that look otherwise than in the lists before.
+    /// Returns the uids of pods that differ from the lists before.
     pub(super) fn differ(&mut self, sandboxes: &[PodSandbox], containers: &[Container]) -> HashSet<Arc<str>> {
         self.round += 1;
         let mut changed = HashSet::new();
@@ -104,7 +103,7 @@ impl Differ {
 }
 
 impl RuntimePods {
-    /// These pods after the lists in which `changed` look otherwise.
+    /// Returns these pods after the lists in which the pods of `changed` differ.
     pub(super) fn after(
         &self,
         changed: &HashSet<Arc<str>>,
@@ -174,7 +173,7 @@ mod tests {
         let mut differ = Differ::default();
         let mut sandboxes = vec![sandbox("s1", "u1", true, true), sandbox("s2", "u2", true, false)];
         let mut containers = vec![container("c1", "u1", ContainerState::Running)];
-        // What is no pod's is nobody's business.
+        // A container without a pod is ignored.
         containers.push(Container { id: "x".into(), ..Container::default() });
         let mut look = |sandboxes: &[PodSandbox], containers: &[Container]| {
             let changed = differ.differ(sandboxes, containers);
@@ -198,7 +197,7 @@ mod tests {
         let (names, changed) = look(&sandboxes, &containers);
         assert_eq!(names, ["u2".into()]);
         assert!(!second.after(&changed, &sandboxes, &containers).pods.contains_key("u2"));
-        // One goes while another comes.
+        // One container is removed while another is created.
         containers[0].id = "c2".into();
         assert_eq!(look(&sandboxes, &containers).0, ["u1".into()]);
     }

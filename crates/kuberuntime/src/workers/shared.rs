@@ -44,7 +44,7 @@ pub(super) struct AgentState {
     pub(super) runtime_name: OnceLock<String>,
     /// The order to end all pods, once it is given.
     pub(super) closing: watch::Sender<Option<EndOrder>>,
-    /// A worker is gone.
+    /// Notified when a worker has ended.
     pub(super) left: Notify,
     /// Guards when the sync loop last began a turn.
     turned: Mutex<Instant>,
@@ -64,7 +64,7 @@ pub(super) struct WorkerTable {
 }
 
 impl WorkerTable {
-    /// A pod gets a place, behind all that were told before.
+    /// Gives a pod a slot, behind all pods that were added before.
     pub(super) fn insert(&mut self, owner: PodOwner, pod: Option<Arc<crate::pod::Pod>>) -> Arc<WorkerSlot> {
         self.told += 1;
         let slot = Arc::new(WorkerSlot::new(owner, pod, self.told, Instant::now()));
@@ -102,14 +102,14 @@ impl WorkerTable {
             owner.uid != slot.owner.uid && owner.name == slot.owner.name && owner.namespace == slot.owner.namespace
         };
         let is_there = |uid: &str| seen.pods.contains_key(uid) && !self.is_gone(uid);
-        // What is in the runtime already comes first.
+        // Pods that are in the runtime already rank first.
         let rank = |slot: &WorkerSlot| (!is_there(&slot.owner.uid), slot.sequence);
         let earlier = self.slots.values().find(|other| {
             namesake(&other.owner)
                 && (other.begun.load(Ordering::Acquire)
                     || if other.is_ending() { is_there(&other.owner.uid) } else { rank(other) < rank(slot) })
         });
-        // Of ours without a worker: nobody decided about it yet, or its manifest is held.
+        // Pods of this program without a worker: they are not judged yet, or their manifests are held.
         let undecided = || {
             seen.pods.values().find(|pod| {
                 pod.origin.is_some()
@@ -192,7 +192,7 @@ impl AgentState {
     /// Gives a pod its turn.
     ///
     /// # Errors
-    /// What it waits for, for people.
+    /// A message for people that says what the pod waits for.
     pub(super) fn take_turn(&self, slot: &WorkerSlot) -> Result<(), String> {
         let seen = self.last_seen().filter(|_| *self.open.borrow());
         let Some(seen) = seen else { return Err(FIRST_ANSWER.to_owned()) };
@@ -206,7 +206,7 @@ impl AgentState {
         }
     }
 
-    /// A pod is gone, or its worker is: those that wait for it ask again whether it is their turn.
+    /// Removes a pod whose worker has ended. Pods that wait for it check again whether it is their turn.
     pub(super) fn leave(&self, slot: &Arc<WorkerSlot>) {
         let uid = slot.owner.uid.as_str();
         self.probes.forget(uid);

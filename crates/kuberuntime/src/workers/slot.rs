@@ -44,14 +44,14 @@ pub(super) struct Orders {
 /// A pod with a worker.
 pub(super) struct WorkerSlot {
     pub(super) owner: PodOwner,
-    /// Those that were told earlier have a lower one.
+    /// Pods that were added earlier have a lower number.
     pub(super) sequence: u64,
-    /// When it was told.
+    /// When the pod was added.
     pub(super) told_at: Instant,
     orders: watch::Sender<Orders>,
-    /// Something happened to it: look.
+    /// Wakes the worker, because something happened to the pod.
     pub(super) wake: Notify,
-    /// The next look is to be followed by a whole sync, whatever it shows.
+    /// True if the next observation is to be followed by a whole sync, whatever it shows.
     whole: AtomicBool,
     /// True once the pod had its turn: it may have something in the runtime.
     pub(super) begun: AtomicBool,
@@ -65,7 +65,7 @@ pub(super) struct WorkerSlot {
 #[derive(Debug)]
 pub(super) struct PodRecord {
     pub(super) state: WorkerState,
-    /// The last look.
+    /// Last observation.
     pub(super) observed: Option<Arc<ObservedPod>>,
     /// Why containers wait whose start was tried.
     pub(super) waiting: BTreeMap<String, Waiting>,
@@ -79,7 +79,7 @@ pub(super) struct PodRecord {
     pub(super) error: Option<String>,
     /// Actions that the last observation asked for.
     pub(super) actions: String,
-    /// The pod as it is told while it is being deleted.
+    /// The pod as published while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
     pub(super) age: Option<PodAge>,
     /// The status of the pod before this process had it, or that of its rejection.
@@ -88,7 +88,7 @@ pub(super) struct PodRecord {
     pub(super) lacks_ports: bool,
 }
 
-/// How long ago a pod was started, by a clock that nobody sets.
+/// Age of a pod, by a clock that cannot be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodAge {
     start: Timestamp,
@@ -102,7 +102,7 @@ impl PodAge {
         Self { start, before: wall.duration_since(start).max(SignedDuration::ZERO), since: now }
     }
 
-    /// The time of day, as it would be had nobody set the clock.
+    /// The time of day, as if the wall clock had not been set since.
     pub(super) fn now(&self, now: Instant) -> Timestamp {
         let passed = SignedDuration::try_from(now.saturating_duration_since(self.since)).unwrap_or(SignedDuration::MAX);
         self.start.saturating_add(self.before.saturating_add(passed)).unwrap_or(Timestamp::MAX)
@@ -227,7 +227,7 @@ impl WorkerSlot {
         self.wake(true);
     }
 
-    /// Look at it; with `whole` a sync follows, whatever the look shows.
+    /// Wakes the worker to observe the pod; with `whole` a sync follows, whatever the observation shows.
     pub(super) fn wake(&self, whole: bool) {
         if whole {
             self.whole.store(true, Ordering::Release);
@@ -240,7 +240,7 @@ impl WorkerSlot {
         self.whole.swap(false, Ordering::AcqRel)
     }
 
-    /// A sync begins that `stop` cancels. `orders` are those that it goes by: newer ones cancel it at once.
+    /// Records that a sync begins, which `stop` cancels. The sync follows `orders`: newer ones cancel it at once.
     pub(super) fn sync_begins(&self, stop: &CancellationToken, orders: &watch::Receiver<Orders>) {
         let mut running = self.running.lock();
         *running = stop.clone();
@@ -284,7 +284,7 @@ mod tests {
             asked.push(orders.borrow().end.and_then(|order| order.grace));
         }
         assert_eq!(asked, [None, Some(20), Some(20), Some(20), Some(5)]);
-        // It comes back only as another one.
+        // A pod that is being ended takes no new definition.
         let mut other = Pod::default();
         other.metadata.name = "x".into();
         slot.should_be(&Arc::new(other));

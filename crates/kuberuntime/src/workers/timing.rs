@@ -1,5 +1,5 @@
-//! When a pod is looked at next ([`next_sync`]), as the kubelet's pod workers have it, and the randomness that keeps pods
-//! from being looked at all at once ([`Jitter`]). Pure: the time is handed in. Called by the worker of a pod.
+//! When a pod is synced next ([`next_sync`]), as in the kubelet's pod workers, and the randomness that keeps pods from
+//! being synced all at once ([`Jitter`]). Pure: the time is an argument. Called by the worker of a pod.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -32,7 +32,7 @@ pub(super) enum RemainingWork {
     More,
 }
 
-/// When a pod is looked at again after `report`.
+/// Returns when a pod is synced again after `report`.
 pub(super) fn next_sync(
     report: &SyncReport,
     left: RemainingWork,
@@ -45,7 +45,7 @@ pub(super) fn next_sync(
         wait.min(options.resync)
     });
     if report.cancelled {
-        // Whoever cancelled it has something new.
+        // The sync was cancelled because there is something new.
         return NextSync::Now;
     }
     if report.network_not_ready {
@@ -134,7 +134,7 @@ mod tests {
         for (retry, want) in [(1007, 7.0), (990, 0.0), (5000, 60.0)] {
             assert_eq!(wait(&report(&[CRASH_LOOP], 0, Some(retry)), RemainingWork::TheSame), want);
         }
-        // With another error beside it, whichever comes first.
+        // With another error as well, the earlier time counts.
         within(wait(&report(&[CRASH_LOOP, "ErrImagePull"], 1, Some(1050)), RemainingWork::TheSame), 10.0);
         assert_eq!(wait(&report(&[CRASH_LOOP, "ErrImagePull"], 1, Some(1003)), RemainingWork::TheSame), 3.0);
         assert_eq!(wait(&SyncReport { network_not_ready: true, ..report(&[], 1, None) }, RemainingWork::TheSame), 1.0);

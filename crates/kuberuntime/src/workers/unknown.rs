@@ -1,6 +1,6 @@
-//! Decision about a pod that the runtime shows: [`judge`]. Pure. A pod that nobody here made is left alone, because
-//! another program may keep its pods in the same runtime; one of ours that nobody wants is ended, but not before it is known
-//! what is wanted. Called by housekeeping.
+//! Decision about a pod that the runtime shows: [`judge`]. Pure. A pod that this program did not make is left alone,
+//! because another program may keep its pods in the same runtime. A pod of this program that no source wants is ended,
+//! but not before the desired pods are known. Called by housekeeping.
 
 use super::runtime_pods::RuntimePod;
 use crate::sources::{CONFIG_ORIGIN_ANNOTATION, DesiredPods};
@@ -10,15 +10,15 @@ use crate::sources::{CONFIG_ORIGIN_ANNOTATION, DesiredPods};
 pub(super) enum UnknownPodVerdict {
     /// A source wants the pod.
     Wanted,
-    /// Another program made it: it is not touched.
+    /// Another program made the pod: it is not touched.
     Foreign,
     /// The pod's manifest, or the directory of it, cannot be read now: the pod is left as it is.
     Held,
-    /// A source that has not told yet may want it.
+    /// A source that has not reported yet may want it.
     TooEarly,
     /// The pod's own manifest makes another pod of the same name now: the pod is ended and removed.
     Replaced,
-    /// Nobody wants it: it is ended and removed.
+    /// No source wants it: it is ended and removed.
     Orphan,
 }
 

@@ -1,6 +1,6 @@
-//! [`Worker`]: the task of one pod. It waits for its turn, keeps the pod as it should be, ends it, removes it, and is gone.
-//! Nothing else waits for it: a call of the runtime that hangs holds up this pod alone. What is to be done is decided by
-//! [`compute_pod_actions`] and done by [`crate::sync::PodRuntime`].
+//! [`Worker`]: the task of one pod. It waits for its turn, keeps the pod as it should be, ends it, removes it, and
+//! returns. No other task waits for it: a call of the runtime that hangs holds up this pod alone. The actions are
+//! decided by [`compute_pod_actions`] and performed by [`crate::sync::PodRuntime`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Worker {
         }
     }
 
-    /// From the first word of the pod until it is gone.
+    /// Runs from the addition of the pod until it is removed.
     pub(super) async fn run(mut self) {
         self.observer.publish();
         if let PhaseEnd::Stopped = self.wait_for_turn().await {
@@ -93,7 +93,7 @@ impl Worker {
             }
         }
         if !self.observer.slot.is_ending() {
-            // It is over, and is listed until nobody wants it any more.
+            // The pod is over, and is listed until no source wants it any more.
             if let PhaseEnd::Stopped = self.end().await {
                 return;
             }
@@ -120,7 +120,7 @@ impl Worker {
         let mut open = shared.open.subscribe();
         loop {
             let is_open = *open.borrow_and_update();
-            // Before the first answer may come there is nothing to tell.
+            // Before a first answer is due there is nothing to report.
             let is_down = !is_open && shared.health.is_down();
             self.observer.set_error(shared.health.check(Instant::now()).err().filter(|_| is_down));
             if is_open && self.observer.slot.is_ending() {
@@ -148,7 +148,7 @@ impl Worker {
             let orders = self.orders.borrow_and_update().clone();
             let Some(pod) = orders.pod.filter(|_| orders.end.is_none()) else { return PhaseEnd::On };
             if pod.metadata.deletion_timestamp.is_some() {
-                // Whoever tells us this pod has asked for its end and not taken it back yet.
+                // The source has asked for the end of this pod and still lists it.
                 return PhaseEnd::On;
             }
             match self.sync(&pod, whole).await {
@@ -168,7 +168,7 @@ impl Worker {
         }
     }
 
-    /// A look at the pod, and a sync, unless there is nothing to do and nobody asked for a `whole` one.
+    /// Observes the pod and syncs it, unless nothing has to be done and no `whole` sync was requested.
     async fn sync(&mut self, pod: &Arc<Pod>, whole: bool) -> SyncOutcome {
         let Self { observer, jitter, .. } = self;
         let (shared, slot) = (Arc::clone(&observer.shared), Arc::clone(&observer.slot));
@@ -195,7 +195,7 @@ impl Worker {
             self.observer.set_waiting(container, waiting.as_ref());
         }
         let did_nothing = report.actions.is_empty() && report.errors.is_empty();
-        // A look after it shows whether there is more to do.
+        // An observation after the sync shows whether there is more to do.
         let after = if did_nothing { Ok(observed) } else { self.observer.observe().await };
         let after = match after {
             Ok(after) => after,
@@ -311,7 +311,8 @@ impl Worker {
         }
     }
 
-    /// When the pod was told, by the time of day, in whole seconds.
+    /// Returns the time of day at which the pod was added, less one second, because times of a status are in whole
+    /// seconds.
     fn first_told(&self) -> jiff::Timestamp {
         let told = self.observer.slot.told_at.elapsed() + Duration::from_secs(1);
         let ago = jiff::SignedDuration::try_from(told).unwrap_or(jiff::SignedDuration::MAX);

@@ -22,7 +22,8 @@ impl BlobStream {
         self.judge();
         self.grow();
         if self.parts.is_empty() {
-            // The next stretch is the head at once; where there is no memory, or nobody else, it is all the rest.
+            // The next stretch is the head at once. If memory or other connections are not available, it is all the
+            // rest.
             let part = (self.pace.level() > 1).then(|| self.further()).flatten();
             let part = part.unwrap_or_else(|| BlobPart::new(self.frontier, self.size, false, None));
             self.frontier = part.end;
@@ -39,14 +40,14 @@ impl BlobStream {
         }
     }
 
-    /// Heads of which all was handed out go; so do connections that brought what they should.
+    /// Removes heads whose bytes were all handed out, and connections that have delivered their part.
     fn retire(&mut self) {
         if let [head, next, ..] = self.parts.make_contiguous()
             && head.from == head.end
             && head.until() > Some(head.end)
             && next.is_untouched(head.end)
         {
-            // What the head's connection brings anyway and nobody else has begun to bring.
+            // The head's connection delivers this stretch anyway, and no other connection has begun it.
             let came = head.extend(next.end);
             self.pace.came(came);
             self.parts.remove(1);

@@ -50,7 +50,7 @@ pub struct BlobStream {
     /// This host's answers to ranges are wrong: ask it for all and skip.
     pub(super) no_ranges: Option<usize>,
     pub(super) pace: ConnectionPace,
-    /// The watch over what the head's connection brings.
+    /// The watch over the bytes that the head's connection delivers.
     pub(super) watch: StallWatch,
     /// True if the host's answer to the head says that it does ranges.
     does_ranges: bool,
@@ -187,8 +187,8 @@ impl BlobStream {
         self.frontier = self.size;
     }
 
-    /// Waits for an event of any part and handles it, or until the head's connection brought next to nothing for too
-    /// long.
+    /// Waits for an event of any part and handles it, or until the head's connection has delivered next to nothing for
+    /// too long.
     async fn happen(&mut self) -> Result<(), RegistryError> {
         let is_watched = |stream: &Self| stream.parts.front().is_some_and(BlobPart::is_waiting);
         if !is_watched(self) {
@@ -263,7 +263,8 @@ impl BlobStream {
         Ok(())
     }
 
-    /// The head brings next to nothing: another connection asks for the same, and takes its place when it has overtaken it.
+    /// The head's connection delivers next to nothing: another connection asks for the same bytes, and replaces it when
+    /// it has overtaken it.
     fn replace(&mut self) {
         if let Some(since) = self.parts[0].spare_since() {
             if since.elapsed() >= self.watch.window() {
@@ -341,7 +342,7 @@ impl BlobStream {
         }
     }
 
-    /// The host does not want more connections than those that bring something now.
+    /// The host does not accept more connections than those that deliver bytes now.
     fn fewer(&mut self) {
         self.troubles = 0;
         let reading = self.parts.iter().filter(|part| part.is_reading()).count();

@@ -313,7 +313,8 @@ fn stream(pieces: Vec<Piece>, sent: Arc<AtomicU64>, transfer: Option<Transfer>) 
                     }
                     sent.fetch_add(bytes.len() as u64, Ordering::SeqCst);
                     if pieces.len() == 0 {
-                        // Whoever has the last byte may ask for more at once: for them this transfer is over.
+                        // A client that has the last byte may ask for more at once: for that client this transfer is
+                        // over.
                         transfer = None;
                     }
                     return Some((Ok(Frame::data(bytes)), (pieces, sent, transfer)));

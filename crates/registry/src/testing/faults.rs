@@ -34,7 +34,7 @@ pub enum Fault {
     Corrupt,
     /// Send one byte more than there is, with a length that fits what is sent.
     TooLong,
-    /// Send one byte more than there is, chunked, so that no length tells.
+    /// Send one byte more than there is, chunked, so that no length shows it.
     TooLongChunked,
     /// Send one byte less than there is, with a length that fits what is sent.
     TooShort,

@@ -60,7 +60,7 @@ impl TestRegistry {
         Self { state, _stop: token.drop_guard() }
     }
 
-    /// A plain registry that everybody may read.
+    /// A plain registry without authentication.
     pub async fn open() -> Self {
         Self::start(Options::default()).await
     }
@@ -166,7 +166,7 @@ impl TestRegistry {
         self.state.sent.load(Ordering::SeqCst)
     }
 
-    /// How blobs come from now on.
+    /// Sets the line over which blobs are sent from now on.
     pub fn set_line(&self, line: Line) {
         self.state.traffic.set(line);
     }
@@ -182,8 +182,8 @@ impl TestRegistry {
         self.state.traffic.until(now).await;
     }
 
-    /// Lets everything that hangs go on, once the registry has noticed that nobody reads any of it: no byte more is
-    /// sent.
+    /// Releases every paused answer, after the registry has noticed that no client reads any of them: not one more byte
+    /// is sent.
     pub async fn release_what_was_given_up(&self) {
         self.until_transfers(0).await;
         self.faults().release();

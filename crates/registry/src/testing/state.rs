@@ -34,7 +34,7 @@ pub enum Auth {
 pub struct Options {
     /// TLS.
     pub tls: TestTls,
-    /// Authentication; without it everybody may read.
+    /// Authentication; `None` lets every client read.
     pub auth: Option<Auth>,
 }
 

@@ -1,5 +1,5 @@
-//! A minimal tar writer: ustar headers, PAX records where they do not suffice, and every kind of entry that a layer can
-//! have. It writes what it is told, also nonsense, since the readers are to be attacked with it.
+//! A minimal tar writer: ustar headers, PAX records where those do not suffice, and every kind of entry that a layer
+//! can have. It also writes invalid archives, since tests attack the readers with them.
 
 const BLOCK: usize = 512;
 

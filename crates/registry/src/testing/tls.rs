@@ -45,7 +45,7 @@ pub fn self_signed_pem() -> Vec<u8> {
     SELF.to_vec()
 }
 
-/// The same for `registry.example`, with a word on who may show it: servers, or clients alone.
+/// The same for `registry.example`, with an extended key usage: for servers, or for clients only.
 #[must_use]
 pub fn self_signed_for_pem(servers: bool) -> Vec<u8> {
     if servers { SELF_FOR_SERVERS.to_vec() } else { SELF_FOR_CLIENTS.to_vec() }

@@ -16,7 +16,7 @@ pub struct TokenAuth {
     pub identity_token: Option<String>,
     /// A token that the registry takes as it is.
     pub registry_token: Option<String>,
-    /// True if anybody gets a token.
+    /// True if every client gets a token.
     pub anonymous: bool,
     /// True if POST is known; 405 otherwise.
     pub oauth: bool,
@@ -70,7 +70,7 @@ impl TokenAuth {
         Self { user: Some((user.to_owned(), password.to_owned())), ..Self::default() }
     }
 
-    /// Tokens for everybody.
+    /// Tokens for every client.
     #[must_use]
     pub fn anonymous() -> Self {
         Self { anonymous: true, ..Self::default() }

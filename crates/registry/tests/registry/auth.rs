@@ -168,7 +168,7 @@ async fn a_registry_token_as_it_is() {
     let registry = start(Auth::Token(auth)).await;
     let credential = RegistryAuth { registry_token: Secret::new("as-it-is"), ..RegistryAuth::default() };
     session(&client(), &registry, "app:1", Some(credential)).resolve().await.expect("resolves");
-    // On loopback it is not sent before a request without it has shown that nobody listens in TLS.
+    // On loopback it is not sent before a request without it has shown that no server listens in TLS.
     assert_eq!(statuses(&registry), ["GET /v2/ 401", "GET /v2/app/manifests/1 200"]);
 }
 

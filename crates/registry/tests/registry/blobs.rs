@@ -119,7 +119,7 @@ async fn progress_renews_the_budget() {
     let (registry, blob) = with_blob().await;
     let mut retry = quick();
     retry.attempts = 2;
-    // Three breaks in a row are more than two attempts, but each brought enough.
+    // Three breaks in a row are more than two attempts, but each attempt delivered enough.
     registry.faults().times("/blobs/", 3, Fault::Truncate { after: 80_000 });
     let client = client_with(retry);
     assert_eq!(fetch(&session(&client, &registry, "app", None), &blob).await.expect("comes"), noise(SIZE));

@@ -74,7 +74,7 @@ async fn a_mirror_with_wrong_bytes_is_told_of() {
     assert_eq!(session.blob_bytes(&image.config_descriptor, 4096).await.expect("config"), image.config);
     let want = format!("host sent wrong content host=\"{}\" error=digest mismatch: expected", mirror.host());
     assert_eq!(traced.text().matches(&want).count(), 1, "{}", traced.text());
-    // That it fails is nothing to be told of.
+    // The failure of a mirror is not logged.
     mirror.faults().clear();
     mirror.faults().always("/v2/", Fault::status(404));
     session.resolve().await.expect("resolves");
@@ -161,7 +161,7 @@ async fn a_host_with_wrong_bytes_can_be_left() {
 async fn a_dead_mirror_is_remembered_across_pulls() {
     let upstream = TestRegistry::open().await;
     upstream.push("app", "1", &ImageBuilder::tiny("a"));
-    // A port that nobody listens on: bound, so that nobody else gets it, and not listening.
+    // A port without a listener: bound, so that no other process gets it, and not listening.
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
     let dead = format!("http://{}", socket.local_addr().expect("an address"));

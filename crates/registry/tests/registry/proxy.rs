@@ -94,7 +94,7 @@ async fn a_host_may_have_its_own() {
         let name = reference(&format!("{domain}/app:1"));
         let session = client.repository(&name, None).expect("hosts");
         session.resolve().await.expect("by its proxy");
-        // One that tells what it was told.
+        // A proxy that returns the credentials that it received.
         let echo = "sword+fish sword%2Bfish Basic YWRhOnN3b3JkK2Zpc2g=".to_owned();
         own.faults().once("/v2/", Fault::Status { code: 403, headers: vec![], body: echo });
         let error = session.resolve().await.expect_err("refused").to_string();
@@ -125,7 +125,7 @@ async fn names_that_lead_nowhere() {
         client.repository(&reference("registry.example/app:1"), None).expect("hosts").resolve().await
     };
     let here = std::net::IpAddr::from([127, 0, 0, 1]);
-    // The first address has nobody.
+    // No server listens at the first address.
     let gone = std::net::IpAddr::from([127, 0, 0, 2]);
     resolve(by_name(port, Some(vec![gone, here]))).await.expect("by the second address");
     let silent: registry::Lookup = Arc::new(|_| Box::pin(std::future::pending()));
@@ -221,7 +221,7 @@ async fn https_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
         let mut config = host("https://registry.example", true);
         config.tls.ca_pem.push(self_signed_pem());
         let loader = move |_: &str| Ok(Namespace { hosts: vec![config.clone()] });
-        // Nobody has these names but the proxy.
+        // Only the proxy can resolve these names.
         let lookup: registry::Lookup = Arc::new(|_| Box::pin(async { Err(std::io::ErrorKind::NotFound.into()) }));
         let proxy = ProxySettings { http: None, https: Some(proxy), no_proxy: Some(no_proxy.to_owned()) };
         Client::new(Options { retry: quick(), proxy, lookup, ..Options::new(Arc::new(loader)) })
@@ -380,7 +380,7 @@ async fn a_socks_proxy_looks_names_up_and_sees_nothing_of_https() {
                 ProxySettings { http: Some(proxy.to_owned()), https: Some(proxy.to_owned()), no_proxy: None }
             };
             let loader = move |_: &str| Ok(Namespace { hosts: vec![config.clone()] });
-            // Nobody has these names but the proxy.
+            // Only the proxy can resolve these names.
             let lookup: registry::Lookup = Arc::new(|_| Box::pin(async { Err(std::io::ErrorKind::NotFound.into()) }));
             Client::new(Options { retry: quick(), proxy: all, lookup, ..Options::new(Arc::new(loader)) })
         };
@@ -400,7 +400,7 @@ async fn a_socks_proxy_looks_names_up_and_sees_nothing_of_https() {
         let error = session(&refused).resolve().await.expect_err("refused").to_string();
         assert!(error.contains(&format!("(by the proxy {})", socks.address)), "{error}");
         assert!(!error.contains("wrong-word"), "{error}");
-        // Another protocol is no SOCKS, nor is nobody.
+        // A server of another protocol is no SOCKS proxy, nor is an address without a listener.
         for nobody in [registry.host(), "127.0.0.2:1".to_owned()] {
             let error = session(&client(&format!("socks5://{nobody}"), false)).resolve().await.expect_err("no proxy");
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

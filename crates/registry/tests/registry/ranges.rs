@@ -1,4 +1,4 @@
-//! A blob over several connections: when it is done, what it brings, what it costs, and every way in which it goes wrong.
+//! A blob over several connections: completion, gains, costs, and every failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ fn ranges(registry: &TestRegistry) -> Vec<String> {
     registry.requests_for("/blobs/").iter().map(|r| r.range().unwrap_or("-").to_owned()).collect()
 }
 
-/// The first pieces, until further connections bring something.
+/// The first pieces, until further connections deliver bytes.
 async fn until_ranged(stream: &mut BlobStream) -> Vec<u8> {
     let mut out = Vec::new();
     while !format!("{stream:?}").contains("ranged: true") {
@@ -142,7 +142,7 @@ async fn off_is_off() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_than_the_memory_and_the_host_allow() {
-    // Room for one piece beside the head.
+    // Memory for one piece in addition to the head.
     let setup = Setup::with(soon(), 150 << 10, Options::default()).await;
     setup.fetch().await;
     assert!((2..=3).contains(&setup.registry.peak_transfers()), "{}", setup.registry.peak_transfers());

@@ -62,7 +62,7 @@ pub(crate) fn start(with_password: bool) -> Registry {
             line[at..].split('"').next().map(str::to_owned)
         })
         .expect("says where it listens");
-    // Nobody may be left without a reader.
+    // Keep reading, so that the process always has a reader of its output.
     std::thread::spawn(move || lines.for_each(drop));
     Registry { process, host, _dir: dir }
 }

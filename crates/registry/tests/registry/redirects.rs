@@ -119,7 +119,7 @@ async fn errors_of_the_other_origin_name_it() {
 async fn another_origin_that_cannot_be_reached_is_named() {
     let registry = TestRegistry::open().await;
     let blob = registry.push_blob("app", noise(10));
-    // Bound, so that nobody else gets it, and not listening.
+    // Bound, so that no other process gets it, and not listening.
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
     let gone = socket.local_addr().expect("an address");

@@ -1,5 +1,5 @@
-//! Hosts of which the scheme is not certain: a server that listens in TLS is found out by its first answer to plain HTTP, or
-//! the other way round, and no credential is in a request that everybody could read.
+//! Hosts of which the scheme is not certain: a server that listens in TLS is detected by its first answer to plain
+//! HTTP, or the other way round, and no credential is in a request that others on the path could read.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const ANSWERS: [&[u8]; 3] = [
     b"\x15\x03\x01\x00\x02\x02\x46",
 ];
 
-/// A registry in TLS that answers plain HTTP as real ones do, and notes what came in it.
+/// A registry in TLS that answers plain HTTP as real ones do, and records the plain requests.
 struct TlsServer {
     host: String,
     plain: Arc<Mutex<Vec<String>>>,

@@ -1,4 +1,4 @@
-//! Connections that bring next to nothing: replaced, and only where that is better. The time is not real.
+//! Connections that deliver next to nothing: replaced, and only where that is better. The time is virtual.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ async fn what_drips_is_replaced() {
 async fn a_slow_line_is_left_in_peace() {
     let (registry, blob) = with_blob().await;
     registry.set_line(Line { rate: Some(100_000), ..Line::default() });
-    // Every connection is as slow: the first one brings it all, though others were tried.
+    // Every connection is as slow: the first one delivers it all, though others were tried.
     let asked = fetched(&client(1_000_000, LONG), &registry, &blob).await;
     assert!((2..=4).contains(&asked.len()), "ever more seldom: {asked:?}");
     let at_least_sent = SIZE as u64;

@@ -1,4 +1,5 @@
-//! Uploads to Debian's docker-registry: blobs, mounts and manifests, as somebody with a password, and what goes wrong.
+//! Uploads to Debian's docker-registry: blobs, mounts and manifests, with a user name and a password, and their
+//! failures.
 
 use std::sync::Arc;
 

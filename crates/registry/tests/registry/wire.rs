@@ -1,5 +1,5 @@
-//! Answers as no honest server writes them, byte by byte: two lengths, chunks without end, answers that nobody asked for, another
-//! protocol, an encoding that was not asked for. What the client makes of them is an error in time, or the right bytes.
+//! Answers as no honest server writes them, byte by byte: two lengths, chunks without end, unsolicited answers, another
+//! protocol, an encoding that was not asked for. The client returns an error in time, or the right bytes.
 
 use lock::Mutex;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ async fn no_cookie_is_taken() {
 
 #[tokio::test]
 async fn what_is_encoded_is_not_decoded() {
-    // Nobody looks at what it is.
+    // The client does not inspect the content.
     let (plain, packed) = (noise(20_000), noise(5_000));
     let blob = |bytes: &[u8]| Descriptor::new("application/octet-stream", Digest::sha256(bytes), bytes.len() as u64);
     let answer = |length: bool, body: &[u8]| {

@@ -13,7 +13,7 @@ use crate::records::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, 
 pub(super) enum Fix {
     /// A layer's record that cannot be read.
     DropLayerRow(LayerId),
-    /// An image's record and its documents, whatever they are.
+    /// An image's record and its documents, in whatever state they are.
     DropImageRow(String),
     DropName(String),
     PutName(String, Digest),

@@ -1,5 +1,5 @@
-//! The check of one layer (its directory against its recipe, and the recipe's stream against the diff id) and of one kept blob (its
-//! file against its record, and where it is read, its bytes against its digest). Says what is wrong in words; changes nothing.
+//! The check of one layer (its directory against its recipe, and the recipe's stream against the diff id) and of one kept blob
+//! (its file against its record, and if it is read, its bytes against its digest). Returns the fault in words; changes nothing.
 
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
-//! The part of the examination that looks at what layers are not alone with: kept blobs, of which none takes an image along,
-//! and what sets of layers share.
+//! The part of the check that covers data shared between images and between layers: kept blobs, whose loss damages no image, and
+//! the shares of sets of layers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,7 @@ impl<R: Records> Examiner<'_, R> {
             match row {
                 Ok((digest, entry)) => drop(self.blobs.insert(digest, RecordChange::new(entry))),
                 Err(error) => {
-                    // Its file is one without a record from then on.
+                    // From now on its file is one without a record.
                     self.blind = true;
                     self.add_problem(ProblemKind::DamagedRecord, format!("blob {key}"), text(&error));
                     self.out.fixes.push(Fix::DropBlob(key));
@@ -104,7 +104,7 @@ impl<R: Records> Examiner<'_, R> {
         Ok(())
     }
 
-    /// Tells of the blobs that were found damaged. Answers those that are to go.
+    /// Reports the blobs that were found damaged. Returns those that are to be removed.
     fn bad_blobs(&mut self) -> BTreeSet<Digest> {
         let bad = self.bad;
         let mut lost = BTreeSet::new();

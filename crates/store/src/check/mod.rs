@@ -1,9 +1,9 @@
-//! The check: whether everything in the store is what it was, and what to do where it is not. Reads whole layers on a few
-//! threads while pulls and removals go on; only the last step, which looks at the records and repairs, keeps commits
-//! waiting. It never deletes what is whole. The image service calls it.
+//! The check: finds out what in the store is no longer as it was written, and how to repair it. Reads whole layers on a few
+//! threads while pulls and removals continue; only the last step, which examines the records and repairs, blocks commits. Never
+//! deletes anything that is whole. The image service calls it.
 //!
-//! A layer that is damaged loses its files and keeps its record: the images that have it are absent until a pull brings
-//! this one layer back, and keep their names and pins. A kept blob that is damaged only goes: its images have all they need.
+//! A layer that is damaged loses its files and keeps its record: the images that have it are absent until a pull fetches this one
+//! layer again, and keep their names and pins. A damaged kept blob is only removed: its images have all they need.
 
 mod fix;
 mod inspect;
@@ -27,27 +27,27 @@ use crate::records::entries::{BlobEntry, LayerEntry};
 use crate::records::tables::Records;
 use crate::store::Store;
 
-/// After an unclean stop, so much of what was written last is read, in a second or so; the rest is looked at without
-/// being read, which finds files that are not there or too short.
+/// After an unclean stop, so much of the latest writes is read, in a second or so; the rest is examined without being read, which
+/// finds files that are missing or too short.
 const RECENT_BYTES: u64 = 256 << 20;
 
-/// How closely layers are looked at.
+/// How thoroughly layers are examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// Every file that the layer's recipe names is there and long enough; the recipe is whole.
+    /// Every file that the layer's recipe names is present and long enough; the recipe is whole.
     Sizes,
     /// The tar stream is built again and has the diff id.
     #[default]
     Digest,
-    /// Also, every file, directory and link has the owner, mode, times, target and attributes that the stream says, and
-    /// nothing else is there.
+    /// Also, every file, directory and link has the owner, mode, times, target and attributes of the stream, and no other file is
+    /// present.
     Files,
 }
 
 /// The extent of a check, and its consequences.
 #[derive(Clone, Copy)]
 pub struct CheckOptions<'a> {
-    /// How closely layers are looked at.
+    /// How thoroughly layers are examined.
     pub depth: Depth,
     /// True to put right what is wrong.
     pub repair: bool,
@@ -55,11 +55,11 @@ pub struct CheckOptions<'a> {
     pub recent_only: bool,
     /// Asked often. The check ends soon after it says so.
     pub cancelled: Cancelled<'a>,
-    /// Told how far it is, from several threads.
+    /// Receives the progress, from several threads.
     pub progress: &'a (dyn Fn(CheckProgress) + Sync),
 }
 
-/// Why a check came to no end.
+/// Why a check ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The caller cancelled it.
@@ -70,21 +70,21 @@ pub enum CheckError {
     Store(#[from] StoreError),
 }
 
-/// A layer to look at.
+/// A layer to examine.
 struct LayerTarget {
     id: LayerId,
     entry: LayerEntry,
     depth: Depth,
 }
 
-/// A kept blob to look at.
+/// A kept blob to examine.
 struct BlobTarget {
     digest: Digest,
     entry: BlobEntry,
     depth: Depth,
 }
 
-/// All that is to be looked at.
+/// All layers and blobs to examine.
 struct Targets {
     layers: Vec<LayerTarget>,
     blobs: Vec<BlobTarget>,
@@ -151,9 +151,9 @@ impl Checker<'_> {
         let mut budget = if options.recent_only { RECENT_BYTES } else { u64::MAX };
         let mut targets = Vec::new();
         for (id, entry) in rows {
-            // One that cannot be read is told of with the records.
+            // An unreadable entry is reported with the records.
             let Ok(entry) = entry else { continue };
-            // On a disk without space, files of older layers may have gone before their records.
+            // On a disk without space, files of older layers may have been removed before their records.
             let is_recent = id.0 >= since || !Shape::is_there(&self.store.catalog.disk.layout.layers, id);
             if entry.damaged || !is_recent {
                 continue;
@@ -170,7 +170,7 @@ impl Checker<'_> {
         Ok(Targets { layers: targets, blobs })
     }
 
-    /// Looks at layers and blobs on a few threads. Answers what is wrong with which, and how many bytes were read.
+    /// Examines layers and blobs on a few threads. Returns the faults, and how many bytes were read.
     fn inspect(&self, targets: &Targets, options: &CheckOptions<'_>) -> Result<(Faults, u64), CheckError> {
         let bytes_total = targets.bytes();
         let (next, layers, bytes) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));

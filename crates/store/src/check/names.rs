@@ -1,4 +1,4 @@
-//! The part of the examination that looks at what leads to records: names to images, and diff ids and chain ids to layers.
+//! The part of the check that covers the keys of records: names of images, and diff ids and chain ids of layers.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl<R: Records> Examiner<'_, R> {
                 continue;
             }
             self.out.fixes.push(Fix::DropName(name.clone()));
-            // The names of an image that goes go with it, and are nothing of their own.
+            // The names of an image that is dropped are dropped with it, and are no faults of their own.
             let goes = self.out.fixes.iter().any(|fix| matches!(fix, Fix::DropImageRow(image) if image == id));
             if !goes {
                 let detail = if image.is_some() { "that image does not know it" } else { "there is no such image" };

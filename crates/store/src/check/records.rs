@@ -1,6 +1,5 @@
-//! The records against each other and against the documents: pure over one look at the database. Answers what is wrong
-//! and the changes that would put it right; [`super::fix`] makes them. Knows no directory: which layers are damaged is
-//! handed in.
+//! Compares the records with each other and with the documents: pure over one snapshot of the database. Returns the faults and
+//! the changes that would repair them; [`super::fix`] makes them. Knows no directory: the caller passes the damaged layers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +66,7 @@ impl<T: Clone + PartialEq> RecordChange<T> {
     }
 }
 
-/// Looks at everything.
+/// Examines all records.
 pub(super) fn examine<R: Records>(
     records: &R,
     is_leased: &dyn Fn(LayerId) -> bool,
@@ -222,7 +221,7 @@ impl<R: Records> Examiner<'_, R> {
             let images = images.map(|(image, _)| image.to_string()).collect();
             let problem = self.add_problem(bad.kind, format!("layer {id}"), detail);
             problem.images = images;
-            // What is not certain is not acted upon.
+            // Uncertain faults are not acted upon.
             if !bad.certain {
                 self.out.left.insert(self.out.problems.len() - 1);
             }

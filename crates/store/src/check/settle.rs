@@ -17,7 +17,7 @@ impl Checker<'_> {
     /// Examines the records, and the directories against them; repairs both where that is asked for. `bad` says which
     /// layers and blobs were found damaged.
     pub(super) fn check_records(&self, bad: &Faults, repair: bool) -> Result<CheckReport, StoreError> {
-        // Nobody commits, removes or mounts until the directories have been looked at.
+        // No commit, removal or mount runs until the directories have been checked.
         let _commit = self.store.maintenance.commit.lock();
         let _deleting = self.store.catalog.disk.deleting.write();
         let _mounting = self.store.mounts.mounting.lock();
@@ -48,7 +48,7 @@ impl Checker<'_> {
         drop(leases);
         let Examination { mut problems, images, incomplete, doomed, doomed_blobs, .. } = found;
         if repair {
-            // What a mount still shows goes when it is unmounted.
+            // Layers that a mount still shows are deleted when it is unmounted.
             let doomed: Vec<LayerId> = doomed.into_iter().filter(|id| !mounted.contains(id)).collect();
             self.store.layers.delete_directories(&doomed)?;
             self.store.content.delete_blobs(doomed_blobs)?;

@@ -1,6 +1,7 @@
-//! Kept blobs: compressed layers as they came, in numbered files under `blobs/`. A blob is there once, however many images
-//! name it, and is freed when the last of these is removed; a commit takes it into the store together with its image. No image needs one:
-//! a blob that is lost or damaged is dropped, and the image stays. Verifying is the business of whoever writes and reads.
+//! Kept blobs: compressed layers as they were fetched, in numbered files under `blobs/`. A blob is stored once, however many
+//! images name it, and is freed when the last of these is removed; a commit adds it to the store together with its image. No
+//! image needs one: a blob that is lost or damaged is dropped, and the image stays. Writers and readers verify the content
+//! themselves.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -49,7 +50,7 @@ impl Store {
     /// A kept blob, for reading, and its size. What is read must be verified: files get damaged.
     ///
     /// # Errors
-    /// The database could not be read, or the file could not be opened. A file that is gone is no error.
+    /// The database could not be read, or the file could not be opened. A missing file is no error.
     pub fn open_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
         let recorded = self.catalog.db.read(|records| records.blob(digest))?;
         let Some(entry) = recorded else { return Ok(None) };
@@ -92,8 +93,7 @@ impl BlobIngest {
         Ok(())
     }
 
-    /// Says that these are all bytes, and that their digest has been found to be the right one. The blob may then become
-    /// part of an image.
+    /// Declares the blob complete, and its digest verified by the caller. The blob may then become part of an image.
     ///
     /// # Errors
     /// There are more bytes or fewer than there should be.
@@ -125,8 +125,8 @@ impl NewBlob {
     }
 }
 
-/// A blob that is written and verified, and that no image has yet. Pulls that want the same one share it: a commit gives it
-/// a second name, and the first one goes with this value. Let it go on a thread that may block.
+/// A blob that is written and verified, and that no image has yet. Pulls that want the same one share it: a commit gives it a
+/// second name, and the first one is removed with this value. Drop it on a thread that may block.
 #[derive(Debug)]
 pub struct NewBlob {
     private: Private,
@@ -154,7 +154,7 @@ impl NewBlob {
         self.disk_bytes
     }
 
-    /// Says that from now on a stop of the process shall not lose it. `origin` says where it came from.
+    /// Notes that from now on a stop of the process must not lose it. `origin` says where it was fetched from.
     ///
     /// # Errors
     /// The note could not be written. The blob is as good as before.
@@ -184,13 +184,13 @@ pub(crate) fn named_by(manifest: &[u8], media_type: &str) -> Vec<Digest> {
     digests
 }
 
-/// Blobs of a commit on their way into `blobs/`. What no record names in the end goes again.
+/// Blobs of a commit that are being linked into `blobs/`. Those that no record names in the end are removed again.
 pub(crate) struct Linked<'a> {
     content: &'a Content,
     blobs: Vec<(u64, &'a NewBlob)>,
     /// Those that the transaction took.
     taken: Vec<u64>,
-    /// Numbers of files that were gone or cut off, and in whose place one of these came.
+    /// Numbers of files that were missing or cut off, and that were replaced by one of these.
     replaced: Vec<u64>,
 }
 
@@ -232,18 +232,18 @@ impl<'a> Linked<'a> {
         self.blobs.is_empty()
     }
 
-    /// Returns the bytes of a blob on the disk, when it is written: before that, a file that is synced in the middle has many pieces, and a block
-    /// more that lists them, which goes when they have become one.
+    /// Returns the bytes of a blob on the disk, when it is written: before that, a file that is synced in the middle has many
+    /// pieces, and an additional block that lists them, which is freed when they have been merged.
     fn bytes_on_disk(&self, number: u64, blob: &NewBlob) -> u64 {
         let name = format!("{BLOBS}/{number}");
         let look =
             || rustix::fs::statat(&self.content.catalog.disk.layout.root, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-        // It has just been given that name. Where it cannot be looked at all the same, what it took before is the best guess.
+        // The blob has just been given that name. If it cannot be inspected all the same, its previous size is the best guess.
         bytes_on_disk(look).unwrap_or(blob.disk_bytes)
     }
 
-    /// Within the transaction: gives the image the kept blobs that its manifest names, those that are here and those that
-    /// came with it.
+    /// Within the transaction: gives the image the kept blobs that its manifest names, both those that are present and those of
+    /// this commit.
     pub(crate) fn give(
         &mut self,
         transaction: &WriteTransaction,
@@ -284,7 +284,7 @@ impl<'a> Linked<'a> {
         transaction.put_totals(&totals)
     }
 
-    /// After the transaction: what it did not take goes, and what it let go.
+    /// After the transaction: deletes the blobs that it did not take, and those that it released.
     pub(crate) fn settle(mut self, released: &[BlobEntry]) {
         let taken = std::mem::take(&mut self.taken);
         self.blobs.retain(|(number, _)| !taken.contains(number));
@@ -320,7 +320,7 @@ fn resize_images(transaction: &WriteTransaction, digest: &Digest, before: u64, a
 }
 
 impl Content {
-    /// Returns true if a blob's file is there and as long as it should be.
+    /// Returns true if a blob's file is present and has the expected length.
     pub(crate) fn has_blob(&self, entry: &BlobEntry) -> bool {
         rustix::fs::statat(
             &self.catalog.disk.layout.root,
@@ -336,7 +336,7 @@ impl Content {
             .into())
     }
 
-    /// Deletes the files of blobs. Goes on after a failure and reports the first one. Needs no space.
+    /// Deletes the files of blobs. Continues after a failure and reports the first one. Needs no space.
     pub(crate) fn delete_blobs(&self, numbers: impl IntoIterator<Item = u64>) -> Result<(), StoreError> {
         let mut first = Ok(());
         for number in numbers {
@@ -352,7 +352,7 @@ impl Content {
         first
     }
 
-    /// Deletes what lies under `blobs/` and is not to be kept. Answers the greatest number that was there.
+    /// Deletes the files under `blobs/` that are not to be kept. Returns the greatest number that was present.
     pub(crate) fn sweep_blobs(&self, keep: impl Fn(u64) -> bool) -> Result<u64, StoreError> {
         let mut greatest = 0;
         let mut stray: Vec<CString> = Vec::new();

@@ -1,5 +1,5 @@
-//! Content that an interrupted pull left under `ingest/`, as the small file beside it describes it. Plain values and their reading; nothing here is
-//! believed before it was verified.
+//! Leftovers of interrupted pulls under `ingest/`, as the small file next to each describes them. Plain values and their parsing;
+//! nothing is trusted before it was verified.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -12,20 +12,21 @@ use serde::{Deserialize, Serialize};
 use crate::disk::layer::Shape;
 use crate::records::entries::LayerStats;
 
-/// The file beside a layer and beside a spool is named by the number, a dot, and this.
+/// Suffix of the file next to a layer. The name of such a file, and of the one next to a spool, is the number, a dot, and the
+/// suffix.
 pub(crate) const LAYER: &str = "layer";
 
 pub(crate) const SPOOL: &str = "sums";
 
-/// A file that is being written beside one.
+/// Suffix of such a file while it is being written.
 pub(crate) const NEW: &str = "new";
 
-/// Name of the file beside one.
+/// Returns the name of the file that describes a leftover.
 pub(crate) fn beside_name(number: u64, beside: &str) -> String {
     format!("{number}.{beside}")
 }
 
-/// A thing that was left.
+/// A leftover of an interrupted pull.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftWork {
     pub(crate) what: LeftKind,
@@ -58,7 +59,7 @@ pub(crate) fn written(file: &Metadata) -> i64 {
 /// A record has no more bytes.
 const MOST_BYTES: u64 = 16 << 10;
 
-/// The record of a whole layer, in the file beside its directory.
+/// The record of a whole layer, in the file next to its directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerNote {
     pub(crate) blob: Digest,
@@ -69,7 +70,7 @@ pub(crate) struct LayerNote {
     /// Of the directory: it is the same wherever a commit has moved it.
     #[serde(default)]
     pub(crate) inode: u64,
-    /// Where the blob came from, in the words of the image service. LayerNotes of earlier versions do not say.
+    /// Where the blob was fetched from, in the words of the image service. Records of earlier versions do not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) origin: String,
 }
@@ -97,12 +98,12 @@ const LINE: u64 = 1 << 10;
 pub(crate) struct SpoolHead {
     pub(crate) blob: Digest,
     pub(crate) size: u64,
-    /// The first byte of the blob that is here.
+    /// The first byte of the blob that was fetched.
     pub(crate) begin: u64,
-    /// All of it is here, and was found to be the right one: no line follows.
+    /// All of the blob is present and was verified: no line follows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) whole: bool,
-    /// Where the blob comes from, in the words of the image service. Files of earlier versions do not say.
+    /// Where the blob was fetched from, in the words of the image service. Files of earlier versions do not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) origin: String,
 }
@@ -115,7 +116,7 @@ impl SpoolHead {
     }
 }
 
-/// A line without its end; none at the end of the file, whatever stands there without an end of line.
+/// Returns the next complete line; `None` at the end of the file, even if an incomplete line is left.
 pub(crate) fn line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     lines.by_ref().take(LINE).read_until(b'\n', &mut line)?;
@@ -135,7 +136,7 @@ pub(crate) fn spool_head(lines: &mut impl BufRead) -> io::Result<(SpoolHead, u64
     Ok((head, line.len() as u64 + 1))
 }
 
-/// Looks what a file under `ingest/` is the spool of.
+/// Finds out of which blob a file under `ingest/` is the spool.
 pub(crate) fn find_spool(directory: &Path, number: u64) -> io::Result<LeftWork> {
     let sums = File::open(directory.join(beside_name(number, SPOOL)))?;
     let (about, at) = (sums.metadata()?, written(&sums.metadata()?));

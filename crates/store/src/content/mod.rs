@@ -15,20 +15,20 @@ use lock::Mutex;
 use crate::content::left::LeftWork;
 use crate::records::catalog::Catalog;
 
-/// By the number under `ingest/`. Their names are busy ones, so that nobody takes them for left-overs.
+/// Leftovers by their number under `ingest/`. Their names are marked busy, so that no sweep removes them.
 pub(crate) type LeftTable = BTreeMap<u64, LeftWork>;
 
-/// Private files and directories, kept blobs, and what interrupted pulls left.
+/// Private files and directories, kept blobs, and leftovers of interrupted pulls.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) catalog: Arc<Catalog>,
     /// The next number under `ingest/`.
     pub(crate) next_ingest: AtomicU64,
-    /// Guards the names under `ingest/` that somebody works with. What else is there was left over.
+    /// Guards the names under `ingest/` that are in use. Everything else in it is a leftover.
     pub(crate) busy: Mutex<BTreeSet<String>>,
     /// Since when (nanoseconds since 1970) left work is kept. `None`: nothing is.
     pub(crate) unfinished_since: Option<i64>,
-    /// Guards the table of what interrupted pulls left.
+    /// Guards the table of leftovers of interrupted pulls.
     pub(crate) left: Mutex<LeftTable>,
 }
 

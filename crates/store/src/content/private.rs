@@ -16,15 +16,15 @@ use crate::disk::remove_tree;
 use crate::error::StoreError;
 
 impl Content {
-    /// A name under `ingest/` that nobody else has. There is nothing yet.
+    /// Reserves an unused name under `ingest/`. Creates no file.
     pub(crate) fn private(self: &Arc<Self>) -> Private {
         let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
-        // Before it is there, so that it is never taken for a left-over.
+        // Marked before the file exists, so that it is never taken for a leftover.
         self.note_busy(&number.to_string(), true);
         Private { content: Arc::clone(self), number, beside: None, stays: false }
     }
 
-    /// Notes that somebody works with this name under `ingest/`, or does so no more. What begins with it and a dot goes with it.
+    /// Marks this name under `ingest/` as in use, or no longer in use. The mark covers all names that begin with it and a dot.
     pub(crate) fn note_busy(&self, name: &str, busy: bool) {
         let mut names = self.busy.lock();
         if busy {
@@ -35,17 +35,17 @@ impl Content {
     }
 }
 
-/// A directory or a file under `ingest/` that is deleted when this goes.
+/// A directory or a file under `ingest/` that is deleted when this is dropped.
 pub(crate) struct Private {
     content: Arc<Content>,
     pub(crate) number: u64,
-    /// How the name of the file ends that lies beside it, if one does.
+    /// Suffix of the describing file next to it, if there is one.
     beside: Option<&'static str>,
     stays: bool,
 }
 
 impl Private {
-    /// Takes over what was left under this number, with the file beside it.
+    /// Takes over the leftover with this number, and the file next to it.
     pub(crate) fn again(content: &Arc<Content>, number: u64, beside: &'static str) -> Self {
         Self { content: Arc::clone(content), number, beside: Some(beside), stays: false }
     }
@@ -58,18 +58,18 @@ impl Private {
         self.beside
     }
 
-    /// Notes that a file lies beside it, which goes first when it goes.
+    /// Notes that a describing file is next to it, which is deleted first.
     pub(crate) fn note_beside(&mut self, beside: &'static str) {
         self.beside = Some(beside);
     }
 
-    /// Nobody has it any more, and it stays.
+    /// Gives up ownership without deleting anything. Returns the number.
     pub(crate) fn leave(mut self) -> u64 {
         self.stays = true;
         self.number
     }
 
-    /// Deletes the file beside it: what is there is no longer what that file says.
+    /// Deletes the describing file: the content no longer matches it.
     pub(crate) fn forget_beside(&mut self) {
         let Some(beside) = self.beside.take() else { return };
         let name = beside_name(self.number, beside);

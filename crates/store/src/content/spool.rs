@@ -1,7 +1,7 @@
-//! [`Spool`]: the bytes of a blob as they come, from some byte on without a gap, in a file, with the digest of each piece in
-//! another one. A later pull reads it back piece by piece, up to the first that is not what it was, and goes on from there. Whether
-//! it is worth its while is for the image service to say. A blob that is to be kept and is whole ([`crate::NewBlob`]) is left as one
-//! as well, without the digests of its pieces: whoever reads it back has the digest of all of it to go by.
+//! [`Spool`]: the bytes of a blob as they arrive, from some offset on without a gap, in a file, with the digest of each piece in
+//! another one. A later pull reads it back piece by piece, up to the first piece that does not match its digest, and continues
+//! from there. The image service decides whether a spool is worth keeping. A whole blob that is to be kept ([`crate::NewBlob`])
+//! is left as a spool as well, without the digests of its pieces: its reader can verify it by the digest of the whole blob.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
@@ -16,12 +16,12 @@ use crate::disk::layout;
 use crate::error::StoreError;
 use crate::store::Store;
 
-/// No piece is longer, and none that was written by another program is believed to be.
+/// No piece is longer, and a longer one in the file is not accepted.
 const LONGEST: usize = 4 << 20;
 /// Bytes of a piece in which a whole blob is read back.
 const PIECE: u64 = 256 << 10;
 
-/// A part of a blob, which nobody else has now. It is deleted with the value, unless it is left.
+/// A part of a blob, owned by this value alone. It is deleted with the value, unless it is left.
 #[derive(Debug)]
 pub struct Spool {
     private: Private,
@@ -41,12 +41,12 @@ pub(crate) struct SpoolReader<L> {
     lines: L,
     /// Where the good ones end.
     good: u64,
-    /// There are none, since all is here.
+    /// The spool has no digests of pieces, since the whole blob is present.
     whole: bool,
 }
 
 impl Store {
-    /// Begins a spool with byte `begin` of a blob that comes from `origin`.
+    /// Begins a spool with byte `begin` of a blob that is fetched from `origin`.
     ///
     /// # Errors
     /// The spool's files could not be created.
@@ -68,7 +68,7 @@ impl Store {
     /// be seen.
     ///
     /// # Errors
-    /// The files cannot be opened. They are gone then.
+    /// The files cannot be opened. They are deleted then.
     pub fn take_spool(
         &self,
         blob: &Digest,
@@ -117,10 +117,10 @@ impl Spool {
         self.end
     }
 
-    /// The next piece of what was there, `None` behind the last one that is good; what comes is written behind that.
+    /// Returns the next piece of the earlier content, or `None` after the last good one; new bytes are written after that.
     ///
     /// # Errors
-    /// The damaged rest could not be cut off; or all should be here, and is not. Nothing may be appended then.
+    /// The damaged rest could not be cut off; or the whole blob should be present, and is not. Nothing may be appended then.
     pub fn read_back(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(back) = &mut self.back else { return Ok(None) };
         match back.piece(&self.data, self.end, self.size) {
@@ -163,7 +163,7 @@ impl Spool {
             at += part.len() as u64;
         }
         if at > self.end {
-            // A line is there whole or is none.
+            // A line is valid only if it is complete.
             let line = format!("{} {}\n", at - self.end, hasher.finish().hex());
             (&self.sums).write_all(line.as_bytes()).map_err(failed("write the digests of"))?;
             self.end = at;
@@ -181,7 +181,7 @@ impl Spool {
     }
 }
 
-/// Says beside a private file that it is all of this blob, whose bytes were found to be the right ones.
+/// Records next to a private file that it is the whole of this blob, and that its bytes were verified.
 pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin: &str) -> Result<(), StoreError> {
     let head = SpoolHead { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
     let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));
@@ -192,7 +192,7 @@ pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin
     Ok(())
 }
 
-/// Leaves a blob, or the part of it that came, for a later pull.
+/// Leaves a blob, or the part of it that was fetched, for a later pull.
 pub(crate) fn leave_spool(private: Private) {
     let content = private.content();
     match left::find_spool(&content.catalog.disk.layout.path.join(layout::INGEST), private.number) {

@@ -1,10 +1,11 @@
-//! Content that interrupted pulls left, kept for a while under `ingest/` so that a later pull need not fetch it again: layers
-//! that were whole and in no image yet ([`WholeLayer`]), and blobs as far as they came ([`Spool`]). A small file beside each says
-//! what it is; nothing is synced, so nothing here is believed: a layer is held against its own stream and diff id before anybody
-//! gets it, a blob piece by piece against digests. No image and no record of the database knows of any of it.
+//! Leftovers of interrupted pulls, kept for a while under `ingest/` so that a later pull need not fetch them again: layers that
+//! were whole and in no image yet ([`WholeLayer`]), and the fetched parts of blobs ([`Spool`]). A small file next to each
+//! describes it. Nothing is synced, so nothing is trusted: a layer is compared with its own stream and diff id before any pull
+//! gets it, a blob piece by piece with digests. No image and no record of the database refers to them.
 //!
-//! It is counted, and is the first to go: by age, by number, or all of it when somebody needs the space. [`crate::maintenance::sweep`] finds
-//! it again when the store is opened; the image service asks for it, and says what is to be left.
+//! Their disk usage is counted, and they are removed before anything else: by age, by number, or all of them when space is
+//! needed. [`crate::maintenance::sweep`] finds them again when the store is opened; the image service requests them, and decides
+//! what is left.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
@@ -21,10 +22,10 @@ use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;
 use crate::store::Store;
 
-/// Nanoseconds from 1970 to 2020: no clock that somebody has set shows an earlier time.
+/// Nanoseconds from 1970 to 2020: a clock that was ever set shows no earlier time.
 const UNSET: i64 = 1_577_836_800_000_000_000;
 
-/// More than so many are never kept; the oldest go first.
+/// The most leftovers that are kept; the oldest are removed first.
 const MOST: usize = 64;
 
 /// Layers and parts of blobs that interrupted pulls left.
@@ -32,7 +33,7 @@ const MOST: usize = 64;
 pub struct Unfinished {
     /// Layers that are whole.
     pub layers: u64,
-    /// Blobs of which a part is here.
+    /// Blobs of which a part is present.
     pub blobs: u64,
     /// Bytes on the disk.
     pub bytes: u64,
@@ -41,7 +42,7 @@ pub struct Unfinished {
 }
 
 impl Store {
-    /// Counts what there is. Nothing is measured here.
+    /// Counts the leftovers from recorded numbers, without measuring the disk.
     #[must_use]
     pub fn unfinished(&self) -> Unfinished {
         self.content.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
@@ -93,12 +94,12 @@ impl Store {
 }
 
 impl Content {
-    /// The table. Held only to look, and to put in and take out.
+    /// Locks the table. Held only for searching, inserting and removing.
     pub(crate) fn left(&self) -> MutexGuard<'_, LeftTable> {
         self.left.lock()
     }
 
-    /// Keeps what somebody had to himself.
+    /// Keeps the content of a private name as a leftover.
     pub(crate) fn leave(self: &Arc<Self>, private: Private, left: LeftWork) {
         let number = private.leave();
         let mut table = self.left();
@@ -130,8 +131,8 @@ impl Content {
         freed
     }
 
-    /// Finds what was left among the names under `ingest/`. Answers the names that stay; everything else there is for nobody. Of
-    /// layers that a commit had moved there are only the records, which stay until [`Self::bring_back`].
+    /// Finds the usable leftovers among the names under `ingest/`. Returns the names to keep; everything else is unreferenced.
+    /// Layers that a commit had moved have only their records under `ingest/`; these stay until [`Self::bring_back`].
     pub(crate) fn find_left(&self, names: &[OsString]) -> (BTreeSet<OsString>, LeftTable) {
         let (mut table, mut moved) = (LeftTable::new(), LeftTable::new());
         let Some(since) = self.unfinished_since else { return (BTreeSet::new(), moved) };
@@ -168,8 +169,9 @@ impl Content {
         (stay, moved)
     }
 
-    /// Takes back what a commit had moved to `layers/` when it was killed: among these names, which no record of the database has,
-    /// are some of the layers whose records [`Self::find_left`] has found. What is nobody's goes out of `strays` by that.
+    /// Takes back the layers that a commit had moved to `layers/` when it was killed. `strays` are the names that no record of
+    /// the database has; some of them are the layers whose records [`Self::find_left`] has found. Those that are taken back are
+    /// removed from `strays`.
     pub(crate) fn bring_back(&self, mut moved: LeftTable, strays: &mut Vec<CString>) {
         let ingest = &self.catalog.disk.layout.ingest;
         if !moved.is_empty() {
@@ -189,7 +191,7 @@ impl Content {
                 false
             });
         }
-        // Their layers are committed, or gone.
+        // The layers of the remaining records are committed, or no longer exist.
         for number in moved.keys() {
             let _ = rustix::fs::unlinkat(ingest, beside_name(*number, LAYER), AtFlags::empty());
         }

@@ -2,9 +2,9 @@
 //! make, remove, rename, link, open or cut nothing elsewhere, whatever a hostile layer talks the unpacker into. A second wall
 //! only: the first is that all is done through descriptors of directories.
 //!
-//! What Landlock does not look at: files that were opened before, and changes of modes, owners, times and extended attributes.
-//! Where the kernel cannot do it (before 5.19, or without Landlock), the work is done all the same, and that is said once. A
-//! thread stays confined to its end, and so do threads that it starts: who waits here is not. The ingest calls it.
+//! Landlock does not check files that were opened before, nor changes of modes, owners, times and extended attributes. Where the
+//! kernel does not support it (before 5.19, or without Landlock), the work is done all the same, and that is logged once. A
+//! thread stays confined to its end, and so do threads that it starts; the waiting thread is not. The ingest calls it.
 
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
@@ -34,7 +34,7 @@ pub fn is_confined() -> bool {
 /// Does the work on a thread that can change nothing outside of `within`, and read nothing outside of it and of `readable`.
 ///
 /// # Errors
-/// No thread could be started. A panic of the work goes on here.
+/// No thread could be started. A panic of the work continues in the caller.
 pub(crate) fn confined<T: Send>(
     within: BorrowedFd<'_>,
     readable: BorrowedFd<'_>,
@@ -122,7 +122,7 @@ mod tests {
             }
             // A thread of such a thread is no way out.
             thread::scope(|scope| scope.spawn(|| denied(fs::write(outside.join("new"), "x"))).join().unwrap());
-            // All else goes on, inside.
+            // All other work succeeds, inside.
             fs::write(inside.join("new"), "x").unwrap();
             fs::rename(inside.join("new"), inside.join("d/new")).unwrap();
             fs::hard_link(inside.join("mine"), inside.join("d/mine")).unwrap();
@@ -133,7 +133,7 @@ mod tests {
         let names: Vec<_> = fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["canary"]);
         assert_eq!(fs::read(outside.join("canary")).unwrap(), b"alive");
-        // Who asked for it is as free as before, and what may be read can be read.
+        // The calling thread is as free as before, and readable files can be read.
         assert!(!is_confined());
         fs::write(outside.join("free"), "x").unwrap();
         let read = || fs::read(outside.join("canary")).unwrap();

@@ -1,5 +1,6 @@
-//! [`Flusher`]: has what layers leave in the page cache written to the disk while more of them comes, so that the sync of a
-//! durable commit waits for little. It promises nothing: the commit syncs all the same. The ingest tells it what was written.
+//! [`Flusher`]: writes the pages of unpacked layers from the page cache to the disk while more data arrives, so that the sync of
+//! a durable commit has little left to write. Promises nothing: the commit syncs all the same. The ingest reports what was
+//! written.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::disk::layout::forget_layers;
 /// After so many bytes the next sync begins, if the one before has ended. Durable pulls of 81,000 files on a loaded machine took
 /// 29 and 26 s instead of 39 and 33 with the file system synced again and again meanwhile, and no more CPU time.
 const STEP: u64 = 64 << 20;
-/// Bytes that a file costs beside its content: its inode and name, in the journal and in their place.
+/// Bytes that a file costs in addition to its content: its inode and name, in the journal and in their place.
 const FILE: u64 = 1 << 10;
 
 /// How many syncs have failed when none has.
@@ -34,7 +35,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Bytes that were written since the last sync; `None` while one goes on, or where the last one failed.
+    /// Returns the bytes that were written since the last sync, or `None` while a sync is running, or if the last one failed.
     pub(crate) fn unwritten(&self) -> Option<u64> {
         let unwritten = self.unwritten.load(Ordering::Acquire);
         (self.begun.load(Ordering::Acquire) == self.ended.load(Ordering::Acquire)).then_some(unwritten)
@@ -68,8 +69,7 @@ impl Flusher {
         // Before it is counted as nothing to write.
         let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         self.unwritten.store(0, Ordering::Release);
-        // A file of its own: the kernel tells each open file once that something could not be written, and it is the commit that
-        // has to hear it.
+        // Uses a separate open file: the kernel reports a failed write once per open file, and the commit must get that report.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(own) = rustix::fs::openat(root, ".", flags, Mode::empty()) else { return };
         let (failed, ended) = (Arc::clone(&self.failed), Arc::clone(&self.ended));
@@ -81,7 +81,7 @@ impl Flusher {
             if let Err(error) = synced {
                 tracing::debug!(%error, "an early sync failed; the commit's will tell");
                 failed.store(true, Ordering::Release);
-                // Whoever comes after this process is not told.
+                // A later process does not get the report, so the notes that vouch for layers are removed.
                 if let Err(error) = forget_layers(&own) {
                     tracing::warn!(%error, "what says that layers are whole stays, although something could not be written");
                 }
@@ -96,7 +96,7 @@ impl Drop for Flusher {
     fn drop(&mut self) {
         let running = self.running.get_mut();
         if let Some(thread) = running.take() {
-            // It ends by itself, and has nothing to say.
+            // The thread ends by itself, and returns nothing.
             let _ = thread.join();
         }
     }

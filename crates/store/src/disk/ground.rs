@@ -1,6 +1,6 @@
-//! The ground that a store stands on: a file system that has what layers need, and a root, lock and database that stay the ones
-//! which were opened. A store that is made looks at the first; every change looks at the second, so that nothing is written
-//! where nobody finds it, nor beside a second process that found another lock. It puts nothing right.
+//! The ground that a store stands on: a file system that has what layers need, and a root, lock and database that are still the
+//! ones which were opened. Creating a store checks the first; every change checks the second, so that nothing is written to a
+//! place that cannot be found again, nor in parallel with a second process that has another lock. Repairs nothing.
 //! [`crate::store::open`] and the database's handle call it.
 
 use std::ffi::CStr;
@@ -80,7 +80,7 @@ pub(crate) fn check_parts(layout: &Layout) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// A version without a database is a store whose records somebody has taken away.
+/// A version without a database is a store whose records were taken away.
 pub(crate) fn check_database(layout: &Layout) -> Result<(), OpenError> {
     let length = match rustix::fs::statat(&layout.root, layout::DATABASE, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat.st_size,
@@ -99,7 +99,7 @@ pub(crate) fn check_database(layout: &Layout) -> Result<(), OpenError> {
 const TRIAL: &str = "trial";
 const MOVED: &str = "trial-moved";
 
-/// Looks whether the file system has what layers of this shape need. A full disk says nothing about what it could do.
+/// Checks that the file system has the features that layers of this shape need. On a full disk nothing can be concluded.
 pub(crate) fn try_file_system(layout: &Layout, shape: Shape, privileged: bool) -> Result<(), OpenError> {
     let clear = || {
         let names = [TRIAL, MOVED].map(|name| std::ffi::CString::new(name).expect("no zero byte in it"));
@@ -122,7 +122,7 @@ fn verdict(
 ) -> Result<(), OpenError> {
     match lacks {
         Ok(()) | Err((_, Errno::NOSPC | Errno::DQUOT)) => Ok(()),
-        // It is not the file system that says no.
+        // These errors do not mean that the file system lacks something.
         Err((what, source @ (Errno::IO | Errno::ROFS | Errno::MFILE | Errno::NFILE | Errno::NOMEM))) => {
             tracing::debug!(operation = what, "tried the file system");
             Err(OpenError::io("try the file system of", root, source))
@@ -150,7 +150,7 @@ fn attempt(layout: &Layout, shape: Shape, privileged: bool) -> Result<(), (&'sta
     if shape.is_dir() {
         of_a_tree(&trial, &file, privileged)?;
     }
-    // As a commit does it: the name changes at once, and nothing is put over what is there.
+    // As a commit does it: the name changes at once, and nothing existing is replaced.
     rustix::fs::renameat_with(ingest, TRIAL, ingest, MOVED, RenameFlags::NOREPLACE)
         .or_else(|error| match error {
             Errno::INVAL | Errno::NOSYS => rustix::fs::renameat(ingest, TRIAL, ingest, MOVED),

@@ -69,14 +69,14 @@ impl Layout {
         open_directory(&self.layers, &id.to_string())
     }
 
-    /// Returns true if anything of a layer is there that was to be deleted.
+    /// Returns true if files of a layer are left that was to be deleted.
     pub(crate) fn has_remains(&self, id: LayerId) -> bool {
         let is_there =
             |directory: &OwnedFd, name: &str| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         is_there(&self.layers, &id.to_string()) || is_there(&self.ingest, &format!("trash-{id}"))
     }
 
-    /// Returns true if a blob is there that was to be deleted.
+    /// Returns true if a blob is left that was to be deleted.
     pub(crate) fn has_blob(&self, number: u64) -> bool {
         rustix::fs::statat(&self.root, format!("{BLOBS}/{number}"), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
@@ -97,7 +97,7 @@ pub(crate) fn names(path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
     std::fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
-/// Writes a small file so that after a kill it is there whole or not at all. Nothing is synced.
+/// Writes a small file so that after a kill it is whole or absent. Nothing is synced.
 pub(crate) fn write_whole(directory: &OwnedFd, name: &str, temporary: &str, content: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -133,8 +133,8 @@ pub(crate) fn c_name(name: OsString) -> CString {
     CString::new(name.into_vec()).expect("file names have no zero byte")
 }
 
-/// Something could not be written, and nobody knows of which layer it was: none of those that are noted as whole is believed, not
-/// by another process either, which would find in memory what is not on the disk.
+/// Removes the notes that vouch for whole layers. Something could not be written, and it is unknown to which layer it belonged:
+/// none of the noted layers can be trusted, not by another process either, which would find in memory what is not on the disk.
 pub(crate) fn forget_layers(root: &OwnedFd) -> std::io::Result<()> {
     let ingest = open_directory(root, INGEST)?;
     for entry in Dir::read_from(&ingest)? {

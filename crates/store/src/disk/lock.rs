@@ -1,6 +1,6 @@
-//! The lock file: one process has a store, and the file says which and where it answers. The lock is of the open file
-//! (`flock`), so it ends with its holder, however that ends; a clean end also blanks the file, so that the next holder
-//! knows of an unclean one. Used by [`crate::store::open`] alone.
+//! The lock file: one process has a store, and the file names it and the socket on which it answers. The lock is of the open file
+//! (`flock`), so it ends with its holder, in whatever way; a clean end also blanks the file, so that the next holder detects an
+//! unclean one. Used by [`crate::store::open`] alone.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _};
@@ -26,7 +26,7 @@ pub(crate) struct Holder {
     pub(crate) settings: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) socket: Option<PathBuf>,
-    /// Layers with this number and greater ones were written since somebody last knew all of them to be good.
+    /// Layers with this number and greater ones were written since all of them were last known to be good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<u64>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Holder {
 pub(crate) struct StoreLock {
     file: FileLock<File>,
     holder: Holder,
-    /// The holder before had no clean end, and nobody has yet looked at what it wrote.
+    /// The previous holder did not end cleanly, and its writes have not been checked yet.
     unclean: AtomicBool,
 }
 
@@ -49,9 +49,9 @@ pub(crate) enum LockError {
 }
 
 impl StoreLock {
-    /// Takes the lock, or says who has it. Does not wait.
+    /// Takes the lock, or returns its holder. Does not wait.
     pub(crate) fn take(path: &Path, holder: Holder) -> Result<Self, LockError> {
-        // One that was deleted or replaced between the opening and the lock is nobody's.
+        // A lock file that was deleted or replaced between the opening and the lock protects nothing.
         loop {
             let lock = Self::take_this(path, holder.clone())?;
             let (own, named) = (lock.file.metadata(), std::fs::metadata(path));
@@ -74,7 +74,7 @@ impl StoreLock {
             .mode(0o600)
             .open(path)
             .map_err(LockError::Io)?;
-        // What cannot be read is no name, but a holder all the same.
+        // Unreadable content is no name, but a holder all the same.
         let read = |file: &mut File| {
             let mut text = String::new();
             file.take(64 * 1024).read_to_string(&mut text).ok().and_then(|_| serde_json::from_str::<Holder>(&text).ok())
@@ -121,13 +121,13 @@ impl StoreLock {
         lock.zip(other).and_then(|(lock, other)| lock.duration_since(other).ok()).map_or(0, |age| age.as_secs())
     }
 
-    /// Has the next holder look at what this one wrote, although it came to an end.
+    /// Makes the next holder check the writes of this one, although it ends cleanly.
     pub(crate) fn note_unclean(&self) {
         self.unclean.store(true, Ordering::Release);
     }
 
-    /// Notes, so that with `sync` it outlives a stop of the machine, that all layers below this number are good. What an unclean end
-    /// left is then nothing to look at any more.
+    /// Notes, so that with `sync` it outlives a stop of the machine, that all layers below this number are good. After an unclean
+    /// end they need no check any more.
     pub(crate) fn good_up_to(&self, next_layer: u64, sync: bool) -> io::Result<()> {
         self.write(&Holder { since: Some(next_layer), ..self.holder.clone() })?;
         if sync {
@@ -137,8 +137,8 @@ impl StoreLock {
         Ok(())
     }
 
-    /// Names the holder, over the words of an earlier one, so that nobody reads those. Where a file system writes elsewhere and
-    /// is full, the words may be missing; the lock holds all the same.
+    /// Writes the holder over the text of the previous one, so that no reader gets that text. Where a file system writes
+    /// elsewhere and is full, the text may be missing; the lock is held all the same.
     fn write(&self, holder: &Holder) -> io::Result<()> {
         let text = serde_json::to_string(holder)?;
         match self.put(&text) {
@@ -174,7 +174,7 @@ fn is_blank(file: &mut File) -> io::Result<bool> {
 impl Drop for StoreLock {
     fn drop(&mut self) {
         if self.unclean_since().is_some() {
-            // The next holder is to look where this one has not.
+            // The next holder has to check what this one has not.
             return;
         }
         if let Err(error) = self.put("").or_else(|_| self.file.set_len(0)) {

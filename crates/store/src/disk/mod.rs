@@ -1,4 +1,5 @@
-//! The store's files beside its records: the layout of its root, the lock, the reserve, deletion, and the sync of files. It knows no image.
+//! The store's files other than its records: the layout of its root, the lock, the reserve, deletion, and the sync of files. It
+//! knows no image.
 
 pub(crate) mod confine;
 pub(crate) mod flush;
@@ -26,10 +27,10 @@ pub(crate) struct Disk {
     pub(crate) layout: Layout,
     /// Writes layers to the disk while they come.
     pub(crate) flusher: Flusher,
-    /// Guards the time between the end of a record and the deletion of its files: shared by those who delete, and held alone by
-    /// those who look for files without records.
+    /// Guards the time between the removal of a record and the deletion of its files: shared by deletions, and held exclusively
+    /// by searches for files without records.
     pub(crate) deleting: RwLock<()>,
-    /// Something could not be deleted, or be moved back: it is looked for later.
+    /// Something could not be deleted, or be moved back: a sweep searches for it later.
     untidy: AtomicBool,
     /// How many syncs of the file system failed.
     pub(crate) failed_syncs: AtomicU64,
@@ -46,12 +47,12 @@ impl Disk {
         }
     }
 
-    /// Notes that something is left which is nobody's.
+    /// Notes that unreferenced files were left, which a sweep has to remove.
     pub(crate) fn note_untidy(&self) {
         self.untidy.store(true, Ordering::Release);
     }
 
-    /// Says whether something is left which is nobody's, once.
+    /// Returns true if unreferenced files were left, and resets the note.
     pub(crate) fn take_untidy(&self) -> bool {
         self.untidy.load(Ordering::Acquire) && self.untidy.swap(false, Ordering::AcqRel)
     }

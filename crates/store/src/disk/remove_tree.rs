@@ -14,7 +14,7 @@ use rustix::io::Errno;
 /// of open files grows with the depth of a tree.
 const MAX_DEPTH: usize = 48;
 
-/// How many trees are looked into at the same time. Of each a few directories are open.
+/// How many trees are listed at the same time. Of each a few directories are open.
 const AT_ONCE: usize = 64;
 
 /// Deletes `name` in `parent`, whatever it is. Absent is fine.
@@ -22,7 +22,7 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()>
     remove_trees(parent, std::slice::from_ref(&name.to_owned()))
 }
 
-/// Deletes several names in `parent`. Goes on after a failure, and reports the first one.
+/// Deletes several names in `parent`. Continues after a failure, and reports the first one.
 pub(crate) fn remove_trees(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
     names.chunks(AT_ONCE).map(|names| remove_some(parent, names)).fold(Ok(()), io::Result::and)
 }
@@ -54,7 +54,7 @@ fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
                     }
                 };
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                    // What no thread has done remains, and is done below.
+                    // Names that no thread has handled remain, and are handled below.
                     break;
                 }
             }
@@ -64,7 +64,7 @@ fn remove_some(parent: BorrowedFd<'_>, names: &[CString]) -> io::Result<()> {
         }
     }
     drop(pieces);
-    // What remains, and what was moved up because it was deep.
+    // Remaining names, and directories that were moved up because they were deep.
     for name in names {
         note(run.remove(parent, name, 0));
     }
@@ -122,7 +122,7 @@ impl Run<'_> {
             drop(directory);
             return self.move_up(parent, name);
         }
-        // Some file systems skip entries when others vanish during the listing: look until nothing is left.
+        // Some file systems skip entries when other entries are removed during the listing: list again until nothing is left.
         loop {
             let mut seen = false;
             for entry in Dir::read_from(&directory)? {

@@ -11,7 +11,7 @@ use base::is_disk_full;
 use lock::Mutex;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
-/// Bytes that the records of an image need beside its documents: the pages that redb copies.
+/// Bytes that the records of an image need in addition to its documents: the pages that redb copies.
 pub(crate) const RECORDS_ROOM: u64 = 1 << 20;
 
 /// The pre-allocated file. One per open store.
@@ -66,7 +66,7 @@ impl Reserve {
         }
         match rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, self.bytes) {
             Ok(()) => {}
-            // No such call here: zeros do as well.
+            // The call is not supported: write zeros instead.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => fill(file, self.bytes)?,
             Err(error) => {
                 // Half a reserve would be taken for a whole one.
@@ -97,10 +97,11 @@ impl Reserve {
         Ok(())
     }
 
-    /// How many bytes can still be written beside what the reserve lacks. `None`: the file system does not say.
+    /// Returns how many bytes can still be written in addition to what the reserve lacks, or `None` if the file system reports no
+    /// size.
     pub(crate) fn room(&self) -> io::Result<Option<u64>> {
         let stat = self.stat()?;
-        // Some have no size at all, for example a tmpfs without a limit.
+        // Some file systems have no size at all, for example a tmpfs without a limit.
         if stat.f_blocks == 0 {
             return Ok(None);
         }
@@ -110,7 +111,7 @@ impl Reserve {
         Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(lacking)))
     }
 
-    /// Gives the blocks back to the file system. Says whether there were any.
+    /// Gives the blocks back to the file system. Returns whether there were any.
     pub(crate) fn give_up(&self) -> io::Result<bool> {
         let mut held = self.file.lock();
         let Some(file) = &*held else { return Ok(false) };

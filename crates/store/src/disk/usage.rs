@@ -11,12 +11,12 @@ pub fn is_out_of_inodes(directory: &Path) -> bool {
     rustix::fs::statvfs(directory).is_ok_and(|stat| stat.f_files > 0 && stat.f_favail == 0)
 }
 
-/// How often a file is looked at that seems to take less than its bytes.
+/// How often a file is inspected that seems to take less than its bytes.
 const LOOKS: usize = 4;
 
-/// Returns the bytes of a file on the disk, as the file system says. While it finds a place for what was only in memory until then,
-/// ext4 counts that nowhere for a moment; so a file that seems to have holes is looked at again, and the most that was seen
-/// counts.
+/// Returns the bytes of a file on the disk, as the file system reports them. While ext4 allocates blocks for data that was only
+/// in memory until then, it counts these nowhere for a moment; so a file that seems to have holes is inspected again, and the
+/// highest result counts.
 pub(crate) fn bytes_on_disk<E>(look: impl Fn() -> Result<Stat, E>) -> Result<u64, E> {
     let mut most = 0;
     for _ in 0..LOOKS {

@@ -54,7 +54,7 @@ impl XattrFile<'_> {
         Ok(list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
     }
 
-    /// The value of an attribute; `None` if it is gone.
+    /// Returns the value of an attribute, or `None` if it was removed.
     fn value(self, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         let mut value = vec![0_u8; MOST];
         let length = match self {

@@ -1,8 +1,8 @@
-//! The youth of a store: from its making until something in it is to outlive a stop of the machine, nothing is synced, and
-//! a file says so. While that file stands, the store is only as good as the boot that made it: after another boot it is
-//! emptied. The first commit of full durability ends the youth, and so does what settles a store of relaxed durability.
+//! The youth of a store: from its creation until some content has to outlive a stop of the machine, nothing is synced, and a file
+//! notes that. While that file exists, the store is only as good as the boot that made it: after another boot it is emptied. The
+//! first commit of full durability ends the youth, and so does the settling of a store of relaxed durability.
 //!
-//! It knows no record. [`crate::store::open`] begins it, the database asks it whether to sync.
+//! Knows no record. [`crate::store::open`] begins it, the database asks it whether to sync.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -26,7 +26,7 @@ pub(crate) enum Age {
     Grown,
     /// Made during this boot.
     Young,
-    /// The machine has stopped since: what is there may be torn.
+    /// The machine has stopped since: the content may be torn.
     Torn,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Youth {
 }
 
 impl Youth {
-    /// Looks at a root.
+    /// Returns the age of the store in a root.
     pub(crate) fn find(root: &OwnedFd, boot: &str) -> io::Result<Age> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(root, FILE, flags, Mode::empty()) {
@@ -54,7 +54,7 @@ impl Youth {
         Ok(if text.trim_ascii() == boot.as_bytes() { Age::Young } else { Age::Torn })
     }
 
-    /// Notes, so that it outlives a stop of the machine, that what comes after this is not sure.
+    /// Notes, so that it outlives a stop of the machine, that later writes are not durable.
     pub(crate) fn begin(root: &OwnedFd, boot: &str) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::openat(root, FILE, flags, Mode::RUSR | Mode::WUSR)?);
@@ -114,10 +114,10 @@ impl Youth {
     }
 }
 
-/// Empties a store that may be torn. The note goes last, so that a kill in between begins this again.
+/// Empties a store that may be torn. The note is removed last, so that a kill in between begins this again.
 pub(crate) fn discard(layout: &Layout) -> io::Result<()> {
     tracing::warn!(root = %layout.path.display(), "what was not yet on the disk when the machine stopped is dropped");
-    // What lies under `ingest/` is believed by nobody: the sweep, which comes next, looks what may be kept of it.
+    // Nothing under `ingest/` is trusted: the sweep, which runs next, decides what may be kept of it.
     let names = layout::names(&layout.path.join(LAYERS))?;
     let names: Vec<_> = names.into_iter().map(c_name).collect();
     remove_tree::remove_trees(layout.layers.as_fd(), &names)?;

@@ -25,8 +25,8 @@ use crate::records::{digests, images, shares};
 use crate::store::Store;
 
 impl Store {
-    /// Makes an image visible, or gives an image that is there its new names. All layers that the store had must have
-    /// been found through `lease`.
+    /// Makes an image visible, or gives an existing image its new names. All layers that the store had must have been found
+    /// through `lease`.
     ///
     /// # Errors
     /// See [`CommitError`]. The store is then as it was before.
@@ -59,7 +59,7 @@ impl Store {
             self.sync_moved()?;
         }
         self.measure(&moves)?;
-        // From here to the leases below, a removal must not take what has just become visible.
+        // From this point to the leases below, a removal must not take what has just become visible.
         let mut leases = self.maintenance.lease_table();
         let written = self.catalog.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
@@ -80,15 +80,15 @@ impl Store {
         Ok(record)
     }
 
-    /// Makes layers durable that were moved. Their names are there already, so that this makes them durable as well; and a young
-    /// store grows up, which costs the least when everything is on the disk.
+    /// Makes moved layers durable. Their new names exist already, so that these become durable as well; and a young store grows
+    /// up, which costs the least when everything is on the disk.
     pub(crate) fn sync_moved(&self) -> Result<(), StoreError> {
         self.catalog.disk.sync_layers()?;
         let youth = self.catalog.db.youth();
         youth.end().map_err(|source| StoreError::io("settle", &self.catalog.disk.layout.path, source))
     }
 
-    /// After the transaction: the moved layers are the store's, and leased by those who unpacked them.
+    /// After the transaction: the moved layers belong to the store, and are leased by the pulls that unpacked them.
     pub(crate) fn lease_moved(&self, mut moved: Moved<'_>, lease: &Lease, leases: &mut LeaseTable) {
         for step in std::mem::take(&mut moved.done) {
             let own = Lease::new(Arc::clone(&self.maintenance));
@@ -111,7 +111,7 @@ fn check_config(id: &Digest, commit: &ImageCommit) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Step 2: renames, which are taken back unless the transaction comes about.
+/// Step 2: renames, which are undone unless the transaction succeeds.
 pub(crate) struct Moved<'a> {
     store: &'a Store,
     /// Those that were made, which are taken back at the end.
@@ -132,7 +132,7 @@ impl<'a> Moved<'a> {
         Ok(())
     }
 
-    /// Has everything stay where it is, for the records may say so. Nobody can use it before they do.
+    /// Leaves all moved layers in `layers/`, because the records may refer to them. They cannot be used before the records do.
     pub(crate) fn leave(&mut self) {
         for step in self.done.drain(..) {
             step.layer.note_lost();
@@ -166,7 +166,7 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// The image, and the blobs that nobody has any more.
+    /// Writes the image. Returns it with the blobs that are no longer referenced.
     fn image(
         self,
         catalog: &Catalog,

@@ -23,7 +23,7 @@ use crate::records::tables::{Records, RecordsMut};
 use crate::store::Store;
 use crate::unpack::UnpackError;
 
-/// Why a conversion came to no end. What was converted before is.
+/// Why a conversion ended early. Layers that were converted before stay converted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The caller cancelled it.
@@ -182,7 +182,7 @@ impl Store {
             self.sync_moved()?;
         }
         self.measure(&moves)?;
-        // A check looks for directories without records, which the old ones are until they are deleted.
+        // A check searches for directories without records; the old ones are such until they are deleted.
         let _deleting = self.catalog.disk.deleting.read();
         let mounting = self.mounts.mounting.lock();
         let still = self.mounts.view.hold_still()?;
@@ -190,7 +190,7 @@ impl Store {
         let replaced = |step: &&Move| step.replaces.expect("every one takes another's place");
         for step in &moves {
             if let Some((target, _)) = uses.iter().find(|(_, used)| used.layers().contains(&replaced(step))) {
-                // It came between: all go back, and can be converted another time.
+                // A mount was made in between: all layers are moved back, and can be converted another time.
                 let left = |step: &&Move| left_layer(&step.diff_id, is_mounted(target));
                 done.left.extend(moves.iter().map(left));
                 return Ok(());
@@ -267,7 +267,7 @@ impl Store {
                 None => steps.push(Step::Use(*id, entry.shape)),
             }
         }
-        // What is left was made for layers that the image has not got any more.
+        // The remaining copies were made for layers that the image no longer has.
         Ok(steps)
     }
 }

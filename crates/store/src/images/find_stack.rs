@@ -12,8 +12,9 @@ use crate::view::Stack;
 use crate::view::stack::{StackLayer, stack};
 
 impl Store {
-    /// The layers of what `text` means: an image by name or id, or one layer by its diff id or by the digest under which a
-    /// manifest names it. Leased, so that they stay until `lease` goes. `None`: there is no such thing, or not whole.
+    /// Returns the layers that `text` refers to: an image by name or id, or one layer by its diff id or by the digest under which
+    /// a manifest names it. Leased, so that they stay until `lease` is dropped. `None` if there is no such object, or it is not
+    /// whole.
     ///
     /// # Errors
     /// As for [`Store::resolve`].

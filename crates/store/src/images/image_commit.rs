@@ -9,7 +9,7 @@ use crate::content::blobs::NewBlob;
 use crate::ingest::layer::UnpackedLayer;
 use crate::records::entries::Layer;
 
-/// Where a layer of a new image comes from.
+/// The source of a layer of a new image.
 #[derive(Clone, Debug)]
 pub enum LayerSource {
     /// Found in the store, through the lease of the commit.
@@ -37,9 +37,9 @@ impl LayerSource {
 pub struct ImageCommit {
     /// The config's bytes. Their digest is the image id.
     pub config: Vec<u8>,
-    /// The manifest's bytes, as they came.
+    /// The manifest's bytes, unchanged.
     pub manifest: Vec<u8>,
-    /// Media type under which the manifest came.
+    /// Media type under which the manifest was fetched.
     pub manifest_media_type: String,
     /// The indexes by which the manifest was found, the outermost first; that one is kept. Without any, the one by which the
     /// same manifest was found earlier stays.
@@ -50,9 +50,9 @@ pub struct ImageCommit {
     pub repo_digest: Option<String>,
     /// The layers, lowest first.
     pub layers: Vec<LayerSource>,
-    /// Blobs of its layers to keep, beside those that the store has. What the manifest does not name is not kept.
+    /// Blobs of its layers to keep, in addition to those that the store has. A blob that the manifest does not name is not kept.
     pub blobs: Vec<Arc<NewBlob>>,
-    /// Blobs that the manifest names and of which nobody knows whether they have its layers: they are not kept with it.
+    /// Blobs that the manifest names, but of which it is unknown whether they contain its layers: they are not kept with it.
     pub unverified_blobs: BTreeSet<Digest>,
     /// Now, in nanoseconds since 1970. Kept only when the image is new.
     pub created_at_unix_nanos: i64,

@@ -13,14 +13,15 @@ use crate::records::entries::{LayerSet, Share};
 use crate::records::tables::Records;
 use crate::store::Store;
 
-/// For each new layer of a commit, its shares with sets of layers that were here before it.
+/// For each new layer of a commit, its shares with sets of layers that precede it.
 pub(crate) type Joins = BTreeMap<LayerId, Vec<(LayerSet, Share)>>;
 
-/// Files of others in a new layer, and the layers that have them.
+/// Files in a new layer that other layers have as well, and those layers.
 type SharedFiles = BTreeMap<FileOrigin, (Share, LayerSet)>;
 
 impl Store {
-    /// With whom the new layers of a commit share what. Reads the lists of all layers, if one of them shares anything.
+    /// Finds the sets of layers with which the new layers of a commit share files. Reads the lists of all layers, if a new one
+    /// shares anything.
     pub(crate) fn find_shares(&self, steps: &[Step]) -> Result<Joins, StoreError> {
         let mut wanted: Vec<(LayerId, SharedFiles)> = Vec::new();
         for step in steps.iter().filter_map(Step::as_move).filter(|step| step.layer.shares) {
@@ -30,7 +31,7 @@ impl Store {
             return Ok(Joins::new());
         }
         for (id, row) in self.catalog.db.read(Records::layer_rows)? {
-            // One that goes meanwhile is not counted in the transaction.
+            // A layer that is removed meanwhile is not counted in the transaction.
             let Ok(directory) = self.catalog.disk.layout.open_layer(id) else { continue };
             if row.is_err() {
                 continue;
@@ -62,7 +63,7 @@ impl Store {
         Ok(joins)
     }
 
-    /// The objects of others in a layer that is still private.
+    /// Returns the objects of other layers in a layer that is still private.
     fn wanted(&self, step: &Move) -> Result<SharedFiles, StoreError> {
         let path = self.catalog.disk.layout.ingest_path(step.number);
         let failed = |source| StoreError::io("read the list of files in", &path, source);

@@ -119,7 +119,7 @@ impl Store {
         self.plan_private(wanted, &copy, next_layer)
     }
 
-    /// A layer that nobody else has a claim on.
+    /// Plans a layer on which no other pull has a claim.
     fn plan_private(
         &self,
         wanted: &WantedLayer<'_>,
@@ -148,7 +148,7 @@ impl Store {
     ) -> Result<Arc<UnpackedLayer>, CommitError> {
         let directory = match directory {
             Ok(directory) => directory,
-            // One that is gone meanwhile cannot be copied from.
+            // A layer that was removed meanwhile cannot be copied from.
             Err(error) if is_of_the_medium(&error) => return Err(wanted.taken()),
             Err(error) => return Err(StoreError::io("open a layer in", &self.catalog.disk.layout.path, error).into()),
         };
@@ -157,7 +157,7 @@ impl Store {
             .ok_or_else(|| wanted.taken())
     }
 
-    /// A layer that has become known since the caller looked.
+    /// Uses a layer that was committed since the caller searched for it.
     fn use_found(&self, wanted: &WantedLayer<'_>) -> Result<Option<Step>, StoreError> {
         let mut leases = self.maintenance.lease_table();
         let found = self.catalog.db.read(|records| self.layers.usable_layer(records, wanted.diff_id, wanted.chain))?;
@@ -169,7 +169,7 @@ impl Store {
         Ok(Some(Step::Use(id, entry.shape)))
     }
 
-    /// Returns true if a layer that is there is right for this stack.
+    /// Returns true if an existing layer is right for this stack.
     fn fits(&self, wanted: &WantedLayer<'_>, entry: &LayerEntry) -> Result<bool, StoreError> {
         match &entry.chain_id {
             Some(made_for) => Ok(made_for == wanted.chain),
@@ -269,7 +269,7 @@ impl Store {
     }
 }
 
-/// The layers of a stack, opened when they are first looked into, and not too many at a time.
+/// The layers of a stack, opened at the first lookup, and not too many at a time.
 struct OpenedSteps<'a> {
     store: &'a Store,
     steps: &'a [Step],

@@ -17,7 +17,7 @@ use crate::records::release::{Released, layers_of_it_alone, unrecord_image, unre
 use crate::records::tables::Records;
 use crate::store::Store;
 
-/// How many images one transaction takes. It bounds the time for which nobody else can write.
+/// How many images one transaction removes. It bounds the time for which no other writer can proceed.
 const BATCH: usize = 64;
 
 /// Numbers of layers and of blobs whose files are to go.
@@ -28,14 +28,15 @@ impl Store {
     /// frees nothing.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is gone
-    /// all the same, and what remained is deleted later: by the next operation that finds nothing in its way, at the latest by the next open.
+    /// [`StoreError::InUse`] when it is mounted, or disk and database errors. After an error of the disk the image is removed all
+    /// the same, and its remaining files are deleted later: by the next operation that can, at the latest by the next open.
     pub fn remove_image(&self, id: &Digest) -> Result<Removed, StoreError> {
         self.remove_images(std::slice::from_ref(id)).swap_remove(0)
     }
 
-    /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not
-    /// keep the others. Answers in the order of the request; what two of them shared counts for the later one.
+    /// Removes images as [`Store::remove_image`] does each, many in one transaction. One that cannot be removed does not prevent
+    /// the removal of the rest. The results are in the order of the request; content that two of them shared counts for the later
+    /// one.
     pub fn remove_images(&self, ids: &[Digest]) -> Vec<Result<Removed, StoreError>> {
         self.maintenance.tidy_up();
         let _deleting = self.catalog.disk.deleting.read();
@@ -48,7 +49,7 @@ impl Store {
                 self.layers.delete_directories(&layers).and(blobs)
             };
             let delete = move || gone.into_iter().map(&delete_files).fold(Ok(()), Result::and);
-            // Without a thread all is done here.
+            // Without a thread this thread deletes everything.
             let deleting = std::thread::Builder::new().name("store-delete".into()).spawn_scoped(scope, delete);
             let mut here = Ok(());
             for batch in ids.chunks(BATCH) {
@@ -56,7 +57,7 @@ impl Store {
                 match self.unrecord(batch) {
                     Ok(of_batch) => removals.extend(of_batch),
                     Err(error) if batch.len() == 1 => removals.push(Err(error)),
-                    // One by one, so that each error is told with its image.
+                    // One by one, so that each error is reported for its image.
                     Err(_) => {
                         let one = |id| self.unrecord(std::slice::from_ref(id))?.swap_remove(0);
                         removals.extend(batch.iter().map(one));
@@ -78,7 +79,7 @@ impl Store {
             let gone = removal?;
             match &deleted {
                 Err(error) if has_remains(&gone, &self.catalog.disk.layout) => {
-                    // One failure is told with every image that it may concern.
+                    // One failure is reported for every image that it may concern.
                     Err(StoreError::io("remove files from", &self.catalog.disk.layout.path, error.as_io()))
                 }
                 _ => Ok(gone.freed()),
@@ -99,7 +100,7 @@ impl Store {
         done
     }
 
-    /// Takes images out of the records. Answers for each the layers that went with it.
+    /// Takes images out of the records. Returns for each the layers that were released with it.
     fn unrecord_batch(&self, ids: &[Digest]) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
         let _mounting = self.mounts.mounting.lock();
         // Podman makes no container of what it was shown before, until the view is without these images.
@@ -142,8 +143,8 @@ impl Store {
         Ok(removals)
     }
 
-    /// The layers and blobs that nobody has when all of these images go. From now on nobody uses the layers: the images
-    /// are absent, if still recorded. Blobs need no such care, since no image is any worse without.
+    /// Returns the layers and blobs that no image references once all of these images are removed. From now on the layers cannot
+    /// be used: the images are absent, if still recorded. Blobs need no such care, since an image does not need them.
     fn distrust_layers_of(&self, ids: &[Digest]) -> Result<FilesToDelete, StoreError> {
         let _mounting = self.mounts.mounting.lock();
         let uses = self.mounts.uses()?;

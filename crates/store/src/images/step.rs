@@ -11,7 +11,8 @@ use crate::ingest::layer::UnpackedLayer;
 pub(crate) enum Step {
     /// The store has it.
     Use(LayerId, Shape),
-    /// The same layer comes lower down in this very image, and gets that number there; until then it is in this private directory.
+    /// The same layer occurs lower down in this very image, and gets that number there; until then it is in this private
+    /// directory.
     Twin { id: LayerId, number: u64, shape: Shape },
     /// A new layer, which gets a number.
     Move(Move),
@@ -48,11 +49,11 @@ pub(crate) struct Move {
     pub(crate) diff_id: Digest,
     /// Set when its directories depend on what is below.
     pub(crate) chain_id: Option<Digest>,
-    /// A record of the same layer whose directory is gone.
+    /// A record of the same layer whose directory is missing.
     pub(crate) replaces: Option<LayerId>,
 }
 
-/// Returns true if the layer has no entry for its root, which comes first of its implicit directories.
+/// Returns true if the layer has no entry for its root, which is the first of its implicit directories.
 pub(crate) fn has_implicit_root(layer: &UnpackedLayer) -> bool {
     layer.outcome.implicit_dirs.first().is_some_and(Vec::is_empty)
 }

@@ -1,6 +1,6 @@
-//! Copies of a layer, for another stack or in another shape: its tar stream is built from its recipe and unpacked
-//! again, without the network. Commits call it when a layer that depends on what is below is there for another stack only,
-//! and conversions.
+//! Copies of a layer, for another stack or in another shape: its tar stream is built from its recipe and unpacked again, without
+//! the network. Commits call it when a layer that depends on the layers below is present for another stack only, and conversions
+//! do.
 
 use std::io::{self, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,8 +17,8 @@ use crate::recipe::{self, RecipeError};
 use crate::unpack::UnpackError;
 
 impl Ingests {
-    /// Unpacks the layer in this directory, which has the shape `from`, once more. `None` when its stream cannot be built
-    /// again as it was: then it has to come from where it came.
+    /// Unpacks the layer in this directory, which has the shape `from`, once more. Returns `None` when its stream cannot be
+    /// rebuilt as it was: then the layer has to be fetched again.
     pub(crate) fn copy_of(
         self: &Arc<Self>,
         directory: &OwnedFd,
@@ -50,7 +50,7 @@ impl Ingests {
             (_, Err(error @ (UnpackError::Io { .. } | UnpackError::Cancelled))) => {
                 Err(StoreError::Copy { diff_id: diff_id.clone(), source: error })
             }
-            // It is not the layer that is to blame.
+            // The layer is not at fault.
             (Ok(Err(error @ RecipeError::Read { .. })), _) if !error.is_of_the_medium() => {
                 Err(StoreError::Export { diff_id: diff_id.clone(), source: error })
             }

@@ -1,5 +1,6 @@
-//! Layers that leave this store for another one on the same file system: their directories learn what lies below them there, their
-//! files are made durable, and somebody else moves them. And links to files that lie there already.
+//! Layers that leave this store for another one on the same file system: their directories get the attributes of the layers below
+//! them in that store, their files are made durable, and the caller moves them. Also links to files that already exist in the
+//! other store.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,13 +19,13 @@ use crate::store::Store;
 use crate::unpack::{Attributes, EROFS_FILE, PathLookup, link_tree};
 
 impl UnpackedLayer {
-    /// Returns true if its files are the same whatever lies below it, but for the attributes of its root.
+    /// Returns true if its files are the same on top of any layers, except for the attributes of its root.
     #[must_use]
     pub fn is_independent(&self) -> bool {
         self.outcome.implicit_dirs.iter().all(Vec::is_empty)
     }
 
-    /// Where its files are while it is nobody's but this store's.
+    /// Returns the place of the layer's files as long as only this store has them.
     #[must_use]
     pub fn files(&self) -> Option<Lower> {
         let LayerPlace::Private { number, .. } = self.place() else { return None };
@@ -61,7 +62,7 @@ impl UnpackedLayer {
     /// Has `place` move its files away, from the path that it is called with. Returns false if the layer is not to be had any more.
     ///
     /// # Errors
-    /// They could not be moved; they are still here, or lost.
+    /// The files could not be moved; they are still in this store, or lost.
     pub fn hand_over(&self, place: impl FnOnce(&Path) -> io::Result<()>) -> Result<bool, StoreError> {
         let Some(files) = self.files() else { return Ok(false) };
         place(files.path()).map_err(|source| StoreError::io("move a layer from", files.path(), source))?;
@@ -92,7 +93,8 @@ impl Store {
         self.catalog.disk.flusher.is_synced_since(mark) && !self.catalog.disk.has_failed_to_write()
     }
 
-    /// Bytes that layers have written since the last sync; `None` while one goes on, or where the last one failed.
+    /// Returns the bytes that layers have written since the last sync, or `None` while a sync is running, or if the last one
+    /// failed.
     #[must_use]
     pub fn unsynced_bytes(&self) -> Option<u64> {
         self.catalog.disk.flusher.unwritten()
@@ -131,7 +133,7 @@ impl Store {
     }
 }
 
-/// Layers below, opened when they are first looked into.
+/// Layers below, opened at the first lookup.
 struct Opened<'a> {
     below: &'a [Lower],
     layers: Vec<OwnedFd>,

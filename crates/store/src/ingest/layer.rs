@@ -45,7 +45,7 @@ pub struct LayerIngest {
     shape: Shape,
     /// How many syncs had failed when it was begun.
     since: u64,
-    /// Bytes of the blob that it comes from, and how many entries these may bring.
+    /// Bytes of the blob that the layer is unpacked from, and the most entries that these may produce.
     blob: Option<(u64, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for LayerIngest {
 }
 
 impl LayerIngest {
-    /// Says that the layer comes from a blob of so many bytes, from which no more than so many entries are taken.
+    /// Notes that the layer is unpacked from a blob of so many bytes, from which no more than so many entries are accepted.
     #[must_use]
     pub fn of_blob(self, bytes: u64, entries: u64) -> Self {
         Self { blob: Some((bytes, entries)), ..self }
@@ -128,8 +128,8 @@ impl LayerIngest {
     }
 }
 
-/// An unpacked layer that no image has yet. Pulls that want the same layer share it. It is deleted when it goes, unless
-/// a commit took it: let it go on a thread that may block.
+/// An unpacked layer that no image has yet. Pulls that want the same layer share it. Dropping it deletes the layer, unless a
+/// commit took it: drop it on a thread that may block.
 pub struct UnpackedLayer {
     pub(crate) ingests: Arc<Ingests>,
     pub(crate) outcome: UnpackOutcome,
@@ -215,8 +215,8 @@ impl UnpackedLayer {
     /// Takes the size once more that the layer has on the disk: attributes of implicit directories may have made it longer, and
     /// the file system knows it for sure when it has written it.
     pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
-        // Files of other layers in a tree were taken off by what was counted for each. And what is not written yet takes what was
-        // counted, as far as anybody knows.
+        // Files of other layers in a tree were subtracted with the sizes that were counted for them. Unwritten files are assumed
+        // to take what was counted.
         let is_written = self.ingests.catalog.durability == Durability::Full || self.is_left;
         if self.shape.is_dir() && (self.shares || !is_written) {
             return Ok(());
@@ -237,7 +237,7 @@ impl UnpackedLayer {
 
     pub(crate) fn place(&self) -> LayerPlace {
         match &*self.lock() {
-            // The kernel takes for written what it could not write: nobody knows whether that was of this layer.
+            // The kernel treats what it could not write as written: it is unknown whether that was part of this layer.
             LayerOwner::Private(..) if self.since != self.ingests.catalog.disk.failed_syncs.load(Ordering::Acquire) => {
                 LayerPlace::Lost
             }
@@ -264,7 +264,7 @@ impl UnpackedLayer {
         drop(before);
     }
 
-    /// Notes that the directory is neither here nor there.
+    /// Notes that the directory is no longer private and was not committed.
     pub(crate) fn note_lost(&self) {
         let before = std::mem::replace(&mut *self.lock(), LayerOwner::Lost);
         drop(before);

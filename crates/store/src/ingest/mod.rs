@@ -1,4 +1,4 @@
-//! Layers in the making: unpacked in private, sharing files with others, copied and verified. No image knows them yet.
+//! Layers in progress: unpacked in private, sharing files with other layers, copied and verified. No image has them yet.
 
 pub(crate) mod copy;
 mod hand_over;

@@ -20,10 +20,10 @@ use crate::unpack::UnpackError;
 /// Bytes between two reports of progress.
 pub(crate) const STEP: u64 = 4 << 20;
 
-/// Told that so many more bytes were read.
+/// Called with the number of bytes read since the last call.
 pub(crate) type Progress<'a> = &'a (dyn Fn(u64) + Sync);
 
-/// Why a layer was not found to be what its diff id says.
+/// Why a layer could not be verified against its diff id.
 pub(crate) enum Unverified {
     Differs {
         /// The fault, in words.
@@ -110,7 +110,7 @@ impl Ingests {
             let mut reader = BufReader::with_capacity(recipe::BUFFER, reader);
             let unpacked = ingest.unpack_with(&mut reader, cancelled, true);
             if unpacked.is_err() {
-                // The digest of the whole stream tells more than the place where the unpacking stopped.
+                // The digest of the whole stream is more informative than the place where the unpacking stopped.
                 let mut rest = [0; 64 << 10];
                 while reader.read(&mut rest).is_ok_and(|length| length > 0) {}
             }
@@ -159,7 +159,7 @@ pub(crate) fn of_recipe(error: &RecipeError) -> Unverified {
     match error {
         RecipeError::Missing | RecipeError::Damaged { .. } => bad(error.to_string(), true),
         RecipeError::Read { source, .. } => bad(format!("{error}: {source}"), is_of_the_medium(source)),
-        // Only the pipe to a reader that is gone can fail.
+        // The only write that can fail is that to a pipe whose reader was dropped.
         RecipeError::Write(source) => bad(format!("{error}: {source}"), false),
     }
 }

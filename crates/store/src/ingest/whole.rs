@@ -1,6 +1,6 @@
-//! [`WholeLayer`]: a layer that was unpacked, whose blob was the right one, and that no image took. Its record says which blob it
-//! was made from and what its diff id was found to be. Before anybody gets it, its own stream is built again and compared: with
-//! that diff id, and with what is in its directory, entry by entry. Used by layer jobs of the image service.
+//! [`WholeLayer`]: a layer that was unpacked, whose blob was verified, and that no image took. Its record names the blob and the
+//! diff id. Before a pull gets it, its own stream is rebuilt and compared: with that diff id, and with the content of its
+//! directory, entry by entry. Used by layer jobs of the image service.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ use crate::records::entries::LayerStats;
 use crate::store::Store;
 use crate::unpack::PathLookup;
 
-/// A layer that was left, which nobody else has now. It is deleted with the value.
+/// A leftover layer, owned by this value alone. It is deleted with the value.
 pub struct WholeLayer {
     ingests: Arc<Ingests>,
     private: Private,
@@ -61,15 +61,15 @@ impl WholeLayer {
         &self.record.diff_id
     }
 
-    /// The layer and its diff id, if it is what it was. Reads all of it. `None`: it is not, and is gone; or `cancelled` said so,
-    /// and it is left for another time.
+    /// Returns the layer and its diff id, if it is unchanged. Reads all of it. `None`: it has changed, and is deleted; or
+    /// `cancelled` returned true, and it is left for another time.
     ///
     /// # Errors
     /// The disk refused something.
     pub fn verify(self, cancelled: Cancelled<'_>) -> Result<Option<(UnpackedLayer, Digest)>, StoreError> {
         let Self { ingests, private, record } = self;
         let LayerNote { diff_id, shape, stats, .. } = &record;
-        // What reads well may only be in memory.
+        // Data that can be read may only be in memory.
         if ingests.catalog.disk.has_failed_to_write() {
             return Ok(None);
         }
@@ -109,9 +109,9 @@ impl WholeLayer {
 }
 
 impl UnpackedLayer {
-    /// Says that its blob was the right one and what its diff id is: from now on a stop of the process does not lose it. Which
-    /// is so for layers of which the stream can be built again and that share no file with others. `origin` says where the
-    /// blob came from.
+    /// Notes its diff id, and that its blob was the right one: from now on a stop of the process does not lose it. This holds for
+    /// layers whose stream can be rebuilt and that share no file with other layers. `origin` says where the blob was fetched
+    /// from.
     ///
     /// # Errors
     /// The record could not be written. The layer is as good as before.

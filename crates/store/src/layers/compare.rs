@@ -1,5 +1,5 @@
-//! Two trees of one layer: the one in the store, and a copy that was just made from the layer's stream without the
-//! content of its files. Finds the first difference in what a stream says of a file beside its bytes. Follows no link,
+//! Compares two trees of one layer: the one in the store, and a copy that was just made from the layer's stream without the
+//! content of its files. Finds the first difference in what a stream says of a file apart from its bytes. Follows no link,
 //! changes nothing. Called by [`crate::ingest::verify`].
 
 use std::collections::BTreeSet;
@@ -89,7 +89,7 @@ struct Trees<'a> {
     implicit: BTreeSet<Vec<u8>>,
     /// An ordinary user unpacked the layer: empty files stand for devices, and are of the time at which they were made.
     has_placeholders: bool,
-    /// Directories whose entries are yet to be compared, and which are there on both sides.
+    /// Directories that are present on both sides, and whose entries are yet to be compared.
     todo: Vec<Vec<u8>>,
 }
 
@@ -174,7 +174,7 @@ impl Trees<'_> {
                 |stat: &Stat| format!("{} bytes, device {}, {} links", stat.st_size, stat.st_rdev, stat.st_nlink);
             return differs("the form", text(&is), text(&was));
         }
-        // A directory's time says less than what changed in it, which is looked at first.
+        // A directory's time says less than the changes in it, which are checked first.
         let is_placeholder = self.has_placeholders && is.st_size == 0 && is.st_mode & 0o7777 == 0o600;
         if !is_directory
             && !is_placeholder
@@ -226,7 +226,7 @@ fn names(directory: &OwnedFd) -> io::Result<BTreeSet<CString>> {
     Ok(names)
 }
 
-/// Extended attributes by name and value, without those that the system itself writes beside what a layer says.
+/// Returns extended attributes by name and value, without those that the system itself adds to the ones of a layer.
 fn attributes(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<BTreeSet<(Vec<u8>, Vec<u8>)>> {
     Ok(XattrFile::In(directory, name).read(|name| !LABELS.contains(&name))?.into_iter().collect())
 }

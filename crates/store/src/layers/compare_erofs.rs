@@ -1,6 +1,6 @@
-//! Two EROFS files of one layer: the one in the store, and a copy that was just made from the layer's stream without the content of
-//! its files. Finds the first difference in what a stream says of a file beside its bytes, and names that lead to the bytes of
-//! another file. Changes nothing. Called by [`crate::ingest::verify`].
+//! Compares two EROFS files of one layer: the one in the store, and a copy that was just made from the layer's stream without the
+//! content of its files. Finds the first difference in what a stream says of a file apart from its bytes, and names that lead to
+//! the bytes of another file. Changes nothing. Called by [`crate::ingest::verify`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;

@@ -1,6 +1,6 @@
-//! The list of a layer's files that are worth sharing: `files.zst` beside `fs/`, written with the layer and never changed.
-//! It is a hint where files are looked for, and says which layers have a file in common. A list that is not there, or that
-//! cannot be read, is an empty one.
+//! The list of a layer's files that are worth sharing: `files.zst` next to `fs/`, written with the layer and never changed. It is
+//! a hint where to search for files, and says which layers have a file in common. A list that is missing or unreadable is an
+//! empty one.
 //!
 //! A zstd stream: a line that names the version, then for each file, by size, numbers of eight bytes (little endian): size,
 //! seconds and nanoseconds of its time, mode, user, group, inode, bytes on the disk, layer and inode of its origin, whether it

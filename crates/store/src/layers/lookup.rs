@@ -17,8 +17,8 @@ use crate::store::Store;
 use crate::view::stack::stack;
 
 impl Store {
-    /// The layer with this diff id, as it is on top of the stack `chain_id` (which ends with it); leased when found. A
-    /// layer whose directory is gone counts as absent: the next commit replaces it.
+    /// Returns the layer with this diff id, as it is on top of the stack `chain_id` (which ends with it); leased when found. A
+    /// layer whose directory is missing counts as absent: the next commit replaces it.
     ///
     /// # Errors
     /// The database could not be read.
@@ -30,9 +30,9 @@ impl Store {
         Ok(Some(entry.layer(id)))
     }
 
-    /// The lower layers of the image's file tree, lowest first: the layers' directories, or EROFS files. A layer
-    /// that comes twice is there once, in its upper place, and what lies below a layer that hides everything is left out:
-    /// overlayfs can do neither by itself.
+    /// Returns the lower layers of the image's file tree, lowest first: the layers' directories, or EROFS files. A layer that
+    /// occurs twice is listed once, in its upper place, and the layers below one that hides everything are left out: overlayfs
+    /// can do neither by itself.
     ///
     /// # Errors
     /// The database could not be read, or the image is not there any more.
@@ -92,13 +92,13 @@ impl Layers {
         stack(layers).into_iter().filter_map(|id| layers.iter().find(|layer| layer.id == id)).map(lower).collect()
     }
 
-    /// The record for a layer in a stack, whether it is there or damaged.
+    /// Returns the record for a layer in a stack, also if the layer is missing or damaged.
     fn recorded_layer(
         records: &impl Records,
         diff_id: &Digest,
         chain_id: &Digest,
     ) -> Result<Option<(LayerId, LayerEntry)>, StoreError> {
-        // What was made for this very stack comes first.
+        // The layer that was made for this very stack is preferred.
         for id in [records.layer_by_chain_id(chain_id)?, records.layer_by_diff_id(diff_id)?].into_iter().flatten() {
             let entry = records.layer(id)?.ok_or_else(|| StoreError::Corrupt(format!("layer {id} has no record")))?;
             if entry.diff_id == *diff_id {
@@ -108,7 +108,7 @@ impl Layers {
         Ok(None)
     }
 
-    /// The same, when its directory is there.
+    /// Returns the same, if its directory exists.
     pub(crate) fn usable_layer(
         &self,
         records: &impl Records,

@@ -25,7 +25,7 @@ pub(crate) struct Layers {
     content: Arc<Content>,
     /// Owners, devices and privileged attributes can be set.
     pub(crate) privileged: bool,
-    /// Guards which layers are damaged, or are about to go although they still have a record: nobody may use them.
+    /// Guards which layers are damaged, or are about to be removed although they still have a record: these cannot be used.
     damaged: RwLock<BTreeSet<LayerId>>,
 }
 
@@ -35,17 +35,17 @@ impl Layers {
         Self { catalog, content, privileged, damaged: RwLock::default() }
     }
 
-    /// Returns true if the layer's tree is there and may be used.
+    /// Returns true if the layer's tree is present and may be used.
     pub(crate) fn has_layer(&self, id: LayerId) -> bool {
         !self.damaged.read().contains(&id) && Shape::is_there(&self.catalog.disk.layout.layers, id)
     }
 
-    /// From now on nobody uses these layers.
+    /// Makes these layers unusable from now on.
     pub(crate) fn distrust(&self, layers: impl IntoIterator<Item = LayerId>) {
         self.damaged.write().extend(layers);
     }
 
-    /// Deletes the directories of layers, all at once. Goes on after a failure and reports the first one.
+    /// Deletes the directories of layers, all at once. Continues after a failure and reports the first one.
     pub(crate) fn delete_directories(&self, ids: &[LayerId]) -> Result<(), StoreError> {
         let (mut trash, mut in_place) = (Vec::new(), Vec::new());
         for id in ids {
@@ -58,7 +58,7 @@ impl Layers {
                 new.as_str(),
             ) {
                 Ok(()) => trash.push(c_name(new.into())),
-                // The directory was gone before its record.
+                // The directory was removed before its record.
                 Err(rustix::io::Errno::NOENT) => self.content.note_busy(&new, false),
                 // A full disk may have no room for the new name.
                 Err(_) => {

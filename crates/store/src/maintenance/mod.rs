@@ -1,4 +1,4 @@
-//! The order between disk and records: leases, the removal of layers that nobody needs, and the sweep.
+//! The order between disk and records: leases, the removal of unreferenced layers, and the sweep.
 //!
 //! Leases: what a pull relies on stays, even when an image that has it is removed meanwhile. They live in memory, since
 //! one process has the store; a layer that only a lease kept is swept when the lease ends, or at the next open.
@@ -25,7 +25,7 @@ pub(crate) struct Maintenance {
     pub(crate) content: Arc<Content>,
     pub(crate) layers: Arc<Layers>,
     pub(crate) mounts: Arc<Mounts>,
-    /// Guards who holds which layer, and with it the decision that a layer may go.
+    /// Guards the leases of layers, and with them the decision that a layer may be removed.
     leases: Mutex<LeaseTable>,
     /// Guards the way from private directories to committed layers: one image at a time. The value is the number of the
     /// next layer's directory.
@@ -44,8 +44,8 @@ impl Maintenance {
         }
     }
 
-    /// The table. Held while a layer is looked up and leased, and while a removal decides and commits: in between,
-    /// nobody else can do either.
+    /// Locks the table. Held while a layer is looked up and leased, and while a removal decides and commits, so that these cannot
+    /// interleave.
     pub(crate) fn lease_table(&self) -> MutexGuard<'_, LeaseTable> {
         self.leases.lock()
     }
@@ -68,7 +68,7 @@ impl LeaseTable {
         *self.held.entry(id).or_default() += 1;
     }
 
-    /// Says whether the layer is now nobody's.
+    /// Releases one lease of the layer. Returns true if it was the last.
     fn release(&mut self, id: LayerId) -> bool {
         if let Some(count) = self.held.get_mut(&id) {
             *count -= 1;
@@ -94,8 +94,8 @@ impl Lease {
         Self { maintenance, layers: Mutex::new(BTreeSet::new()) }
     }
 
-    /// Adds a layer. The caller holds the lease table, and has looked up the layer since it took it, so that nobody can
-    /// have removed the layer in between.
+    /// Adds a layer. The caller holds the lease table, and has looked up the layer since it locked the table, so that the layer
+    /// cannot have been removed in between.
     pub(crate) fn hold(&self, table: &mut LeaseTable, id: LayerId) {
         if self.layers.lock().insert(id) {
             table.add(id);

@@ -1,5 +1,5 @@
-//! The directories against the records: what lies under `layers/`, `blobs/` and `ingest/` for nobody. Called with commits and
-//! removals held up, so that nothing is on its way from one to the other.
+//! Compares the directories with the records: finds unreferenced files under `layers/`, `blobs/` and `ingest/`. Called while
+//! commits and removals are blocked, so that nothing is in one of the two and not yet in the other.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
@@ -11,7 +11,7 @@ use crate::disk::remove_tree;
 use crate::error::StoreError;
 use crate::maintenance::Maintenance;
 
-/// A file or a directory that is there for nobody.
+/// A file or a directory that nothing references.
 pub(crate) struct Stray {
     /// Relative to the store's root.
     pub(crate) path: String,
@@ -23,7 +23,7 @@ pub(crate) struct Stray {
 }
 
 impl Maintenance {
-    /// Looks for files that neither the records (`keep`, `blobs`) nor a running pull name, and deletes them with `repair`.
+    /// Finds files that neither the records (`keep`, `blobs`) nor a running pull name, and deletes them with `repair`.
     pub(crate) fn find_strays(
         &self,
         keep: &BTreeSet<LayerId>,
@@ -41,10 +41,10 @@ impl Maintenance {
                 .map_err(|source| StoreError::io("open", self.catalog.disk.layout.path.join(layout::BLOBS), source))?;
             strays.push(self.stray(&directory, layout::BLOBS, name, repair));
         }
-        // A directory too deep to be deleted in one go is moved up while somebody deletes it.
+        // A directory too deep to be deleted in one go is moved up during its deletion.
         let deep = format!("deep-{}-", std::process::id());
         let busy = self.content.busy.lock().clone();
-        // Beside what is busy lies a file that says what it is.
+        // Next to a busy name there can be a file that describes it.
         let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
         let is_busy = |name: &OsString| {
             name.to_str()

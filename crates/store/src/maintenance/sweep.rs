@@ -1,6 +1,6 @@
-//! The sweep: what lies on the disk without a record, and records that nothing has, go. At open this undoes whatever a
-//! killed process began; later it takes the layers that only a lease had kept. It never needs free space: where the disk
-//! has none for a record, files go first and the records follow.
+//! The sweep: removes files without a record, and unreferenced records. At open this undoes whatever a killed process began;
+//! later it removes the layers that only a lease had kept. It never needs free space: where the disk has none for a record, files
+//! are deleted first and the records follow.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ impl Maintenance {
         }
     }
 
-    /// Deletes what no record names and nobody works with. Says whether all of it is gone.
+    /// Deletes everything that no record names and no operation uses. Returns true if all of it was deleted.
     fn sweep_strays(&self) -> Result<bool, StoreError> {
         let _commit = self.commit.lock();
         let _deleting = self.catalog.disk.deleting.write();
@@ -36,7 +36,7 @@ impl Maintenance {
         let mounted = mounted.iter().flat_map(|(_, used)| used.layers().iter().copied());
         let (layers, blobs) = self.catalog.db.read(|records| {
             let layers: BTreeSet<LayerId> = records.layer_rows()?.into_iter().map(|(id, _)| id).collect();
-            // Of a record that cannot be read nobody knows which file it names.
+            // The file that an unreadable record names is unknown, so an unreadable record ends the sweep.
             let blobs: Result<Vec<_>, _> = records.blob_rows()?.into_iter().map(|(_, row)| row).collect();
             Ok::<_, StoreError>((layers, blobs?))
         })?;
@@ -96,9 +96,9 @@ impl Maintenance {
         Ok(gone)
     }
 
-    /// Where the disk has no space for the record of a removal, and no reserve: deletes the files of layers and blobs that
-    /// are to go anyway; nobody can use the layers since they are distrusted. Says whether there is something to try again
-    /// with.
+    /// Deletes the files of layers and blobs that are to be removed anyway, where the disk has no space for the record of a
+    /// removal, and no reserve. The layers are distrusted, so that they can no longer be used. Returns true if there is something
+    /// to retry with.
     pub(crate) fn make_space(&self, layers: &[LayerId], blobs: &[u64]) -> Result<bool, StoreError> {
         if layers.is_empty() && blobs.is_empty() {
             return Ok(false);
@@ -115,7 +115,7 @@ impl Maintenance {
         Ok(true)
     }
 
-    /// Deletes the files of layers whose records are gone.
+    /// Deletes the files of layers whose records have been removed.
     pub(crate) fn delete_layers(&self, gone: &[(LayerId, LayerEntry)]) -> Result<Removed, StoreError> {
         let ids: Vec<LayerId> = gone.iter().map(|(id, _)| *id).collect();
         self.layers.delete_directories(&ids)?;

@@ -1,5 +1,5 @@
-//! The sweep at open: what lies on the disk without a record, and records that nothing has, go. It undoes whatever a killed process
-//! began. It never needs free space: where the disk has none for a record, files go first and the records follow.
+//! The sweep at open: removes files without a record, and unreferenced records. It undoes whatever a killed process began. It
+//! never needs free space: where the disk has none for a record, files are deleted first and the records follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
@@ -39,7 +39,7 @@ impl Maintenance {
     /// Brings the disk and the database together.
     pub(crate) fn sweep_at_open(&self) -> Result<(), StoreError> {
         self.mounts.sweep_points();
-        // What is there for nobody goes first: on a full disk its space is what the records need.
+        // Unreferenced files are removed first: on a full disk the records need their space.
         let ingest = self.catalog.disk.layout.path.join(layout::INGEST);
         let names = layout::names(&ingest).map_err(|source| StoreError::io("list", &ingest, source))?;
         let greatest = names.iter().filter_map(number).max().unwrap_or(0);
@@ -49,7 +49,7 @@ impl Maintenance {
         if !names.is_empty() {
             tracing::info!(count = names.len(), "sweeping what was not committed");
         }
-        // What cannot be deleted, such as a place where someone has mounted something, must not keep the store shut.
+        // Names that cannot be deleted, such as a mount point in use, must not prevent the open.
         if let Err(error) = remove_tree::remove_trees(self.catalog.disk.layout.ingest.as_fd(), &names) {
             tracing::warn!(%error, path = %ingest.display(), "not everything could be swept");
         }
@@ -121,7 +121,7 @@ fn sort_records(records: &impl Records, boot: &str) -> Result<OpenRecords, Store
                 found.known.insert(id);
             }
             Err(error) => {
-                // Its files may be all that is left of it.
+                // Only its files may be left.
                 tracing::error!(error = ?error, "a record cannot be read: check and repair the store");
                 found.known.insert(id);
             }
@@ -142,7 +142,7 @@ fn sort_records(records: &impl Records, boot: &str) -> Result<OpenRecords, Store
     Ok(found)
 }
 
-/// Drops images that have a torn layer, and layers that no image has. Answers how the records look afterwards.
+/// Drops images that have a torn layer, and layers that no image has. Returns the state of the records afterwards.
 fn tidy_records(transaction: &WriteTransaction, boot: &str) -> Result<OpenRecords, StoreError> {
     drop_untrusted(transaction, boot)?;
     for digest in sort_records(transaction, boot)?.torn_blobs {

@@ -96,7 +96,7 @@ impl Bench {
         assert_eq!(self.mounts(), Vec::<PathBuf>::new());
         let places = fs::read_dir(self.top.path().join("mounts")).map_or(0, Iterator::count);
         assert_eq!(places, 0, "places of mounts");
-        // The last one who closes a device need not be us.
+        // Another process may be the last one to close a device.
         let begin = std::time::Instant::now();
         while !self.loops().is_empty() {
             assert!(begin.elapsed().as_secs() < 20, "{:?}", self.loops());

@@ -1,8 +1,8 @@
-//! The mount of a single EROFS file. A layer is mounted from a loop device that all its mounts share, on the whole node: they are one
-//! file system then, and what is read is in memory once. Where there is no loop device, and for files that are mounted only
-//! once, the mount is made from the file, where the kernel can (Linux 6.12). Either reads past the page cache of the file itself, which
-//! would hold everything a second time. The mount has no place yet; it goes, and a loop device with it, when nothing holds it any more. What it
-//! is for is [`super`]'s business.
+//! The mount of a single EROFS file. A layer is mounted from a loop device that all its mounts on the node share: they are one
+//! file system then, and their pages are in memory once. Where there is no loop device, and for files that are mounted only once,
+//! the mount is made from the file, where the kernel can (Linux 6.12). Either reads past the page cache of the file itself, which
+//! would hold everything a second time. The mount is not attached yet; it is removed, and a loop device with it, when nothing
+//! holds it any more. [`super`] decides what it is used for.
 
 use std::fs::File;
 use std::io;
@@ -73,7 +73,7 @@ fn mount_shared(file: &File, path: &Path) -> Result<OwnedFd, NotShared> {
     match mount_source(device.path(), path, &[], ReadMode::Buffered) {
         Ok(mounted) => Ok(mounted),
         Err(MountRefusal::NeedsDevice) => Err(NotShared::NoDevice(Errno::NOTBLK.into())),
-        // Somebody has mounted it in another way, as the root of another user namespace.
+        // The device is already mounted in another way, by the root user of another user namespace.
         Err(MountRefusal::Busy(failure)) => Err(NotShared::NoDevice(failure.source)),
         Err(MountRefusal::Otherwise(failure)) => Err(NotShared::Otherwise(failure)),
     }
@@ -85,7 +85,7 @@ fn say_no_device(error: &io::Error) {
     });
 }
 
-/// Lets go of pages of the file that its writer or a check has left: nobody reads them any more.
+/// Drops the cached pages of the file that its writer or a check has left: they will not be read again.
 fn forget_pages(file: &File) {
     if let Err(error) = rustix::fs::fadvise(file, 0, None, Advice::DontNeed) {
         tracing::debug!(%error, "pages of a layer's file stay in memory");
@@ -215,7 +215,7 @@ fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf], reading: ReadM
     {
         tracing::debug!(%error, "this kernel has no direct reading of EROFS files, or no choice");
     }
-    // A device that cannot be written is mounted by who does not want to.
+    // A device that cannot be written can only be mounted read-only.
     fsconfig_set_flag(&context, "ro")
         .and_then(|()| fsconfig_set_string(&context, "source", source))
         .and_then(|()| devices.iter().try_for_each(|device| fsconfig_set_string(&context, "device", device)))

@@ -1,6 +1,6 @@
-//! EROFS files for those to whom the kernel does not mount them: through the program `erofsfuse`, where it is installed. It
-//! serves a file system as an ordinary process, which ends when the mount goes. Spawns it and `fusermount3`, nothing
-//! else. Called by [`super`] when the kernel has refused.
+//! Mounts EROFS files where the kernel refuses that to the user, through the program `erofsfuse`, where it is installed. That
+//! program serves a file system as an ordinary process, which ends with the mount. Spawns it and `fusermount3`, nothing else.
+//! Called by [`super`] when the kernel has refused.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,7 +12,7 @@ use super::own_mounts::SOURCE;
 
 const PROGRAM: &str = "erofsfuse";
 
-/// Returns true if the program is there. An answer of any kind says so.
+/// Returns true if the program is installed. An answer of any kind shows that.
 pub(super) fn is_installed() -> bool {
     run(PROGRAM, &["--version".as_ref()]).is_ok()
 }

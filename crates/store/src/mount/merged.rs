@@ -1,7 +1,8 @@
-//! An EROFS file for many layers: composed of their merged files when it is mounted, with the layers' own EROFS files as its further devices, which
-//! have the files' blocks. It lies in a private place of the store until it is mounted, and has no name from then on: it goes
-//! with its mount, whoever takes that away. For layers that overlayfs does not take, or would be slow with.
-//!
+//! An EROFS file for many layers: composed of their merged files when it is mounted, with the layers' own EROFS files as its
+//! further devices, which have the files' blocks. It is in a private directory of the store until it is mounted, and has no name
+//! from then on: it is freed with its mount, whichever process unmounts it. For layers that overlayfs does not accept, or would
+//! be slow with.
+//! [`super`] decides what counts as many. Knows nothing of images' records.
 //! What counts as many is decided by [`super`]. Knows nothing of images' records.
 
 use std::fs::File;
@@ -26,7 +27,7 @@ use crate::view::{Stack, View};
 pub(super) struct Merged {
     /// The mount.
     pub(super) mounted: OwnedFd,
-    /// The source names us, so that it can be told from others.
+    /// The source names this program, which identifies the mount as ours.
     is_named: bool,
 }
 
@@ -65,7 +66,7 @@ pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: KernelFea
 }
 
 impl Merged {
-    /// Puts it where it is to be seen, if that is all that is wanted and it can be told from others; gives it back otherwise.
+    /// Attaches the mount to the target, if its source identifies it as ours; returns it otherwise.
     pub(super) fn attach(self, target: &Path) -> Result<Option<OwnedFd>, Failure> {
         if !self.is_named {
             return Ok(Some(self.mounted));

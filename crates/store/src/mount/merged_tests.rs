@@ -278,7 +278,7 @@ fn a_failure_while_one_image_is_composed_leaves_nothing() {
     let file = layers.root().join(LAYERS).join("1/layer.erofs");
     let good = fs::read(&file).expect("readable");
     let mut spoiled = good.clone();
-    // Its inodes, wherever they are.
+    // Overwrites its inodes.
     spoiled[4096..].fill(0xff);
     for (what, content) in [("short", &good[..100]), ("spoiled", &spoiled)] {
         fs::write(&file, content).expect("writes");
@@ -293,7 +293,7 @@ fn a_failure_while_one_image_is_composed_leaves_nothing() {
     let assembly = OverlayAssembly { userxattr: false, points: Some(&layers.bench.points), compose, ways };
     assembly.mount(&layers.lower, &layers.root().join("nowhere"), None).expect_err("no such place");
     layers.bench.assert_nothing_left();
-    // What a killed process leaves.
+    // The leftovers of a killed process.
     let point = layers.bench.points.empty().expect("has a place");
     fs::write(point.path.join(points::IMAGE), "half").expect("writes");
     fs::write(point.path.join(points::SPILL), "half").expect("writes");

@@ -1,10 +1,10 @@
-//! Mounting an image's file tree with overlayfs, read-only or with a writable directory on top, and taking it away
-//! again. Which images are mounted is written down, so that they are not removed; what is written down counts only
-//! while the mount is there. Never mounts over a mount of ours, never unmounts one that is not.
+//! Mounting an image's file tree with overlayfs, read-only or with a writable directory on top, and unmounting it. Mounted images
+//! are recorded, so that they are not removed; such a record counts only while the mount exists. Never mounts over a mount of
+//! ours, never unmounts a foreign one.
 //!
-//! There is one mount that anybody sees, the overlay. The EROFS files below it are mounted nowhere, or in a private place
-//! while the overlay is put together: it holds them, and loop devices where they need some, until it is unmounted, by
-//! whatever process. Many layers are put into one EROFS file first (`merged`), which is mounted by itself where nothing is written.
+//! One mount is visible, the overlay. The EROFS files below it are mounted nowhere, or in a private place while the overlay is
+//! put together: it holds them, and loop devices where they need some, until a process unmounts it. Many layers are put into one
+//! EROFS file first (`merged`), which is mounted by itself where nothing is written.
 
 mod erofs_file;
 mod failure;
@@ -37,7 +37,7 @@ use crate::error::StoreError;
 use crate::layers::shape::Lower;
 use crate::view::Stack;
 
-/// Files that a process has open beside those of layers.
+/// Files that a process has open in addition to those of layers.
 const FILES_BESIDE: usize = 256;
 
 /// Why something was not mounted or unmounted.
@@ -67,7 +67,7 @@ pub enum MountError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The kernel mounts no EROFS file, by whatever way.
+    /// The kernel mounts no EROFS file, in any way.
     #[error(
         "mounting on {}: this kernel cannot mount EROFS layers; `imagelet convert --to dir` makes directories of them, and `imagelet ls`, `cat` and `cp` read them as they are",
         target.display()
@@ -161,7 +161,7 @@ pub fn unmount(target: &Path) -> Result<(), MountError> {
 struct OverlayAssembly<'a> {
     userxattr: bool,
     points: Option<&'a Points>,
-    /// The store's root and the layers once more, for who wants them in one EROFS file.
+    /// The store's root and the layers once more, for callers that want them in one EROFS file.
     compose: Option<(&'a Path, &'a Stack)>,
     ways: KernelFeatures,
 }
@@ -172,13 +172,13 @@ enum MergedErofs {
     Done,
     /// To be put below something.
     Below(Layer),
-    /// Not here: the kernel or the user's rights are against it.
+    /// Not possible: the kernel or the user's rights do not allow it.
     Not,
 }
 
 impl OverlayAssembly<'_> {
     fn mount(&self, layers: &[Lower], target: &Path, writable: Option<&Path>) -> Result<(), MountError> {
-        // overlayfs takes a directory once; the upper place of a layer that comes twice is the one that counts.
+        // overlayfs takes a directory once; the upper place of a layer that occurs twice is the one that counts.
         let mut stack: Vec<&Lower> = Vec::with_capacity(layers.len());
         for layer in layers.iter().rev() {
             if !stack.contains(&layer) {
@@ -290,8 +290,8 @@ impl OverlayAssembly<'_> {
     }
 }
 
-/// Lets this process have so many files open as layers need, two for each and some beside: programs often begin with a limit that is
-/// lower than what they may have.
+/// Raises the limit of open files to what the layers need, two for each, and some more: programs often start with a limit that is
+/// lower than the one they may have.
 fn allow_files(layers: usize) {
     let wanted = (2 * layers + FILES_BESIDE) as u64;
     let limit = getrlimit(Resource::Nofile);
@@ -323,7 +323,7 @@ fn check_fuse(refusal: ErofsFailure, layers: usize, target: &Path) -> Result<(),
     }
 }
 
-/// The upper and the work directory. A new upper one gets the looks of the tree's root, which it stands before.
+/// Returns the upper and the work directory. A new upper one gets the attributes of the tree's root, which it covers.
 fn writable_parts(directory: &Path, top: Option<&Layer>) -> Result<(PathBuf, PathBuf), MountError> {
     let directory = absolute(directory)?;
     let (upper, work) = (directory.join("upper"), directory.join("work"));

@@ -1,4 +1,4 @@
-//! [`Mounts`]: which images are mounted where. What is written down counts only while the mount is there.
+//! [`Mounts`]: which images are mounted where. A record counts only while the mount exists.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub(crate) struct Mounts {
     layers: Arc<Layers>,
     /// The view that podman reads.
     pub(crate) view: Arc<View>,
-    /// Guards the table of mounts: nobody mounts an image while it is being removed.
+    /// Guards the table of mounts: no image is mounted while it is being removed.
     pub(crate) mounting: Mutex<()>,
 }
 
@@ -83,7 +83,7 @@ impl Mounts {
         let layers = self.layers.lower_layers(&layers);
         let points = Points::of(&self.catalog.disk.layout.path);
         self.sweep_points();
-        // Written down first: a mount that nobody knows of could lose its layers.
+        // Recorded first: an unrecorded mount could lose its layers.
         self.catalog.db.write(|transaction| {
             let entry = transaction.image(&image.id)?.ok_or_else(|| StoreError::NotFound(image.id.clone()))?;
             let entry = MountEntry { image: image.id.clone(), layers: entry.layers, writable: writable.is_some() };
@@ -130,7 +130,8 @@ impl Mounts {
 }
 
 impl Mounts {
-    /// Takes away what a process left that was killed while it mounted something: `mounting` is held, or nobody else is there.
+    /// Removes the private mounts of a process that was killed while it mounted something. The caller holds `mounting`, or no
+    /// other user of the store exists.
     pub(crate) fn sweep_points(&self) {
         if let Err(error) = Points::of(&self.catalog.disk.layout.path).sweep() {
             tracing::warn!(%error, root = %self.catalog.disk.layout.path.display(), "what an earlier process was mounting stays");
@@ -149,7 +150,7 @@ impl Mounts {
         Ok(recorded)
     }
 
-    /// Every use of layers, and where: mounts of ours that are there, and what podman has of the view.
+    /// Returns every use of layers, and where: existing mounts of ours, and podman's uses of the view.
     pub(crate) fn uses(&self) -> Result<Vec<(PathBuf, LayerUse)>, StoreError> {
         let mounts = self.live_mounts()?.into_iter().map(|(target, entry)| (target, LayerUse::Mount(entry)));
         let podman = self.view.users()?.into_iter().map(|user| (user.place, LayerUse::Podman(user.layers)));

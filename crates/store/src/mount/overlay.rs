@@ -36,7 +36,7 @@ const MOST_CLASSIC: usize = 200;
 pub(super) enum Layer {
     /// A directory.
     At(PathBuf),
-    /// A mount that nobody sees.
+    /// A detached mount.
     Mounted(OwnedFd),
     /// A mount in a private place.
     Placed(Point),
@@ -141,7 +141,7 @@ impl Overlay<'_> {
         if self.upper.is_some() { &[("index", "off"), ("metacopy", "off")] } else { &[("metacopy", "off")] }
     }
 
-    /// Puts every mount into a place. `why` is what is told where there is none.
+    /// Attaches every mount to a private place. Returns `why` if there are no places.
     fn place_all(&mut self, why: Option<Failure>) -> Result<(), Failure> {
         match (self.points, why) {
             (Some(points), _) => self.lower.iter_mut().try_for_each(|layer| layer.place(points)),
@@ -323,14 +323,14 @@ impl Names {
     fn short(&mut self, path: &Path) -> Result<PathBuf, Failure> {
         let bytes = path.as_os_str().as_bytes();
         if bytes.len() < STRING_BYTES && !bytes.iter().any(|b| matches!(b, b':' | b',' | b'\\')) {
-            // Looked at here, so that an error can name it.
+            // Checked here, so that an error can name it.
             open(path)?;
             return Ok(path.to_owned());
         }
         self.descriptor(path).map(PathBuf::from)
     }
 
-    /// The path of a file, or a shorter one for as long as this is there. A link is not followed.
+    /// Returns the path of a file, or a shorter one that is valid as long as `self`. A link is not followed.
     pub(super) fn file(&mut self, path: &Path) -> Result<PathBuf, Failure> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty())

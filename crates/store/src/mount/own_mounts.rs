@@ -1,11 +1,12 @@
-//! The mounts that are ours, among all of the node, told by the source that they name. The mounter asks before it mounts and unmounts.
+//! Identifies this program's mounts among all of the node by the source that they name. The mounter asks before it mounts and
+//! unmounts.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use base::mount::Mount;
 
-/// The source that our mounts name, so that they can be told from others.
+/// The source that our mounts name, which distinguishes them from other mounts.
 pub(crate) const SOURCE: &str = "imagelet";
 
 /// Returns true if this store's program made the mount.

@@ -1,6 +1,6 @@
-//! Private mount points, for kernels whose overlayfs takes directories by path only: `mounts/<n>` in the store's root. A
-//! mount is there while an overlay is put together, and no longer, since an overlay holds its layers by itself. What a
-//! crash left is swept by the next one that looks. Knows nothing of images.
+//! Private mount points, for kernels whose overlayfs takes directories by path only: `mounts/<n>` in the store's root. A mount is
+//! present while an overlay is put together, and no longer, since an overlay holds its layers by itself. Mounts that a crash left
+//! are removed by the next sweep. Knows nothing of images.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ pub(crate) const DIRECTORY: &str = "mounts";
 /// The composed EROFS file, by a name that shows in the table of mounts.
 pub(super) const IMAGE: &str = SOURCE;
 
-/// The file beside it to which names spill.
+/// The file next to it to which names spill.
 pub(super) const SPILL: &str = "names";
 
 /// Files that are made there on the way to a mount.
@@ -62,7 +62,7 @@ impl Points {
         Ok(point)
     }
 
-    /// Takes away what a process left that was killed while it mounted something. Nobody may mount meanwhile.
+    /// Removes the mounts and files of a process that was killed while it mounted something. No other thread may mount meanwhile.
     pub(super) fn sweep(&self) -> io::Result<()> {
         let entries = match std::fs::read_dir(&self.directory) {
             Ok(entries) => entries,
@@ -87,7 +87,7 @@ impl Points {
     }
 }
 
-/// A place. What is mounted there is unmounted when this goes, and the place goes too.
+/// A private mount point. Dropping it unmounts whatever is mounted there, and removes the directory.
 #[derive(Debug)]
 pub(super) struct Point {
     pub(super) path: PathBuf,

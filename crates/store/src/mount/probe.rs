@@ -42,8 +42,8 @@ struct ProbeRecord {
     erofs: Support,
 }
 
-/// Returns what this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never fails:
-/// what could not be tried cannot be used either. Nobody mounts in the store meanwhile.
+/// Returns what this kernel can do, from the store's own note where it has one; `None` where the right to mount is missing. Never
+/// fails: what could not be tried cannot be used either. No other thread may mount in the store meanwhile.
 pub(crate) fn support(layout: &Layout) -> Option<Support> {
     let (release, place) = (release(), place(layout));
     let path = layout.path.join(FILE);
@@ -121,7 +121,7 @@ fn is_of_the_kernel(error: &io::Error) -> bool {
     )
 }
 
-/// Puts two layers on each other and looks whether the upper one hides what it should.
+/// Stacks two layers and checks that the upper one hides what it should.
 fn attempt(layout: &Layout, points: &Points, ways: KernelFeatures) -> io::Result<bool> {
     let failed = |failure: super::failure::Failure| io::Error::new(failure.source.kind(), failure.source);
     let mut lower = Vec::new();

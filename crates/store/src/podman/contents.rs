@@ -30,7 +30,7 @@ pub(super) struct ViewLayer {
 #[derive(Debug)]
 pub(super) struct ViewImage {
     pub(super) row: PodmanImageRow,
-    /// Documents, by the keys under which podman looks for them.
+    /// Documents, by the keys under which podman finds them.
     pub(super) documents: Vec<(String, Vec<u8>)>,
 }
 

@@ -92,7 +92,8 @@ pub(super) fn file_name(key: &str) -> String {
     format!("={}", STANDARD.encode(key))
 }
 
-/// A time as podman reads it. One unreadable time would keep it from reading any image, so what a config says goes through here.
+/// Formats a time as podman reads it. One unreadable time would keep podman from reading any image, so the times of a config are
+/// normalized.
 pub(super) fn time(text: Option<&str>) -> String {
     let time = text.and_then(|text| text.parse::<Timestamp>().ok()).filter(|time| time.as_second() >= YEAR_ZERO);
     time.unwrap_or(Timestamp::UNIX_EPOCH).to_string()

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn ids_are_those_of_podman() {
-    // What skopeo copied to containers-storage.
+    // The documents that skopeo copied to containers-storage.
     let digest = |hex: &str| format!("sha256:{hex}").parse::<Digest>().unwrap();
     let base = "8e51a843eb591fcf23494affed501ce17fcf5db5d50aa72b86bf85a2d2515547";
     assert_eq!(layer_id(None, &digest(base)), base);

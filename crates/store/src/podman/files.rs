@@ -1,5 +1,5 @@
-//! The files of the view: what is there, and what is made of it. Each file and link comes by a rename, layers and documents of images
-//! before the rows that name them, and goes after these. Knows nothing of records.
+//! The files of the view: which ones exist, and how they are updated. Each file and link appears by a rename, layers and
+//! documents of images before the rows that name them, and is removed after these. Knows nothing of records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -48,7 +48,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Makes the directories where they are missing, and finds what is there.
+    /// Makes the directories where they are missing, and reads the existing content.
     pub(super) fn open(view: &Path, store_layers: &Path) -> io::Result<Self> {
         let [overlay, layers, images] = ["overlay", "overlay-layers", "overlay-images"].map(|name| view.join(name));
         let links = overlay.join(LINKS);
@@ -69,12 +69,12 @@ impl Files {
         self.layers_json.as_deref().unwrap_or_default()
     }
 
-    /// The short names of the layers that are there, and the directories that they show.
+    /// Returns the short names of the existing layers, and the directories that they show.
     pub(super) fn links(&self) -> BTreeMap<String, PathBuf> {
         self.placed.values().flatten().map(|placed| (placed.link.clone(), placed.diff.clone())).collect()
     }
 
-    /// The names by which users of the layers that are there are found.
+    /// Returns the names by which users of the existing layers are found.
     pub(super) fn known_layers(&self) -> KnownLayers {
         let mut known = KnownLayers::default();
         for (id, placed) in &self.placed {
@@ -92,7 +92,7 @@ impl Files {
         Some(LayerId(number))
     }
 
-    /// Makes of the view what `contents` say. `users` are the short names of layers that somebody uses: these stay, if unlisted.
+    /// Updates the view to `contents`. `users` returns the short names of layers that are in use: these stay, if unlisted.
     pub(super) fn bring(
         &mut self,
         contents: &Contents,
@@ -182,7 +182,7 @@ impl Files {
         Ok(())
     }
 
-    /// Removes images and layers that are not listed. What nobody knows stays.
+    /// Removes images and layers that are not listed. Unknown files stay.
     fn remove_others(
         &mut self,
         contents: &Contents,
@@ -227,7 +227,7 @@ impl Files {
 }
 
 impl PlacedLayer {
-    /// The layer of this id, where all of it is there.
+    /// Returns the layer of this id, if all of it exists.
     fn find(overlay: &Path, id: &str) -> Option<Self> {
         let directory = overlay.join(id);
         let link = std::fs::read_to_string(directory.join("link")).ok()?;

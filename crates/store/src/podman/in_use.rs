@@ -1,4 +1,4 @@
-//! [`Store::podman_users`]: the images that podman uses, for whoever decides what may go.
+//! [`Store::podman_users`]: the images that podman uses, for callers that decide which images may be removed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ impl Store {
     /// The images that could not be removed, since podman uses layers which only they have, and those of which podman uses all
     /// layers; and where it does.
     ///
-    /// Where containers cannot be found there are none here; a removal refuses then.
+    /// Returns none if containers cannot be found; a removal refuses then.
     ///
     /// # Errors
     /// The database could not be read.

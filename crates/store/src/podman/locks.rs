@@ -27,7 +27,7 @@ impl LockFile {
         Ok(Self { path, file })
     }
 
-    /// Returns true if others find another file by this name, or none.
+    /// Returns true if other processes find another file by this name, or none.
     fn is_displaced(&self) -> bool {
         let same =
             |there: &std::fs::Metadata, own: &std::fs::Metadata| (there.dev(), there.ino()) == (own.dev(), own.ino());
@@ -48,7 +48,7 @@ impl LockFile {
         }
     }
 
-    /// Tells readers that what they have read is not so any more. The token depends on the one before and on what is new.
+    /// Notifies readers that their data is stale. The token depends on the previous one and on the new content.
     fn touch(&self, content: &[u8]) -> io::Result<()> {
         let mut before = [0; 64];
         let length = self.file.read_at(&mut before, 0)?;
@@ -72,12 +72,12 @@ impl Locks {
         })
     }
 
-    /// Returns true if others would take other files.
+    /// Returns true if other processes would lock other files.
     pub(super) fn are_displaced(&self) -> bool {
         self.layers.is_displaced() || self.images.is_displaced()
     }
 
-    /// Takes both for writing, if nobody reads within `attempts`.
+    /// Takes both locks for writing, if no reader holds them within `attempts`.
     pub(super) fn lock(&self, attempts: u32) -> io::Result<bool> {
         for attempt in 0..attempts {
             if attempt > 0 {

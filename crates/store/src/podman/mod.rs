@@ -1,9 +1,9 @@
 //! The view of the store that podman and CRI-O read: an additional image store of containers/storage, `<root>/podman`, whose
 //! layers are symbolic links to the directories of the store's own. Nothing is copied but manifests and configs.
 //!
-//! The view follows the records: [`view::View::follow`] is called after every change of the database and when the store is opened, and
-//! makes of the view what the records say, whatever it was before. What a container of podman uses stays: [`users`] finds that out.
-//! Nothing here decides about images, and the rest of the store knows the view by [`view::View`] alone.
+//! The view follows the records: [`view::View::follow`] is called after every change of the database and when the store is
+//! opened, and updates the view from the records, whatever state it had. Layers that a container of podman uses stay: [`users`]
+//! finds these. No module of the view decides about images, and the rest of the store uses [`view::View`] alone.
 
 pub(crate) mod contents;
 mod documents;

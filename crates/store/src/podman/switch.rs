@@ -24,7 +24,7 @@ pub enum PodmanViewError {
         "the store of an ordinary user has owners and devices of files only on record, and podman would show others: use a store of root"
     )]
     NotPrivileged,
-    /// Something of somebody else has the name.
+    /// A file that imagelet did not create has the name.
     #[error("{} is there, and imagelet did not make it: move it away", path.display())]
     NotOurs {
         /// The place of the view.
@@ -42,8 +42,8 @@ pub enum PodmanViewError {
 }
 
 impl Store {
-    /// Makes the view that podman reads, or brings it up to date. From now on it follows the images. `graph_roots` are places where
-    /// podman keeps containers, besides those that are known already.
+    /// Makes the view that podman reads, or updates it. From now on it follows the images. `graph_roots` are places where podman
+    /// keeps containers, besides those that are known already.
     ///
     /// # Errors
     /// See [`PodmanViewError`].

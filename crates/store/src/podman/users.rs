@@ -1,5 +1,5 @@
-//! Users of layers of the view: overlay mounts of running containers, in whatever mount namespace, and what podman's own stores
-//! say of layers below their own, which are those of containers (also stopped ones) and of images that were built on ours.
+//! Users of layers of the view: overlay mounts of running containers, in any mount namespace, and layers of podman's own stores
+//! that are on top of ours, which are those of containers (also stopped ones) and of images that were built on ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use base::{OverlayMount, overlay_mounts};
 use serde::Deserialize;
 
-/// Where podman and CRI-O keep containers, unless they are told otherwise.
+/// Where podman and CRI-O keep containers, unless configured otherwise.
 pub(crate) const DEFAULT_GRAPH_ROOT: &str = "/var/lib/containers/storage";
 
 /// A user of layers.
@@ -63,7 +63,7 @@ fn used_link(path: &Path, links: &BTreeSet<String>, tree_of: &dyn Fn(&str) -> Pa
     let name = path.file_name()?.to_str()?;
     if let Some(link) = links.get(name) {
         let own = identity(&tree_of(link));
-        // Another root has layers of the same names. What cannot be seen from here counts as ours.
+        // Another root has layers of the same names. An unreachable directory counts as ours.
         return (there.is_none() || there == own).then(|| link.clone());
     }
     if name != "diff" && name != "fs" {
@@ -85,7 +85,7 @@ fn above(overlay: &Path, links: &BTreeSet<String>) -> io::Result<Vec<LinkUser>> 
         let place = entry?.path();
         let lower = match std::fs::read_to_string(place.join("lower")) {
             Ok(lower) => lower,
-            // A layer without others below it, one that goes just now, or no layer.
+            // A layer without layers below it, one that is being removed, or no layer.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
             Err(error) => return Err(error),
         };

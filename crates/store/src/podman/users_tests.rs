@@ -68,7 +68,7 @@ fn images_of_podman_that_have_our_layers_use_them() {
             Some(vec![("i", vec!["ONE", "TWO"])]),
         ),
         (r#"[{"id":"i","layer":"bb"}]"#, Some(vec![("i", vec!["ONE"])])),
-        // Nobody knows what it uses.
+        // The layers that the image uses are unknown.
         ("{", None),
     ] {
         std::fs::write(images.join("images.json"), rows).unwrap();

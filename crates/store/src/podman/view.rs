@@ -1,6 +1,6 @@
-//! [`View`]: the view of one store, on or off. It follows the records, says which layers podman uses, and holds podman still while
-//! images are removed. A failure to write the view fails nothing else: the view then lists nothing, and is made anew at the next
-//! chance.
+//! [`View`]: the view of one store, on or off. Follows the records, reports which layers podman uses, and blocks podman while
+//! images are removed. A failure to write the view fails nothing else: the view then lists nothing, and is written again at the
+//! next opportunity.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,11 +22,11 @@ use crate::disk::layout::LAYERS;
 use crate::error::StoreError;
 use crate::layers::Layers;
 
-/// The file that says that the directory is ours, and what the view is told.
+/// The file that marks the directory as ours and has the parameters of the view.
 const SWITCH: &str = "imagelet.json";
 const VERSION: u32 = 1;
 
-/// Attempts to lock before the view is written all the same: that harms no reader, for each file comes by a rename.
+/// Attempts to lock before the view is written without the lock: that harms no reader, for each file is replaced by a rename.
 const ATTEMPTS_TO_WRITE: u32 = 20;
 /// Attempts to lock before a removal gives up.
 const ATTEMPTS_TO_HOLD: u32 = 200;
@@ -111,7 +111,7 @@ impl View {
         Ok(Some(switch))
     }
 
-    /// Writes down that the view is on. The directory is there.
+    /// Records that the view is on. The directory exists.
     pub(super) fn write_switch(&self, graph_roots: BTreeSet<PathBuf>) -> io::Result<()> {
         let switch = Switch { version: VERSION, graph_roots };
         write_file(&self.directory.join(SWITCH), &serde_json::to_vec(&switch)?)?;
@@ -124,7 +124,7 @@ impl View {
         self.is_on.store(true, Ordering::Release);
     }
 
-    /// From now on nobody follows anything.
+    /// Stops all updates of the view.
     pub(super) fn switch_off(&self) {
         self.is_on.store(false, Ordering::Release);
         *self.state.lock() = None;
@@ -177,7 +177,7 @@ impl View {
         Ok((contents.images.len(), contents.hidden))
     }
 
-    /// Keeps podman from making containers until the answer goes; `None` if the view is off.
+    /// Keeps podman from making containers until the result is dropped; `None` if the view is off.
     ///
     /// # Errors
     /// Podman reads the view all the time.
@@ -219,7 +219,7 @@ impl View {
 }
 
 impl On {
-    /// Opens the files, if they are not open or are not those that others find.
+    /// Opens the files, if they are not open or if other processes find different ones.
     fn open(&mut self, view: &View) -> io::Result<()> {
         if self.files.as_ref().is_none_or(|files| !self.held && files.locks.are_displaced()) {
             let layers = view.layers.catalog.disk.layout.path.join(LAYERS);

@@ -62,12 +62,13 @@ impl<'a> Inodes<'a> {
 
 /// Opens the file of a layer's EROFS file. A link is not followed.
 pub(crate) fn open_erofs(layer_dir: BorrowedFd<'_>, flags: OFlags) -> io::Result<File> {
-    // Without O_NONBLOCK a fifo in the file's place would stop us here.
+    // Without O_NONBLOCK the open of a fifo in the file's place would block.
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::openat(layer_dir, EROFS_FILE, flags, Mode::empty())?))
 }
 
-/// The file of a layer that has blocks of its EROFS file: 0 is the EROFS file's own, the others are of other layers, which this one holds.
+/// Returns the name of the file in a layer that has blocks of its EROFS file: 0 is the EROFS file itself, the others belong to
+/// other layers, which this one holds.
 pub(crate) fn device_name(number: usize) -> String {
     if number == 0 { EROFS_FILE.to_owned() } else { format!("device.{number}") }
 }
@@ -100,7 +101,7 @@ fn open(layer_dir: BorrowedFd<'_>) -> Result<Reader<File>, RecipeError> {
     Reader::open_with(file, open_devices(layer_dir).map_err(read)?).map_err(failed)
 }
 
-/// Looks whether every inode and name of an EROFS file is in order, without reading what is in files.
+/// Checks every inode and name of an EROFS file, without reading the content of files.
 pub(crate) fn check_erofs(layer_dir: BorrowedFd<'_>) -> Result<(), RecipeError> {
     open(layer_dir)?.check().map(drop).map_err(failed)
 }

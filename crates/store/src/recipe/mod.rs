@@ -1,7 +1,8 @@
-//! The recipe of a layer: what is needed, besides the files in `fs/` or in the EROFS file, to write the very tar stream that came in.
+//! The recipe of a layer: the data that is needed, besides the files in `fs/` or in the EROFS file, to rebuild the original tar
+//! stream.
 //!
-//! It knows nothing of tar beyond "these bytes raw, those bytes from that file". The unpacker writes it, the export
-//! of a layer reads it.
+//! Knows nothing of tar beyond "these bytes raw, those bytes from that file". The unpacker writes it, the export of a layer reads
+//! it.
 //!
 //! `recipe.zst` is a zstd stream: a line that names the version, then records, each a tag and numbers as LEB128:
 //!
@@ -24,9 +25,9 @@ pub use rebuild::rebuild;
 pub(crate) use rebuild::{examine, inodes};
 pub(crate) use writer::Writer;
 
-/// Name of the file beside `fs/`.
+/// Name of the file next to `fs/`.
 pub(crate) const FILE: &str = "recipe.zst";
-/// Name of the directory beside `fs/` for what later entries of the same layer have replaced.
+/// Name of the directory next to `fs/` for files that later entries of the same layer have replaced.
 pub(crate) const REPLACED: &str = "replaced";
 
 /// Bytes copied at a time.

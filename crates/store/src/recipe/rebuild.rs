@@ -17,9 +17,9 @@ use crate::unpack::Beneath;
 /// Longest path in a recipe: far more than the unpacker's limit can be set to in earnest.
 const PATH_MOST: u64 = 1 << 20;
 
-/// Writes the tar stream that `layer_dir` (with `fs/` or `layer.erofs`, and `recipe.zst`) was unpacked from, bit for bit. Files are
-/// opened below `layer_dir` without following symbolic links. It does not hash: who needs certainty compares the diff
-/// id of what was written.
+/// Writes the tar stream that `layer_dir` (with `fs/` or `layer.erofs`, and `recipe.zst`) was unpacked from, bit for bit. Files
+/// are opened below `layer_dir` without following symbolic links. Does not hash: callers that need certainty compare the diff id
+/// of the written stream.
 ///
 /// # Errors
 /// See [`RecipeError`].
@@ -55,8 +55,8 @@ pub fn rebuild(layer_dir: BorrowedFd<'_>, out: &mut dyn Write) -> Result<(), Rec
     }
 }
 
-/// Looks whether the recipe is whole, and every file there and as long as it must be, without reading the files. Answers
-/// the length of the stream.
+/// Checks that the recipe is whole, and every file present and long enough, without reading the files. Returns the length of the
+/// stream.
 ///
 /// # Errors
 /// See [`RecipeError`].
@@ -265,7 +265,7 @@ impl LayerFiles<'_> {
     /// A file that has these bytes.
     fn open(&mut self, place: &[u8], offset: u64, len: u64) -> Result<OwnedFd, RecipeError> {
         let failed = |error| Self::failed(place, error);
-        // Without O_NONBLOCK a fifo in the file's place would stop us here.
+        // Without O_NONBLOCK the open of a fifo in the file's place would block.
         let fd: OwnedFd =
             self.beneath.open(self.layer_dir, place, OFlags::RDONLY | OFlags::NONBLOCK).map_err(failed)?;
         let stat = rustix::fs::fstat(&fd).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Recipes: round trips stand with the unpacker's tests; here is what happens when something is not what it was.
+//! Recipes: round trips are among the unpacker's tests; these tests cover changed and damaged content.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! [`Writer`]: records go into a zstd stream while the layer is unpacked. Headers of tar compress some thirty times at
-//! the fastest level, so that this costs little beside the making of the files.
+//! [`Writer`]: records are written to a zstd stream while the layer is unpacked. Headers of tar compress some thirty times at the
+//! fastest level, so that this costs little compared to the creation of the files.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{DATA, END, FILE, INODE, MAGIC, MOVED, RAW};
 
-/// Raw bytes, and then records, are gathered up to here: a call of the compressor costs as much as compressing a header.
+/// Raw bytes, and then records, are gathered up to this size: a call of the compressor costs as much as compressing a header.
 const GATHER: usize = 128 << 10;
 
 /// Writes one recipe.

@@ -1,4 +1,4 @@
-//! The disk usage of images. Nothing is measured here: the numbers were written down when layers were committed.
+//! The disk usage of images, from the numbers that were recorded when layers were committed. Nothing is measured.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::records::entries::Totals;
 use crate::records::tables::Records;
 use crate::store::Store;
 
-/// Answer of [`crate::Store::layers_of_images`].
+/// Result of [`crate::Store::layers_of_images`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayersOfImages {
     /// Bytes on disk of each layer, and after them of each kept blob and of what sets of layers have in common, which are

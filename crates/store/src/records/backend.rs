@@ -1,11 +1,11 @@
 //! The database's file: plain reads and writes, and one more try with the reserve's blocks when the disk is full.
 //! Takes no lock of its own: the store's lock file has been taken before. Used by [`crate::records::db`] alone.
 //!
-//! redb marks its file when it opens it, and cleans it up when it closes it: seven syncs for a process that only looks at
-//! an image. So what redb writes before the first transaction is kept aside, and so is what it writes at the end, after
-//! [`ReservedFile::end`]. A file that is left so is one that was not closed: every transaction carries the state of the
-//! allocator with it (quick repair), by which the next open finds at once what is free. Only that open's marks come to the
-//! disk, with the first transaction after it, and mostly they are there already.
+//! redb marks its file when it opens it, and cleans it up when it closes it: seven syncs for a process that only reads an image.
+//! So redb's writes before the first transaction are kept aside, and so are its writes at the end, after [`ReservedFile::end`]. A
+//! file that is left in that state counts as one that was not closed: every transaction carries the state of the allocator with
+//! it (quick repair), by which the next open finds at once which pages are free. Only that open's marks are written to the disk,
+//! with the first transaction after it, and mostly they are present already.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -58,7 +58,7 @@ impl DeferredActs {
         self.0.iter().rev().find_map(|act| if let DeferredAct::Length(length) = act { Some(*length) } else { None })
     }
 
-    /// Puts what was written here over what the file says of the bytes from `offset`.
+    /// Overlays the bytes that were read from `offset` with the writes that were kept aside.
     fn lay_over(&self, offset: u64, bytes: &mut [u8]) {
         for act in &self.0 {
             let DeferredAct::Write(at, written) = act else { continue };
@@ -87,7 +87,7 @@ impl ReservedFile {
     ) -> io::Result<Self> {
         let writable = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let (file, read_only) = match writable {
-            // What is there can be read all the same; what is not cannot be made, for that reason.
+            // An existing file can be read all the same; a missing one cannot be created, for that reason.
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => match File::open(path) {
                 Err(absent) if absent.kind() == io::ErrorKind::NotFound => return Err(error),
                 file => (file?, true),
@@ -106,7 +106,7 @@ impl ReservedFile {
         })))
     }
 
-    /// Returns true if nothing can be written, by whatever the file system was when the file was opened.
+    /// Returns true if nothing can be written, because the file system was read-only when the file was opened.
     pub(crate) fn is_read_only(&self) -> bool {
         self.0.read_only
     }
@@ -121,7 +121,8 @@ impl ReservedFile {
         self.0.failed.store(true, Ordering::Release);
     }
 
-    /// From now on everything is written. What was kept aside comes first, in its order, unless it changes nothing.
+    /// From now on everything is written. The writes that were kept aside are done first, in their order, unless they change
+    /// nothing.
     pub(crate) fn begin(&self) -> io::Result<()> {
         if self.is_through() {
             return Ok(());

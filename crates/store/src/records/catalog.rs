@@ -1,5 +1,5 @@
-//! [`Catalog`]: the records of a store and the disk that they speak of, with what makes both durable. Every other part stands on it, so
-//! the last of them that goes closes the store: it settles what is to be settled, and gives the lock back.
+//! [`Catalog`]: the records of a store and the disk that they describe, with the means by which both are made durable. Every
+//! other part refers to it, so dropping the last one closes the store: it settles all pending work, and releases the lock.
 
 use std::io;
 
@@ -16,8 +16,8 @@ use crate::records::db::Db;
 use crate::records::entries::{BlobEntry, LayerEntry};
 use crate::records::tables::{Records, RecordsMut};
 
-/// So many seconds after it was last changed a file is on the disk, as Linux has it by default: 30 until it is old enough,
-/// and 5 until somebody looks.
+/// Seconds after its last change by which a file is on the disk, with some reserve: by default Linux lets it age 30 seconds, and
+/// its flusher wakes every 5.
 const SETTLED_BY_ITSELF: u64 = 60;
 
 /// The records, the disk, and how durable both are.
@@ -51,8 +51,8 @@ impl Catalog {
         }
     }
 
-    /// From now on an end that is not clean is seen by the next open. Nothing is synced for that: layers get durable with the
-    /// sync of their commit, which takes the note along, and where nothing was committed there is nothing to look at.
+    /// From now on an unclean end is detected by the next open. Nothing is synced for that: layers become durable with the sync
+    /// of their commit, which includes the note, and where nothing was committed there is nothing to check.
     pub(crate) fn mark_in_use(&self, next_layer: u64) -> io::Result<()> {
         match self.lock.unclean_since() {
             None => self.lock.good_up_to(next_layer, false),

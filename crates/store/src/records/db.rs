@@ -53,12 +53,12 @@ impl std::fmt::Debug for Follower {
 
 #[derive(Debug)]
 struct Handle {
-    /// There until the handle goes.
+    /// `Some` until the handle is dropped.
     db: Option<Database>,
     file: ReservedFile,
 }
 
-/// redb takes its pages at their word, and panics where something has damaged them below it. That is an error like others here.
+/// redb trusts its pages, and panics if they were damaged on the disk. That becomes an ordinary error.
 fn guarded<T, E: From<StoreError>>(act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied();
@@ -115,7 +115,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.file.end();
         let db = self.db.take();
-        // What a damaged file lets it stumble over here, nobody misses: nothing is written any more.
+        // The close of a damaged file may panic, which can be ignored: nothing is written any more.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(db)));
     }
 }
@@ -125,7 +125,7 @@ impl Db {
     pub(crate) fn open(path: &Path, reserve: Arc<Reserve>, youth: Arc<Youth>) -> Result<Self, StoreError> {
         let doubtful = Arc::default();
         let handle = Handle::open(path, &reserve, &youth, &doubtful)?;
-        // A store that is there is opened without a write: there may be no space for one.
+        // An existing store is opened without a write: there may be no space for one.
         handle.act(|handle| {
             if !tables::are_there(&handle.db().begin_read()?)? {
                 let transaction = handle.begin_write()?;
@@ -158,7 +158,7 @@ impl Db {
         ground.displaced().map_err(io_error)?.map_or(Ok(()), |what| Err(StoreError::Displaced(what)))
     }
 
-    /// From now on `follower` is called after every change, before the thread that made it goes on. It may read.
+    /// From now on `follower` is called after every change, before the thread that made it continues. It may read.
     pub(crate) fn follow_with(&self, follower: impl Fn() + Send + Sync + 'static) {
         // A store is opened once.
         let _ = self.follower.set(Follower(Box::new(follower)));
@@ -172,7 +172,7 @@ impl Db {
         &self.youth
     }
 
-    /// A consistent look at the records.
+    /// Runs `act` on a consistent snapshot of the records.
     pub(crate) fn read<T, E: From<StoreError>>(
         &self,
         act: impl FnOnce(&ReadTransaction) -> Result<T, E>,
@@ -208,7 +208,7 @@ impl Db {
             Ok::<_, E>((value, stamp, transaction.commit().err()))
         })?;
         let Some(error) = failed else { return Ok(value) };
-        // What failed last can have been the sync, with everything in its place.
+        // The operation that failed last can have been the sync, with everything in its place.
         let error = redb::Error::from(error);
         let found = self.read(|records| records.stamp());
         let made = found.as_ref().is_ok_and(|found| *found == stamp);
@@ -221,7 +221,7 @@ impl Db {
         Err(if is_certain { StoreError::Database(error) } else { StoreError::Unsure(error) }.into())
     }
 
-    /// The file system may be writable again: who wants to write has the file opened anew.
+    /// Gives up a read-only handle, so that the next write opens the file again: the file system may have become writable.
     fn give_up_read_only(&self) {
         let guard = self.handle.read();
         if let Some(handle) = guard.as_ref().filter(|handle| handle.file.is_read_only()) {
@@ -239,7 +239,7 @@ impl Db {
             drop(guard);
             let mut guard = self.handle.write();
             if !guard.as_ref().is_some_and(Handle::is_usable) {
-                // In the place of one that is gone a new one would be made.
+                // If the file is missing, the open would create a new one.
                 self.check_ground()?;
                 tracing::warn!(path = %self.path.display(), "the database failed before, and is opened again");
                 // The old handle closes its file before the new one opens it.

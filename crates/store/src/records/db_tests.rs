@@ -230,7 +230,7 @@ fn a_transaction_costs_two_syncs_and_neither_open_nor_end_another() {
     }
     let size = std::fs::metadata(place.file()).expect("there").len();
     assert!(size < 4 << 20, "what is free is used again: {size} bytes");
-    // It is an ordinary database all the same.
+    // The file is an ordinary database all the same.
     let mut ordinary = Database::open(place.file()).expect("opens");
     assert!(ordinary.check_integrity().expect("readable"));
 }

@@ -32,8 +32,8 @@ pub(crate) fn digest_in(name: &str) -> Option<Digest> {
     name.split_once('@')?.1.parse().ok()
 }
 
-/// The digests that are to be remembered of an image which had the record `before` and gets this name, which was verified: all
-/// by which it goes on having a name.
+/// Returns the digests to remember for an image which had the record `before` and gets this verified name: all by which it
+/// continues to have a name.
 pub(crate) fn verified(before: Option<&ImageEntry>, name: Option<&str>) -> BTreeSet<Digest> {
     let names = before.into_iter().flat_map(|entry| entry.repo_digests.iter().filter(|name| entry.may_use(name)));
     names.map(String::as_str).chain(name).filter_map(digest_in).collect()

@@ -67,7 +67,7 @@ pub(crate) struct LayerEntry {
     /// trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unsynced_boot: Option<String>,
-    /// Found damaged, and its directory deleted: the images that have it are absent until a pull brings it back.
+    /// Found damaged, and its directory deleted: the images that have it are absent until a pull fetches it again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) damaged: bool,
 }
@@ -144,7 +144,7 @@ pub struct ImageRecord {
     pub manifest: Vec<u8>,
     /// Digest of the manifest's bytes.
     pub manifest_digest: Digest,
-    /// Media type under which the manifest came.
+    /// Media type under which the manifest was fetched.
     pub manifest_media_type: String,
     /// The outermost index by which the manifest was found, if one.
     pub index: Option<Vec<u8>>,
@@ -164,7 +164,7 @@ pub struct ImageRecord {
     pub created_at_unix_nanos: i64,
     /// True if it must be kept.
     pub pinned: bool,
-    /// Texts that whoever committed it has put beside it, by name.
+    /// Texts that the caller of the commit has stored with it, by name.
     pub annotations: BTreeMap<String, String>,
 }
 

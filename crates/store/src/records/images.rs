@@ -83,7 +83,7 @@ impl Store {
         })
     }
 
-    /// Says whether an image must be kept.
+    /// Sets whether an image must be kept.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or a database error.

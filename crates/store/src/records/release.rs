@@ -1,5 +1,5 @@
-//! The end of records: what an image had is released, and what nobody has any more is named, for the files to follow. Within a
-//! transaction alone.
+//! The removal of records: releases everything that an image references, and returns what is no longer referenced, so that its
+//! files can be deleted. Used within a transaction alone.
 
 use oci::Digest;
 use redb::WriteTransaction;
@@ -71,8 +71,8 @@ pub(crate) fn release_blobs(transaction: &WriteTransaction, image: &ImageEntry) 
     Ok(gone)
 }
 
-/// Takes an image out of the records, and its references from its layers and blobs. Answers the layers that now have
-/// none, whose records remain, and the blobs that now have none, whose records are gone.
+/// Takes an image out of the records, and its references from its layers and blobs. Returns the layers that now have none, whose
+/// records remain, and the blobs that now have none, whose records are removed.
 pub(crate) fn unrecord_image(
     transaction: &WriteTransaction,
     id: &Digest,
@@ -93,7 +93,7 @@ pub(crate) fn unrecord_image(
     Ok(Released { layers, blobs })
 }
 
-/// Takes one reference from each layer of an image. Answers those that now have none.
+/// Takes one reference from each layer of an image. Returns those that now have none.
 pub(crate) fn release_layers(
     transaction: &WriteTransaction,
     entry: &ImageEntry,
@@ -110,8 +110,8 @@ pub(crate) fn release_layers(
     Ok(unused)
 }
 
-/// Takes a layer that nobody has out of the records. What it shared with one other layer is that one's from now on, and it may
-/// itself have come by some. Answers the record as it was at the end.
+/// Removes an unreferenced layer from the records. What it shared with only one other layer is charged to that layer from now on,
+/// and it may itself have been charged for some that way. Returns the record as it was at the end.
 pub(crate) fn unrecord_layer(transaction: &WriteTransaction, id: LayerId) -> Result<LayerEntry, StoreError> {
     shares::leave(transaction, id)?;
     let entry = transaction.layer_of_image(id)?;
@@ -122,7 +122,7 @@ pub(crate) fn unrecord_layer(transaction: &WriteTransaction, id: LayerId) -> Res
     Ok(entry)
 }
 
-/// The layers that nobody has when this image goes.
+/// Returns the layers that no other image references.
 pub(crate) fn layers_of_it_alone(
     transaction: &WriteTransaction,
     entry: &ImageEntry,

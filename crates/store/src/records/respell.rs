@@ -1,7 +1,7 @@
-//! Names that an earlier version recorded in another spelling of their host (`LOCALHOST:5999/app:1`, `docker.io:443/app:1`),
-//! by which nobody finds their images any more. They are recorded anew by their normal form when a store is opened. A name
-//! whose host has none (`127.1/app:1`) stays on its image's record, which is found by its other names and by id. Called by the
-//! opening of a store.
+//! Names that an earlier version recorded in another spelling of their host (`LOCALHOST:5999/app:1`, `docker.io:443/app:1`), by
+//! which their images can no longer be found. They are recorded again in their normal form when a store is opened. A name whose
+//! host has none (`127.1/app:1`) stays on its image's record, which is found by its other names and by id. Called by the opening
+//! of a store.
 
 use oci::{Digest, Reference};
 
@@ -33,8 +33,8 @@ fn normal(name: &str) -> Option<String> {
     (normal != name).then_some(normal)
 }
 
-/// A name that was recorded in its normal form stays with the image that has it; of several spellings the latest image gets
-/// the name. Answers how many names were in another spelling.
+/// A name that was recorded in its normal form stays with the image that has it; of several spellings the latest image gets the
+/// name. Returns how many names were in another spelling.
 fn respell(transaction: &impl RecordsMut) -> Result<usize, StoreError> {
     let mut images = transaction.images()?;
     images.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.created_at_unix_nanos));

@@ -1,6 +1,7 @@
-//! The disk usage that layers share: for every set of layers that share files, the bytes and inodes that
-//! are freed when the last sharer is removed. A layer's own numbers are what goes with it alone, so that all sums stay right whoever comes and
-//! goes. [`crate::ingest::share`] makes what is counted here; commits let a layer join, removals let it leave.
+//! The disk usage that layers share: for every set of layers that share files, the bytes and inodes that are freed when the last
+//! sharer is removed. A layer's own numbers are those that are freed with it alone, so that all sums stay right, in whatever
+//! order layers are added and removed. [`crate::ingest::share`] creates the shares that are counted; a commit adds a layer to
+//! them, a removal takes it out.
 
 use redb::WriteTransaction;
 
@@ -10,7 +11,7 @@ use crate::records::entries::ImageEntry;
 use crate::records::entries::{LayerSet, Share};
 use crate::records::tables::{Records, RecordsMut};
 
-/// Bytes on disk of an image: documents, layers, kept blobs, and what its layers share with others.
+/// Returns the bytes on disk of an image: documents, layers, kept blobs, and shares of its layers with other layers.
 pub(crate) fn size_of(records: &impl Records, image: &ImageEntry) -> Result<u64, StoreError> {
     let layers = image.distinct_layers();
     let mut size = image.document_bytes;
@@ -24,7 +25,7 @@ pub(crate) fn size_of(records: &impl Records, image: &ImageEntry) -> Result<u64,
     Ok(size + shares.iter().filter(|(set, _)| !set.is_disjoint(&layers)).map(|(_, share)| share.bytes).sum::<u64>())
 }
 
-/// Lets a new layer, whose record is there, share with layers of which some may have gone.
+/// Lets a new layer, which is recorded, share with layers of which some may have been removed.
 pub(crate) fn join(
     transaction: &WriteTransaction,
     new: LayerId,
@@ -64,8 +65,8 @@ pub(crate) fn join(
     Ok(())
 }
 
-/// Takes a layer out of everything that it shares, before its record goes: what only one other layer has then is that one's
-/// own.
+/// Takes a layer out of all its shares, before its record is removed: a share of only one remaining layer becomes that layer's
+/// own usage.
 pub(crate) fn leave(transaction: &WriteTransaction, id: LayerId) -> Result<(), StoreError> {
     for (mut set, share) in transaction.shares()? {
         if !set.contains(&id) {

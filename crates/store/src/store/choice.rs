@@ -1,5 +1,5 @@
-//! Which shape new layers get: what is configured, or what serves best here, and why. Decides only; what the kernel can do is asked
-//! by [`crate::mount::probe`], and only where it matters. [`crate::store::open`] calls it once.
+//! Which shape new layers get: the configured one, or the one that suits this machine best, and why. Decides only;
+//! [`crate::mount::probe`] finds out what the kernel can do, and only where it matters. [`crate::store::open`] calls it once.
 
 use crate::disk::layer::Shape;
 use crate::mount::probe::Support;
@@ -26,7 +26,7 @@ impl Shape {
         match format {
             LayerFormat::Dir => (Self::Dir, CONFIGURED),
             LayerFormat::Erofs => (Self::Erofs, CONFIGURED),
-            // What was asked for by name counts more than what is chosen.
+            // A setting that was made by name has priority over one that is chosen.
             LayerFormat::Auto if sharing != Sharing::Off => {
                 (Self::Dir, "shareFiles is on, and directories share whole files")
             }

@@ -1,5 +1,6 @@
-//! [`Store`], the public face, and the parts that it is composed of. The public operations stand beside what they are about, as
-//! `impl Store`; what several of them need is a part's. Each part knows the parts above it in this list, and none below:
+//! [`Store`], the public face, and the parts that it is composed of. The public operations are next to the code that they are
+//! about, as `impl Store`; code that several of them need belongs to a part. Each part knows the parts above it in this list, and
+//! none below:
 //!
 //! | part | has | locks, in the order in which they are taken |
 //! |---|---|---|
@@ -38,7 +39,7 @@ use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageRecord, Layer};
 use crate::store::choice::NewLayers;
 
-/// A store of images and layers. Clones share its parts; the last one that goes gives the lock back. Every operation blocks.
+/// A store of images and layers. Clones share its parts; dropping the last one releases the lock. Every operation blocks.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) catalog: Arc<Catalog>,
@@ -69,7 +70,7 @@ impl Store {
         self.ingests.new_layers(self.new_layers)
     }
 
-    /// A new lease. A pull takes one before it looks for layers, and keeps it until its image is committed.
+    /// Returns a new lease. A pull takes one before it looks up layers, and keeps it until its image is committed.
     #[must_use]
     pub fn lease(&self) -> Lease {
         Lease::new(Arc::clone(&self.maintenance))
@@ -119,13 +120,13 @@ impl Store {
         self.mounts.mounts()
     }
 
-    /// Returns true if the store was not closed cleanly before it was opened, and nobody has checked since what was written last.
+    /// Returns true if the store was not closed cleanly before it was opened, and its latest writes have not been checked since.
     #[must_use]
     pub fn was_unclean(&self) -> bool {
         self.catalog.lock.unclean_since().is_some()
     }
 
-    /// An empty file in the store that has no name: it is gone when it is closed.
+    /// Creates an empty file in the store that has no name: it is removed when it is closed.
     ///
     /// # Errors
     /// The file could not be made.
@@ -133,7 +134,7 @@ impl Store {
         let (private, layout) = (self.content.private(), &self.catalog.disk.layout);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::openat(&layout.ingest, private.name(), flags, Mode::RUSR | Mode::WUSR);
-        // With the private place its name goes.
+        // Dropping the private place removes its name.
         file.map(File::from).map_err(|error| {
             StoreError::io("create a file", layout.ingest_path(private.number), std::io::Error::from(error))
         })

@@ -50,7 +50,7 @@ const OURS: [&str; 10] = [
 const BESIDE_A_STORE: [&str; 6] = [points::DIRECTORY, "image_manager", "image_gc", "pods", "pods.lock", "lost+found"];
 
 impl Store {
-    /// Opens the store under `root`, and makes it if nothing is there.
+    /// Opens the store under `root`. Creates it if there is none.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -114,7 +114,7 @@ impl Store {
         let new_layers = NewLayers::of((shape, why_shape));
         let store = Self { catalog, content, layers, mounts, maintenance, ingests, new_layers };
         store.maintenance.sweep_at_open()?;
-        // From here on the view is what the records say.
+        // From now on the view follows the records.
         view.follow();
         let follower = Arc::downgrade(&view);
         store.catalog.db.follow_with(move || {
@@ -138,7 +138,7 @@ impl Store {
             .mark_in_use(*store.maintenance.commit.lock())
             .map_err(|source| io_error("write the lock file of", root, source))?;
         if store.catalog.db.reserve().ensure().is_err() {
-            // What can be fetched again has to go before the disk is called full.
+            // Content that can be fetched again has to be removed before the disk is reported as full.
             store.drop_unfinished(None);
         }
         if let Err(error) = store.catalog.db.reserve().ensure() {
@@ -149,7 +149,7 @@ impl Store {
 }
 
 impl Store {
-    /// Returns true if [`Store::open`] would make a new store under `root`: nothing is there, or nothing of a store.
+    /// Returns true if [`Store::open`] would make a new store under `root`: it is missing, or has nothing of a store.
     ///
     /// # Errors
     /// The directory could not be read.
@@ -176,7 +176,7 @@ impl Store {
     /// The bytes on disk of the files under `root` that belong to no image: the reserve, and the database. Any process may ask.
     ///
     /// # Errors
-    /// The files could not be looked at.
+    /// The files could not be inspected.
     pub fn own_files(root: &Path) -> io::Result<(u64, u64)> {
         let on_disk = |name: &str| match std::fs::metadata(root.join(name)) {
             Ok(found) => Ok(std::os::unix::fs::MetadataExt::blocks(&found).saturating_mul(512)),
@@ -244,7 +244,7 @@ fn take_lock(root: &Path, holder: Holder) -> Result<StoreLock, OpenError> {
     })
 }
 
-/// Says whether the store is yet to be made, or to be made again: with the rest of a young one its version may be torn.
+/// Returns whether the store is yet to be made, or to be made again: a young one's version may be torn like the rest.
 fn check_version(root: &Path, boot: &str) -> Result<bool, OpenError> {
     let path = root.join(layout::VERSION);
     let text = match std::fs::read_to_string(&path) {
@@ -263,7 +263,7 @@ fn check_version(root: &Path, boot: &str) -> Result<bool, OpenError> {
     }
 }
 
-/// Only the owner has business here: layers hold set-uid programs of foreign origin.
+/// Restricts the root to its owner: layers hold set-uid programs of foreign origin.
 fn narrow(layout: &Layout) -> Result<(), OpenError> {
     for (directory, name) in [(&layout.root, ""), (&layout.ingest, layout::INGEST), (&layout.layers, layout::LAYERS)] {
         let path = layout.path.join(name);
@@ -276,7 +276,7 @@ fn narrow(layout: &Layout) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Without a version file nothing was ever committed: what is there comes from a creation that was cut off.
+/// Without a version file nothing was ever committed: the existing files belong to an interrupted creation.
 fn discard_unfinished(layout: &Layout) -> Result<(), OpenError> {
     let layers = layout.path.join(layout::LAYERS);
     let found = layout::names(&layers).map_err(|source| io_error("list", &layers, source))?;
@@ -296,7 +296,7 @@ fn is_torn(root: &Path, boot: &str) -> io::Result<bool> {
     Ok(Youth::find(&root, boot)? == Age::Torn)
 }
 
-/// Looks whether the store was made for good. One that may be torn is emptied. Says whether it is yet to be made.
+/// Determines the age of the store. A store that may be torn is emptied. Returns whether the store is yet to be made.
 fn resolve_age(
     layout: &Layout,
     mut fresh: bool,

@@ -47,13 +47,14 @@ struct Head {
 }
 
 impl Head {
-    /// Returns true if the second implementation may find something else from here on.
+    /// Returns true if the second implementation may return other entries from this point on.
     fn excuses(&self) -> bool {
         let count = |what: &[u8]| self.raw.windows(what.len()).filter(|part| *part == what).count();
         let header = |block: &[u8; BLOCK]| {
             Header::new(block).is_some_and(|header| DIFFERENCES.iter().any(|(_, causes)| causes(header, block)))
         };
-        // It knows no sparse files of PAX, and of several records it takes the first, where the later one counts.
+        // That implementation supports no sparse files of PAX, and of several records it takes the first, where the later one
+        // counts.
         count(b"GNU.sparse.") > 0
             || [&b" path="[..], b" linkpath=", b" size="].iter().any(|key| count(key) > 1)
             || self.blocks.iter().any(header)
@@ -70,7 +71,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
     let Ok(entries) = archive.entries() else { return };
     let mut theirs = entries;
     for (at, found) in ours.iter().enumerate() {
-        // It ends PAX records at the ends of lines, of which a name may have some.
+        // That implementation ends PAX records at the ends of lines, which names may contain.
         let has_lines = found.path.contains(&b'\n') || found.link.contains(&b'\n');
         let excused = || has_lines || headers[..=at].iter().any(Head::excuses);
         let next = loop {
@@ -84,7 +85,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
             Some(Ok(mut entry)) => {
                 let mut data = Vec::new();
                 if entry.read_to_end(&mut data).is_err() {
-                    // It is cut off, or a number in it is none: ours has read it, and says so of the next.
+                    // The archive is cut off, or a number is invalid: ours has read the entry, and reports an error for the next.
                     return;
                 }
                 let path = until_nul(&entry.path_bytes());
@@ -104,7 +105,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
                 };
                 (ComparedEntry { path, link, kind, data }, size)
             }
-            // It refuses what ours can read: the rest is ours alone.
+            // The other one refuses an archive that ours can read: the rest is not compared.
             Some(Err(_)) => return,
             None => {
                 assert!(excused(), "they do not find {found:?}");
@@ -121,7 +122,7 @@ pub(crate) fn compare(bytes: &[u8], limits: &Limits) {
             return;
         }
         if size != their.data.len() {
-            // What it has read over is an entry for ours.
+            // The other one has skipped an entry that ours returns.
             return;
         }
     }

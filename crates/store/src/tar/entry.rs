@@ -56,9 +56,9 @@ pub(crate) struct Piece {
 /// A member. The reader fills the same value again and again, so that its buffers are used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The name as it stands in the archive.
+    /// The name as recorded in the archive.
     pub(crate) path: Vec<u8>,
-    /// The target of a link as it stands in the archive.
+    /// The target of a link as recorded in the archive.
     pub(crate) link: Vec<u8>,
     /// The kind of file that the entry makes.
     pub(crate) kind: Kind,

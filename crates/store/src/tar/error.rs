@@ -23,7 +23,7 @@ pub enum TarError {
     /// Something has no meaning, or more than one.
     #[error("malformed layer at byte {offset}: {what}")]
     Malformed {
-        /// Where the block stands, or ends.
+        /// The offset of the block, or of its end.
         offset: u64,
         /// The fault.
         what: String,

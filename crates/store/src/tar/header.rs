@@ -22,7 +22,7 @@ pub(super) struct Header<'a> {
 
 /// Returns true if a block is all zero.
 pub(super) fn is_zero(block: &[u8]) -> bool {
-    // A header's first byte is of its name: one look is enough for most.
+    // A header's first byte is of its name: checking it is enough for most.
     block.first() == Some(&0) && block.iter().all(|b| *b == 0)
 }
 
@@ -101,7 +101,7 @@ impl<'a> Header<'a> {
             Format::Star => &self.block[476..488],
             Format::V7 | Format::Ustar => return None,
         };
-        // Programs write rubbish here (old GNU tar left it as it was), so that what is no number is no time.
+        // Programs write rubbish into this field (old GNU tar left it as it was), so that an invalid number means no time.
         if field[0] == 0 {
             return None;
         }

@@ -39,7 +39,7 @@ impl<'a> Input<'a> {
         if len == 0 {
             return Ok(&[]);
         }
-        // What is there already comes without another read.
+        // Buffered bytes are returned without another read.
         let bytes = self.source.fill_buf().map_err(TarError::Read)?;
         bytes.get(..len).ok_or_else(|| TarError::Read(io::Error::other("bytes that were there are gone")))
     }

@@ -8,7 +8,7 @@ use super::reader::{Pending, Raw, Reader};
 use super::sparse;
 
 impl Reader<'_> {
-    /// Makes the entry of its header and of what came before it.
+    /// Makes the entry of its header and of the records before it.
     pub(super) fn fill_entry(
         &mut self,
         entry: &mut Entry,
@@ -50,7 +50,7 @@ impl Reader<'_> {
         entry.gid = owner(pax.gid.or_else(|| header.gid())).ok_or_else(|| no_number("group"))?;
         entry.mtime = pax.mtime.or_else(|| header.mtime()).ok_or_else(|| no_number("modification time"))?;
         entry.atime = pax.atime.or_else(|| header.atime());
-        // The PAX size wins: a reader that takes the header's here finds other entries ("TARmageddon").
+        // The PAX size wins: a reader that takes the header's instead finds other entries ("TARmageddon").
         let size = pax.size.or_else(|| header.size()).ok_or_else(|| no_number("size"))?;
         entry.xattrs = std::mem::take(&mut pax.xattrs);
         entry.device = (0, 0);
@@ -75,11 +75,11 @@ impl Reader<'_> {
         if matches!(entry.kind, Kind::Char | Kind::Block) {
             let (major, minor) = header.device().ok_or_else(|| no_number("device"))?;
             let part = |n: i64, bits: u32| u32::try_from(n).ok().filter(|n| *n < 1 << bits);
-            // What Linux can express: 12 bits and 20 bits.
+            // The ranges of Linux: 12 bits and 20 bits.
             let device = part(major, 12).zip(part(minor, 20));
             entry.device = device.ok_or_else(|| no_number("device"))?;
         }
-        // Only regular files have data behind them, whatever the size says: Go and Python read it so.
+        // Only regular files have data behind them, for any size field: Go and Python read it so.
         if header.type_flag() == b'D' {
             self.check_names(size)?;
             self.begin_data(size);
@@ -93,7 +93,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Checks that the names behind a directory are not too long: whatever is no file's data is kept beside a layer.
+    /// Limits the length of the names that follow a directory: all bytes that are not data of a file are kept next to the layer.
     fn check_names(&self, size: u64) -> Result<(), TarError> {
         let most = self.limits.pax_header_bytes as u64;
         if size > most {

@@ -1,10 +1,9 @@
-//! A streaming reader of tar archives, for what stands in image layers: v7, ustar, star, GNU and PAX.
+//! A streaming reader of tar archives, for the formats that occur in image layers: v7, ustar, star, GNU and PAX.
 //!
-//! It turns bytes into entries and data, and hands every byte that is no file data on as it came, so that a
-//! recipe can be kept. It touches no file, decides nothing about paths, and allocates nothing because a header says so:
-//! every record is held against [`Limits`]. Where readers in the wild disagree about the meaning of an archive, it
-//! follows Go's `archive/tar`, which is what containerd, docker and podman unpack with, or refuses the archive.
-//! [`crate::unpack`] calls it.
+//! Turns bytes into entries and data, and passes on unchanged every byte that is no file data, so that a recipe can be kept.
+//! Touches no file, decides nothing about paths, and never allocates a size that only a header states: every record is checked
+//! against [`Limits`]. Where readers in the wild disagree about the meaning of an archive, it follows Go's `archive/tar`, with
+//! which containerd, docker and podman unpack, or refuses the archive. [`crate::unpack`] calls it.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod differential;

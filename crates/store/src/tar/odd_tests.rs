@@ -1,5 +1,5 @@
-//! Odd archives that GNU tar and bsdtar accept and that are refused here, each with the error: the table in docs/differences.md has
-//! the reasons.
+//! Odd archives that GNU tar and bsdtar accept and that this reader refuses, each with the error: the table in
+//! docs/differences.md has the reasons.
 
 use super::build::{Item, Tar, header, record, seal};
 use super::{Entry, Limits, Reader};

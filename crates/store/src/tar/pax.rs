@@ -1,6 +1,5 @@
-//! PAX extended headers: records `length key=value\n`, and what they change in an entry. Strict: a record that is not
-//! exactly of this form makes the archive malformed, because a reader that guesses here reads other entries than the
-//! next one does.
+//! PAX extended headers: records `length key=value\n`, and the changes that they make to an entry. Strict: a record that is not
+//! exactly of this form makes the archive malformed, because readers that guess disagree about the entries of the archive.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -9,7 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use super::entry::{Piece, Time};
 use super::sparse::{MapError, decimal, parse_list};
 
-/// libarchive writes no padding, others do.
+/// libarchive writes no padding, other writers do.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -45,7 +44,7 @@ pub(super) struct PaxSparse {
 /// How the map of a sparse file is stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SparseMap {
-    /// No sparse file, or of a version that nobody knows: its data is read as it is, like Go does.
+    /// Not a sparse file, or one of an unknown version: its data is read unchanged, as Go does.
     None,
     /// In the header.
     Here(Vec<Piece>),

@@ -12,7 +12,7 @@ use super::pax::{self, Pax, PaxError, PaxLimits};
 /// Takes every byte that is no file data, in order.
 pub(crate) type Raw<'r> = dyn FnMut(&[u8]) -> io::Result<()> + 'r;
 
-/// Reads one archive. File data goes from the source's buffer to `write(2)` without a copy.
+/// Reads one archive. File data is passed from the source's buffer to `write(2)` without a copy.
 pub(crate) struct Reader<'a> {
     pub(super) input: Input<'a>,
     pub(super) limits: &'a Limits,
@@ -49,8 +49,8 @@ impl<'a> Reader<'a> {
         self.input.offset()
     }
 
-    /// Goes to the next entry and fills `entry`. `false` = the archive has ended and the source is drained. Data of
-    /// the entry before which nobody took counts as raw bytes.
+    /// Advances to the next entry and fills `entry`. Returns `false` when the archive has ended and the source is drained. Unread
+    /// data of the previous entry counts as raw bytes.
     pub(crate) fn next(&mut self, entry: &mut Entry, raw: &mut Raw<'_>) -> Result<bool, TarError> {
         self.finish_data(raw)?;
         let mut pending = Pending::default();

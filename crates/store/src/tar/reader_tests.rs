@@ -371,7 +371,7 @@ fn huge_sizes_allocate_nothing() {
     }
 }
 
-/// Hands out a few bytes at a time, and fails in the end if told to.
+/// Returns a few bytes at a time, and an error at the end if the flag is set.
 struct Drops<'a>(&'a [u8], usize, bool);
 
 impl Read for Drops<'_> {
@@ -400,7 +400,7 @@ fn the_source_may_hand_out_drops_and_fail() {
     assert!(matches!(error, TarError::Read(_)));
 }
 
-/// Blocks that look like headers, so that random archives get somewhere.
+/// Blocks that look like headers, so that random archives are not refused at once.
 fn any_block() -> impl Strategy<Value = Vec<u8>> {
     let flags = prop::sample::select(b"0123456\0xgLKS7VX".to_vec());
     let magic = prop::sample::select(vec![*b"ustar  \0", *b"ustar\x0000", [0; 8]]);
@@ -444,7 +444,7 @@ const KEYS: [&str; 9] = [
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever comes in, the reader ends, without panic, and never hands out more bytes than came.
+    /// For any input, the reader ends, without panic, and never returns more bytes than it has read.
     #[test]
     fn garbage_ends_in_an_error_or_in_peace(blocks in prop::collection::vec(any_block(), 0..12), cut in 0..600_usize) {
         let mut bytes = blocks.concat();

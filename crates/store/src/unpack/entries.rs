@@ -27,7 +27,7 @@ impl<F: Form> Unpacker<'_, F> {
         Ok(())
     }
 
-    /// A directory; one that is there already is merged with and takes the attributes of this entry.
+    /// Handles a directory; an existing one is merged with and takes the attributes of this entry.
     pub(super) fn directory(&mut self, entry: &Entry, name: &Name) -> Result<(), UnpackError> {
         let dir = self.parent(name.parent())?;
         let leaf = name.leaf();
@@ -63,7 +63,7 @@ impl<F: Form> Unpacker<'_, F> {
         Ok(())
     }
 
-    /// A symbolic link, its target as it is: nothing here ever follows it.
+    /// Handles a symbolic link, its target as it is: the unpacker never follows it.
     pub(super) fn symlink(&mut self, entry: &Entry, name: &Name) -> Result<(), UnpackError> {
         if entry.link.is_empty() || entry.link.contains(&0) {
             return Err(refused(&entry.path, "the symbolic link has no valid target"));
@@ -106,7 +106,7 @@ impl<F: Form> Unpacker<'_, F> {
             return Err(missing());
         }
         if from == dir && target.leaf() == name.leaf() {
-            // A link to itself says nothing, if it is there.
+            // A link to itself has no effect, if the file exists.
             return if F::find_entry(self, dir, name.leaf())?.is_some() { Ok(()) } else { Err(missing()) };
         }
         if self.tree.child(dir, name.leaf()).is_some_and(|replaced| self.tree.is_within(from, replaced)) {

@@ -10,7 +10,7 @@ impl<F: Form> Unpacker<'_, F> {
     /// Ends the layer, whose tar stream had `stream_bytes` bytes.
     pub(super) fn finish(mut self, stream_bytes: u64) -> Result<UnpackOutcome, UnpackError> {
         if let Some(id) = self.tree.child(ROOT, LINK_DIRECTORY) {
-            // Its files have the names that hard links gave them.
+            // The directory's files keep the names that hard links gave them.
             F::discard_directory(&mut self, id)?;
         }
         self.prune()?;

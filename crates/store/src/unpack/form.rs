@@ -1,5 +1,5 @@
-//! [`Form`]: what a layer is made in, as the rules of unpacking see it. The rules are the same for every form and stand in the
-//! modules beside this one; a form makes what they say, and decides nothing that shows in the tree.
+//! [`Form`]: the form in which a layer is stored, as the rules of unpacking see it. The rules are the same for every form and are
+//! in the modules next to this one; a form carries them out, and decides nothing that is visible in the tree.
 
 use super::error::UnpackError;
 use super::options::UnpackOptions;
@@ -17,7 +17,7 @@ pub(super) struct Unpacker<'a, F: Form> {
     pub(super) outcome: UnpackOutcome,
     /// The parent directory of the entry before, and where it led.
     pub(super) last_parent: Option<(Vec<u8>, Id)>,
-    /// Whiteouts made so far; while there are none, a look can be saved.
+    /// Whiteouts made so far; while there are none, a lookup can be saved.
     pub(super) whiteouts: u64,
     pub(super) default_acl_bytes: usize,
     pub(super) warned_xattr: bool,
@@ -31,13 +31,13 @@ pub(super) enum There {
     Other,
 }
 
-/// The files of a directory, or an EROFS file. Functions that make something take away what is in its place, and tell the tree, because
-/// the later entry of a path wins; those that end in `_if_free` leave it alone instead.
+/// The files of a directory, or an EROFS file. Functions that make something remove what is in its place, and update the tree,
+/// because the later entry of a path wins; those that end in `_if_free` leave it alone instead.
 pub(super) trait Form: Sized {
     /// The form's data of each directory.
     type Node;
 
-    /// Looks at a name in a directory, without following it.
+    /// Stats a name in a directory, without following it.
     fn find_entry(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError>;
 
     /// The target of the symbolic link at a name.
@@ -76,7 +76,7 @@ pub(super) trait Form: Sized {
     /// Makes a device or a fifo.
     fn special(unpacker: &mut Unpacker<'_, Self>, entry: &Entry, dir: Id, leaf: &[u8]) -> Result<(), UnpackError>;
 
-    /// Gives what stands at `from`, which is no directory, another name. `false`: nothing stands there.
+    /// Gives the file at `from`, which is no directory, another name. Returns `false` if there is no such file.
     fn link(unpacker: &mut Unpacker<'_, Self>, from: (Id, &[u8]), dir: Id, leaf: &[u8]) -> Result<bool, UnpackError>;
 
     /// Makes a whiteout. `false`: none was made, because something is in its place, or for lack of rights.

@@ -36,9 +36,9 @@ pub(crate) use xattrs::LABELS;
 use crate::tar::Reader;
 pub use crate::tar::{Limits, PrintableName, TarError};
 
-/// Unpacks a tar stream into `fs/` of the private directory `layer_dir`, and reads `tar` to its end, trailing bytes
-/// included. File data is written from the buffers of `tar`, which are best some hundred KiB long and a multiple of 512. `recipe.zst` and, where needed, `deferred.jsonl` and `replaced/` are created beside `fs/`, which must be
-/// empty.
+/// Unpacks a tar stream into `fs/` of the private directory `layer_dir`, and reads `tar` to its end, trailing bytes included.
+/// File data is written from the buffers of `tar`, which are best some hundred KiB long and a multiple of 512. `recipe.zst` and,
+/// where needed, `deferred.jsonl` and `replaced/` are created next to `fs/`, which must be empty.
 ///
 /// # Errors
 /// See [`UnpackError`]. What was written so far stays; the caller removes the directory.
@@ -50,8 +50,8 @@ pub fn unpack(
     unpack_beneath(tar, layer_dir, options, Beneath::default())
 }
 
-/// Unpacks a tar stream into the EROFS file `layer.erofs` of the private directory `layer_dir`, with `recipe.zst` beside it. All
-/// else is as with [`unpack`], but that nothing is deferred, whoever unpacks, and that what is on the disk is not counted.
+/// Unpacks a tar stream into the EROFS file `layer.erofs` of the private directory `layer_dir`, with `recipe.zst` next to it.
+/// Works like [`unpack`] otherwise, except that nothing is deferred, whichever user unpacks, and that disk usage is not counted.
 ///
 /// # Errors
 /// See [`UnpackError`]. What was written so far stays; the caller removes the directory.

@@ -12,8 +12,8 @@ pub struct UnpackOptions<'a> {
     pub privileged: bool,
     /// Asked before every entry and between pieces of big files.
     pub cancelled: &'a dyn Fn() -> bool,
-    /// Somebody will wait until everything is on the disk: the kernel is asked to begin to write big files while they grow, and
-    /// this is told of the bytes of every file.
+    /// Set if the caller will wait until everything is on the disk: the kernel is asked to start writing big files while they
+    /// grow, and this function is called with the number of bytes written to each file.
     pub write_back: Option<&'a dyn Fn(u64)>,
     /// Files get their lengths and attributes, but no content: a copy to compare with, which takes hardly any space.
     pub hollow: bool,

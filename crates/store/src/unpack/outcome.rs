@@ -26,14 +26,14 @@ pub struct UnpackOutcome {
     pub deferred: u64,
     /// Extended attributes that were left out: `trusted.*`, those of overlayfs, and those the file system cannot hold.
     pub skipped_xattrs: u64,
-    /// The layer hides everything below it (`.wh..wh..opq` in its root). overlayfs does not look at this attribute on
-    /// the root of a layer: who mounts has to leave the layers below out.
+    /// The layer hides everything below it (`.wh..wh..opq` in its root). overlayfs ignores this attribute on the root of a layer:
+    /// the mounter has to leave the layers below out.
     pub root_opaque: bool,
     /// The recipe can rebuild the tar stream.
     pub exact: bool,
 }
 
-/// So many are looked at again.
+/// The number of largest files that are inspected again.
 const LARGEST: usize = 16;
 
 /// A few files by their size, with the bytes that were counted for them.

@@ -12,7 +12,7 @@ use super::tree::{Id, ROOT};
 /// The purpose for which a parent is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// To make something in it. Missing directories are made, also where a whiteout stands.
+    /// To make something in it. Missing directories are made, also in place of a whiteout.
     Thing,
     /// To make a whiteout in it, or to make it opaque. Missing directories are made, whiteouts stay.
     Mark,

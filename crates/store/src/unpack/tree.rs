@@ -1,8 +1,8 @@
-//! The directories of the layer being unpacked, and what is known of each. Pure: how a directory is reached, the form knows
-//! that the layer is made in.
+//! The directories of the layer being unpacked, and what is known of each. Pure: the form in which the layer is stored knows how
+//! a directory is reached.
 //!
-//! A layer begins empty and nobody else writes into it, so that every directory in it is one that we made and know. A
-//! path through known directories needs no look at all; one that meets anything else is looked up in the layer.
+//! A layer begins empty and no other process writes into it, so that every directory in it was created by this process and is
+//! known. A path through known directories needs no lookup at all; one that meets anything else is looked up in the layer.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) struct Node<N> {
     pub(super) explicit: bool,
     /// Something below it is more than a whiteout.
     pub(super) populated: bool,
-    /// Stands where a whiteout was: nothing of it comes from below.
+    /// Replaces a whiteout: nothing of it is inherited from below.
     pub(super) cut: bool,
     /// Whiteouts were made in it.
     pub(super) whiteouts: bool,
@@ -49,7 +49,7 @@ impl<N> Tree<N> {
         self.nodes.len()
     }
 
-    /// The numbers of all that are there, parents first.
+    /// Returns the numbers of all existing directories, parents first.
     pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = Id> + use<N> {
         0..Id::try_from(self.nodes.len()).unwrap_or(Id::MAX)
     }

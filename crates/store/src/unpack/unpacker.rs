@@ -1,5 +1,4 @@
-//! The loop of an [`Unpacker`] over its entries. What entries do stands in
-//! the modules beside this one.
+//! The loop of an [`Unpacker`] over its entries. The effects of entries are in the modules next to this one.
 
 use super::error::UnpackError;
 use super::form::{Form, Unpacker};

@@ -1,7 +1,6 @@
 //! Whiteouts and opaque directories, the overlayfs way: a character device 0:0, and an extended attribute.
 //!
-//! They speak of the layers below only: what this layer itself has under the name stays, whichever comes first in
-//! the archive.
+//! They apply to the layers below only: entries of this layer itself under the name stay, whichever is first in the archive.
 
 use super::error::UnpackError;
 use super::form::{Form, There, Unpacker};
@@ -23,7 +22,7 @@ impl<F: Form> Unpacker<'_, F> {
             if node.explicit || node.populated {
                 return self.cut(known);
             }
-            // It was only made to hold whiteouts, which this one makes needless.
+            // The directory was only made to hold whiteouts, which this one makes needless.
             self.remove_marks(known)?;
         }
         // A thing of this layer stays, and a second whiteout says nothing new.
@@ -58,7 +57,7 @@ impl<F: Form> Unpacker<'_, F> {
         Ok(())
     }
 
-    /// Removes a directory that holds nothing but whiteouts and others of its kind.
+    /// Removes a directory that contains nothing but whiteouts and other such directories.
     pub(super) fn remove_marks(&mut self, id: Id) -> Result<(), UnpackError> {
         self.last_parent = None;
         for id in self.tree.subtree(id).into_iter().rev() {
@@ -82,7 +81,7 @@ impl<F: Form> Unpacker<'_, F> {
         Ok(())
     }
 
-    /// Returns true if a whiteout stands at a name. Costs nothing while the layer has none.
+    /// Returns true if a whiteout has this name. Costs nothing while the layer has none.
     pub(super) fn has_whiteout(&mut self, dir: Id, leaf: &[u8]) -> Result<bool, UnpackError> {
         Ok(self.whiteouts > 0 && F::find_entry(self, dir, leaf)? == Some(There::Whiteout))
     }

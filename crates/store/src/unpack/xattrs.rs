@@ -1,6 +1,6 @@
-//! Which extended attributes of a layer are taken. Left out, and counted, are `trusted.*` (containerd leaves them out as well;
-//! those of overlayfs would let a layer reach into others), `user.overlay.*` for the same reason, and those that no file of the
-//! kind can have.
+//! Decides which extended attributes of a layer are kept. Left out, and counted, are `trusted.*` (containerd leaves them out as
+//! well; those of overlayfs would let a layer reach into other layers), `user.overlay.*` for the same reason, and those that no
+//! file of the kind can have.
 
 use std::io;
 

@@ -1,6 +1,6 @@
 //! The files of a view as a tar stream: [`View::archive`]. POSIX headers, with extended ones where a name, a number, a time or an
-//! attribute does not fit. Owners, modes and devices are those of the image, whoever writes it. Holes become zeros. It seeks
-//! nothing and remembers nothing but where things with several names stand.
+//! attribute does not fit. Owners, modes and devices are those of the image, whichever user writes it. Holes become zeros. The
+//! stream is written without seeking; only the positions of files with several names are remembered.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

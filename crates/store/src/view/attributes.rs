@@ -41,7 +41,8 @@ impl Kind {
     }
 }
 
-/// The attributes of a file beside its name and content. Owners are those of the image, whoever they belong to on the disk.
+/// The attributes of a file other than its name and content. Owners are those of the image, whichever owners the files have on
+/// the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// The kind.

@@ -2,7 +2,7 @@
 //! attributes and what shares a block with other things are copied, whiteouts and opaque directories have done their work.
 //! Files of layers that are directories are copied whole, since no EROFS file has their blocks.
 //!
-//! It mounts nothing, and knows no place. Called by the mounter.
+//! Mounts nothing, and knows no place. Called by the mounter.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -56,7 +56,7 @@ pub(crate) fn compose<S: Sink>(
     spill: Box<dyn FnMut() -> io::Result<File> + Send>,
 ) -> Result<Composed, ComposeError> {
     let failed = |source| ComposeError::Write { path: "/".to_owned(), source };
-    // Nothing needs to tell composed EROFS files apart.
+    // Composed EROFS files need not be distinguished.
     let options = Options { uuid: [0; 16], time: None, memory: MEMORY, spill };
     let mut writer = Writer::new(sink, options).map_err(failed)?;
     let files = |layer: &OpenLayer| match layer {
@@ -107,7 +107,7 @@ impl<S: Sink> Composer<'_, S> {
     fn attributes(&self, node: &Node) -> Result<Attributes, ComposeError> {
         let Stat { mode, uid, gid, mtime, .. } = node.stat;
         let mut xattrs = self.view.xattrs(node)?;
-        // Those of directories' files can be of a kind that an EROFS file has no place for, and that none brought.
+        // Files of a directory can have attributes of a kind that an EROFS file cannot hold and that no layer has set.
         xattrs.retain(|(name, value)| erofs::can_hold(name, value));
         Ok(Attributes { mode, uid, gid, mtime, xattrs })
     }

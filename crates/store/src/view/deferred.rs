@@ -1,6 +1,7 @@
-//! The attributes that an ordinary user's layer has beside its files: owners, modes, devices and attributes that could not be set when it was
-//! unpacked, and whiteouts that could not be made. Read from `deferred.jsonl`, which the unpacker writes, and `below.jsonl`, which is
-//! written when attributes of lower layers are taken over; called by the view of directories, and by commits for the layers above.
+//! The attributes that are recorded next to the files of an ordinary user's layer: owners, modes, devices and attributes that
+//! could not be set when it was unpacked, and whiteouts that could not be made. Read from `deferred.jsonl`, which the unpacker
+//! writes, and `below.jsonl`, which is written when attributes of lower layers are taken over; called by the view of directories,
+//! and by commits for the layers above.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -39,7 +40,7 @@ struct DeferredLine {
 pub(super) struct RecordedAttributes {
     owner: Option<(u32, u32)>,
     mode: Option<u32>,
-    /// The device that an empty file stands for.
+    /// The device that an empty file represents.
     device: Option<(Kind, (u32, u32))>,
     whiteout: bool,
     pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,

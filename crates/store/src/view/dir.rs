@@ -1,5 +1,5 @@
 //! A layer that is a directory tree, read beneath its directory's descriptor: no symbolic link is followed, no mount crossed.
-//! Where an ordinary user unpacked it, what the files cannot say is taken from what was recorded beside them.
+//! Where an ordinary user unpacked it, attributes that the files cannot have are taken from the records next to them.
 
 use std::fs::File;
 use std::io;
@@ -91,7 +91,7 @@ impl DirLayer {
 
     /// The file at a path, for reading.
     pub(super) fn file(&self, path: &[u8]) -> io::Result<File> {
-        // Without O_NONBLOCK a fifo in the file's place would stop us here.
+        // Without O_NONBLOCK the open of a fifo in the file's place would block.
         let fd = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file any more"));
@@ -99,7 +99,7 @@ impl DirLayer {
         Ok(File::from(fd))
     }
 
-    /// The thing itself, a symbolic link not followed, open for nothing but being looked at.
+    /// Opens the file itself, without following a symbolic link, only for being inspected.
     fn reach(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_at(path, OFlags::PATH)
     }

@@ -1,5 +1,5 @@
-//! A layer that is an EROFS file, as a view reads it: by the numbers of inodes, whatever the file holds. Owners and devices are
-//! those of the layer.
+//! A layer that is an EROFS file, as a view reads it: by the numbers of inodes, for any content. Owners and devices are those of
+//! the layer.
 
 use std::fs::File;
 use std::io;
@@ -64,7 +64,7 @@ impl ErofsLayer {
         Ok((&self.0, self.0.inode(Nid(file))?))
     }
 
-    /// How many devices the EROFS file has beside itself.
+    /// How many devices the EROFS file has in addition to itself.
     pub(super) fn devices(&self) -> u16 {
         self.0.devices()
     }
@@ -116,7 +116,7 @@ fn found(inode: &InodeInfo) -> LayerNode {
         mode: inode.mode,
         uid: inode.uid,
         gid: inode.gid,
-        // What a directory's names take is nothing that a layer says.
+        // The size of a directory's names is no property of a layer.
         size: if kind == Kind::Directory { 0 } else { inode.size },
         links: inode.links,
         device: inode.device,

@@ -11,7 +11,7 @@ use crate::tar::PrintableName;
 /// Why a view does not answer. Paths are cut and their control characters written out.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
-    /// Nothing is there.
+    /// No file exists at the path.
     #[error("{path}: no such file or directory in the image")]
     NotFound {
         /// The path that was asked for.
@@ -61,7 +61,7 @@ pub enum ViewError {
         /// The fault.
         source: io::Error,
     },
-    /// Something could not be written where the copy goes.
+    /// The copy could not be written.
     #[error("{operation} {}", path.display())]
     Write {
         /// The operation.
@@ -71,7 +71,7 @@ pub enum ViewError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Something stands where the copy goes, and is not replaced by it.
+    /// Something exists where the copy is to be made, and is not replaced by it.
     #[error("{} is there already, and {there}: {kept}", path.display())]
     InTheWay {
         /// Where.

@@ -252,8 +252,8 @@ impl View {
         Ok(merged.into_values().map(|(node, _)| node).filter(|node| self.shows(node)).collect())
     }
 
-    /// Looks up a path, which begins at the root whether it says so or not. Symbolic links on the way lead on within the
-    /// image; the last one does if `follow`, or if a slash stands behind it.
+    /// Looks up a path, which begins at the root whether it says so or not. Symbolic links on the way are followed within the
+    /// image; the last one only if `follow`, or if a slash is behind it.
     ///
     /// # Errors
     /// [`ViewError::NotFound`], [`ViewError::Links`], [`ViewError::Kind`], or a layer could not be read.
@@ -264,7 +264,7 @@ impl View {
         }
         let follow = follow || path.ends_with(b"/") || path.ends_with(b"/.");
         let mut way = vec![self.root()?];
-        // What is still to go, the next name last.
+        // The names that are still to be followed, the next one last.
         let mut ahead: Vec<Vec<u8>> = parts_of(path);
         let mut links = 0;
         while let Some(name) = ahead.pop() {
@@ -302,7 +302,7 @@ impl View {
         Ok(node)
     }
 
-    /// Where a symbolic link leads, as it stands there.
+    /// Returns the target of a symbolic link, as recorded.
     ///
     /// # Errors
     /// Another kind of file, or the layer could not be read.

@@ -1,5 +1,5 @@
-//! Which layers a view shows: found in the database once, plain data from then on. A process that does not have the store can open
-//! the layers by it, as long as somebody who has it holds them.
+//! Which layers a view shows: found in the database once, plain data from then on. A process that does not have the store can
+//! open the layers by it, as long as the process that has the store holds them.
 
 use std::path::{Path, PathBuf};
 

@@ -71,7 +71,7 @@ fn what_layers_take_is_counted_where_files_are_in_many_pieces() {
     whole.note_whole(&Digest::sha256(b"blob"), 4, &Digest::sha256(&tar), "").expect("notes");
     whole.leave();
     drop(lease);
-    // It is taken up after a restart.
+    // Accounting continues after a restart.
     drop(store);
     store = Store::open(&root, options).expect("opens");
     let left = store.take_left_layer(&Digest::sha256(b"blob"), 4, oci::Algorithm::Sha256, &|_| true).expect("was left");

@@ -1,4 +1,4 @@
-//! The check: what it finds, what a repair leaves and takes, and how a damaged image comes back.
+//! The check: its findings, what a repair keeps and removes, and how a damaged image is restored.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -53,7 +53,7 @@ impl Bench {
     }
 }
 
-/// A change of the base layer's directory, the least depth that finds it, and words of what is told.
+/// A change of the base layer's directory, the least depth that finds it, and words of the report.
 type Damage = (&'static str, fn(&Path), Depth, &'static str);
 
 const DAMAGES: &[Damage] = &[
@@ -196,7 +196,7 @@ fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
         let store = open(&bench.root);
         assert!(!store.image_is_whole(&two) && store.image_is_whole(&three), "{name}");
 
-        // The next pull brings one layer, and heals both images.
+        // The next pull fetches one layer, and heals both images.
         let healed = bench.images[0].pull(&store, "r.example/one:1");
         assert_eq!((healed.layers[1], healed.pinned), (one.layers[1], true), "{name}");
         assert_ne!(healed.layers[0], one.layers[0], "{name}");
@@ -517,7 +517,7 @@ fn an_unclean_stop_is_seen_until_what_was_written_last_was_looked_at() {
     drop(store);
     let store = open(&bench.root);
     assert!(!store.was_unclean(), "a clean end");
-    // One more image, and the process is killed: its lock goes, its words stay.
+    // One more image, and the process is killed: its lock is released, the text of its lock file stays.
     let last = Image::new("last", &[plain_layer("last", &[7; 5000])]).pull(&store, "r.example/last:1");
     let words = fs::read(bench.root.join("lock")).expect("readable");
     drop(store);
@@ -525,7 +525,7 @@ fn an_unclean_stop_is_seen_until_what_was_written_last_was_looked_at() {
     spoil(&bench.layer(&last, 0), "last", 7);
     let store = open(&bench.root);
     assert!(store.was_unclean());
-    // It ends without having looked.
+    // This store is closed before it has checked anything.
     drop(store);
     let store = Store::open(&bench.root, OpenOptions { durability: Durability::Relaxed, ..options() }).expect("opens");
     assert!(store.was_unclean(), "nobody has looked yet");

@@ -210,7 +210,7 @@ fn two_pulls_of_one_layer_keep_one() {
     let layer = plain_layer("a", b"aaa");
     let (one, two) = (Image::new("one", std::slice::from_ref(&layer)), Image::new("two", &[layer]));
     let (first, second) = (store.lease(), store.lease());
-    // Both look before either commits.
+    // Both look up their layers before either commits.
     let of_first = one.sources(&store, &first);
     let of_second = two.sources(&store, &second);
     let one = store.commit_image(&first, ImageCommit { layers: of_first, ..one.commit(None) }).expect("commits");
@@ -231,7 +231,7 @@ fn pulls_can_share_an_unpacked_layer() {
     assert_eq!((unpacked.stats().files, unpacked.stats().content_bytes), (1, 3));
     let first =
         store.commit_image(&lease, ImageCommit { layers: sources.clone(), ..one.commit(None) }).expect("commits");
-    // The first image goes before the second pull is done: the shared layer keeps what it needs.
+    // The first image is removed before the second pull is done: the shared layer keeps what it needs.
     drop(lease);
     store.remove_image(&first.id).expect("removes");
     let lease = store.lease();
@@ -391,7 +391,7 @@ fn a_root_without_an_entry_depends_only_on_a_root_that_is_not_plain() {
     assert_eq!(on_plain.layers[1], alone.layers[0]);
     let odd_root = Tar::default().directory("./", 0o711).directory("d/", 0o755);
     let on_odd = Image::new("odd", &[odd_root, upper]).pull(&store, "docker.io/library/c:1");
-    // The layer without a stack is there already, and would give the wrong root.
+    // The layer without a stack is present already, and would give the wrong root.
     let directories = Trees::of(&store, &on_odd);
     assert_eq!(mode(directories.last().expect("two")), 0o711);
     check_accounts(&store);
@@ -503,6 +503,6 @@ fn the_database_does_not_grow_with_what_comes_and_goes() {
         }
         sizes.push(size());
     }
-    // Every round brings two megabytes. The file grows by doubling and shrinks by halves, so that its size varies.
+    // Every round adds two megabytes. The file grows by doubling and shrinks by halves, so that its size varies.
     assert!(sizes.iter().all(|size| *size < 8 << 20), "{sizes:?}");
 }

@@ -119,7 +119,7 @@ fn an_image_looks_the_same_in_the_other_shape_and_back() {
     }
     let root = store.root().to_owned();
     store.convert_image(&image.id, OTHER, NEVER).expect("converts");
-    // It is for good.
+    // The conversion is permanent.
     let mut bench = bench;
     bench.store = open(&bench.top.path().join("another"));
     bench.store = open(&root);
@@ -192,7 +192,7 @@ fn what_is_damaged_or_given_up_stays_as_it_is() {
     store.convert_image(&gone, OTHER, NEVER).expect_err("no such image");
 }
 
-/// Killed anywhere, the old layers or the new ones are there: what lies beside them is swept.
+/// After a kill at any point, the old layers or the new ones are present, and leftovers are swept.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn an_interrupted_conversion_loses_nothing() {

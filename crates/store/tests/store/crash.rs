@@ -20,7 +20,7 @@ fn images() -> Vec<Image> {
     let dependent = Tar::default().directory("./", 0o755).file("d/upper", b"upper");
     (0..6_u8)
         .map(|n| {
-            // A file that every one of these has, beside its own.
+            // A file that all of these layers have, in addition to their own.
             let mut own = plain_layer("own", &[n; 300_000]).file("d/common", &[7; 20_000]);
             for file in 0..30 {
                 own = own.file(&format!("d/{file}"), &[n; 200]);
@@ -103,7 +103,7 @@ fn a_kill_leaves_images_whole_or_absent() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
     let images = images();
-    // What is certainly there, over all rounds.
+    // Images that are certainly present, over all rounds.
     let mut there = BTreeSet::new();
     let (mut came_about, mut came_to_nothing) = (0, 0);
     // The long form is asked for by the environment.
@@ -113,7 +113,7 @@ fn a_kill_leaves_images_whole_or_absent() {
         let mut child = start(&root, PULL_AND_REMOVE);
         let mut lines = BufReader::new(child.stdout.take().expect("piped"));
         let mut unsure = None;
-        // The kill comes after so many lines; while the last one is read, the child goes on.
+        // The kill follows after so many lines; while the last one is read, the child continues.
         for _ in 0..1 + (round * 7) % 11 {
             let mut line = String::new();
             while !line.contains("STEP ") {
@@ -122,7 +122,7 @@ fn a_kill_leaves_images_whole_or_absent() {
             }
             unsure = note(&line, &mut there);
         }
-        // Let it get somewhere into the step, a little further each round.
+        // Let it run into the step, a little further each round.
         let until = std::time::Instant::now()
             + std::time::Duration::from_micros(500 * (round % 25) as u64 + 37 * (round / 25) as u64 % 500);
         while std::time::Instant::now() < until {
@@ -168,7 +168,7 @@ fn a_kill_leaves_images_whole_or_absent() {
     );
 }
 
-/// Takes in one line; answers the image whose fate it leaves open.
+/// Handles one line; returns the image whose fate it leaves open.
 fn note(line: &str, there: &mut BTreeSet<usize>) -> Option<usize> {
     let mut words = line.split("STEP ").nth(1).expect("a step").split_whitespace();
     let (step, n) = (words.next().expect("a word"), words.next().expect("a number").parse().expect("a number"));
@@ -207,8 +207,8 @@ fn a_kill_within_a_removal_of_many_leaves_each_image_whole_or_absent() {
     }
     drop(store);
     let mut seen = BTreeSet::new();
-    // The kill comes as soon as so few layers are where they were: at the beginning, within the first transaction's
-    // files, at their end, within those of the second, and when all is done.
+    // The kill follows as soon as so few layers are in their old place: at the beginning, within the first transaction's files,
+    // at their end, within those of the second, and when all is done.
     for (round, kill_at) in [91, 60, 27, 10, 1].into_iter().enumerate() {
         let root = top.path().join(format!("round {round}"));
         run("cp", &["-a", whole.to_str().expect("text"), root.to_str().expect("text")]);

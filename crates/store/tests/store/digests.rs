@@ -46,7 +46,7 @@ fn no_commit_records_the_digest_of_something_else() {
     }
     let error = refused(&|commit| (commit.indexes, commit.repo_digest) = (vec![index.clone()], foreign.clone()));
     assert!(error.to_string().contains(&Digest::sha256(&index).to_string()), "{error}");
-    // Not the config's either, nor with a tag beside it, nor by another algorithm.
+    // The config's digest is refused as well, and so are a name with a tag and one with another algorithm.
     refused(&|commit| commit.repo_digest = name(&own.id()));
     refused(&|commit| commit.repo_digest = foreign.as_ref().map(|name| name.replace("app@", "app:v1@")));
     refused(&|commit| commit.repo_digest = name(&Algorithm::Sha512.digest(&other.manifest)));
@@ -131,7 +131,7 @@ impl tracing::Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Earlier versions recorded whatever digest an archive gave itself.
+/// Earlier versions recorded any digest that an archive stated for itself.
 #[test]
 fn a_name_that_an_earlier_version_took_on_trust_is_reported_and_not_used() {
     let top = tempfile::tempdir().expect("tempdir");
@@ -175,7 +175,7 @@ fn a_name_that_an_earlier_version_took_on_trust_is_reported_and_not_used() {
     check_accounts(&store);
 }
 
-/// A pull by the name brings the right image, also before any repair.
+/// A pull by the name fetches the right image, also before any repair.
 #[test]
 fn the_right_image_takes_a_name_that_was_taken_on_trust() {
     let top = tempfile::tempdir().expect("tempdir");

@@ -1,8 +1,8 @@
-//! Faults below the store, at every system call with which it asks the disk for something: the call is not made and answers
-//! an error, once or from then on. What was committed stays, what is visible is whole, nothing is left after the next open,
-//! the error is one line that says what was done to what, and the same again without the fault succeeds, in the same process
-//! and in the next one. The child works on a tmpfs, whose syncs cost nothing. `IMAGELET_FAULTS=all` looks at each call with
-//! each error; otherwise each error is tried at some of them.
+//! Faults below the store, at every system call with which it asks the disk for something: the call is not made and returns an
+//! error, once or from then on. Committed content stays, everything visible is whole, nothing is left after the next open, the
+//! error is one line that names the operation and the object, and the same call succeeds without the fault, in the same process
+//! and in the next one. The child works on a tmpfs, whose syncs cost nothing. `IMAGELET_FAULTS=all` tries each call with each
+//! error; otherwise each error is tried at some of them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ struct Ground {
     root: PathBuf,
     /// In the store all the time.
     kept: Image,
-    /// Comes and goes.
+    /// Pulled and removed again and again.
     moving: Image,
     /// Is collected with it.
     second: Image,
@@ -161,7 +161,7 @@ fn other_format() -> LayerFormat {
     if in_directories() { LayerFormat::Erofs } else { LayerFormat::Dir }
 }
 
-/// A layer of the image that comes and goes, as a directory under `layers/`.
+/// Returns a layer of the image that is pulled and removed, as a directory under `layers/`.
 fn layer_of_moving(ground: &Ground, store: &Store, at: usize) -> PathBuf {
     let record = store.image(&ground.moving.id()).expect("readable").expect("there");
     ground.root.join("layers").join(record.layers[at].to_string())
@@ -233,7 +233,7 @@ const WORKS: &[Work] = &[
         },
         act: |ground, store| mount(ground, store, &ground.many, false),
         is_done: |ground, _| shows(ground, "d/f60"),
-        // Sixty layers are opened and read, and looked at each time.
+        // Sixty layers are opened, read and inspected each time.
         step: 211,
     },
     Work {
@@ -287,7 +287,7 @@ const WORKS: &[Work] = &[
         },
         act: |ground, store| {
             let done = store.convert_image(&ground.moving.id(), other_format(), NEVER)?;
-            // What cannot be read is left, and said to be.
+            // An unreadable layer is left, and reported as such.
             match done.left.first() {
                 Some(left) => Err(Told { text: format!("layer {}: {}", left.diff_id, left.why), full: false }),
                 None => Ok(()),
@@ -305,7 +305,7 @@ const WORKS: &[Work] = &[
         before: |ground, store| {
             take_away(ground, store);
             bring(ground, store);
-            // A layer that is gone, and what nobody has.
+            // A missing layer, and an unreferenced one.
             std::fs::remove_dir_all(layer_of_moving(ground, store, 2)).expect("removes");
             std::fs::create_dir_all(ground.root.join("layers/77777/fs")).expect("creates");
         },
@@ -361,7 +361,7 @@ fn child() {
     assert!(found.bad.is_empty());
 }
 
-/// Answers whether a call failed: then there may be more.
+/// Returns whether a call failed: then there may be more.
 fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
     let context = &format!("{}: {context}", work.name);
     let store = ground.opened();
@@ -401,7 +401,7 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
         (work.act)(ground, &store).unwrap_or_else(|error| panic!("{context}: the next try: {error:?}"));
         assert!((work.is_done)(ground, &store), "{context}: the next try has done it");
     }
-    // While an image is mounted, there may be an empty directory more beside a layer.
+    // While an image is mounted, an additional empty directory may exist next to a layer.
     unmount(ground, &store);
     drop(store);
     let store = ground.opened();
@@ -485,7 +485,7 @@ fn a_pull_with_each_number_of_descriptors() {
     fail_at_every_step("descriptors");
 }
 
-/// Nothing is mounted there when this is gone.
+/// Unmounts the path when this is dropped.
 struct Unmounted(PathBuf);
 
 impl Drop for Unmounted {

@@ -1,5 +1,5 @@
-//! How calls fail, one after the other; and what is told of that: one line, of the right kind, that says what was done to what and
-//! why it did not succeed. Only for [`super`].
+//! How calls fail, one after the other, and how that is reported: in one line, of the right kind, that names the operation, the
+//! object and the cause. Only for [`super`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -91,7 +91,7 @@ pub(super) fn check_told(context: &str, fault: Fault, error: &Told, reported: bo
     let is_space = [Errno::NOSPC, Errno::DQUOT].contains(&fault.errno);
     assert!(*full == is_space || reported, "{context}: the right kind: {text}");
     let cause = std::io::Error::from(fault.errno).to_string();
-    // A layer that cannot be looked at is not there; who pulls unpacks it once more.
+    // A layer that cannot be inspected counts as missing; the next pull unpacks it once more.
     let reported = reported || text.contains("must be unpacked again");
     assert!(text.contains(&cause) || reported, "{context}: says why: {text}");
     assert!(text.len() > cause.len() + 8, "{context}: and what was done: {text}");
@@ -143,7 +143,7 @@ pub(super) fn each(step: u16, ground: &Ground, mut attempt: impl FnMut(&str, Fau
                     if found.bad.len() >= 200 {
                         return found;
                     }
-                    // The others are to be seen as well.
+                    // The other faults are to be reported as well.
                     drop(Unmounted(ground.target()));
                     let _ = std::fs::remove_dir_all(&ground.root);
                     ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");

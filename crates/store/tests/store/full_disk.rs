@@ -135,7 +135,7 @@ fn without_any_space_and_without_a_reserve_a_killed_store_opens_and_removes() {
         disk.fill("filler");
         child.kill().expect("kills");
         child.wait().expect("is gone");
-        // The reserve is given up, by the store or by somebody who looked for space, and that space is taken as well.
+        // The reserve is given up, by the store or by a user in need of space, and that space is taken as well.
         let reserve = root.join("reserve");
         if keep_reserve_file {
             std::fs::File::options().write(true).open(&reserve).expect("there").set_len(0).expect("shrinks");

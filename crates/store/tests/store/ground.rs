@@ -20,7 +20,7 @@ fn image(name: &str) -> Image {
     Image::new(name, &[lower, upper]).with_blobs()
 }
 
-/// Everything once: what comes, stays and goes on this file system is as it should be.
+/// Every operation once: pulls, restarts and removals work on this file system.
 fn works(root: &Path) {
     let store = Store::open(root, options()).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
     let (one, two) = (image("one"), image("two"));
@@ -37,7 +37,7 @@ fn works(root: &Path) {
     check_accounts(&store);
 }
 
-/// The image is here to the last byte.
+/// Asserts that the image is present to the last byte.
 fn same(store: &Store, image: &Image) {
     let record = store.image(&image.id()).expect("readable").expect("there");
     for (layer, (_, tar)) in store.image_layers(&record).expect("readable").iter().zip(&image.layers) {
@@ -171,7 +171,7 @@ fn a_disk_that_becomes_read_only_loses_nothing() {
     let error = error.expect_err("nothing can be written");
     assert!(!error.is_disk_full() && !error.to_string().contains('\n'), "{error:?}");
     store.remove_image(&record.id).expect_err("nothing can be written");
-    // What was there can be used.
+    // The existing image can be used.
     same(&store, &kept);
     assert!(store.image(&other.id()).expect("readable").is_none());
     drop((lease, store));
@@ -183,7 +183,7 @@ fn a_disk_that_becomes_read_only_loses_nothing() {
     check_accounts(&store);
 }
 
-/// The whole device is gone from one moment on, as when a cable is pulled.
+/// The whole device disappears at one moment, as when a cable is pulled.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn a_disk_that_is_gone_loses_nothing() {
@@ -303,7 +303,7 @@ fn who_finds_another_lock_does_not_work_beside_the_first() {
     let (kept, other) = (image("kept"), image("other"));
     kept.pull(&first, "docker.io/library/kept:1");
     fs::remove_file(root.join("lock")).expect("removes");
-    // Nobody could know of the first one; from now on that one changes nothing any more.
+    // The second process cannot know of the first one; from now on the first one changes nothing any more.
     let second = open(&root);
     assert!(matches!(first.remove_image(&kept.id()), Err(StoreError::Displaced(_))));
     other.pull(&second, "docker.io/library/other:1");
@@ -350,7 +350,7 @@ fn records_that_are_gone_or_damaged_are_refused_and_nothing_is_deleted() {
         let end = bytes.len().min(at + 700);
         bytes[at..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
         fs::write(&database, bytes).expect("writes");
-        // What is not used can be anything; what is used is never taken for something else.
+        // Unused bytes can be anything; used ones are never taken for something else.
         if !refused(&format!("noise at {at}")) {
             harmless += 1;
         }
@@ -363,7 +363,7 @@ fn records_that_are_gone_or_damaged_are_refused_and_nothing_is_deleted() {
     same(&open(&root), &kept);
 }
 
-/// A file that cannot be deleted keeps nothing else from going, and goes with the next removal after it can.
+/// A file that cannot be deleted does not prevent other deletions, and is deleted with the next removal after it can be.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn what_cannot_be_deleted_goes_when_it_can() {
@@ -387,7 +387,7 @@ fn what_cannot_be_deleted_goes_when_it_can() {
     check_accounts(&store);
 }
 
-/// Files that others change are found, and never taken for what they were.
+/// Files that another process changes are detected, and never taken for what they were.
 #[test]
 fn files_that_others_change_are_found() {
     let top = tempfile::tempdir().expect("tempdir");

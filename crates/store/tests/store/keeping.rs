@@ -1,4 +1,4 @@
-//! Kept blobs in the store: one transaction with their image, one file for all images that name them, gone with the last.
+//! Kept blobs in the store: one transaction with their image, one file for all images that name them, removed with the last.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn images_share_blobs_and_the_last_one_takes_them_along() {
     let root = top.path().join("store");
     let store = open(&root);
     let (first, second) = (image(2), image(3));
-    // Both are on their way before either is there.
+    // Both are being written before either is committed.
     let lease = store.lease();
     let commits: Vec<_> = [&first, &second]
         .map(|image| {
@@ -149,7 +149,7 @@ fn a_check_finds_what_is_wrong_with_blobs() {
     assert_eq!(run_check(Depth::Files, false).problems, []);
     assert_eq!(blobs(&root).len(), 1);
     check_accounts(&store);
-    // What is dropped comes back with the next pull that fetches it.
+    // A dropped blob is kept again with the next pull that fetches it.
     let again = Image::new("again", &[plain_layer("base", &[1; 100_000])]).with_blobs().pull(&store, "a.example/c:1");
     assert_eq!((again.blobs.len(), blobs(&root).len()), (1, 2));
     check_accounts(&store);
@@ -269,7 +269,7 @@ fn blobs_need_no_space_to_go() {
         check_accounts(&store);
     }
     assert_eq!(blobs(&root), Vec::<String>::new());
-    // Where not even the reserve is there, files go first.
+    // Where not even the reserve exists, files are removed first.
     fs::remove_file(disk.path.join("filler")).expect("removes");
     let record = image(9).pull(&store, "a.example/a:9");
     disk.fill("filler");

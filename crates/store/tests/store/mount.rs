@@ -84,11 +84,11 @@ fn any_number_of_layers() {
         fs::write(bench.target.join("f"), "x").expect("writable");
         assert_eq!(fs::read(writable.join("upper/f")).expect("there"), b"x");
         bench.store.unmount_image(&bench.target).expect("unmounts");
-        // What was written is there again.
+        // The written file is present again.
         bench.store.mount_image(&image, &bench.target, Some(&writable)).expect("mounts");
         assert_eq!(fs::read(bench.target.join("f")).expect("there"), b"x");
         bench.store.unmount_image(&bench.target).expect("unmounts");
-        // Nothing of all this stays beside the layers.
+        // None of these files stay next to the layers.
         super::support::check_accounts(&bench.store);
     }
 }
@@ -127,7 +127,7 @@ fn a_mounted_image_is_not_removed() {
     bench.store.remove_image(&other.id).expect("the other image goes, their layer stays");
     assert_eq!(fs::read(bench.target.join("d/a")).expect("there"), b"aaa");
 
-    // The record of a mount that is gone keeps nothing, whoever took the mount away.
+    // The record of a mount that no longer exists keeps nothing, whichever process unmounted it.
     rustix::mount::unmount(&bench.target, rustix::mount::UnmountFlags::empty()).expect("unmounts");
     assert!(bench.store.mounts().expect("readable").is_empty());
     bench.store.remove_image(&image.id).expect("removes");

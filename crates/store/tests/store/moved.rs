@@ -1,5 +1,5 @@
 //! A store that is copied to a disk with another file system and other blocks, as `cp -a` and `rsync -aHAX` do it: it opens, is
-//! sound, mounts, goes on and can be emptied there. Needs root.
+//! sound, mounts, works and can be emptied there. Needs root.
 
 use std::fs;
 use std::path::Path;

@@ -193,7 +193,7 @@ fn what_the_program_keeps_beside_a_store_is_in_nobodys_way() {
             assert!(laid.iter().all(|name| root.path().join(name).exists()), "{laid:?} stays: {:?}", list(root.path()));
         }
     }
-    // It makes nothing foreign ours.
+    // An open never turns foreign files into ours.
     let root = tempfile::tempdir().expect("tempdir");
     BESIDE_A_STORE.iter().for_each(|name| lay(root.path(), name));
     for foreign in ["letter", "pods.lock.bak", "Pods/", "image_gc2/"] {
@@ -252,7 +252,7 @@ fn relaxed_images_are_trusted_within_a_boot_only() {
     other.pull(&store, "docker.io/library/b:1");
     drop(store);
 
-    // After a crash of the machine only what was synced is there. The layer that both have was.
+    // After a crash of the machine only synced content is present. The layer that both have was synced.
     set_boot(&root, Some((other.layers[1].0.to_string(), "another boot")));
     let store = Store::open(&root, relaxed()).expect("opens");
     let images = store.images().expect("readable");
@@ -272,7 +272,7 @@ fn a_young_store_is_as_good_as_its_boot() {
     // A command that was not to wait for a sync leaves it young, and the next one finds what it left.
     image.pull(&Store::open(&root, relaxed()).expect("opens"), "docker.io/library/a:1");
     assert_eq!((count(relaxed()), young.exists()), (1, true));
-    // After a stop of the machine nothing of it can be trusted, whatever a kill in the middle of the emptying has left.
+    // After a stop of the machine no content can be trusted, whatever a kill in the middle of the emptying has left.
     for (torn, version) in [("another boot\n", "1\n"), ("", "1\n"), ("another boot\n", "\0\0"), ("another boot\n", "")]
     {
         fs::write(&young, torn).expect("writes");

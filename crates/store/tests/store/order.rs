@@ -1,5 +1,5 @@
-//! Layers are independent of each other: whatever is in them, and whichever order and number of threads they are unpacked
-//! in, the mounted image is what applying them one after the other gives. Against a model of the specification's rules
+//! Layers are independent of each other: whatever they contain, and in whichever order and with however many threads they are
+//! unpacked, the mounted image is the result of applying them one after the other. Against a model of the specification's rules
 //! that knows nothing of overlays. Needs root.
 
 use lock::Mutex;
@@ -86,8 +86,8 @@ fn is_below(path: &str, directory: &str) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Returns true if a layer may have this line. A whiteout in a directory of which nothing is below has nothing to hide, and overlayfs
-/// does not look for whiteouts there: its listing would name what cannot be found. No builder writes that.
+/// Returns true if a layer may have this line. A whiteout in a directory of which nothing is below has nothing to hide, and
+/// overlayfs does not check for whiteouts there: its listing would name what cannot be found. No builder writes that.
 fn is_sensible(tree: &Tree, line: &Line) -> bool {
     let Line::Whiteout(path) = line else { return true };
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
@@ -117,7 +117,7 @@ fn apply(tree: &mut Tree, lines: &[Line], number: usize) {
             Line::Opaque(path) => (path.as_str(), true),
         };
         for prefix in prefixes(path) {
-            // A directory that only holds marks is there unless the layer hides it.
+            // A directory that only holds marks is present unless the layer hides it.
             if !is_mark || !is_hidden(prefix) {
                 directory(tree, prefix);
             }
@@ -164,7 +164,7 @@ fn read(root: &Path) -> Tree {
     tree
 }
 
-/// Unmounts whatever becomes of the test.
+/// Unmounts the path, also if the test fails.
 struct Unmounts<'a>(&'a Path);
 
 impl Drop for Unmounts<'_> {

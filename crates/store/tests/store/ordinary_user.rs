@@ -53,7 +53,7 @@ fn child() {
         assert!(text.contains("root") && text.contains("imagelet ls"), "{error}");
     }
     assert!(store.mounts().expect("readable").is_empty());
-    // What a kill left is swept, whatever its modes.
+    // Leftovers of a kill are swept, whatever their modes.
     let copy = top.join("store/ingest/7");
     std::fs::create_dir_all(copy.join("fs/closed/inner")).expect("creates");
     for at in ["fs/closed/inner", "fs/closed"] {
@@ -81,8 +81,7 @@ fn child_in_a_namespace() {
     let record = store.resolve("odd:1").expect("resolves").expect("pulled before");
     let target = top.join("target");
     if !in_directories() {
-        // The kernel mounts EROFS files for nobody but the machine's root; what can be mounted depends on erofsfuse, and what can
-        // be read does not.
+        // The kernel mounts EROFS files only for the machine's root. Mounting depends on erofsfuse; reading does not.
         let lease = store.lease();
         let stack = store.stack(&lease, "odd:1").expect("readable").expect("there");
         let view = View::open(store.root(), &stack).expect("opens");
@@ -108,7 +107,7 @@ fn child_in_a_namespace() {
 fn an_ordinary_user_can_have_a_store() {
     assert!(rustix::process::geteuid().is_root(), "this test becomes an ordinary user: run it as root");
     let top = tempfile::tempdir().expect("tempdir");
-    // Where the build lies may be closed to others.
+    // Other users may have no access to the build directory.
     let program = top.path().join("program");
     std::fs::copy(std::env::current_exe().expect("a test is a program"), &program).expect("copies");
     std::os::unix::fs::chown(top.path(), Some(65534), Some(65534)).expect("chown");

@@ -15,7 +15,7 @@ fn image(name: &str) -> Image {
     Image::new(name, &[many, dependent])
 }
 
-/// Checks that a visible image is there to the last byte.
+/// Checks that a visible image is present to the last byte.
 fn check(store: &Store, image: &Image) {
     let record = store.image(&image.id()).expect("readable").expect("a commit that was answered is durable");
     for (layer, (_, tar)) in store.image_layers(&record).expect("readable").iter().zip(&image.layers) {
@@ -34,7 +34,7 @@ fn an_image_whose_commit_was_answered_survives() {
     for name in ["one", "two", "three"] {
         let image = image(name);
         image.pull(&store, &format!("docker.io/library/{name}:1"));
-        // Not synced by anybody: shows that the copy is what a stop would leave.
+        // Never synced: shows that the copy has what a stop would leave.
         std::fs::write(disk.path.join(format!("unsynced {name}")), vec![1; 100_000]).expect("writes");
         let after = disk.as_after_a_power_cut();
         let unsynced = std::fs::read(after.path.join(format!("unsynced {name}"))).unwrap_or_default();
@@ -53,7 +53,7 @@ fn an_image_whose_commit_was_answered_survives() {
         let report = store.check(&recent).expect("ends");
         assert!(report.layers_checked > 0 && report.problems.is_empty(), "{report:?}");
     }
-    // A removal is as durable, and its files are gone for good.
+    // A removal is as durable, and its files stay deleted.
     store.remove_image(&image("one").id()).expect("removes");
     let after = disk.as_after_a_power_cut();
     let again = Store::open(&after.path.join("store"), options()).expect("opens");

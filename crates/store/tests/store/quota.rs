@@ -23,7 +23,7 @@ fn fill(part: &std::path::Path, name: &str) {
     let mut file = std::fs::File::create(part.join(name)).expect("creates");
     for size in [1 << 20, 4096] {
         while file.write_all(&vec![1; size]).is_ok() {}
-        // What is promised is taken.
+        // Makes the file system allocate the blocks that it has only reserved.
         let _ = file.sync_all();
     }
     let error = file.write_all(&[1; 4096]).and_then(|()| file.sync_all()).expect_err("nothing is left");

@@ -182,7 +182,7 @@ fn layer_of_kind(kind: usize, size: usize) -> Tar {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Images that share layers as they like: what the layers promise for any set of them is what goes from the disk.
+    /// Images that share layers in any way: the usage that layers report for any set of them is what the disk gets back.
     #[test]
     fn what_is_promised_is_what_the_disk_gets_back(
         stacks in prop::collection::vec(prop::collection::vec(0_usize..6, 0..4), 1..6),

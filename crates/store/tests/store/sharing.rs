@@ -1,4 +1,4 @@
-//! Files that several layers have: stored once, counted once, and whole whoever goes.
+//! Files that several layers have: stored once, counted once, and intact whichever layer is removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,7 +48,7 @@ fn the_same_file_is_one_inode_until_the_last_layer_goes() {
         let (unique, shared) = store.usage(&image.id).expect("readable").expect("there");
         assert!(shared >= 100_000 && unique < 50_000, "{unique} {shared}");
     }
-    // Who goes takes nothing of the others along, and the last one everything.
+    // A removal takes nothing that other images have, and the last one everything.
     let freed = store.remove_image(&images.remove(0).id).expect("removes").freed_bytes;
     assert!(freed < 50_000, "{freed}");
     check_accounts(&store);
@@ -113,7 +113,7 @@ fn a_layer_that_is_replaced_leaves_what_it_shared() {
     let (_top, store) = store(Sharing::Hardlink);
     let layer = |own: u8| plain_layer("own", &[own; 5000]).file("d/common", &[7; 50_000]);
     let records: Vec<_> = (1..4).map(|n| pull(&store, &format!("i{n}"), layer(n))).collect();
-    // Its directory is lost, and nobody has looked.
+    // Its directory is lost, and no check has run.
     fs::remove_dir_all(store.layer_directories(&records[1]).expect("there")[0].parent().expect("the layer"))
         .expect("removes");
     pull(&store, "i2", layer(2));

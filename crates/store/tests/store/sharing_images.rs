@@ -1,4 +1,4 @@
-//! Layers that are EROFS files, and have blocks in common: stored once, counted once, and whole whoever goes.
+//! Layers that are EROFS files, and have blocks in common: stored once, counted once, and intact whichever layer is removed.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -103,7 +103,7 @@ fn blocks_that_another_layer_has_are_taken_from_there() {
     assert_eq!(fs::read(target.join("d/own")).expect("reads"), noise(3, 9000));
     store.unmount_image(&target).expect("unmounts");
 
-    // Who goes takes nothing of the others along. What comes later takes blocks from what only they hold.
+    // A removal takes nothing that other images have. Later layers take blocks from files that only those images hold.
     let freed = store.remove_image(&images.remove(0).id).expect("removes").freed_bytes;
     assert!(freed < 100_000, "{freed}");
     check_accounts(&store);
@@ -158,7 +158,7 @@ fn blocks_that_are_damaged_damage_every_layer_that_has_them() {
     assert_eq!(content(&store, &again.1, "d/blocks"), noise(1000, 3 * MIB / 2));
     check_accounts(&store);
     assert_eq!(run_check(&store, Depth::Files, false).problems, []);
-    // What it holds is lost.
+    // Its content is lost.
     fs::remove_file(&parts(&store, &again.1).1[0]).expect("removes");
     assert_eq!(run_check(&store, Depth::Files, false).problems.len(), 1);
 }
@@ -213,7 +213,7 @@ proptest! {
         for step in steps {
             if let Some(id) = ids.get(step) {
                 let before = store.totals().expect("readable").bytes;
-                // Some are gone already.
+                // Some are removed already.
                 let freed = store.remove_image(id).map_or(0, |removed| removed.freed_bytes);
                 prop_assert!(store.totals().expect("readable").bytes + freed <= before);
                 check_accounts(&store);

@@ -238,8 +238,8 @@ pub(crate) fn options() -> OpenOptions {
     }
 }
 
-/// Waits until no loop device shows a file at or below this path. The kernel clears one at its last close, and whoever looks for the
-/// device of another file may have it open for a moment.
+/// Waits until no loop device shows a file at or below this path. The kernel clears a device at its last close, and a search for
+/// the device of another file may have it open for a moment.
 #[track_caller]
 pub(crate) fn until_detached(path: &Path) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -347,7 +347,7 @@ pub(crate) fn check_accounts(store: &Store) {
         .unwrap_or_default();
     let blob_bytes: u64 = blobs.iter().map(|blob| measure(blob).0).sum();
     assert_eq!(totals.blobs, blobs.len() as u64, "number of blobs");
-    // What several layers share is there once.
+    // Content that several layers share is present once.
     let (mut bytes, mut inodes) = measure(&store.root().join("layers"));
     (bytes, inodes) = (bytes - own_blocks(&store.root().join("layers")), inodes - 1);
     assert_eq!(totals.bytes, bytes + blob_bytes + documents as u64, "bytes");
@@ -463,11 +463,11 @@ impl LoopDisk {
         std::fs::write(trigger, "a test").unwrap();
     }
 
-    /// Mounted anew, as after the next start of the machine.
+    /// Mounts it again, as after the next start of the machine.
     pub(crate) fn again(&self) {
         rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::empty()).unwrap();
         let file = self.directory.path().join("disk");
-        // As long as the device is there, it would be the old file system that is mounted.
+        // As long as the device exists, the old file system would be mounted.
         until_detached(&file);
         run("mount", &["-o", "loop", file.to_str().unwrap(), self.path.to_str().unwrap()]);
     }

@@ -1,4 +1,4 @@
-//! Content that interrupted pulls left: found again after a restart, believed only after a look, counted, and the first to go.
+//! Leftovers of interrupted pulls: found again after a restart, verified before use, counted, and removed before anything else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -96,7 +96,7 @@ fn a_whole_layer_outlives_a_kill_and_is_as_it_was() {
     let taken = take(&store).expect("it was left");
     assert_eq!(store.unfinished(), Unfinished::default(), "nobody else has it");
     assert!(take(&store).is_none());
-    // Given up: it is there for the next one.
+    // Cancelled: the layer is kept for the next pull.
     assert!(taken.verify(&|| true).expect("readable").is_none());
     assert_eq!(store.unfinished(), left);
     let (layer, diff_id) = take(&store).expect("there").verify(&|| false).expect("readable").expect("is what it was");
@@ -113,8 +113,8 @@ fn a_whole_layer_outlives_a_kill_and_is_as_it_was() {
     assert!(stream == image.layers[0].1, "to the last byte");
 }
 
-/// A kill of a commit between the move of its layers and the record of its image: they are there for the next pull, which looks at
-/// them as at all that is left. What was put in the place of one, by whomever, is nobody's.
+/// A commit is killed between the move of its layers and the record of its image: the layers are kept for the next pull, which
+/// checks them like all leftovers. A directory that has replaced one of them is unreferenced.
 #[test]
 fn a_layer_that_a_killed_commit_had_moved_is_taken_back() {
     let top = tempfile::tempdir().expect("tempdir");
@@ -143,7 +143,7 @@ fn a_layer_that_a_killed_commit_had_moved_is_taken_back() {
     store.remove_image(&record.id).expect("removes");
     drop(store);
 
-    // Something went with the kill, or after it.
+    // Something was lost with the kill, or after it.
     let layer = moved();
     let file = [layer.join("layer.erofs"), layer.join("fs/d/1")].into_iter().find(|path| path.is_file());
     fs::File::options().write(true).open(file.expect("one of them")).expect("opens").set_len(10).expect("cut off");
@@ -260,14 +260,14 @@ fn a_spool_is_read_back_up_to_the_first_bad_piece() {
     assert!(store.take_spool(&digest, size + 1, &|_| true).expect("readable").is_none());
     assert!(store.take_spool(&digest, size, &|_| false).expect("readable").is_none(), "of a foreign origin");
 
-    // It goes on where it ended, as often as need be.
+    // It continues where it ended, as often as needed.
     let (mut spool, bytes) = read(&store);
     assert!(bytes == blob[1000..101_000] && (spool.begin(), spool.end()) == (1000, 101_000));
     spool.append([&blob[101_000..150_000]]).expect("writes");
     spool.leave();
     let ingest = root.join("ingest");
     let sums = list(&ingest).into_iter().find(|name| name.ends_with(".sums")).expect("there");
-    // A line that did not get to its end, and bytes that nobody speaks for.
+    // An incomplete line, and bytes without a digest.
     let mut text = fs::read(ingest.join(&sums)).expect("reads");
     text.extend_from_slice(b"500 abcdef");
     fs::write(ingest.join(&sums), &text).expect("writes");
@@ -312,7 +312,7 @@ fn it_is_kept_for_a_time_and_in_number_and_goes_when_asked() {
     assert_eq!(store.drop_unfinished(Some(0)).freed_inodes, 0, "nothing is so old");
     drop(store);
 
-    // Garbage beside them, of every kind.
+    // Garbage of every kind next to them.
     let ingest = root.join("ingest");
     for (name, text) in
         [("900.layer", "{}"), ("901.sums", "no line"), ("902", ""), ("903.new", ""), ("904", "x"), ("904.sums", "x\n")]

@@ -232,7 +232,7 @@ fn a_copy_never_leaves_its_directory() {
     assert_eq!(fs::read(out.join("way/f")).expect("reads"), b"theirs");
     assert_eq!(fs::read(outside.join("f")).expect("reads"), b"mine");
 
-    // Where it goes are links: a file replaces one, a directory does not go through one.
+    // There are links at the destination: a file replaces one, a directory is not written through one.
     let out = bench.top.path().join("links");
     fs::create_dir(&out).expect("mkdir");
     symlink(outside.join("f"), out.join("f")).expect("symlink");
@@ -308,7 +308,7 @@ fn a_copy_has_no_labels_of_the_image() {
     for (n, layer_format) in [LayerFormat::Dir, LayerFormat::Erofs].into_iter().enumerate() {
         let store = Store::open(&top.path().join(n.to_string()), OpenOptions { layer_format, ..options() });
         let store = store.expect("opens");
-        // A digest, as the kernel takes it where it looks.
+        // A digest in the form that the kernel accepts.
         let digest = format!("\u{4}\u{4}{}", "7".repeat(32));
         let all = [("user.kept", "1"), ("security.selinux", "theirs"), ("security.ima", &digest)];
         let tar = Tar::default().directory("d/", 0o755).xattrs(&all).file("d/f", b"x");
@@ -361,8 +361,8 @@ fn a_copy_of_a_file_that_fails_leaves_the_file_that_was_there() {
     assert_eq!((fs::read(out.join("f")).expect("reads").len(), list(&out).len()), (700_000, 2));
 }
 
-/// Directories that a layer does not name are as in the layer below, whatever each of the two is on the disk, and whoever could
-/// not be given them.
+/// Directories that a layer does not name are as in the layer below, whichever shape each of the two has on the disk, and even if
+/// their attributes could not be set there.
 #[test]
 fn an_ordinary_users_layers_of_both_shapes_show_what_the_image_says() {
     let top = tempfile::tempdir().expect("tempdir");

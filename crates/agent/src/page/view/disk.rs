@@ -1,4 +1,4 @@
-//! The disk: how full it is, where collection starts and ends, and the images that go next. Pure; called by [`super`].
+//! The disk: how full it is, where collection starts and ends, and the images to remove next. Pure; called by [`super`].
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use crate::admin::gc::DiskUsage;
 use crate::page::inventory::{Inventory, Removals};
 use crate::page::report::Report;
 
-/// How many of the images that go next are listed.
+/// How many of the images to remove next are listed.
 const LISTED: usize = 8;
 
 pub(super) fn disk(report: &Report) -> Markup {

@@ -73,7 +73,7 @@ fn wanted_by(wanted_by: &[WantedBy]) -> String {
     }
 }
 
-/// The layers that still come, and how many are here.
+/// The layers that are still to be fetched, and how many are present.
 fn layers(layers: &[LayerInFlight]) -> Markup {
     let is_here = |layer: &&LayerInFlight| matches!(layer.state, LayerState::Present | LayerState::Done);
     let here = layers.iter().filter(is_here).count();

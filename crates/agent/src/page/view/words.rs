@@ -52,7 +52,7 @@ pub(super) fn whole_duration(milliseconds: u64) -> String {
     duration(milliseconds).replace(".00s", "s")
 }
 
-/// The name of an image: what tells it apart stands out, the registry and the path do not.
+/// The name of an image: its distinctive part stands out, the registry and the path do not.
 pub(super) fn image_name(name: &str) -> Markup {
     let at = name.rfind('/').map_or(0, |slash| slash + 1);
     let (path, rest) = name.split_at(at);

@@ -110,7 +110,7 @@ impl<'h> Bench<'h> {
         self.try_pull(PullImageRequest::new(name)).await.map_err(|e| failed(&format!("pull {name}"), &e))
     }
 
-    /// The same, with the error as it comes.
+    /// Pulls in the same way, and returns the service's own error.
     pub(super) async fn try_pull(&self, request: PullImageRequest) -> Result<String, Error> {
         let id = self.service.pull_image(request).await?;
         self.remember(&id);

@@ -37,19 +37,19 @@ pub trait Harness: Send + Sync {
     /// The digests of a fixture as it was published; `None` if it was not.
     fn identity(&self, fixture: &FixtureImage) -> Option<Identity>;
 
-    /// Makes a tag of the registry below [`Harness::domain`] mean this fixture from now on. Answers false where the
-    /// registry cannot be changed.
+    /// Moves a tag of the registry below [`Harness::domain`] to this fixture. Returns false if the registry
+    /// cannot be changed.
     async fn move_tag(&self, repository: &str, tag: &str, to: &FixtureImage) -> bool {
         let _ = (repository, tag, to);
         false
     }
 
-    /// Makes the registry hold back what pulls ask for, from now on and until [`Hold::release`]. `None`: it cannot.
+    /// Makes the registry hold back its answers to pulls until [`Hold::release`]. `None`: it cannot.
     fn hold_pulls(&self) -> Option<Hold> {
         None
     }
 
-    /// Runtime handlers that the implementation knows beside the default one; `None`: it refuses no handler.
+    /// Runtime handlers that the implementation knows in addition to the default one; `None`: it refuses no handler.
     fn runtime_handlers(&self) -> Option<Vec<String>> {
         None
     }
@@ -92,15 +92,15 @@ impl Hold {
         Self { reached: Box::pin(reached), given_up: None, release: Some(Box::new(release)) }
     }
 
-    /// With a future that ends when no request is held back any more, since whoever asked went away. A registry that
-    /// sees its clients go should say so: then the suite knows, instead of watching for a while.
+    /// Adds a future that completes when no request is held back any more, because the clients disconnected. A registry that
+    /// can see its clients disconnect should provide it: the suite then waits for it, instead of watching for a while.
     #[must_use]
     pub fn with_given_up(mut self, given_up: impl Future<Output = ()> + Send + 'static) -> Self {
         self.given_up = Some(Box::pin(given_up));
         self
     }
 
-    /// Waits until whoever asked has gone away, where the registry can tell.
+    /// Waits until the clients have disconnected, where the registry can see that.
     pub async fn given_up(&mut self) {
         if let Some(given_up) = self.given_up.take() {
             given_up.await;

@@ -1,4 +1,4 @@
-//! Cases: ImageStatus by every kind of reference, and what it tells.
+//! Cases: ImageStatus by every kind of reference, and its content.
 
 use super::bench::{Bench, Outcome, Stop, check, check_eq, failed, fails_with, needs};
 use super::harness::Deviation;

@@ -1,4 +1,4 @@
-//! The suite that every [`ImageService`] runs: one function per rule, so that a failure is told by its name.
+//! The suite that every [`ImageService`] runs: one function per rule, so that a failure is identified by its name.
 //!
 //! An implementation gives a [`Harness`] and either calls [`run_all`] or lets
 //! [`image_service_conformance!`](crate::image_service_conformance) make one test of each case. Cases run one after
@@ -242,7 +242,7 @@ async fn run(case: &Case, harness: &dyn Harness) -> CaseResult {
         Ok(()) => within(limit, (case.run)(&bench)).await,
         Err(stop) => Err(stop.context("before the case")),
     };
-    // What a failed case leaves must not make the next one fail as well.
+    // Leftovers of a failed case must not make the next one fail as well.
     let swept = within(limit, bench.sweep()).await.map_err(|stop| stop.context("after the case"));
     let verdict = match outcome.and(swept) {
         Ok(()) => Verdict::Passed,

@@ -1,4 +1,4 @@
-//! Cases: what a pull records and answers, how it fails, and what is left when its caller goes away.
+//! Cases: the record and the result of a pull, its failures, and its leftovers when the caller disconnects.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -158,7 +158,7 @@ pub(super) async fn pull_for_an_unknown_runtime_handler_is_refused(bench: &Bench
     Ok(())
 }
 
-/// Fields that the kubelet sends beside the name do no harm.
+/// Fields that the kubelet sends in addition to the name do no harm.
 pub(super) async fn pull_works_with_annotations_and_sandbox(bench: &Bench<'_>) -> Outcome {
     let name = bench.name(&fixtures::TAGGED);
     let mut sandbox = PodSandboxConfig { hostname: "conformance".into(), ..PodSandboxConfig::default() };
@@ -175,7 +175,7 @@ pub(super) async fn pull_works_with_annotations_and_sandbox(bench: &Bench<'_>) -
     Ok(())
 }
 
-/// imagelet: the step that a request wants before its image is visible ends before anybody sees the image.
+/// imagelet: the step that a request wants before its image is visible ends before any client sees the image.
 pub(super) async fn image_is_absent_while_the_step_before_it_runs(bench: &Bench<'_>) -> Outcome {
     let (name, id) = (bench.name(&fixtures::TAGGED), bench.identity(&fixtures::TAGGED)?.id.to_string());
     let other = bench.name(fixtures::LISTED[0]);
@@ -238,8 +238,8 @@ pub(super) async fn pull_reports_its_progress(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-/// critest "public image should timeout if requested": a caller that goes away stops its pull, and nothing half
-/// pulled is visible.
+/// critest "public image should timeout if requested": a caller that disconnects stops its pull, and no partial image
+/// is visible.
 pub(super) async fn dropped_pull_leaves_nothing(bench: &Bench<'_>) -> Outcome {
     let name = bench.name(&fixtures::TAGGED);
     let mut hold = needs(bench.harness().hold_pulls(), "way to hold a pull back")?;
@@ -255,7 +255,7 @@ pub(super) async fn dropped_pull_leaves_nothing(bench: &Bench<'_>) -> Outcome {
     bench.absent(&name).await?;
     hold.given_up().await;
     hold.release();
-    // A pull that secretly went on would become visible now. It must not, for as long as we look.
+    // A pull that continued in secret would become visible now. Poll for a while: it must not.
     let id = bench.identity(&fixtures::TAGGED)?.id.to_string();
     for _ in 0..20 {
         check_eq!(bench.listed(&id).await?, None, "the list after the pull was dropped");
@@ -266,7 +266,7 @@ pub(super) async fn dropped_pull_leaves_nothing(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-/// Of two callers of the same pull one goes away; the other gets its image.
+/// Of two callers of the same pull one disconnects; the other gets its image.
 pub(super) async fn dropped_pull_leaves_its_twin_alone(bench: &Bench<'_>) -> Outcome {
     let name = bench.name(&fixtures::TAGGED);
     let mut hold = needs(bench.harness().hold_pulls(), "way to hold a pull back")?;

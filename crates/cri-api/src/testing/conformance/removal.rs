@@ -107,7 +107,7 @@ pub(super) async fn removal_of_an_empty_name_is_an_invalid_argument(bench: &Benc
     Ok(())
 }
 
-/// critest: five concurrent removals; after each of them the image is gone.
+/// critest: five concurrent removals; after each of them the image is not present.
 pub(super) async fn five_removals_at_once_all_succeed(bench: &Bench<'_>) -> Outcome {
     for name in bench.names(&fixtures::MANY_NAMES) {
         bench.pull(&name).await?;
@@ -143,7 +143,7 @@ pub(super) async fn removal_leaves_images_with_shared_layers(bench: &Bench<'_>) 
 
 /// A removal leaves nothing that spoils the next pull.
 pub(super) async fn removed_image_can_be_pulled_again(bench: &Bench<'_>) -> Outcome {
-    // It came anew, and its service may say so.
+    // The image was pulled again, so its time of pull may differ.
     let timeless = |image: Image| Image { pulled_at: None, ..image };
     let before = timeless(bench.pulled(&fixtures::INDEXED).await?);
     for _ in 0..3 {
@@ -153,8 +153,8 @@ pub(super) async fn removed_image_can_be_pulled_again(bench: &Bench<'_>) -> Outc
     Ok(())
 }
 
-/// Workers pull and remove one image over each other, as critest's benchmark does. No call fails, and what is there in
-/// the end is whole or absent.
+/// Workers pull and remove one image concurrently, as critest's benchmark does. No call fails, and in the end the image is
+/// whole or absent.
 pub(super) async fn pulls_and_removals_at_once_stay_whole(bench: &Bench<'_>) -> Outcome {
     const WORKERS: usize = 4;
     const ROUNDS: usize = 5;

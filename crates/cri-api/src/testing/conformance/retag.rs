@@ -4,7 +4,7 @@ use super::bench::{Bench, Checked, Outcome, check_eq, needs};
 use crate::Image;
 use crate::testing::fixtures::{MOVING_NEW, MOVING_OLD, MOVING_TAG};
 
-/// The tag goes to the new image; the old one stays listed, by its digest alone, for garbage collection to find.
+/// The tag moves to the new image; the old one stays listed, by its digest alone, for garbage collection to find.
 pub(super) async fn moved_tag_follows_the_pull(bench: &Bench<'_>) -> Outcome {
     let name = moving_name(bench);
     let (old, new) = pull_moved(bench).await?;
@@ -18,7 +18,7 @@ pub(super) async fn moved_tag_follows_the_pull(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-/// The image that lost its tag goes by its id, and takes nothing of the new one along.
+/// The image that lost its tag can be removed by its id, without effect on the new one.
 pub(super) async fn tagless_image_stays_and_can_be_removed(bench: &Bench<'_>) -> Outcome {
     let (old, new) = pull_moved(bench).await?;
     bench.remove(&old.id).await?;

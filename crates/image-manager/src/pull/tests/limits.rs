@@ -31,7 +31,7 @@ async fn urgent_ones_first_and_a_waiter_raises_its_job() {
     rig.start(urgent("c:1", 1000)).await;
     rig.start(urgent("d:1", 2_000_001_000)).await;
     rig.ask("e:1").await;
-    // Somebody critical wants what an ordinary pod asked for.
+    // A critical pod requests an image that an ordinary pod has requested.
     rig.start(urgent("b:1", 2_000_000_000)).await;
     settle().await;
     gate.open();
@@ -142,12 +142,12 @@ async fn those_that_wait_take_new_limits() {
     }
     settle().await;
     assert_eq!(gate.arrived(), 1);
-    // A limit that comes later counts for registries of pulls that wait already.
+    // A limit that is set later applies to pulls that are already waiting.
     rig.puller.set_options(PullerOptions { max_parallel: Some(3), per_registry: Some(2), ..free() });
     gate.until_waiting(3).await;
     settle().await;
     assert_eq!(gate.arrived(), 3, "the third one of its registry waits");
-    // A lower one ends nothing, and lets nobody in until it is kept.
+    // A lower limit ends no pull, and starts none until it is kept.
     rig.puller.set_options(serial());
     gate.let_through(2);
     settle().await;

@@ -60,7 +60,7 @@ impl Rig {
         Self { fake, puller, tasks: JoinSet::new() }
     }
 
-    /// Starts a request and comes back when it waits for its job, or is done.
+    /// Starts a request and returns when it waits for its job, or is done.
     async fn start(&mut self, wanted: Wanted) -> AbortHandle {
         let seats = |puller: &Puller| puller.flights.waiters();
         let before = seats(&self.puller);
@@ -77,7 +77,7 @@ impl Rig {
         self.start(Wanted::new(ImageSpec::new(image))).await
     }
 
-    /// All outcomes of those that did not go away, in the order in which they came.
+    /// Returns the outcomes of the requests that were not cancelled, in order of completion.
     async fn outcomes(&mut self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         while let Some(joined) = self.tasks.join_next().await {

@@ -60,7 +60,7 @@ impl Kept {
     }
 }
 
-/// A candidate of a secret in a namespace of its own, so that nothing but its coordinates tells it from others.
+/// A candidate of a secret in a namespace of its own, so that only its coordinates distinguish it from others.
 fn tenant(secret: &str, password: &str) -> Candidate {
     Candidate { hash: format!("hash of {secret}"), ..candidate("ada", password, secret) }
 }
@@ -119,7 +119,7 @@ async fn what_was_not_pulled_leaves_nothing() {
     assert_eq!(kept.records(), 0);
 }
 
-/// An image service of one image, which may bring it though it was told to stop, or says that it failed.
+/// An image service of one image, which may pull it although the call was cancelled, or report a failure.
 struct Sly {
     /// Image ref before the pull; empty: the image is absent.
     before: &'static str,
@@ -183,7 +183,7 @@ impl Default for Sly {
 const PRELOADED: Access = Access::Granted(Grant::Preloaded);
 const UNPROVEN: Access = Access::MustVerify(Doubt::NoRecord);
 
-/// Asks for the image, waits for the pull, and goes away; or waits for its failure.
+/// Requests the image, waits for the pull, and cancels; or waits for its failure.
 async fn pull_and_leave(kept: &mut Kept, sly: &Sly) {
     let handle = kept.rig.ask("a:1").await;
     sly.pulling.notified().await;
@@ -264,7 +264,7 @@ async fn at_the_end_of_the_process_an_intent_stays_unless_nothing_can_come() {
         kept.rig.puller.shutdown().await;
         handle.abort();
         assert_eq!((kept.intents().await, kept.records()), (intents, records), "{name}");
-        // Whoever comes next makes a record of it, if the image is here then.
+        // The next process makes a record of it, if the image is present by then.
         let directory = kept.directory;
         drop((kept.rig, kept.records));
         let next = Kept::open(directory.path()).await;

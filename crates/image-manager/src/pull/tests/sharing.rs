@@ -15,7 +15,7 @@ async fn the_last_of_twenty_is_served_by_the_one_pull() {
         handles.push(rig.ask("a:1").await);
     }
     gate.until_waiting(1).await;
-    // The one that began it goes first.
+    // The request that started it is cancelled first.
     for handle in &handles[..19] {
         handle.abort();
         settle().await;
@@ -58,7 +58,7 @@ async fn a_newcomer_takes_a_lingering_pull_over() {
     let second = rig.ask("a:1").await;
     tokio::time::sleep(2 * LINGER).await;
     assert_eq!(rig.fake.abandoned_pulls(), 0);
-    // The linger begins anew.
+    // The linger time starts again.
     second.abort();
     tokio::time::sleep(LINGER * 3 / 4).await;
     rig.ask("a:1").await;
@@ -135,7 +135,7 @@ async fn without_coalescing_everybody_pulls() {
     let outcomes = rig.outcomes().await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), 1);
     assert_eq!(rig.pulled().len(), 2);
-    // Nobody can take it over, so it ends with its only waiter.
+    // No other caller can take it over, so it ends with its only waiter.
     rig.fake.faults().clear(CallKind::PullImage);
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     let handle = rig.ask("a:1").await;
@@ -221,7 +221,7 @@ async fn a_look_that_is_out_of_date_is_repeated_though_nobody_waited() {
     rig.ask("a:1").await;
     rig.outcomes().await;
     assert_ne!(rig.puller.mark(), mark);
-    // It looked before the pull ended, and found no job after it.
+    // It took its mark before the pull ended, and found no job after that.
     assert!(rig.puller.pull(wanted(mark)).await.expect("here").found);
     assert!(!rig.puller.pull(wanted(rig.puller.mark())).await.expect("pulled").found);
     assert_eq!(asked.load(Ordering::Relaxed), 1);
@@ -256,7 +256,7 @@ async fn a_drain_lets_running_pulls_end_and_begins_none() {
     let puller = Arc::clone(&rig.puller);
     let ending = async {
         settle().await;
-        // Whoever wanted it is gone, as workers are at the end of a process.
+        // Its caller is cancelled, as workers are at the end of a process.
         running.abort();
         tokio::time::sleep(LINGER * 2).await;
         gate.open();

@@ -1,4 +1,4 @@
-//! Access to images on the node: the table of the kubelet's `MustAttemptImagePull`, and what goes beyond it.
+//! Access to images on the node: the table of the kubelet's `MustAttemptImagePull`, and cases beyond it.
 
 use super::*;
 
@@ -178,7 +178,7 @@ fn rows_of_secrets() -> Vec<Row> {
     ]
 }
 
-/// Of manifests, whose authors write what they like.
+/// Rows of credentials from manifests, whose coordinates prove nothing.
 fn rows_of_manifests() -> Vec<Row> {
     let pod = |uid, namespace, hash| vec![of_manifest(secret(uid, namespace, "pull-secret", hash))];
     vec![
@@ -559,7 +559,7 @@ async fn another_policy_counts_from_then_on() {
     assert_eq!(ask(LATEST).await, Ok(Access::MustVerify(Doubt::NoRecord)));
     records.set_policy(VerificationPolicy::NeverVerifyPreloadedImages);
     assert_eq!(ask(LATEST).await, Ok(Access::Granted(Grant::Preloaded)));
-    // An intent counts although the policy of the start did not look at any.
+    // An intent counts although the policy at the start ignored intents.
     let intent = records.intend("r.example/pulled:1").await.unwrap();
     assert_eq!(ask("r.example/pulled:1").await, Ok(Access::MustVerify(Doubt::NoRecord)));
     drop(intent);

@@ -263,11 +263,11 @@ async fn a_guard_that_is_dropped_anywhere_counts_as_failed() {
 async fn nobody_who_waits_is_needed_to_end_what_was_begun() {
     let node = Node::new();
     let records = node.open().await;
-    // An intent that nobody takes.
+    // An intent whose receiver is dropped.
     drop(futures_once(records.intend(IMAGE)));
     records.settle().await;
     assert_eq!(node.files("pulling"), BTreeSet::new());
-    // An outcome that nobody waits for.
+    // An outcome whose future is dropped.
     let intent = records.intend(IMAGE).await.unwrap();
     drop(futures_once(intent.pulled("id", None)));
     records.settle().await;

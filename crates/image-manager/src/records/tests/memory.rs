@@ -25,7 +25,7 @@ fn settle(node: &Node) {
     for directory in ["pulling", "pulled"] {
         let path = node.directory().join(directory);
         let before = fs::metadata(&path).unwrap().modified().unwrap();
-        // Until the file system's clock has gone on, nobody can tell two changes apart.
+        // Until the file system's clock advances, two changes cannot be distinguished.
         let probe = node.root.path().join("probe");
         loop {
             fs::write(&probe, "x").unwrap();
@@ -86,7 +86,7 @@ async fn opening() {
             false,
             (true, false),
         ),
-        // One intent that cannot be read does not stand for others here: it is known by its name.
+        // An unreadable intent does not affect other images: its image is known by the name of the file.
         (
             "upstream: pullmanager/TestNewCachedPullRecordsAccessor/delegate intents list error",
             4,
@@ -117,7 +117,7 @@ async fn opening() {
         assert_eq!(records.authority(), authority, "{name}");
         let (_, percent) = records.remembered();
         assert_eq!(percent, i64::try_from(count.min(RECORDS)).unwrap(), "{name}");
-        // Whatever memory has, the answers are those of the files.
+        // The answers are those of the files, whatever is cached.
         for i in 0..count {
             assert_eq!(records.may(TEST, &format!("ref-{i}"), &[]).await, FOR_ALL, "{name} {i}");
         }
@@ -443,7 +443,7 @@ async fn gauges_follow_disk_and_memory() {
     let round = Timestamp::from_second(NOW + 1).unwrap();
     records.prune(&["v1".to_owned(), "v1.2".to_owned()].into(), round).await.unwrap();
     expect(0, 0, 2, 20);
-    // What another process does is counted at the next look at everything.
+    // Changes of another process are counted at the next complete listing.
     let other = PullRecords::open(RecordsOptions { metrics: Metrics::new(), ..node.options() }).await.unwrap();
     other.add(LATEST, "other", None).await.unwrap();
     for i in 0..20 {
@@ -480,8 +480,8 @@ fn a_hit_allocates_next_to_nothing() {
     assert_eq!(access, std::task::Poll::Ready(PRELOADED));
     assert!(allocations <= 2, "{allocations}");
 
-    // Memory has room for another record alone, so that each look reads a file, where the file system can do so
-    // without waiting.
+    // Memory has room for one other record only, so each look-up reads a file, where the file system can do so without
+    // waiting.
     node.old_record(&anonpull());
     settle(&node);
     runtime.block_on(forgetful.may(LATEST, "testimage-anonpull", &[]));

@@ -1,5 +1,5 @@
-//! Scenes with pull records in real directories. The kubelet's cases carry their names; documents of its test data are
-//! written here from what they say.
+//! Scenarios with pull records in real directories. The kubelet's cases carry their names; documents of its test data are
+//! rewritten from their content.
 
 mod access;
 mod intents;
@@ -33,7 +33,7 @@ const RECORDED: &str = "2024-10-21T12:26:40Z";
 /// When our scenes begin.
 const NOW: i64 = 1_790_000_000;
 
-/// A directory of records, with a clock that stands.
+/// A directory of records, with a clock that does not advance by itself.
 struct Node {
     root: tempfile::TempDir,
     clock: Arc<AtomicI64>,
@@ -86,7 +86,7 @@ impl Node {
         self.directory().join("pulled").join(file_name(image_ref))
     }
 
-    /// An intent that a process left which is gone.
+    /// Writes an intent of a process that has ended.
     fn left_intent(&self, image: &str) {
         fs::write(self.intent_path(image), encode_intent(image)).unwrap();
     }

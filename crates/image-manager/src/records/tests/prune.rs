@@ -1,4 +1,4 @@
-//! Records of images that are gone: the kubelet's cases of `PruneUnknownRecords`, and the records that must stay.
+//! Records of removed images: the kubelet's cases of `PruneUnknownRecords`, and the records that must stay.
 
 use super::*;
 

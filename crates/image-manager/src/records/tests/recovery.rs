@@ -1,5 +1,5 @@
 //! Files of killed processes: the kubelet's cases of `initialize` and of opening old files, and every point at which
-//! a kill may come.
+//! a process may be killed.
 
 use cri_api::Image;
 
@@ -109,7 +109,7 @@ async fn killed_while_the_intent_was_written() {
     fs::write(&draft, "{\"kind\":").unwrap();
     // The kubelet's own.
     fs::write(path.with_file_name(format!("{}.tmp", file_name(LATEST))), "").unwrap();
-    // Of others.
+    // Files of other programs.
     fs::write(path.with_file_name("notes.tmp"), "").unwrap();
     fs::write(path.with_file_name("notes"), "").unwrap();
     fs::create_dir(path.with_file_name("sha256-directory")).unwrap();

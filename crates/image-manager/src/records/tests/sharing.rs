@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test]
 async fn what_one_writes_the_other_sees_at_once() {
     let node = Node::new();
-    // Of two that keep their promises to the disk differently.
+    // Two processes, of which only one syncs to disk.
     let unsynced = RecordsOptions { durable: false, ..node.options() };
     let (agent, command) = (node.open().await, PullRecords::open(unsynced).await.unwrap());
     let pod = [secret("uid", "ns", "name", "hash")];
@@ -69,7 +69,7 @@ async fn an_image_that_is_pulled_is_never_free() {
     let (agent, command) = (node.open().await, node.open().await);
     let pod = secret("uid", "ns", "name", "hash");
     let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    // The agent looks all the time while the command pulls image after image.
+    // The agent checks all the time while the command pulls image after image.
     let intent = command.intend("docker.io/testing/test:0").await.unwrap();
     let current = Arc::new(AtomicI64::new(0));
     let looking = {

@@ -117,7 +117,7 @@ pub(crate) fn some(record: &Record, number: usize) -> Vec<Cut> {
     cuts
 }
 
-/// The moments at which something was told, with nothing of what was not yet made sure.
+/// Returns the moments at which a result was reported, with no write that was not yet durable.
 pub(crate) fn at_notes(record: &Record) -> Vec<Cut> {
     let events = &record.events;
     let flushes = flushes(events);
@@ -143,7 +143,7 @@ pub(crate) fn all(record: &Record, losses: usize) -> Vec<Cut> {
     cuts
 }
 
-/// Cuts of a disk that says of its flushes that they are done, and loses half of what came before them.
+/// Cuts of a disk that reports its flushes as done, and loses half of the writes before them.
 pub(crate) fn lying(record: &Record, number: usize) -> Vec<Cut> {
     let events = &record.events;
     let flushes = flushes(events);

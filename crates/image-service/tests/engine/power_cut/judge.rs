@@ -1,5 +1,6 @@
-//! Demands on a store after a power cut: it opens; what was told as pulled is there; all that is there is whole, to the last
-//! byte; nothing lies about that is not of an image, and the store says what it takes.
+//! Demands on a store after a power cut: it opens; every image that was reported as pulled is present; everything
+//! present is complete, to the last byte; no file is left that belongs to no image, and the store reports the space
+//! that it takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -19,7 +20,8 @@ use super::work::Record;
 pub(crate) enum Promise {
     /// Everything reported is so, and everything there is whole.
     Durable,
-    /// Everything there is whole, and everything reported before the last clean end is so, as far as nobody changed it since.
+    /// Everything present is complete, and everything reported before the last clean end is so, unless it was changed
+    /// since.
     Settled,
 }
 
@@ -160,7 +162,7 @@ fn measure(path: &Path) -> u64 {
 fn nothing_else(record: &Record, store: &Store) -> Result<(), String> {
     let root = store.root();
     let left = names_in(&root.join("ingest"))?;
-    // What a pull left that is to be gone on with, each with a file that says so, and told.
+    // Leftovers of pulls that can be resumed, each with a file that says so, and reported by the store.
     let told = store.unfinished();
     if left.len() as u64 != 2 * (told.layers + told.blobs) {
         return Err(format!("left over: {left:?}, of which are told {told:?}"));

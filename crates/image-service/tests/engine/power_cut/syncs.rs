@@ -120,8 +120,8 @@ fn doing(record: &Record, step: u16) -> (usize, String) {
     step.checked_sub(1).map_or((0, "opening".to_owned()), |nth| notes.nth(nth.into()).expect("it was noted"))
 }
 
-/// The first cut from this event on that finds something wrong: of those when something was told, and of so many losses after
-/// each flush.
+/// Returns the first cut from this event on that finds something wrong: of the cuts at which a result was reported, and
+/// of this many losses after each flush.
 fn seen(record: &Record, from: usize, promise: Promise, losses: usize) -> Option<String> {
     let mut cuts: Vec<Cut> = cuts::at_notes(record);
     if losses > 0 {

@@ -1,4 +1,4 @@
-//! The recorded work: a node's day in a few seconds, with remarks of what was told to whoever asked for it.
+//! The recorded work: a node's day in a few seconds, with a remark for each result that was reported to a caller.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -134,12 +134,12 @@ const MANY: u64 = 60;
 /// Receiver of the remarks.
 pub(crate) type Notes<'a> = &'a dyn Fn(&str);
 
-/// The day itself: it says to the disk what it has told.
+/// The day itself: it notes on the disk each result that it has reported.
 struct Day<'a> {
     notes: Notes<'a>,
     host: &'a str,
     engine: Engine,
-    /// As time goes by the kernel writes what nobody has synced. Here it does so while the work goes on.
+    /// The kernel writes unsynced data as time passes. A message here makes it do so while the work goes on.
     time: Option<&'a Sender<()>>,
 }
 
@@ -344,7 +344,7 @@ fn push(registry: &TestRegistry, images: &[(&'static str, BuiltImage)]) {
     }
 }
 
-/// A shorter day with one thing after the other, of another process: it only says what it has told.
+/// A shorter day of another process, with one step after the other: it only notes each result that it has reported.
 pub(crate) async fn short_day(setting: &Setting, directory: &Path, host: &str, notes: Notes<'_>) {
     let images = images(setting);
     let id = |name: &str| id_of(&images, name);
@@ -359,7 +359,7 @@ pub(crate) async fn short_day(setting: &Setting, directory: &Path, host: &str, n
     day.pull("two:v1", id("two:v1")).await;
     let to = if setting.format == LayerFormat::Dir { LayerShape::Erofs } else { LayerShape::Dir };
     day.convert(to).await;
-    // A removal changes no shape: what was told of the conversion is asked for once more.
+    // A removal changes no shape: the reported result of the conversion is demanded once more.
     day.remove(&["one:v1"]).await;
     day.pull("four:v1", id("four:v1")).await;
     day.end().await;
@@ -369,7 +369,8 @@ pub(crate) async fn short_day(setting: &Setting, directory: &Path, host: &str, n
     day.end().await;
 }
 
-/// Records what `work` does, which is told where the disk is mounted, the registry, and where remarks go.
+/// Records the effects of `work`, which receives the mount point of the disk, the registry, and the path for its
+/// remarks.
 pub(crate) fn record_of(setting: &Setting, work: impl FnOnce(&Path, &str, &Path)) -> Record {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");

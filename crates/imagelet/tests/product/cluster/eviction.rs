@@ -134,7 +134,7 @@ fn a_full_disk_costs_the_pod_that_filled_it() {
     let disk = cluster.node.scene.scratch.join("root");
     cluster.node.start();
     cluster.is_ready();
-    // An image that nobody uses goes first, and is not enough.
+    // An unused image is removed first, and is not enough.
     let (unused, _) = cluster.node.scene.push_file("team/unused:1", "noise", noise_of("unused", 8 << 20));
     let runtime = Imagelet::remote(&cluster.node.containerd.endpoint());
     runtime.ok(&["pull", &unused]);

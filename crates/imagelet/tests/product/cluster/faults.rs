@@ -1,5 +1,5 @@
-//! Parts of a cluster that go away: imagelet by `kill -9`, the API server, the history of etcd, and all at once. Containers run on, nothing is started twice, and
-//! the API server hears in the end what is so.
+//! Failures of parts of a cluster: imagelet by `kill -9`, the API server, the history of etcd, and all at once. Containers keep
+//! running, nothing is started twice, and in the end the API server receives the true state.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn imagelet_is_killed_and_goes_on() {
     let first = cluster.node.running("again/main");
     cluster.node.kill();
 
-    // While it is away one pod is deleted, another one comes, and one is made anew under its name.
+    // While imagelet is down one pod is deleted, another one is created, and one is replaced under its name.
     let scene = cluster.namespace_again("killed");
     scene.kubectl(&["delete", "pod", "again", "--force", "--grace-period=0"]);
     scene.pod("again", json!({"terminationGracePeriodSeconds": 1, "containers": [cluster.container("main", FOREVER)]}));

@@ -1,5 +1,5 @@
-//! How a node comes to its identity: a bootstrap token and a request for a certificate, a token that nobody knows any more, a server that is
-//! another one than the kubeconfig says, a certificate that is renewed.
+//! How a node gets its identity: a bootstrap token and a request for a certificate, a token that the server does not know any more,
+//! a server other than the one in the kubeconfig, a certificate that is renewed.
 
 use std::fs;
 use std::time::Duration;
@@ -137,7 +137,7 @@ fn a_renewed_certificate_comes_with_new_connections() {
         of_old.iter().all(|one| !one.is_open) && of_new.iter().any(|one| one.is_open)
     });
     clock.set_by(0);
-    // What comes now comes over these.
+    // Requests from now on use these connections.
     scene.running("after");
     let connections = front.connections();
     // By the clock that was ahead the new one may be old as well: then there is a third.

@@ -18,9 +18,9 @@ use crate::support::start_log::StartLog;
 
 /// Kills of imagelet, and of the API server, in the quick form.
 const KILLS: usize = 4;
-/// A pod of each kind comes in so many rounds, and as many are there at once.
+/// Every kind of pod is created within this many rounds, and this many pods exist at once.
 const PODS: usize = 12;
-/// After so many kills everything must have come to its end.
+/// After this many kills everything must have settled.
 const SETTLE: usize = 10;
 const SEED: u64 = 0x1DEA_2026_1124;
 const NAMESPACE: &str = "kills";
@@ -198,7 +198,7 @@ impl Kills {
             self.cluster.node.kill();
             self.moment(1.0);
             if self.random.next() < 0.5 {
-                // This one is there when the server goes.
+                // The API server is killed while this agent runs.
                 self.cluster.node.start_only();
                 self.moment(3.0);
                 self.cluster.plane.kill_server();
@@ -219,7 +219,7 @@ impl Kills {
         }
     }
 
-    /// Waits until every pod is where it must be, and every deleted one is gone.
+    /// Waits until every pod is in its final state, and every deleted one is removed.
     #[track_caller]
     fn settle(&mut self, context: &str) {
         let until = std::time::Instant::now() + Duration::from_secs(150);

@@ -1,5 +1,5 @@
-//! The kustomize base of packaging/kustomize, on a real API server: it is taken as it is, its DaemonSet comes to every node, and its account
-//! may do nothing. `scripts/package-tests.sh` runs its pod.
+//! The kustomize base of packaging/kustomize, on a real API server: it is accepted unchanged, its DaemonSet runs on every node, and
+//! its account has no permissions. `scripts/package-tests.sh` runs its pod.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn the_kustomize_base_comes_to_every_node_and_needs_no_right() {
     assert!(dry.contains("daemonset.apps/imagelet created (server dry run)"), "{dry}");
 
     plane.kubectl(&["apply", "-k", base]);
-    // A node that nobody keeps: tainted, and with no kubelet on it.
+    // A node without a kubelet, tainted so that nothing else is scheduled to it.
     plane.apply(&json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "one", "labels": {"kubernetes.io/os": "linux"}},

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::cluster::{Namespace, left_out};
 use crate::support::node::{FOREVER, NODE, container_status, is};
 
-/// The node's pods come as one streaming list, and never as a list beside it; as a list and a watch from servers that have no other.
+/// The node's pods are received as one streaming list, without a separate list; from older servers, by a list and a watch.
 pub(super) fn streaming_lists(scene: &Namespace<'_>) {
     let plane = &scene.cluster.plane;
     scene.running("streamed");
@@ -83,8 +83,8 @@ pub(super) fn sidecars(scene: &Namespace<'_>) {
     assert_eq!(pods[0]["status"]["phase"], "Succeeded");
 }
 
-/// A policy of the cluster that allows no mirror pods here: the local pod runs all the same, the node says why there is no mirror, and makes one
-/// when the policy is gone.
+/// A policy of the cluster that admits no mirror pods here: the local pod runs all the same, the node reports why there is no
+/// mirror, and creates one when the policy is deleted.
 pub(super) fn admission_policy(scene: &Namespace<'_>) {
     let (plane, node) = (&scene.cluster.plane, &scene.cluster.node);
     let kind = "validatingadmissionpolicies";

@@ -1,5 +1,5 @@
-//! The Node: registered, Ready, described as a kubelet's, with its lease, its images, its labels and its taints; and what happens when there
-//! are two of one name, or when somebody deletes it.
+//! The Node: registered, Ready, described as a kubelet's, with its lease, its images, its labels and its taints. Also the case of
+//! two nodes with one name, and the deletion of the Node.
 
 use serde_json::{Value, json};
 
@@ -147,7 +147,7 @@ fn a_node_keeps_its_place() {
     let after = plane.get(&["node", NODE]);
     assert_eq!(after["metadata"]["uid"], first["metadata"]["uid"]);
 
-    // Deleted by hand, it comes back with a restart.
+    // After a deletion by hand, a restart registers it again.
     plane.kubectl(&["delete", "node", NODE]);
     cluster.restart();
     let plane = &cluster.plane;

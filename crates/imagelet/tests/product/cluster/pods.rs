@@ -122,7 +122,7 @@ fn same_name(scene: &Namespace<'_>) {
         scene.cluster.node.ran().iter().all(|ran| ran.id != before.id)
     });
     assert_eq!(container_status(&second, "again").expect("a status")["restartCount"], 0);
-    // Forced away with grace 0, the object goes before the containers, and these go, too.
+    // A forced deletion with grace 0 removes the object before the containers, and these end, too.
     scene.kubectl(&["delete", "pod", "again", "--force", "--grace-period=0"]);
     scene
         .cluster
@@ -210,7 +210,7 @@ fn succeeds(scene: &Namespace<'_>) {
     assert!(table.contains("Completed") && table.contains("Error"), "{table}");
 }
 
-/// A pod that goes past the scheduler to the node.
+/// A pod that bypasses the scheduler and names its node.
 fn bound(name: &str, mut spec: Value) -> Value {
     spec["nodeName"] = json!(NODE);
     pod(name, spec)
@@ -241,7 +241,7 @@ fn unsupported(scene: &Namespace<'_>) {
     let failed = scene.phase("networked", "Failed");
     let status = failed["status"].to_string();
     assert!(status.contains("spec.volumes[0].nfs"), "the field is named: {status}");
-    // It goes like any other.
+    // It is deleted like any other.
     scene.kubectl(&["delete", "pod", "networked", "--timeout=60s"]);
 }
 
@@ -271,7 +271,7 @@ fn mirror(scene: &Namespace<'_>) {
     let mirror = scene.until(&["pod", &name], "it runs", |pod| is(pod, "Ready"));
     assert!(mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string(), "{:#}", mirror["metadata"]);
     assert_eq!(mirror["metadata"]["ownerReferences"][0]["kind"], "Node");
-    // Nobody ends a local pod from afar.
+    // A local pod cannot be ended through the API server.
     let before = node.running("local/main").id;
     scene.kubectl(&["delete", "pod", &name, "--wait=false"]);
     let again = scene

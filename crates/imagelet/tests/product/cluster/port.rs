@@ -140,7 +140,7 @@ fn attach(scene: &Namespace<'_>) {
         }
         assert!(begin.elapsed() < PATIENCE, "no output comes");
     }
-    // Everything of an input is read, and what the container says while somebody is attached comes.
+    // All input is read, and output that is written while a client is attached arrives.
     let numbers: String = (0..500).map(|n| format!("{n}\n")).collect();
     input.write_all(numbers.as_bytes()).expect("kubectl reads its input");
     while said.recv_timeout(PATIENCE).expect("the container answers every line") != "got 499" {}
@@ -263,7 +263,7 @@ fn let_in(scene: &Namespace<'_>) {
         &format!("--user={name}"),
     ]);
     plane.until("the role is known", || ask("metrics/resource", &["-H", &bearer]).ends_with("200"));
-    // What was denied is denied for half a minute more, and what nobody gave stays so.
+    // A denied request stays denied for half a minute more, and so does one that was never granted.
     assert!(ask("stats/summary", &["-H", &bearer]).ends_with("403"));
 
     // Another spelling of a path is not found, and nothing is asked about it: neither who this is nor what it may.

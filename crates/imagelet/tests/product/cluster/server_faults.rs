@@ -1,6 +1,6 @@
-//! API servers that misbehave: they refuse, answer nonsense, cut watches, forget what a watch asks for, hang, and have another certificate
-//! than before; and nodes whose clocks are off. Nothing that runs is ended for it, nobody is overrun with requests, and everything goes on
-//! by itself.
+//! API servers that misbehave: they refuse, answer nonsense, cut watches, forget what a watch asks for, hang, and present another
+//! certificate than before; and nodes whose clocks are off. No running container is ended for that, the server is not flooded with
+//! requests, and everything recovers by itself.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::cluster::{Cluster, Namespace, pod};
 use crate::support::node::{FOREVER, NODE, container_status, is};
 use crate::support::secrets;
 
-/// A pod that goes past the scheduler to the node, made or made anew.
+/// A pod that bypasses the scheduler, created or replaced.
 fn bound(scene: &Namespace<'_>, name: &str) {
     let containers = json!([scene.cluster.container("main", FOREVER)]);
     let spec = json!({"nodeName": NODE, "terminationGracePeriodSeconds": 1, "containers": containers});
@@ -61,7 +61,7 @@ fn a_server_that_misbehaves_ends_nothing_and_is_not_overrun() {
     scene.running("in-short-watches");
     assert_eq!(cluster.node.running("stays/main"), before);
 
-    // While nobody answers, a pod goes and another one comes, and the server forgets what was between.
+    // While the server does not answer, one pod is deleted and another one created, and the server forgets the versions in between.
     proxy.be(Mood::Refuses(503, None));
     scene.kubectl(&["delete", "pod", "after-0", "--force", "--grace-period=0"]);
     bound(&scene, "meanwhile");
@@ -189,7 +189,7 @@ fn a_clock_that_is_an_hour_off_keeps_no_pod_from_running() {
     };
     caller(&scene, "ahead");
     let before = cluster.node.running("ahead/main");
-    // Somebody sets the clock, by two hours, while the node runs.
+    // The clock is moved by two hours while the node runs.
     clock.set_by(-3600);
     let renewed = |cluster: &Cluster| {
         let lease = cluster.plane.get(&["lease", NODE, "-n", "kube-node-lease"]);

@@ -75,7 +75,7 @@ fn cron_job(scene: &Namespace<'_>) {
     let pod = json!({"restartPolicy": "Never", "containers": [scene.cluster.container("main", "echo tick")]});
     scene.apply(json!({"apiVersion": version, "kind": "CronJob", "metadata": {"name": "clock"},
                        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}}}));
-    // Old controllers look every ten seconds.
+    // Old controllers sync every ten seconds.
     scene.kubectl(&["wait", "cronjob/clock", "--for=jsonpath={.status.lastScheduleTime}", "--timeout=120s"]);
     scene.cluster.plane.until("a pod of it succeeded", || {
         let pods = scene.get(&["pods"])["items"].as_array().cloned().unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::support::scene::Scene;
 const SIZES: [u64; 11] =
     [0, 16 << 10, 64 << 10, 200 << 10, 500 << 10, 1 << 20, 3 << 20, 6 << 20, 9 << 20, 11 << 20, 13 << 20];
 
-/// Layers of which nothing tells beforehand how large they become.
+/// Layers whose unpacked size is not known beforehand.
 fn swelling(h: &Harbour, count: usize) -> Vec<images::Layer> {
     let layer = |number: usize| {
         let line = format!("layer {number} has this line again and again\n");

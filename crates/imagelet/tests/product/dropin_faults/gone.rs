@@ -1,4 +1,4 @@
-//! A containerd that is gone: a kubelet gets the error that containerd's own absence gives, and pulls go on when it is back.
+//! A containerd that has ended: a kubelet gets the error that containerd's own absence gives, and pulls work when it is back.
 
 use std::path::Path;
 
@@ -79,7 +79,7 @@ fn a_kubelet_sees_that_containerd_is_gone_and_that_it_is_back() {
     assert!(said.message().contains("containerd") && !said.message().contains("RegistryUnavailable"), "{said}");
     assert_eq!(front.errors(&two.name), gone);
     h.containerd.start_again();
-    // The next attempt to connect comes a moment after one that failed, as with every client of gRPC.
+    // The next attempt to connect follows a moment after a failed one, as with every client of gRPC.
     eventually("containerd is back", || front.is_there(&one.name).is_ok_and(|is_there| is_there));
     assert_eq!(front.pull(&two.name).expect("a pull of the same agent"), two.id);
     assert!(front.is_there(&two.name).expect("a status"));
@@ -120,7 +120,7 @@ fn a_containerd_that_goes_in_the_middle_of_a_pull_costs_no_layer_twice() {
     h.containerd.start_again();
     assert_eq!(h.committed().len(), below, "{said}");
     assert!(h.visible().is_empty());
-    // What is left is for whoever pulls the image again.
+    // The leftovers are used when the image is pulled again.
     assert_eq!(h.leases().len(), 1);
     let before = h.s.registry.requests().len();
     front.ok(&["pull", &name]);

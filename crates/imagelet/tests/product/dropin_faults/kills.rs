@@ -57,7 +57,7 @@ impl Kills {
         self.whole.mul_f64(least + self.random.next() * (1.05 - least))
     }
 
-    /// Removes the image; what it had alone goes.
+    /// Removes the image; the content that only it used is removed with it.
     #[track_caller]
     fn remove(&self, context: &str) {
         self.h.plain.ok(&["rmi", &self.app.0.name]);
@@ -135,7 +135,7 @@ fn kills_of_imagelet_leave_images_whole_or_absent() {
     kills.end(rounds, "imagelet", seed);
 }
 
-/// The pulls are those of one agent, which goes on.
+/// All pulls are made by one agent, which keeps running.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn kills_of_containerd_leave_images_whole_or_absent() {

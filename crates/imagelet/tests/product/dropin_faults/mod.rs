@@ -1,5 +1,5 @@
-//! Our engine before a containerd whose store it fills, when something goes wrong: kills, a containerd that is gone, full disks, others
-//! who pull and remove at the same time, power cuts. After each: an image is there and starts, or it is not there; and nothing is left.
+//! Our engine before a containerd whose store it fills, under faults: kills, a containerd that has ended, full disks, other clients
+//! that pull and remove at the same time, power cuts. After each: an image is present and starts, or is absent; and nothing is left.
 
 mod full;
 mod gone;
@@ -84,7 +84,7 @@ impl Harbour {
         let root = tempfile::tempdir_in(s.scratch.path()).expect("a directory");
         images::busybox_tree(root.path());
         let base = s.layout.layer(root.path(), Packing::Gzip);
-        // For whoever starts pods.
+        // A small image for tests that start pods.
         s.registry.push(
             &s.layout,
             &s.layout.image_for(std::slice::from_ref(&base), &idle(), &images::platform()),

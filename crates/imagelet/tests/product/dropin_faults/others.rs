@@ -1,5 +1,5 @@
-//! Others who work on the same containerd while our engine pulls: its collection, its own pulls, second processes, removals. And layers
-//! that are there already, whoever brought them.
+//! Other users of the same containerd while our engine pulls: its collection, its own pulls, second processes, removals. And layers
+//! that are already present, whichever client pulled them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::support::pods::Pods;
 use crate::support::process::{eventually, run};
 use crate::support::tree::Tree;
 
-/// The files of an image as containerd's own pull has them. The image is gone again.
+/// The files of an image as containerd's own pull has them. The image is removed again.
 #[track_caller]
 fn as_containerd_has_it(h: &Harbour, image: &Pushed) -> Tree {
     h.plain.ok(&["pull", &image.name]);
@@ -116,7 +116,7 @@ fn a_layer_on_another_chain_is_linked() {
     let good = as_containerd_has_it(&h, &two);
     h.imagelet.ok(&["pull", &one.name]);
     let asked = h.pull(&two.name);
-    // Another repository brought them: the registry is asked, and they are not fetched. One has attributes of what is below.
+    // Another repository provided them: the registry is asked, and they are not fetched. One takes attributes from the layers below.
     let dependent = &layers[2].blob.digest.to_string();
     for layer in layers.iter().filter(|layer| layer.blob.digest.to_string() != *dependent) {
         let blob = layer.blob.digest.to_string();
@@ -124,7 +124,7 @@ fn a_layer_on_another_chain_is_linked() {
     }
     assert!(asked.read.contains(dependent));
     is_whole(&h, &two.name, &good, "linked");
-    // They are each other's no more than files are: one image goes, the other stays whole.
+    // Neither image depends on the other: one is removed, the other stays whole.
     h.plain.ok(&["rmi", &one.name]);
     eventually("the layers of the first are gone", || h.committed().len() == two.chains.len());
     is_whole(&h, &two.name, &good, "the first is gone");

@@ -63,7 +63,7 @@ fn record(h: &mut Harbour, disk: &Disk, base: Image) -> Record {
     }
     h.containerd.stop();
     let events = disk.recorded().expect("a record");
-    // What looks at the trees makes snapshots: no cut is among them.
+    // Reading the trees makes snapshots: no power cut is among those writes.
     h.containerd.start_again();
     let chains: Vec<&String> = images.iter().flat_map(|image| &image.chains).map(|(chain, _)| chain).collect();
     let good = chains.into_iter().map(|chain| (chain.clone(), tree_of(h, chain))).collect();
@@ -143,7 +143,7 @@ fn no_snapshot_is_committed_without_its_files() {
     let flushes: Vec<usize> =
         record.events.iter().enumerate().filter(|(_, event)| **event == Event::Flush).map(|(at, _)| at).collect();
     let first = record.events.iter().position(|event| matches!(event, Event::Note(_))).expect("a pull");
-    // What comes before a pull is containerd's own start.
+    // The flushes before a pull belong to containerd's own start.
     let of_pulls: Vec<usize> = flushes.into_iter().filter(|flush| *flush > first / 3).collect();
     let cuts = crate::support::random::number("IMAGELET_POWER_CUT_LOSSES", 0) * of_pulls.len();
     let cuts = if cuts == 0 { CUTS } else { cuts };

@@ -28,8 +28,8 @@ impl Content {
     }
 }
 
-/// Configs that Go cannot decode into the type of the image specification. The last one looks well enough for us: containerd finds out,
-/// after the record was written.
+/// Configs that Go cannot decode into the type of the image specification. Our own parser accepts the last one: containerd detects
+/// it, after the record was written.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_image_that_containerd_cannot_decode_leaves_nothing() {

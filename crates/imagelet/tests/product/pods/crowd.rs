@@ -1,4 +1,4 @@
-//! Thirty pods come at once and go at once, beside one that stays. Their image is not there when they come, and is pulled once.
+//! Thirty pods start at once and end at once, while another one stays. Their image is not present at first, and is pulled once.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! The look for what pods leave behind can see it: a pod that imagelet does not know is there in every way in which it is looked
-//! for, and not when it is gone.
+//! Proves that the check for leftovers of pods works: a pod that imagelet does not know is found by every part of the check, and
+//! not found after its removal.
 
 use cri_api::{
     ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata, PortMapping,
@@ -75,7 +75,7 @@ fn a_root_that_ran_pods_becomes_a_store() {
     let store = Imagelet::on(&root);
     node.start();
     assert!(root.join("pods.lock").exists() && !root.join("version").exists(), "it needs no store");
-    // Killed where it stood, beside it while it runs, and after its end: whoever wants a store makes it.
+    // A store can be created in the root after imagelet was killed, and is usable while it runs and after it has ended.
     node.kill();
     store.ok(&["pull", &node.image]);
     node.start();
@@ -92,7 +92,7 @@ fn a_root_that_ran_pods_becomes_a_store() {
     Imagelet::on(&other).ok(&["pull", &node.image]);
     remote.ok(&["gc", "--dry-run", "--all-unused"]);
 
-    // What is not ours is refused, and nothing is made beside it.
+    // A directory that is not ours is refused, and nothing is created in it.
     let foreign = node.scene.scratch.directory("foreign");
     std::fs::write(foreign.join("pods.lock"), "1").expect("written");
     std::fs::write(foreign.join("thesis.tex"), "mine").expect("written");

@@ -62,7 +62,7 @@ fn hooks_come_in_their_order_and_within_the_grace_period() {
     let after = "until grep -q main /out/exec; do :; done; echo after >> /out/exec";
     let lifecycle = json!({"postStart": exec(after), "preStop": exec("echo before >> /out/exec")});
     node.write("exec.json", &pod(&node, "exec", 30, writes(&node, "exec", "say term; exit 0", lifecycle)));
-    // Over HTTP, to somebody on the node.
+    // Over HTTP, to a server on the node.
     note_requests(7799, &node.out().join("http"));
     let to = |path: &str| json!({"httpGet": {"host": NODE_IP, "port": 7799, "path": path}});
     let lifecycle = json!({"postStart": to("/after"), "preStop": to("/before")});
@@ -70,7 +70,7 @@ fn hooks_come_in_their_order_and_within_the_grace_period() {
         "http.json",
         &pod(&node, "http", 30, writes(&node, "http-own", "echo term >> /out/http; exit 0", lifecycle)),
     );
-    // A pause. Whoever runs behind a balancer has it.
+    // A pause before the end, as pods behind a load balancer have it.
     let now = "echo \"$1 $(cut -d\" \" -f1 /proc/uptime)\" >> /out/sleep";
     let script =
         format!("say() {{ {now}; }}; trap \"say term; exit 0\" TERM; say main; while :; do sleep 1000 & wait; done");
@@ -93,7 +93,7 @@ fn hooks_come_in_their_order_and_within_the_grace_period() {
     };
     let (from, ended) = (Instant::now(), uptime());
     node.remove_all();
-    // Whoever ends at once does not wait for those who do not.
+    // A pod that ends at once does not wait for those that do not.
     let mut left = node.pods();
     node.eventually("the pods that listen are gone", || {
         left = node.pods();
@@ -110,7 +110,7 @@ fn hooks_come_in_their_order_and_within_the_grace_period() {
         "it was told to end {paused} s after its file went, and the hook sleeps for 2 s"
     );
     assert_eq!(node.written("deaf"), ["main"]);
-    // The kubelet leaves whoever's hook took all of the time two seconds to end in.
+    // If a hook used up the grace period, the kubelet still gives the container two seconds to end.
     assert_eq!(node.written("endless"), ["main", "before", "term"]);
     // The promises are times of real processes: two grace periods of three seconds side by side, and two seconds more.
     assert!((Duration::from_secs(3)..Duration::from_secs(15)).contains(&slow), "the last one took {slow:?}");
@@ -129,7 +129,7 @@ fn a_hook_after_the_start_that_fails_or_hangs_is_told_and_ends_with_the_pod() {
     let good = node.pod("good", json!({"containers": [node.container("main", FOREVER)]}));
     node.write("good.json", &good);
     node.ready("good");
-    // The container whose hook failed was killed, and comes again after its pause.
+    // The container whose hook failed was killed, and is started again after its pause.
     let again = node.until("failing", "it was started again", |pod| (restarts(pod, "main") >= 1).then(|| pod.clone()));
     // It counts as started before its hook runs.
     node.eventually("the hook was tried again", || node.written("failing").len() >= 2);

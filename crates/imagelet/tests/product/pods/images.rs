@@ -1,5 +1,5 @@
-//! Images that do not come, or must not: what the pod's status says, and how it goes on when the cause is gone. The other pods of
-//! the node do not notice.
+//! Images that cannot be pulled, or must not: the pod's status, and the start once the cause has ended. The other pods of the node
+//! are not affected.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -33,7 +33,7 @@ fn a_pull_that_fails_backs_off_and_recovers_when_the_registry_comes_back() {
     let message = node.waits("late", "main", "ImagePullBackOff");
     assert!(message.starts_with(&format!("Back-off pulling image \"{name}\"")), "{message}");
     assert_eq!(node.pods()["late"]["status"]["phase"], "Pending");
-    // Present or not: whoever always pulls waits as well.
+    // Present or not: a pod that always pulls waits as well.
     node.waits("always", "main", "ImagePullBackOff");
     let reasons: Vec<String> = node.events("late").into_iter().map(|(reason, _)| reason).collect();
     for reason in ["Pulling", "Failed", "BackOff"] {
@@ -92,7 +92,7 @@ fn each_reason_why_a_container_does_not_start_is_told_and_goes_with_its_cause() 
     );
     node.waits("absent", "main", "ImagePullBackOff");
 
-    // What was missing comes.
+    // The missing document is written.
     node.document(
         "greetings.json",
         &json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"morning": "hello"},
@@ -139,8 +139,8 @@ fn a_private_image_comes_with_the_pods_secret_and_no_other() {
         let message = node.waits(refused, "main", "ImagePullBackOff");
         assert!(!message.contains("unlikely"), "{message}");
     }
-    // The right secret with a wrong password: its name and uid are what somebody wrote. A pod that needs a document which comes
-    // behind it tells that the node has read it.
+    // The right secret with a wrong password: the pod's author chooses its name and uid. A second pod needs a document that is
+    // written later, so its start shows that the node has read both.
     node.document("right.json", &secret("right", "a-guess-at-a-password"));
     node.document(
         "marker.json",

@@ -51,7 +51,7 @@ fn what_is_no_pod_is_refused_by_its_place_and_nothing_else_is_touched() {
     node.write_bytes("broken.yaml", b"apiVersion: v1\nkind: Pod\nmetadata: {name: broken\n");
     node.write_bytes("empty.yaml", b"");
     node.write_bytes("binary.yaml", &[0xFF, 0xFE, 0, 1, 2, 3]);
-    // Two files with the same pod: one of them is taken, and the other is told of.
+    // Two files with the same pod: one of them is used, and the other is reported.
     node.write("twice.json", &good(&node, "good"));
     node.write("late.json", &good(&node, "late"));
     node.ready("late");
@@ -67,7 +67,7 @@ fn what_is_no_pod_is_refused_by_its_place_and_nothing_else_is_touched() {
     assert_eq!(names, ["good", "late"]);
     assert_eq!(node.sandboxes().len(), 2, "nothing was started for what was refused");
 
-    // A manifest that becomes bad holds its pod; one that becomes good is taken; one that goes ends it.
+    // A manifest that becomes bad holds its pod; one that becomes good is taken; the removal of one ends its pod.
     node.write_bytes("good.json", b"{\"apiVersion\": \"v1\", \"kind\": \"Pod\", ");
     node.eventually("what is half written is told", || said(&["/good.json"]));
     node.write("unknown.json", &good(&node, "unknown"));

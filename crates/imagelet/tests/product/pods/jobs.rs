@@ -1,4 +1,4 @@
-//! Pods that come to an end by themselves: how they are told of, that they are not started again, and `imagelet run -f` for one
+//! Pods that end by themselves: how they are reported, that they are not started again, and `imagelet run -f` for one
 //! shot with its exit codes.
 
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ fn one_shot_runs_a_pod_to_its_end_and_answers_with_it() {
     assert!(done.stderr.contains("spec.containers"), "{}", done.stderr);
     assert_eq!(node.left(), Vec::<String>::new());
 
-    // One that goes on is ended with the command.
+    // A pod that does not end by itself is ended with the command.
     let file = node.scene.scratch.join("forever.json");
     let pod = node
         .pod("forever", json!({"terminationGracePeriodSeconds": 2, "containers": [node.container("main", FOREVER)]}));

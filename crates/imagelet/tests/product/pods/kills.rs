@@ -1,6 +1,6 @@
-//! `kill -9` of imagelet, of containerd and of both at random moments while a hundred pods are started and some are removed. After
-//! all of it the node is as the manifests say: each container runs once, nothing runs that nobody asked for; and when the
-//! manifests go, nothing is left.
+//! `kill -9` of imagelet, of containerd and of both at random moments while a hundred pods are started and some are removed.
+//! Afterwards the node matches the manifests: each container runs once, and nothing runs that no manifest asks for. When the
+//! manifests are removed, nothing is left.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -80,9 +80,9 @@ fn a_hundred_starts_with_kills_end_as_the_manifests_say() {
     node.containerd.kill();
     node.containerd.start_again();
     node.remove_all();
-    // containerd 1.6 forgets what it was making in the moment in which it was killed, and no call of CRI shows that: a cgroup
-    // with the first process of a sandbox, a network namespace and what is in it. Nobody can tell those from what another
-    // program runs. Everything that CRI shows, and everything of imagelet's own, goes.
+    // containerd 1.6 forgets the sandbox that it was creating when it was killed, and no call of CRI shows the remains: a cgroup
+    // with the first process of a sandbox, a network namespace and its contents. They look like those of another
+    // program. Everything that CRI shows, and everything of imagelet's own, is removed.
     const FORGOTTEN: [&str; 7] = [
         "cgroup ",
         "network namespace ",

@@ -1,4 +1,4 @@
-//! Logs of containers are rotated when they are large, and gone with the pod.
+//! Logs of containers are rotated when they are large, and removed with the pod.
 
 use std::fs;
 use std::io::Write as _;
@@ -50,7 +50,7 @@ fn a_log_that_is_large_is_rotated_while_its_container_writes() {
     });
     let all = files(&node, "chatty");
     assert_eq!(all.iter().filter(|(name, _)| name == "0.log").count(), 1, "{all:?}");
-    // The container goes on writing to the new file.
+    // The container continues to write to the new file.
     let size = || files(&node, "chatty").into_iter().find(|(name, _)| name == "0.log").map_or(0, |(_, size)| size);
     let before = size();
     node.eventually("more lines come", || size() != before);

@@ -1,5 +1,5 @@
-//! Pods on Debian's containerd with runc and CNI, run by `imagelet run` from a directory of manifests. Each test has a node of
-//! its own, in a network of its own, so that they run beside each other; each ends with a look at what is left.
+//! Pods on Debian's containerd with runc and CNI, run by `imagelet run` from a directory of manifests. Each test has its own node
+//! in its own network, so that tests run in parallel; each ends with a check for leftovers.
 
 mod backoff;
 mod commands;

@@ -1,5 +1,5 @@
-//! Probes over the network of real pods: what is not live is started again, what is not ready is told, what has not come up is
-//! waited for. Exec, HTTP, TCP, and gRPC against containerd's own health service.
+//! Probes over the network of real pods: a container that is not live is restarted, one that is not ready is reported, one that has
+//! not started is waited for. Exec, HTTP, TCP, and gRPC against containerd's own health service.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn what_is_not_live_starts_again_and_what_is_not_ready_is_told() {
     node.ready("web");
     assert_eq!((node.running("web/server"), node.running("web/worker")), first);
 
-    // Not live: the one is killed and comes again, the other is left alone.
+    // Not live: the one container is killed and started again, the other is left alone.
     node.in_container("web/server", "rm /tmp/w/live");
     let pod = node.until("web", "the server was started again", |pod| {
         (restarts(pod, "server") == 1 && is(pod, "Ready")).then(|| pod.clone())

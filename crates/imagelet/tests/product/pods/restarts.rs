@@ -52,7 +52,7 @@ fn another_imagelet_adopts_what_runs() {
             node.stop();
         }
         assert_eq!(kept(runs(&node)), before, "{round}: containers go on without imagelet");
-        // What happens while nobody looks.
+        // A change while imagelet does not run.
         if round == "killed" {
             node.write("comes.json", &good(&node, "comes"));
         } else {
@@ -68,7 +68,8 @@ fn another_imagelet_adopts_what_runs() {
         assert_eq!(node.written("inits").len(), 1, "{round}: the init container is not run again");
     }
     node.ready("comes");
-    // It still knows how to restart what ends. The end of the first process ends whoever told it to, so that is not waited for.
+    // It still knows how to restart containers that end. The kill also ends the shell that asked for it, so it is delayed and not
+    // waited for.
     node.in_container("stateful/main", "(sleep 0.2; kill -TERM 1) >/dev/null 2>&1 &");
     node.until("stateful", "it was started again", |pod| (restarts(pod, "main") == 3).then_some(()));
     node.clear();
@@ -89,7 +90,7 @@ fn a_runtime_that_goes_and_comes_back_loses_no_pod() {
         } else {
             node.containerd.stop();
         }
-        // imagelet says that the runtime is away, and goes on saying what it knew of the pods.
+        // imagelet reports that the runtime is down, and keeps reporting the last known state of the pods.
         node.eventually("the agent says so", || {
             node.imagelet.run(&["status"]).stderr.contains("containerd") || {
                 let last = node.log();
@@ -104,7 +105,7 @@ fn a_runtime_that_goes_and_comes_back_loses_no_pod() {
         assert_eq!(restarts(&pod, "main"), 2, "{round}");
         assert_eq!(runs(&node), before, "{round}: nothing that ran was started again");
     }
-    // A pod that is removed while the runtime is away goes when it is back.
+    // A pod that is removed while the runtime is down ends when it is back.
     node.containerd.kill();
     node.remove("goes.json");
     node.write("comes.json", &good(&node, "comes"));

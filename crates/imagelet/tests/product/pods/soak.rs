@@ -117,7 +117,7 @@ fn memory_files_and_tasks_stay_where_they_were() {
     while samples.len() < rounds && (minutes == 0 || Instant::now() < end) {
         let round = samples.len();
         let image = |step: usize| &images[(round + step) % IMAGES];
-        // Three at once, one of which a pod is to use and one of which goes.
+        // Three at once: one is for a pod to use, and one is removed.
         let mut pulls: Vec<_> = (0..3).map(|step| node.imagelet.spawn(&["pull", image(step)])).collect();
         let changed = round % pods;
         node.remove(&format!("soak-{changed}.json"));

@@ -1,4 +1,4 @@
-//! A source of pods that cannot be read is not an empty one: what runs goes on, and its path is reported.
+//! A source of pods that cannot be read is not an empty one: its pods keep running, and its path is reported.
 
 use std::fs;
 

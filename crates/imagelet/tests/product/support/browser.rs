@@ -120,7 +120,7 @@ impl Browser {
         }
     }
 
-    /// Goes to a page, and comes back when it is loaded.
+    /// Opens a page, and returns when it is loaded.
     #[track_caller]
     pub(crate) fn open(&mut self, url: &str) {
         let gone = self.call("Page.navigate", json!({"url": url}));
@@ -147,7 +147,7 @@ impl Browser {
     #[track_caller]
     pub(crate) fn wait_for(&mut self, what: &str, expression: &str) {
         let until = Instant::now() + PATIENCE;
-        // A page that goes while it is asked answers with an error. The next page is asked then.
+        // A page that is replaced during a query answers with an error. The next page is queried then.
         while self.try_js(&format!("Boolean({expression})")) != Ok(json!(true)) {
             if Instant::now() > until {
                 let text = self.js("document.body.innerText");

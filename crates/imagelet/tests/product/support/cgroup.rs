@@ -61,7 +61,7 @@ impl Cgroup {
         fs::write(self.path.join(self.limit), most.to_string()).expect("limit a cgroup");
     }
 
-    /// Bytes of files, and of devices' metadata, that its processes have brought into memory.
+    /// Bytes of files, and of devices' metadata, that its processes have read into memory.
     #[track_caller]
     pub(crate) fn cached(&self) -> u64 {
         let stat = fs::read_to_string(self.path.join("memory.stat")).expect("read a cgroup's memory");

@@ -87,19 +87,19 @@ impl Imagelet {
         self
     }
 
-    /// With a time of day that somebody has moved by so many seconds.
+    /// Runs with a wall clock that was moved by this many seconds.
     pub(crate) fn clock_set_by(mut self, seconds: i64) -> Self {
         self.time.set += seconds;
         self
     }
 
-    /// On a machine that was booted anew so many seconds ago.
+    /// Runs as on a machine that was booted this many seconds ago.
     pub(crate) fn booted(mut self, seconds_ago: i64) -> Self {
         self.time.booted = Some(seconds_ago);
         self
     }
 
-    /// With clocks that go so many times as quickly, for whoever waits and measures.
+    /// Runs with clocks that are this many times as fast, for tests that wait and measure.
     pub(crate) fn hurried(mut self, times: u32) -> Self {
         self.time.speed = Some(times);
         self
@@ -186,8 +186,8 @@ impl Imagelet {
         done
     }
 
-    /// Runs a line as a person types it into a shell in `directory`, where `imagelet` stands for this one. Output that is no text
-    /// comes as its length.
+    /// Runs a line as a person types it into a shell in `directory`, where `imagelet` stands for this one. Binary output is replaced
+    /// by its length.
     #[track_caller]
     pub(crate) fn typed(&self, directory: &Path, line: &str) -> Done {
         let command = self.command(&[]);
@@ -247,7 +247,7 @@ impl Imagelet {
         let mut command = self.command(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
-        // What it writes is looked at on its way to whoever reads it.
+        // The output is searched for secrets before it reaches its reader.
         let what = |output: &str| format!("imagelet {args:?}, standard {output}");
         child.stdout = child.stdout.take().map(|from| super::secrets::watched(what("output"), from.into()).into());
         child.stderr = child.stderr.take().map(|from| super::secrets::watched(what("error"), from.into()).into());
@@ -264,7 +264,7 @@ impl Imagelet {
         Daemon::start(Path::new(words[0]), &words[1..])
     }
 
-    /// Serves CRI on `socket`; comes back when a client can connect.
+    /// Serves CRI on `socket`; returns when a client can connect.
     #[track_caller]
     pub(crate) fn serve(&self, socket: &Path) -> Daemon {
         let endpoint = format!("unix://{}", socket.display());

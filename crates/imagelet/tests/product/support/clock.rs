@@ -14,7 +14,7 @@ use super::scratch::Scratch;
 pub(crate) struct Time {
     pub(crate) passed: i64,
     pub(crate) set: i64,
-    /// The machine was booted anew so long ago.
+    /// The machine was booted this many seconds ago.
     pub(crate) booted: Option<i64>,
     /// All clocks go so many times as quickly.
     pub(crate) speed: Option<u32>,
@@ -62,7 +62,7 @@ impl Time {
     }
 }
 
-/// A time of day that somebody sets while programs run by it; they look at it anew each time.
+/// A wall clock that can be set while programs run; they read it each time.
 pub(crate) struct Clock(PathBuf);
 
 impl Clock {

@@ -10,7 +10,7 @@ use super::disk::LoopFs;
 use super::network::enter_own_network;
 use super::node::{FOREVER, NODE, Node};
 
-/// The cluster. The node goes before the control plane.
+/// The cluster. The node is dropped before the control plane.
 pub(crate) struct Cluster {
     pub(crate) node: Node,
     pub(crate) plane: ControlPlane,
@@ -184,7 +184,7 @@ impl Namespace<'_> {
         messages.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Deletes the namespace with all that is in it, and waits until it is gone.
+    /// Deletes the namespace with everything in it, and waits until it is removed.
     #[track_caller]
     pub(crate) fn clear(self) {
         self.cluster.plane.kubectl(&["delete", "namespace", &self.name, "--timeout=120s"]);

@@ -24,7 +24,7 @@ use prost::Message as _;
 /// Bytes before each message of gRPC: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// A span that came.
+/// A received span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) name: String,
@@ -62,7 +62,7 @@ impl Collector {
         &self.address
     }
 
-    /// The spans that came so far.
+    /// Returns the spans that were received so far.
     pub(crate) fn spans(&self) -> Vec<Span> {
         self.spans.lock().clone()
     }

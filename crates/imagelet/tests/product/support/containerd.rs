@@ -1,4 +1,4 @@
-//! containerd with its CRI plugin, Debian's or the one of `CONTAINERD=DIR`, in directories of its own, and `ctr` to look into it.
+//! containerd with its CRI plugin, Debian's or the one of `CONTAINERD=DIR`, in directories of its own, and `ctr` to inspect it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(crate) struct Containerd {
     config: PathBuf,
     socket: PathBuf,
     certs: PathBuf,
-    // Last: its mounts go when containerd is gone.
+    // Last: its mounts can be removed once containerd has ended.
     scratch: Scratch,
 }
 
@@ -72,13 +72,13 @@ impl Containerd {
         Self { daemon: start(&config, &socket), config, socket, certs, scratch }
     }
 
-    /// Kills it as `kill -9` does. What it runs goes on without it.
+    /// Kills it as `kill -9` does. Its containers keep running.
     pub(crate) fn kill(&self) {
         signal(self.daemon.pid(), rustix::process::Signal::KILL);
         eventually("containerd is gone", || std::os::unix::net::UnixStream::connect(&self.socket).is_err());
     }
 
-    /// Ends it as a service manager does. What it runs goes on without it.
+    /// Ends it as a service manager does. Its containers keep running.
     pub(crate) fn stop(&mut self) {
         self.daemon.stop();
     }

@@ -37,7 +37,7 @@ fn directory() -> Option<PathBuf> {
     Some(found.unwrap_or_else(|| panic!("CONTAINERD={}: no containerd is there", named.display())))
 }
 
-/// A program of the containerd under test: `containerd`, `ctr`. It finds the shim and mkfs.erofs beside itself.
+/// A program of the containerd under test: `containerd`, `ctr`. It finds the shim and mkfs.erofs in its own directory.
 #[track_caller]
 pub(crate) fn program(name: &str) -> Command {
     let Some(directory) = directory() else { return tool(name) };

@@ -1,6 +1,6 @@
-//! A Kubernetes control plane of the test's own: etcd, kube-apiserver, and on request kube-controller-manager and kube-scheduler, on free
-//! ports of loopback, with certificates of its own and kubeconfigs for whoever a test wants to be. `kubectl` is the user.
-//! `scripts/control-plane.sh` brings the programs, or `KUBEBUILDER_ASSETS=DIR` names others.
+//! A Kubernetes control plane of the test's own: etcd, kube-apiserver, and on request kube-controller-manager and kube-scheduler, on
+//! free ports of loopback, with their own certificates and a kubeconfig for each user of a test. `kubectl` is the client.
+//! `scripts/control-plane.sh` downloads the programs, or `KUBEBUILDER_ASSETS=DIR` names others.
 
 use std::fs;
 use std::io::BufReader;
@@ -21,12 +21,12 @@ use super::clock::Time;
 use super::process::{Daemon, run, signal, tool};
 use super::scratch::Scratch;
 
-/// How long a server may take to start, and an object to come to a state, beside other tests on a busy machine.
+/// How long a server may take to start, and an object to reach a state, while other tests run on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The addresses of services.
 const SERVICES: &str = "10.0.0.0/24";
 
-/// The control plane. Fields are dropped in this order: whoever uses something before what it uses.
+/// The control plane. Fields are dropped in this order: a field before those that it uses.
 pub(crate) struct ControlPlane {
     managers: Vec<Daemon>,
     server: Option<Daemon>,
@@ -37,7 +37,7 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts etcd and the API server, and comes back when it is ready. A test that does not share the machine's network is in its
+    /// Starts etcd and the API server, and returns when it is ready. A test that does not share the machine's network is in its
     /// own already ([`super::network::enter_own_network`]).
     #[track_caller]
     pub(crate) fn start() -> Self {
@@ -89,7 +89,7 @@ impl ControlPlane {
         plane
     }
 
-    /// Starts the API server where it was, and comes back when it is ready.
+    /// Starts the API server at its previous address, and returns when it is ready.
     #[track_caller]
     pub(crate) fn start_server(&mut self) {
         assert!(self.server.is_none(), "an API server runs already");
@@ -145,7 +145,7 @@ impl ControlPlane {
         self.server.take().expect("an API server runs").kill();
     }
 
-    /// The API server answers nobody, and keeps its connections.
+    /// Stops the API server from answering; its connections stay open.
     #[track_caller]
     pub(crate) fn freeze_server(&self) {
         signal(self.server.as_ref().expect("an API server runs").pid(), Signal::STOP);
@@ -157,7 +157,7 @@ impl ControlPlane {
         signal(self.server.as_ref().expect("an API server runs").pid(), Signal::CONT);
     }
 
-    /// Starts the API server anew with a certificate of another authority. `ca.crt` has both from now on; controllers and scheduler know
+    /// Restarts the API server with a certificate of another authority. `ca.crt` has both from now on; controllers and scheduler know
     /// the old one alone.
     #[track_caller]
     pub(crate) fn change_authority(&mut self) {
@@ -183,7 +183,7 @@ impl ControlPlane {
         at("kv/compaction", &json!({"revision": now, "physical": true}));
     }
 
-    /// Watches the keys of etcd that begin so: a line of JSON for each message. Goes on while the API server is away.
+    /// Watches the keys of etcd with a prefix: a line of JSON for each message. Continues while the API server is down.
     #[track_caller]
     pub(crate) fn watch_etcd(&self, prefix: &str) -> Daemon {
         let (from, mut end) = (prefix.as_bytes().to_vec(), prefix.as_bytes().to_vec());
@@ -269,7 +269,7 @@ impl ControlPlane {
         self.command_as(&self.admin(), args)
     }
 
-    /// `kubectl` as somebody else.
+    /// Returns `kubectl` as another user.
     pub(crate) fn command_as(&self, kubeconfig: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program("kubectl"));
         command.env_clear().env("HOME", self.scratch.path()).env("KUBECONFIG", kubeconfig).env("PATH", "/usr/bin:/bin");
@@ -317,7 +317,7 @@ impl ControlPlane {
         let mut last = None;
         let from = Instant::now();
         loop {
-            // One watch rather than a look again and again: it ends when the object is not there, or the server.
+            // One watch instead of polling: it ends when the object does not exist, or with the server.
             let mut watch =
                 Watch::start(self.command(&[&["get"], args, &["-o", "json", "-w", "--output-watch-events"]].concat()));
             while let Some(object) = watch.next(PATIENCE.saturating_sub(from.elapsed())) {
@@ -449,7 +449,7 @@ fn last_of(lines: &[String]) -> String {
     lines[lines.len().saturating_sub(15)..].join("\n")
 }
 
-/// Ports that nobody has; in a network of the test's own nobody takes them meanwhile.
+/// Returns unused ports. In the test's own network no other process takes them meanwhile.
 #[track_caller]
 pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
     let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("listen on loopback"));

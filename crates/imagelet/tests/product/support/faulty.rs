@@ -1,5 +1,5 @@
-//! Runs the built `imagelet` while system calls of its fail: the program knows nothing of it. A program that does not come to
-//! an end is ended, which is told as a hang.
+//! Runs the built `imagelet` while system calls of its fail, without its cooperation. A program that does not end is killed, and
+//! reported as a hang.
 
 use std::io::{Read, Write as _};
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::process::signal;
 /// Nothing that a test does takes so long, on however busy a machine.
 const HANG: Duration = Duration::from_secs(150);
 
-/// A shell that becomes the program when somebody traces it.
+/// A shell that executes the program once a tracer is attached.
 const WAITS: &[&str] = &["/bin/sh", "-c", "read go && exec \"$0\" \"$@\""];
 
 fn reading(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {

@@ -72,7 +72,7 @@ fn carry(mut client: TcpStream, target: &str, notes: &Mutex<Vec<String>>) -> io:
     Ok(())
 }
 
-/// Notes every whole head. False: a request with a body came, and what follows cannot be told from it.
+/// Notes every whole head. Returns false after a request with a body, which cannot be separated from the heads that follow.
 fn note(head: &mut Vec<u8>, notes: &Mutex<Vec<String>>) -> bool {
     while let Some(end) = head.windows(4).position(|w| w == b"\r\n\r\n") {
         let text = String::from_utf8_lossy(&head[..end]).into_owned();

@@ -1,5 +1,5 @@
-//! Texts that are frozen in files beside the tests. `FREEZE=1` writes the files anew; the difference is for the eyes of who
-//! changed something.
+//! Texts that are frozen in files next to the tests. `FREEZE=1` rewrites the files; the author of a change reviews the
+//! difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

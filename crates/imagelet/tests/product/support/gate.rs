@@ -1,6 +1,5 @@
-//! A TCP proxy with a gate: what clients send waits while the gate is shut, and what they are answered can be held back
-//! after a number of bytes, or made slow. So a test knows that a pull is under way, and knows when whoever asked has gone
-//! away. Understands no HTTP.
+//! A TCP proxy with a gate: data from clients waits while the gate is shut, and answers can be held back after a number of bytes,
+//! or slowed down. So a test knows that a pull is under way, and when its client has disconnected. Independent of HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// In how many pieces a slow answer comes.
+/// Number of pieces per second of a slow answer.
 const PIECES_PER_SECOND: u32 = 50;
 
 /// State of the gate: shut or open, and how many connections wait.
@@ -65,7 +64,7 @@ impl Gate {
         });
     }
 
-    /// From now on, each connection is answered so many bytes in all; what comes after them waits.
+    /// Limits the answers of each connection to this many bytes in all; later bytes wait.
     pub(crate) fn hold_answers_after(&self, bytes: u64) {
         self.state.send_modify(|s| {
             s.answered = Some(bytes);
@@ -95,7 +94,7 @@ impl Gate {
         }
     }
 
-    /// Ends when nothing waits any more: whoever asked has closed its connections.
+    /// Returns a future that completes when no connection waits any more, because the clients have closed them.
     pub(crate) fn given_up(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut changes = self.state.subscribe();
         async move {
@@ -140,7 +139,7 @@ async fn carry(client: TcpStream, target: String, state: Arc<watch::Sender<State
     back.abort();
 }
 
-/// Waits until the gate is open. False: the client went away meanwhile.
+/// Waits until the gate is open. Returns false if the client disconnected meanwhile.
 async fn pass(client: &mut tokio::net::tcp::OwnedReadHalf, state: &watch::Sender<State>) -> bool {
     let mut changes = state.subscribe();
     if !changes.borrow_and_update().shut {

@@ -47,7 +47,7 @@ pub(crate) use images::{Layout, Packing};
 pub(crate) use registry::DockerRegistry;
 pub(crate) use scratch::Scratch;
 
-/// A runtime for servers of a test's own, beside the test's thread.
+/// A runtime for servers of a test's own, apart from the test's thread.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }

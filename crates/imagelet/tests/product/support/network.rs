@@ -1,5 +1,5 @@
-//! A network of the test's own: bridges, rules of iptables and ports of the node that a test makes touch nobody, and go with it.
-//! Asks pods over HTTP, as a client of theirs would.
+//! A network of the test's own: bridges, rules of iptables and ports of the node that a test creates affect no other process, and
+//! are removed with it. Also sends HTTP requests to pods, as a client of theirs would.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,8 +16,8 @@ use super::process::{eventually, need_root, run, tool};
 /// The node's address in it, on an interface that leads nowhere.
 pub(crate) const NODE_IP: &str = "192.0.2.10";
 
-/// Moves this thread, and with it everything that it starts from now on, into a new network namespace. It goes with the last
-/// process in it.
+/// Moves this thread, and with it everything that it starts from now on, into a new network namespace. The namespace ends with the
+/// last process in it.
 #[track_caller]
 pub(crate) fn enter_own_network() {
     need_root();
@@ -48,7 +48,7 @@ pub(crate) fn write_pod_network(directory: &Path, name: &str, addresses: &Path) 
     fs::write(directory.join("10-pods.conflist"), network.to_string()).expect("write a network");
 }
 
-/// Carries what comes to a port of the node to a unix socket, and back.
+/// Forwards connections to a port of the node to a unix socket.
 #[track_caller]
 pub(crate) fn carry_to_socket(port: u16, socket: &Path) {
     let listener = TcpListener::bind((NODE_IP, port)).expect("listen in the test's own network");

@@ -1,6 +1,6 @@
 //! A node without Kubernetes: `imagelet run` on a directory of manifests, Debian's containerd with runc and CNI, a registry, all
-//! of it in a network of the test's own. Looks at pods as a person does (`imagelet pods`), and past imagelet at what the
-//! runtime really has.
+//! of it in a network of the test's own. Inspects pods as a person does (`imagelet pods`), and independently of imagelet in the
+//! runtime itself.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(crate) const HEALTH_PORT: u16 = 7711;
 /// How long a pod may take to come to a state: back-offs of ten seconds and a busy machine are in it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The node. Fields are dropped in this order: whoever uses something before what it uses.
+/// The node. Fields are dropped in this order: a field before those that it uses.
 pub(crate) struct Node {
     agent: Option<Daemon>,
     /// The lines of agents that have ended.
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Starts the agent, and comes back when it answers.
+    /// Starts the agent, and returns when it answers.
     #[track_caller]
     pub(crate) fn start(&mut self) {
         self.start_only();
@@ -498,7 +498,7 @@ impl Drop for Node {
     }
 }
 
-/// Puts a file in place in one step: whoever reads it sees all of it.
+/// Puts a file in place in one step, so that readers see all of it.
 #[track_caller]
 fn put(path: &std::path::Path, bytes: &[u8]) {
     let name = path.file_name().expect("a file has a name").to_string_lossy();
@@ -539,5 +539,5 @@ pub(crate) fn restarts(pod: &Value, container: &str) -> u64 {
     status["restartCount"].as_u64().expect("a number")
 }
 
-/// A script that goes on until it is asked to end.
+/// A script that runs until it is asked to end.
 pub(crate) const FOREVER: &str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";

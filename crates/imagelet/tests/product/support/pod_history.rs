@@ -30,7 +30,7 @@ impl PodHistory {
         Self { watch, read: 0, latest: BTreeMap::new(), revisions: 0, wrong: Vec::new() }
     }
 
-    /// Reads the revisions that came meanwhile.
+    /// Reads the revisions since the last call.
     #[track_caller]
     fn catch_up(&mut self) {
         let lines = self.watch.lines_after(self.read);

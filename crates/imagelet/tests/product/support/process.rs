@@ -54,8 +54,8 @@ fn loaded(pid: u32) -> Option<u64> {
     Some(sum << 10)
 }
 
-/// Looks at the memory of a process all the time until told; answers the most that it had. The kernel's own mark is of no use: it
-/// has in it the pages of files that were there then, and which of those the kernel takes back meanwhile nobody tells.
+/// Polls the memory of a process until `over` is set; returns the maximum. The kernel's own peak is of no use: it includes the pages
+/// of files that were mapped then, and does not show which of those the kernel has reclaimed meanwhile.
 pub(crate) fn watch_held(pid: u32, over: Arc<AtomicBool>) -> thread::JoinHandle<u64> {
     thread::spawn(move || {
         let (mut most, mut of_program) = (0, 0);
@@ -214,7 +214,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Sends a signal. A process that is gone is no error.
+/// Sends a signal. A process that has ended is no error.
 pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
     let _ = rustix::process::kill_process(pid, signal);
@@ -235,7 +235,7 @@ pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<std::process
     child.try_wait().expect("it is our child")
 }
 
-/// Looks again and again until something is so, for what tells nobody when it happens.
+/// Polls until a condition holds, for conditions without a notification.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;

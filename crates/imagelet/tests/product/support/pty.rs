@@ -50,7 +50,7 @@ impl Pty {
         let (screen, mut output) = (Arc::clone(&terminal), File::from(master.try_clone().expect("another descriptor")));
         let reader = thread::spawn(move || {
             let mut buffer = [0; 1 << 12];
-            // When nobody has the other end open any more, reading fails.
+            // When the other end is closed, reading fails.
             while let Ok(n @ 1..) = output.read(&mut buffer) {
                 screen.lock().feed(String::from_utf8_lossy(&buffer[..n]).as_ref());
             }

@@ -1,4 +1,4 @@
-//! Numbers that only look random: a seed says everything. Bytes that no compressor makes smaller.
+//! Pseudorandom numbers, reproducible from a seed, and incompressible bytes.
 
 /// A small generator.
 pub(crate) struct Random(pub(crate) u64);

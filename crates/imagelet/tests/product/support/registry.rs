@@ -28,7 +28,7 @@ impl DockerRegistry {
         Self { front: Front::start(&inner), inner, directory: directory.to_path_buf(), daemon }
     }
 
-    /// Ends it. Whoever asks from now on is cut off.
+    /// Stops it. Later requests are cut off.
     pub(crate) fn stop(&mut self) {
         self.daemon.stop();
     }
@@ -134,7 +134,7 @@ pub(crate) struct GuardedRegistry {
     pub(crate) authority: PathBuf,
     /// The password file, which it reads again when it changes.
     users: PathBuf,
-    /// How many lines of the access log were told already.
+    /// Number of lines of the access log that were already returned.
     told: AtomicUsize,
     daemon: Daemon,
 }

@@ -35,7 +35,7 @@ impl Scene {
         Self { imagelet: scene.imagelet.clone().global("--layer-format", format), ..scene }
     }
 
-    /// A new one whose store is on a disk that nobody else writes to, so that how full it is is the test's own affair.
+    /// Returns a new one whose store is on a disk to which no other process writes, so that the test alone decides how full it is.
     #[track_caller]
     pub(crate) fn on_a_disk() -> Self {
         let scene = Self::new();

@@ -18,7 +18,7 @@ pub(crate) const NETWORK_RESULTS: &str = "/var/lib/cni/results";
 /// A directory for one test. At its end everything that is mounted below is unmounted, and it is removed.
 pub(crate) struct Scratch {
     directory: tempfile::TempDir,
-    /// Locked as long as the test lives: what nobody has locked is left over. Closed after the directory is gone.
+    /// Locked as long as the test lives: an unlocked directory is left over. Closed after the directory is removed.
     _mine: File,
 }
 
@@ -27,7 +27,7 @@ impl Scratch {
     pub(crate) fn new() -> Self {
         let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
         fs::create_dir_all(parent).expect("create the target's directory for tests");
-        // One after the other: a directory that was just made and is not locked yet would look left over.
+        // One after the other: a directory that was just made and is not locked yet would be taken for a leftover.
         let turn = File::create(parent.join("product.lock")).expect("create a lock");
         flock(&turn, FlockOperation::LockExclusive).expect("lock");
         clear_up_after_the_killed(parent);
@@ -72,7 +72,7 @@ impl Drop for Scratch {
             super::secrets::look_at_stores(self.path());
             super::secrets::look_at_written();
         }
-        // What an ordinary user's test made may have directories that nobody may enter; root may all the same.
+        // Directories made by an ordinary user's test may have mode 000; root can enter them all the same.
         empty(self.path());
     }
 }
@@ -100,7 +100,7 @@ fn clear_up_after_the_killed(parent: &Path) {
 /// for the next who tries.
 fn empty(directory: &Path) {
     end_containers(directory);
-    // Plugins note elsewhere what they gave to whom; with their network namespace it is gone.
+    // CNI plugins record elsewhere which address they gave to which container; after the network namespace that record is stale.
     let noted = format!("{}-", cgroup(directory).trim_start_matches('/'));
     for entry in fs::read_dir(NETWORK_RESULTS).into_iter().flatten().filter_map(Result::ok) {
         if entry.file_name().to_string_lossy().starts_with(&noted) {
@@ -113,14 +113,14 @@ fn empty(directory: &Path) {
     for mount in below.iter().rev() {
         let _ = rustix::mount::unmount(*mount, rustix::mount::UnmountFlags::DETACH);
     }
-    // A loop device goes with its mount, but for one that was made and never mounted.
+    // A loop device is detached with its mount, except one that was made and never mounted.
     for device in loop_devices_below(directory) {
         let _ = tool("losetup").arg("-d").arg(Path::new("/dev").join(device)).output();
     }
 }
 
-/// Names of the loop devices that show files at or below a path. The kernel clears a device at its last close: behind an unmount, and
-/// while others look for the device of another file.
+/// Names of the loop devices that show files at or below a path. The kernel clears a device at its last close: after an unmount, and
+/// while other processes scan the devices.
 pub(crate) fn loop_devices_below(path: &Path) -> Vec<String> {
     let shown = |device: &fs::DirEntry| {
         let file = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
@@ -135,7 +135,7 @@ fn cgroup(directory: &Path) -> String {
     format!("/imagelet-{}", directory.file_name().unwrap_or_default().display())
 }
 
-/// Kills what runs in the cgroup of a scratch, and the shims that look after it, and removes the cgroup.
+/// Kills the processes in the cgroup of a scratch, and their shims, and removes the cgroup.
 fn end_containers(directory: &Path) {
     let (cgroup, directory) = (cgroup(directory), format!("{}/", directory.display()));
     let below = format!(":{cgroup}/");

@@ -32,13 +32,13 @@ pub(crate) fn note(user: &str, password: &str) {
     noted.extend(forms.filter(|form| form.len() >= SHORTEST));
 }
 
-/// From now on this must stand nowhere: a token, a signature, or the beginning of all that somebody gives out.
+/// Adds a text that must appear nowhere from now on: a token, a signature, or the common prefix of all tokens of one issuer.
 pub(crate) fn note_bare(secret: &str) {
     assert!(secret.len() >= SHORTEST, "{secret:?} stands anywhere");
     NOTED.lock().insert(secret.to_owned());
 }
 
-/// The output of programs that run beside their tests, by its name, and the threads that read it.
+/// The output of programs that run in the background, by its name, and the threads that read it.
 static WRITTEN: Mutex<Vec<Written>> = Mutex::new(Vec::new());
 
 struct Written {
@@ -50,7 +50,7 @@ struct Written {
 /// For how long the last words of a program are waited for. One that it started may hold its output for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A copy of the output for its reader; all of it is kept for [`look_at_written`]. When the reader goes, the pipe
+/// A copy of the output for its reader; all of it is kept for [`look_at_written`]. When the reader closes its end, the pipe
 /// breaks, as it would without this.
 pub(crate) fn watched(what: String, from: OwnedFd) -> OwnedFd {
     let (there, here) = std::io::pipe().expect("make a pipe");
@@ -70,7 +70,7 @@ pub(crate) fn watched(what: String, from: OwnedFd) -> OwnedFd {
     there.into()
 }
 
-/// Fails the test if a secret stands in what was written by a program that ran beside it.
+/// Fails the test if a secret is in the output of a program that ran in the background.
 #[track_caller]
 pub(crate) fn look_at_written() {
     let until = Instant::now() + LAST_WORDS;

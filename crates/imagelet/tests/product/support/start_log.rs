@@ -1,5 +1,5 @@
-//! An observer of containers that asks containerd alone: its events say which process was started and which one ended, its list which
-//! pod a container is of. Containers that are started twice, or beside another one of their name, are wrong. Called by the tests of faults
+//! An observer of containers that asks containerd alone: its events report started and ended processes, its list the pod of each
+//! container. A container that is started twice, or while another one of its name runs, is wrong. Called by the tests of faults
 //! of a cluster.
 
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl Drop for StartLog {
     }
 }
 
-/// Notes who every container is, as soon as it is there: some are gone a moment later.
+/// Records the identity of every container as soon as it appears: some are removed a moment later.
 fn list(endpoint: &Endpoint, mut ctr: Command, events: &Daemon, names: &Mutex<Names>, over: &AtomicBool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let service = runtime.block_on(connect_runtime_service(endpoint, ClientOptions::default())).expect("connect");
@@ -151,7 +151,7 @@ fn event(line: &str) -> Option<Event> {
     let id = body["container_id"].as_str()?.to_owned();
     match head.rsplit(' ').next()? {
         "/tasks/start" => Some(Event::Started(id)),
-        // Programs that run in a container beside its own have other ids.
+        // Programs that run in a container in addition to its own have other ids.
         "/tasks/exit" if body["id"] == id.as_str() => Some(Event::Ended(id)),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! The service manager as a service knows it: the socket of `$NOTIFY_SOCKET`, what is told there, and a socket that is passed on.
+//! The service manager as a service sees it: the socket of `$NOTIFY_SOCKET`, the messages on it, and a socket that is passed on.
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -50,7 +50,7 @@ impl Systemd {
         Self { socket, path, variables: Vec::new(), unit: None }
     }
 
-    /// The same with a watchdog that wants to hear something within so many microseconds.
+    /// The same with a watchdog that expects a message within this many microseconds.
     pub(crate) fn with_watchdog(mut self, micros: u32) -> Self {
         self.variables.push(format!("WATCHDOG_USEC={micros}"));
         self

@@ -1,4 +1,4 @@
-//! Reads a directory tree entry by entry, and compares two. What it does not look at stands in [`Entry`].
+//! Reads a directory tree entry by entry, and compares two. Attributes that it ignores are listed at [`Entry`].
 
 use std::collections::BTreeMap;
 use std::fs;

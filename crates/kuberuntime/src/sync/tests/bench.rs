@@ -106,7 +106,7 @@ impl Bench {
         self.try_sync().await.expect("observed")
     }
 
-    /// The same, where the look itself may fail.
+    /// The same, where the observation itself may fail.
     pub(crate) async fn try_sync(&self) -> Result<SyncReport, PodRuntimeError> {
         let observed = self.hands.observe(&self.pod.metadata.uid).await?;
         let told = |name: &str, waiting: Option<&Waiting>| {
@@ -126,7 +126,7 @@ impl Bench {
         report
     }
 
-    /// Looks until there is nothing to do, and tells what each look asked for.
+    /// Syncs until there is nothing to do, and returns the actions of each sync.
     pub(crate) async fn settle(&self) -> Vec<String> {
         let mut told = Vec::new();
         for _ in 0..10 {
@@ -203,7 +203,7 @@ impl Bench {
             .collect()
     }
 
-    /// Syncs, with a rest behind each, until one goes well and has nothing more to do.
+    /// Syncs, with a rest after each, until one succeeds and has nothing more to do.
     pub(crate) async fn recover(&self) {
         for _ in 0..20 {
             let report = self.try_sync().await;

@@ -1,4 +1,4 @@
-//! Ends: their order, their time, their events, what is told of those that fail, and what is left.
+//! Ends of pods: their order, their time, their events, the reports of failures, and leftovers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,7 +54,7 @@ async fn sidecars_go_when_the_others_are_gone_and_the_time_is_shared() {
     let kinds: Vec<CallKind> = bench.changes().into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds.last(), Some(&CallKind::StopPodSandbox));
     assert_eq!(bench.observe().await.latest("b").map(|run| run.exit_code), Some(137));
-    // All are told at once, and none of them twice.
+    // All are reported at once, and none of them twice.
     let told = bench.events();
     assert_eq!(told[told.len() - 4..].iter().filter(|event| event.ends_with(": Killing")).count(), 4, "{told:?}");
     bench.end(None).await.expect("nothing is left to end");

@@ -101,7 +101,7 @@ async fn without_a_network_there_is_no_sandbox_and_images_come_all_the_same() {
                 reason:NetworkPluginNotReady message:cni plugin not initialized";
     assert_eq!((report.network_not_ready, report.errors), (true, vec![text.to_owned()]));
     bench.rest(1).await;
-    // It is told once, however often it is tried.
+    // The event is recorded once, however often the start is tried.
     assert!(bench.sync().await.network_not_ready);
     let mut events = bench.events();
     events.sort();
@@ -151,7 +151,7 @@ async fn a_sandbox_that_died_is_told_and_replaced() {
     let events = bench.events();
     assert_eq!(events[0], "pod: SandboxChanged");
     assert_eq!(events.iter().filter(|event| event.ends_with(": Started")).count(), 4, "{events:?}");
-    // Runs of init containers of the earlier sandbox are gone.
+    // Runs of init containers of the earlier sandbox were removed.
     assert_eq!(bench.observe().await.runs("first").count(), 1);
 }
 
@@ -172,7 +172,8 @@ async fn an_init_container_that_keeps_failing_leaves_two_logs_and_no_gap() {
     let directory = std::path::Path::new(&directory).parent().expect("above it");
     assert_eq!(logs.numbers(directory), [3, 4]);
     assert_eq!(bench.observe().await.runs("i").count(), 2);
-    // The pod gets another sandbox: the run goes with all logs before its own, and the next one has the next number.
+    // The pod gets another sandbox: the run is removed with all logs before its own, and the next one has the next
+    // number.
     bench.runtime.kill_sandbox(&bench.observe().await.sandboxes[0].id);
     bench.good().await;
     let observed = bench.observe().await;

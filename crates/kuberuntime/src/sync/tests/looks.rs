@@ -1,4 +1,4 @@
-//! Looks at a pod: what goes while it is looked at, and the last messages of containers that have ended.
+//! Observations of a pod: objects that are removed meanwhile, and the last messages of containers that have ended.
 
 use cri_api::testing::CallKind;
 use cri_api::{Error, Kind};

@@ -1,4 +1,4 @@
-//! Images ahead of their turn: at the same time, across syncs, told once, and given up with their pod.
+//! Images ahead of their turn: pulled at the same time, across syncs, reported once, and cancelled with their pod.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn images_come_while_an_init_container_runs() {
     let pulls = bench.images.faults().hold(CallKind::PullImage);
     assert_eq!(bench.good().await.starts.len(), 1);
     pulls.until_waiting(2).await;
-    // Another look begins none of them anew.
+    // Another sync starts none of the pulls again.
     assert!(bench.good().await.actions.is_empty());
     pulls.open();
     bench.runtime.exit(&bench.id_of("i").await, 0);
@@ -44,7 +44,7 @@ async fn who_ends_a_pod_waits_for_no_image() {
     assert!(report.cancelled && report.starts.is_empty() && report.errors.is_empty(), "{report:?}");
     assert_eq!(begun.elapsed(), Duration::ZERO);
     bench.end(None).await.expect("ended");
-    // Nobody wants them any more.
+    // The images are not needed any more.
     pulls.until_waiting(0).await;
     bench.hands.remove_pod(&bench.observe().await).await.expect("removed");
     assert_eq!(bench.everything().await, (vec![], 0));

@@ -133,7 +133,7 @@ async fn each_step_of_a_start_fails_in_its_own_words() {
     );
     assert_eq!(bench.observe().await.latest("hook").map(|run| run.state), Some(ContainerState::Exited));
     assert_eq!(report.errors.len(), 6);
-    // One that was not started is made anew, under its number, and what was mended comes up.
+    // A container that was not started is created again, under its number, and starts once the cause is removed.
     bench.documents.lock().config_maps.insert("settings".into(), crate::Document::default());
     bench.runtime.faults().clear(CallKind::CreateContainer);
     bench.runtime.faults().clear(CallKind::StartContainer);

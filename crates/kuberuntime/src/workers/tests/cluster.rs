@@ -12,7 +12,7 @@ use crate::pod::Pod;
 use crate::status::api::PodStatus;
 use crate::workers::WorkerState;
 
-/// The same pod, of which somebody asked the end.
+/// Returns the same pod with a requested deletion.
 fn deleted(pod: &Arc<Pod>, grace: i64) -> Arc<Pod> {
     let mut deleted = Pod::clone(pod);
     deleted.metadata.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);

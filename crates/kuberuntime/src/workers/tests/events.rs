@@ -1,4 +1,4 @@
-//! Runtimes that tell what happens to their containers.
+//! Runtimes that report what happens to their containers.
 
 use std::time::Duration;
 

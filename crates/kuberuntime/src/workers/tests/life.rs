@@ -53,7 +53,7 @@ async fn an_edited_file_ends_the_old_pod_before_the_new_one_begins() {
     let ending = at_work.view(&one).expect("listed");
     assert!(ending.pod.metadata.deletion_timestamp.is_some(), "it says that it is being deleted");
     pass(5).await;
-    // Edited once more while it waits: the one in between never comes.
+    // Edited once more while it waits: the version in between never runs.
     world.want([&three]);
     pass(20).await;
     assert_eq!(at_work.view(&three).expect("listed").state, WorkerState::Queued);
@@ -80,7 +80,7 @@ async fn those_who_wait_for_a_name_come_in_their_order() {
     assert_eq!(world.uids().await, [uid(&one)]);
     world.want([&two]);
     at_work.until_ready(&two).await;
-    // One that never had its turn goes at once.
+    // A pod that never had its turn is removed at once.
     world.want([&two, &one]);
     at_work.until_state(&one, WorkerState::Queued).await;
     world.want([&two]);
@@ -126,7 +126,7 @@ async fn a_deletion_waits_for_no_image() {
     world.want([]);
     assert!(at_work.until_gone(&web).await < SECOND);
     world.assert_empty().await;
-    // Nobody pulls for nobody.
+    // No pull continues without a pod.
     gate.until_waiting(0).await;
     at_work.stop().await;
 }
@@ -153,7 +153,7 @@ async fn a_deletion_runs_the_hook_and_can_be_made_shorter() {
     at_work.until_state(&web, WorkerState::Terminating).await;
     pass(60).await;
     let id = world.running("web").await.expect("it has ten minutes");
-    // Somebody has no time: the ten minutes become five seconds, and the hook is not run again.
+    // The end is made shorter: the ten minutes become five seconds, and the hook is not run again.
     let begin = Instant::now();
     at_work.agent.end_all(Some(5)).await;
     assert!(begin.elapsed() < 7 * SECOND, "{:?}", begin.elapsed());
@@ -161,7 +161,7 @@ async fn a_deletion_runs_the_hook_and_can_be_made_shorter() {
     let hooks = world.changes().into_iter().filter(|(kind, _)| *kind == CallKind::ExecSync).count();
     assert_eq!(hooks, 1);
     assert!(world.nth(CallKind::ExecSync, &id) < world.nth(CallKind::StopContainer, &id));
-    // Nothing comes any more.
+    // The agent takes no further pods.
     world.want([&web]);
     pass(30).await;
     world.assert_empty().await;
@@ -180,7 +180,8 @@ async fn a_crash_loop_has_the_kubelets_times() {
     at_work.until_pod("restarted", &web, counted(1)).await;
     for (n, delay) in [(2, 10), (3, 20), (4, 40), (5, 80), (6, 160), (7, 300), (8, 300)] {
         let took = at_work.until_pod("restarted", &web, counted(n)).await;
-        // One look for a look: a back-off that ends between two of them is waited out to its end.
+        // Retries follow the back-off, not the observations: a back-off that ends between two of them is waited out to
+        // its end.
         let (least, most) = (Duration::from_secs(delay) - SECOND, Duration::from_secs(delay) + 2 * SECOND);
         assert!(took >= least && took <= most, "{n}: {took:?}");
     }
@@ -225,7 +226,7 @@ async fn jobs_end_and_stay_listed_until_nobody_wants_them() {
         .map(|job| views.iter().find(|view| view.pod.metadata.uid == uid(job)).expect("listed").status.phase)
         .collect();
     assert_eq!(phases, [Phase::Succeeded, Phase::Failed, Phase::Succeeded]);
-    // Their sandboxes are ended, their containers are left for whoever looks at them, and nothing more is done.
+    // The sandboxes are stopped, the containers are kept for inspection, and nothing more is done.
     world.runtime.forget_calls();
     pass(600).await;
     assert_eq!(world.changes(), []);
@@ -246,7 +247,7 @@ async fn a_pod_may_not_run_for_longer_than_it_may() {
     let web = pod("web", &spec);
     world.want([&web]);
     at_work.until_ready(&web).await;
-    // The clock is set: that makes nobody older.
+    // The wall clock is set: that makes no pod older.
     world.set_clock(86_400);
     pass(10).await;
     world.set_clock(-3 * 86_400);
@@ -272,7 +273,7 @@ async fn two_hundred_pods_come_and_go() {
     let ready = |views: &[Arc<PodView>]| views.iter().filter(|view| view.status.is("Ready")).count() == 200;
     let took = at_work.until("all are ready", ready).await;
     assert!(took < 3 * SECOND, "none waits for another: {took:?}");
-    // Told in an order, begun in it; how long each step takes is up to runtime and disk.
+    // Pods begin in the order in which they were added; how long each step takes is up to runtime and disk.
     let mut begun: Vec<_> = at_work.agent.shared.table().slots.values().cloned().collect();
     begun.sort_by_key(|slot| slot.sequence);
     assert!(begun.windows(2).all(|pair| pair[0].owner.name < pair[1].owner.name));
@@ -296,7 +297,7 @@ async fn idle_pods_cost_two_lists_a_second_and_a_look_a_minute() {
     let calls = world.runtime.calls();
     let statuses = calls.iter().filter(|(kind, _)| *kind == CallKind::ContainerStatus).count();
     let lists = calls.iter().filter(|(kind, _)| *kind == CallKind::ListContainers).count();
-    // A look every 60 to 90 seconds.
+    // One observation every 60 to 90 seconds.
     assert!((100..=150).contains(&statuses), "{statuses}");
     assert!(lists <= 300 + statuses + 1, "{lists}");
     assert_eq!(world.changes(), []);

@@ -1,4 +1,5 @@
-//! Pods that an agent finds at its start: pods of the agent before it, pods that nobody wants any more, pods of others.
+//! Pods that an agent finds at its start: pods of the agent before it, pods that no source wants any more, pods of
+//! other programs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ async fn a_list_is_known_once_sources_and_runtime_have_told() {
     let second = world.start();
     tokio::time::timeout(known, second.agent.until_known()).await.expect_err("nobody knows");
     world.runtime.faults().return_to_duty();
-    // A pod that nobody wants is in the list as well, while it ends.
+    // A pod that no source wants is in the list as well, while it ends.
     tokio::time::timeout(known, second.agent.until_known()).await.expect("known");
     second.kill();
 
@@ -108,7 +109,7 @@ async fn what_nobody_wants_ends_once_that_is_known() {
     let first = world.start();
     first.until_ready(&web).await;
     first.kill();
-    // Its manifest went and was edited in between, and one source has not told yet.
+    // The manifest was removed and edited in between, and one source has not reported yet.
     world.desired.send_modify(|desired| desired.ready = false);
     let mut other = Pod::clone(&simple("web", "x:2"));
     other.metadata.annotations.insert(CONFIG_ORIGIN_ANNOTATION.to_owned(), "https://fleet/web.yaml".to_owned());
@@ -227,7 +228,7 @@ async fn pods_of_others_are_left_alone() {
     pass(300).await;
     let states = at_work.agent.states();
     assert!(!states.content_removable("theirs") && !states.runtime_removable("theirs"));
-    // Where others have pods, what nobody knows may be theirs.
+    // Where other programs have pods, an unknown pod may be theirs.
     assert!(!states.content_removable("unheard of"));
     world.want([]);
     at_work.until_gone(&web).await;
@@ -270,13 +271,14 @@ async fn one_who_runs_some_pods_only_ends_no_others() {
     first.until_ready(&other).await;
     first.kill();
     world.options.end_unknown = false;
-    // Somebody else's, as far as this one knows; it is in the way, and that is told.
+    // The first agent's pod may belong to another program. It blocks the new pod of the same name, and that is
+    // reported.
     world.want([&third]);
     let second = world.start();
     let waits = format!("wait until pod {} of the same name is gone", uid(&one));
     second.until_pod("waits", &third, |view| view.actions == waits && view.state == WorkerState::Queued).await;
     pass(60).await;
-    // But what its own manifest was before goes.
+    // But the earlier pod of its own manifest is removed.
     world.want([&two]);
     second.until_ready(&two).await;
     pass(60).await;

@@ -230,7 +230,7 @@ impl AtWork {
         self.work.await.expect("no panic");
     }
 
-    /// The process is killed: nothing that it was doing goes on.
+    /// Kills the process: nothing that it was doing continues.
     pub(super) fn kill(self) {
         self.work.abort();
     }

@@ -1,5 +1,5 @@
-//! Layers that are directory trees: `fs/` in the layer's directory, as overlayfs takes it. The work is the unpacker's; here is
-//! what the seam asks for. Called by [`super::Shape`] alone.
+//! Layers that are directory trees: `fs/` in the layer's directory, as overlayfs takes it. The unpacker does the work; this
+//! module has what [`super::Shape`] needs, which alone calls it.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead};
@@ -20,13 +20,13 @@ use crate::unpack::{
     self, Below, Beneath, DEFERRED, DEFERRED_BELOW, PathLookup, UnpackError, UnpackOptions, UnpackOutcome,
 };
 
-/// The parts of a layer's directory beside its tree, itself included. `replaced/` is counted with the tree.
+/// The parts of a layer's directory other than its tree, including the directory itself. `replaced/` is counted with the tree.
 const BESIDE: [&str; 5] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW, LIST];
 
 pub(super) fn begin(private: &OwnedFd) -> io::Result<()> {
     let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
     rustix::fs::mkdirat(private, FS, mode)?;
-    // Not less than this, whatever the umask.
+    // Exactly these bits, whatever the umask.
     rustix::fs::chmodat(private, FS, mode, AtFlags::empty())?;
     Ok(())
 }
@@ -68,9 +68,10 @@ fn beside(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     Ok(sum)
 }
 
-/// Bytes and inodes that the layer takes now that it is written: those that were counted, with what lies beside the tree asked for
-/// once more. Where one of the largest files does not take what was counted for it, the disk has little room in one piece, or
-/// counts in another way: then everything is asked for. `outcome` is `None` where nothing was counted on this disk.
+/// Returns the bytes and inodes that the layer takes now that it is written: those that were counted for the tree, and a new
+/// measurement of the files next to it. Where one of the largest files does not take what was counted for it, the disk has little
+/// room in one piece, or counts in another way: then everything is measured. `outcome` is `None` where nothing was counted on
+/// this disk.
 pub(super) fn measure(layer: BorrowedFd<'_>, outcome: Option<&UnpackOutcome>) -> io::Result<(u64, u64)> {
     let beneath = Beneath::default();
     let tree = match outcome {
@@ -85,7 +86,7 @@ fn is_as_counted(beneath: &Beneath, fs: BorrowedFd<'_>, outcome: &UnpackOutcome)
     outcome.largest.files().all(|(counted, path)| {
         // Without the right to read it, the way to it is enough.
         let file = beneath.open(fs, path, OFlags::PATH);
-        // One that a later entry has replaced is somewhere else.
+        // A file that a later entry has replaced was moved.
         file.and_then(|file| bytes_on_disk(|| rustix::fs::fstat(&file))).is_ok_and(|bytes| bytes == counted)
     })
 }
@@ -125,7 +126,7 @@ fn measure_trees(beneath: &Beneath, layer: BorrowedFd<'_>) -> io::Result<(u64, u
     Ok((bytes, inodes))
 }
 
-/// Answers what the layer takes more than before, in bytes and inodes: what an ordinary user cannot give is written down.
+/// Returns the additional bytes and inodes of the layer: attributes that an ordinary user cannot set are recorded.
 pub(super) fn patch(
     layer: BorrowedFd<'_>,
     implicit: &[Vec<u8>],

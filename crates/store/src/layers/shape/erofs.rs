@@ -1,6 +1,6 @@
 //! Layers that are one EROFS file: `layer.erofs` in the layer's directory, with owners, devices and attributes as the layer has
-//! them, whoever unpacked it. The work is the unpacker's and that of the format's crate; here is what the seam asks for. Called by
-//! [`super::Shape`] alone.
+//! them, independent of the user who unpacked it. The unpacker and the format's crate do the work; this module has what
+//! [`super::Shape`] needs, which alone calls it.
 
 use std::fs::File;
 use std::io::{self, BufRead};
@@ -78,7 +78,7 @@ pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_
         // An opaque directory of the layer itself, above this one, hides everything below.
         places.push(match walk(&erofs, path)? {
             ErofsPath::Here { directory, hides_above: false } => {
-                // What it is marked with stays.
+                // Its overlayfs marks stay.
                 let mut marks = erofs.xattrs(&directory)?;
                 marks.retain(|(name, _)| is_of_overlayfs(name));
                 Some((directory.nid, marks))

@@ -1,10 +1,10 @@
-//! [`Shape`]: what a layer is on the disk, and the one place where that is asked. The record of a layer says its shape; ingest,
-//! commit, mounts and checks call what stands here, and nothing above the unpacker and the mounter knows which it is.
+//! [`Shape`]: the form of a layer on the disk, and the one place where it is distinguished. The record of a layer has its shape;
+//! ingest, commit, mounts and checks call this module, and nothing above the unpacker and the mounter depends on the shape.
 //!
-//! Every shape keeps to this: all that belongs to a layer lies in a directory of its own, which is made under `ingest/`, moves
-//! to `layers/` when it is committed, and is deleted as a whole. So removal, the sweep and the reserve ask no shape. The
-//! recipe lies in that directory too, and the layer's tar stream can be built again. A shape whose directories' attributes
-//! cannot be changed once it is written is written out at the latest by [`Shape::patch`], which comes before the sync.
+//! Every shape keeps to this: all files of a layer are in a directory of its own, which is made under `ingest/`, moves to
+//! `layers/` when it is committed, and is deleted as a whole. So removal, the sweep and the reserve do not depend on the shape.
+//! The recipe is in that directory too, and the layer's tar stream can be rebuilt. A shape whose directories' attributes cannot
+//! be changed once it is written is written out at the latest by [`Shape::patch`], which runs before the sync.
 
 mod dir;
 mod erofs;
@@ -63,8 +63,8 @@ impl Shape {
         }
     }
 
-    /// Gives the layer's implicit directories the attributes that show below it. Nothing is there to be mounted before. Answers the
-    /// bytes and inodes which the layer takes more than was counted.
+    /// Gives the layer's implicit directories the attributes of the same directories in the layers below. The layer cannot be
+    /// mounted before. Returns the additional bytes and inodes of the layer beyond those counted.
     pub(crate) fn patch(
         self,
         layer: BorrowedFd<'_>,
@@ -94,7 +94,7 @@ impl Shape {
         }
     }
 
-    /// Returns true if a layer of this number is there, of whatever shape.
+    /// Returns true if a layer with this number exists, of any shape.
     pub(crate) fn is_there(layers: &OwnedFd, id: LayerId) -> bool {
         Self::ALL.iter().any(|shape| match shape {
             Self::Dir => dir::is_there(layers, id),
@@ -111,7 +111,7 @@ impl Shape {
         }
     }
 
-    /// Reads the owners and the like that are recorded beside the layer's files, where the files cannot have them.
+    /// Reads the owners and similar attributes that are recorded next to the layer's files, where the files cannot have them.
     pub(crate) fn deferred(self, layer: BorrowedFd<'_>, privileged: bool) -> io::Result<Option<Deferred>> {
         match self {
             Self::Dir if !privileged => Deferred::read(layer).map(Some),
@@ -126,7 +126,7 @@ impl Shape {
         }
     }
 
-    /// Looks whether what holds the layer's files together is in order, beside the files and the recipe.
+    /// Checks the metadata that holds the layer's files together, which is neither in the files nor in the recipe.
     pub(crate) fn verify(self, layer: BorrowedFd<'_>) -> Result<(), RecipeError> {
         match self {
             // The file system's business.
@@ -135,7 +135,7 @@ impl Shape {
         }
     }
 
-    /// Looks whether all is there that the stream is built from, without reading it.
+    /// Checks that everything is present from which the stream is built, without reading it.
     pub(crate) fn examine(self, layer: BorrowedFd<'_>) -> Result<u64, RecipeError> {
         self.verify(layer)?;
         match self {

@@ -1,4 +1,4 @@
-//! Shapes in records: old ones have none, and one that this program does not know is told.
+//! Shapes in records: old records have none, and an unknown shape is reported.
 
 use crate::disk::layer::Shape;
 use crate::records::entries::{LayerEntry, LayerStats, decode, encode};

@@ -21,7 +21,7 @@ pub(super) struct AclEntry {
     id: u32,
 }
 
-/// Reads a list. Nothing, and a list without lines, take the list away that is there.
+/// Parses a list. An empty value, and a list without lines, remove the existing list.
 pub(super) fn parse(value: &[u8]) -> Result<Vec<AclEntry>, Errno> {
     if value.is_empty() {
         return Ok(Vec::new());
@@ -46,7 +46,8 @@ pub(super) fn parse(value: &[u8]) -> Result<Vec<AclEntry>, Errno> {
     lines.chunks_exact(8).map(line).collect()
 }
 
-/// Returns true if it is in order: the owner, users, the group, groups, a mask where there are users or groups, all others.
+/// Returns true if the list is in order: the owner, users, the group, groups, a mask where there are users or groups, the entry
+/// for all other users.
 pub(super) fn is_valid(list: &[AclEntry]) -> bool {
     let mut expected = USER_OBJ;
     let mut needs_mask = false;

@@ -1,5 +1,5 @@
-//! [`Log`]: short pieces of bytes that are seldom wanted again, each with a link to another. The latest are in memory, the others
-//! in a file without a name.
+//! [`Log`]: short pieces of bytes that are seldom read again, each with a link to another. The latest are in memory, the rest in
+//! a file without a name.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ impl Log {
         Self { dir, file: None, spilled: 0, recent: Vec::new() }
     }
 
-    /// Takes a piece in, and answers where it is.
+    /// Adds a piece, and returns its position.
     pub(super) fn put(&mut self, link: Option<u64>, bytes: &[u8]) -> io::Result<u64> {
         if self.recent.len() + HEAD + bytes.len() > RECENT {
             self.spill()?;

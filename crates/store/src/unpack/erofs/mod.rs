@@ -1,9 +1,9 @@
-//! [`ErofsForm`]: a layer that is one EROFS file, `layer.erofs` in its private directory. Entries go into the EROFS file as they come: the
-//! data of files at once, names and directories at the end.
+//! [`ErofsForm`]: a layer that is one EROFS file, `layer.erofs` in its private directory. Entries are written to the EROFS file
+//! as they arrive: the data of files at once, names and directories at the end.
 //!
-//! What the kernel decides where a layer is made of files, such as which extended attributes a kind of file can have, is decided
-//! here as it would. Owners, devices and attributes are kept whoever unpacks. [`super::unpack_erofs`] calls it, with the
-//! rules of the modules above.
+//! Rules that the kernel enforces where a layer is made of files, such as which extended attributes a kind of file can have, are
+//! applied in the same way by this module. Owners, devices and attributes are kept, whichever user unpacks.
+//! [`super::unpack_erofs`] calls it, with the rules of the modules above.
 
 mod acl;
 mod log;
@@ -37,7 +37,7 @@ pub(crate) const EROFS_FILE: &str = "layer.erofs";
 const MEMORY: usize = 2 << 20;
 /// Most bytes that are taken from the reader at a time.
 const PIECE: usize = 1 << 20;
-/// Names that one inode gets at most, where it stands for many whiteouts.
+/// The most names that one inode gets if it represents many whiteouts.
 const NAMES_MOST: u32 = 32_000;
 
 /// An EROFS file in the making.
@@ -81,7 +81,7 @@ pub(super) fn unpacker<'a>(
     let own = layer_dir.try_clone_to_owned().map_err(opening)?;
     let log = Log::new(layer_dir.try_clone_to_owned().map_err(opening)?);
     let settings = erofs::Options {
-        // Nothing needs to tell the EROFS files of layers apart, and the same layer is always the same EROFS file.
+        // The EROFS files of layers need not be distinguished, and the same layer is always the same EROFS file.
         uuid: [0; 16],
         time: None,
         memory: MEMORY,
@@ -224,7 +224,7 @@ impl Form for ErofsForm<'_> {
     }
 
     fn directory(unpacker: &mut Unpacker<'_, Self>, _: &Entry, dir: Id, leaf: &[u8]) -> Result<InImage, UnpackError> {
-        // It may take the place of a symbolic link that the last path led through.
+        // The new file may replace a symbolic link that the last path led through.
         unpacker.last_parent = None;
         let handle = unpacker.dir(dir);
         let made = unpacker.form.writer.directory(handle, leaf);
@@ -294,7 +294,7 @@ impl Form for ErofsForm<'_> {
         }
     }
 
-    /// Nobody ever sees a whiteout's attributes: many are one inode.
+    /// A whiteout's attributes are never visible: many whiteouts are one inode.
     fn whiteout_if_free(
         unpacker: &mut Unpacker<'_, Self>,
         _: &Entry,

@@ -9,7 +9,7 @@ use erofs::Sink;
 use rustix::fs::Advice;
 
 /// After so many bytes the kernel is asked to begin to write them to the disk, because the commit of an EROFS file waits until
-/// everything is there.
+/// everything is written.
 const WRITE_BACK: u64 = 8 << 20;
 
 pub(super) struct ImageFile<'a> {
@@ -27,7 +27,7 @@ impl<'a> ImageFile<'a> {
 
     fn begin(&mut self) {
         if let (Some(written), Some(length)) = (self.write_back, NonZeroU64::new(self.length - self.begun)) {
-            // Pages on their way to the disk stay in memory. That the advice is not heard is no fault.
+            // Pages that are still being written stay in memory. An ignored advice is not an error.
             let _ = rustix::fs::fadvise(&self.file, self.begun, Some(length), Advice::DontNeed);
             written(length.get());
             self.begun = self.length;

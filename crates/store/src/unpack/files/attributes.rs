@@ -1,8 +1,8 @@
 //! Owners, extended attributes, modes and times, in this order: a change of owner takes the set-user-id bit and the
 //! capabilities away, and the times come last because everything else changes them.
 //!
-//! What the ground gives anyway is not set again. Everything acts on a descriptor of the thing itself, or on a name in
-//! a directory's descriptor without following it.
+//! Attributes that a new file has anyway are not set again. Every call acts on a descriptor of the file itself, or on a name in a
+//! directory's descriptor without following it.
 //!
 //! Which extended attributes are taken, [`super::super::xattrs`] says; what the file system cannot hold is left out as well.
 

@@ -1,8 +1,8 @@
 //! Opening what lies below a directory, and nothing else: `openat2` with every resolve flag that confines, or, where
 //! the kernel or a seccomp filter refuses that call, one `O_NOFOLLOW` step per component.
 //!
-//! The paths that come here are made of names that the caller knows to be no symbolic links; when one is, because
-//! something else writes into the store, the open fails. The unpacker and the recipe call it.
+//! The paths passed in are made of names that the caller knows to be no symbolic links; when one is, because another process
+//! writes into the store, the open fails. The unpacker and the recipe call it.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -14,9 +14,9 @@ use crate::tar::{Entry, Reader};
 
 /// Most bytes of one `write(2)`.
 const WRITE: usize = 1 << 20;
-/// After so many bytes of a file the kernel is asked to begin to write them to the disk, because the commit of an image
-/// waits until everything is there. With 1.2 GB of big files that came at the pace of an inflater, the sync at the end
-/// took 0.1 s instead of 1.3 s (medians of six, loop-mounted ext4, loaded machine). Smaller files are left to the kernel.
+/// After so many bytes of a file the kernel is asked to begin to write them to the disk, because the commit of an image waits
+/// until everything is there. With 1.2 GB of big files that arrived at the pace of an inflater, the sync at the end took 0.1 s
+/// instead of 1.3 s (medians of six, loop-mounted ext4, loaded machine). Smaller files are left to the kernel.
 const WRITE_BACK: u64 = 8 << 20;
 
 impl Unpacker<'_, Files<'_>> {
@@ -101,7 +101,7 @@ impl Unpacker<'_, Files<'_>> {
                 }
             }
             if self.options.write_back.is_some() && at - begun >= WRITE_BACK {
-                // Pages on their way to the disk stay in memory. That the advice is not heard is no fault.
+                // Pages that are still being written stay in memory. An ignored advice is not an error.
                 let _ = rustix::fs::fadvise(fd, begun, NonZeroU64::new(at - begun), Advice::DontNeed);
                 begun = at;
             }

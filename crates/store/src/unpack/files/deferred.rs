@@ -1,11 +1,12 @@
-//! `deferred.jsonl`: what an ordinary user could not give to files, one JSON object per line, for whoever can later.
+//! `deferred.jsonl`: attributes that an ordinary user could not set on files, one JSON object per line, for a later process that
+//! can.
 //!
-//! A line is written for an owner other than 0:0 (everything else belongs to 0:0, whoever it belongs to on disk), a
-//! mode that had to be widened so that the files stay readable and removable, a device (an empty file stands for it),
-//! a privileged extended attribute, or a whiteout that could not be made. The last line for a path counts, and a line
-//! with `removed` takes back what was said of that path and of all below it.
+//! A line is written for an owner other than 0:0 (everything else belongs to 0:0, whichever owner it has on disk), a mode that
+//! had to be widened so that the files stay readable and removable, a device (an empty file stands for it), a privileged extended
+//! attribute, or a whiteout that could not be made. The last line for a path counts, and a line with `removed` revokes all
+//! earlier lines for that path and for all below it.
 //!
-//! `below.jsonl` says the same of directories that took their attributes over from layers below, when the layer was committed.
+//! `below.jsonl` has such lines for directories that took their attributes over from layers below, when the layer was committed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,9 +19,9 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
-/// Name of the file beside `fs/`.
+/// Name of the file next to `fs/`.
 pub(crate) const FILE: &str = "deferred.jsonl";
-/// The same of what was taken over from layers below.
+/// Name of the file for attributes that were taken over from layers below.
 pub(crate) const BELOW: &str = "below.jsonl";
 
 /// A line.
@@ -68,7 +69,7 @@ fn octal<S: serde::Serializer>(mode: &Option<u32>, serializer: S) -> Result<S::O
     serializer.collect_str(&format_args!("{:04o}", mode.unwrap_or_default()))
 }
 
-/// The file, made when the first line comes.
+/// The file, created with the first line.
 pub(super) struct Deferred {
     dir: OwnedFd,
     name: &'static str,
@@ -81,7 +82,7 @@ impl Deferred {
         Ok(Self { dir: dir.try_clone_to_owned()?, name: FILE, out: None, lines: 0 })
     }
 
-    /// The one of what is taken over. What an earlier attempt wrote goes.
+    /// Begins the file of attributes that are taken over from layers below. The file of an earlier attempt is removed.
     pub(super) fn below(dir: BorrowedFd<'_>) -> io::Result<Self> {
         match rustix::fs::unlinkat(dir, BELOW, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}

@@ -1,8 +1,8 @@
 //! The replacement of a file when a later entry of the same layer has its path. The image specification forbids such
 //! layers; they exist, and the later entry wins.
 //!
-//! Files with content are moved to `replaced/` beside `fs/`, because the recipe of the layer still needs their bytes;
-//! everything else is removed. A whole directory moves as it is.
+//! Files with content are moved to `replaced/` next to `fs/`, because the recipe of the layer still needs their bytes; everything
+//! else is removed. A directory is moved as a whole.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
@@ -24,7 +24,7 @@ impl Unpacker<'_, Files<'_>> {
         }
         let has_content = kind == FileType::RegularFile && stat.st_size > 0;
         if let Some(id) = self.tree.child(dir, leaf) {
-            // The end of the layer will not come by here any more.
+            // The final pass over the layer will not reach this directory any more.
             for id in self.tree.subtree(id) {
                 let fd = self.fd(id)?;
                 let stat = rustix::fs::fstat(&*fd).map_err(|e| failed("looking at", &path, e))?;

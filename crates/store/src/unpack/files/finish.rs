@@ -14,7 +14,7 @@ use super::kernel_values::{bytes_on_disk, timestamps};
 
 impl Unpacker<'_, Files<'_>> {
     pub(super) fn finish_directories(&mut self) -> Result<(), UnpackError> {
-        // Children before their parents; nothing here changes a directory's times any more.
+        // Children before their parents; from this point on nothing changes a directory's times.
         for id in self.tree.ids().rev() {
             if id % 256 == 0 {
                 self.check_cancelled()?;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::super::error::{UnpackError, failed, refused};
 
-/// A name that is there for a moment only, before anything else is in the directory.
+/// A name that exists only for a moment, before anything else is in the directory.
 const PROBE: &[u8] = b".imagelet-probe";
 
 /// The defaults of new files.
@@ -25,8 +25,8 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Makes `fs` (empty, mode 0755, without access control lists, which new files would inherit) and looks what a
-    /// file made in it gets.
+    /// Makes `fs` (empty, mode 0755, without access control lists, which new files would inherit) and inspects the attributes
+    /// that a file made in it gets.
     pub(super) fn prepare(fs: BorrowedFd<'_>, privileged: bool) -> Result<Self, UnpackError> {
         let io = |operation, error: Errno| failed(operation, b"", error);
         for acl in ["system.posix_acl_default", "system.posix_acl_access"] {

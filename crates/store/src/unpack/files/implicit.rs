@@ -1,7 +1,7 @@
 //! Attributes for directories that a layer makes without an entry: those of the same directory in the layers below.
 //!
-//! containerd does this while it unpacks, one layer after the other. Here layers are unpacked side by side, and this
-//! is done when all are there. It follows no symbolic link, and changes nothing but the implicit directories.
+//! containerd does this while it unpacks, one layer after the other. This store unpacks layers in parallel, and does this when
+//! all are unpacked. Follows no symbolic link, and changes nothing but the implicit directories.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,9 +18,9 @@ use crate::unpack::{Attributes, Below, PathLookup};
 
 /// Gives implicit directories the attributes (mode, owner, times, extended attributes) of the same directory in the
 /// topmost lower layer that has it, unless a whiteout, an opaque directory or something that is no directory hides it.
-/// What no lower layer has keeps mode 0755, owner 0:0 and the beginning of 1970 as its times.
+/// A directory that no lower layer has keeps mode 0755, owner 0:0 and the beginning of 1970 as its times.
 ///
-/// What an ordinary user cannot give them is written down in `below.jsonl`, in `layer`.
+/// Attributes that an ordinary user cannot set are recorded in `below.jsonl`, in `layer`.
 ///
 /// # Errors
 /// A system call failed; the message names the path.

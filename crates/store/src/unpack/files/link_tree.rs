@@ -1,4 +1,4 @@
-//! [`link_tree`]: a second tree of the same files. Directories are made anew with the attributes of the first ones; everything else
+//! [`link_tree`]: a second tree of the same files. Directories are created with the attributes of the first ones; everything else
 //! is a link.
 
 use std::ffi::CString;

@@ -48,7 +48,7 @@ pub(super) struct Files<'a> {
     descriptors: Descriptors,
     ground: Ground,
     deferred: Deferred,
-    /// Where what is moved aside goes, once there is something.
+    /// The directory to which replaced files are moved, once there is one.
     aside: Option<OwnedFd>,
     moved_aside: u64,
 }
@@ -83,7 +83,7 @@ impl Unpacker<'_, Files<'_>> {
         fd.map_err(|e| failed("opening", &self.tree.path(id), e))
     }
 
-    /// Looks at a name in a directory, without following it.
+    /// Stats a name in a directory, without following it.
     fn stat(&mut self, dir: Id, leaf: &[u8]) -> Result<Option<Stat>, UnpackError> {
         let fd = self.fd(dir)?;
         match rustix::fs::statat(&*fd, leaf, AtFlags::SYMLINK_NOFOLLOW) {
@@ -93,7 +93,7 @@ impl Unpacker<'_, Files<'_>> {
         }
     }
 
-    /// Makes something new in a directory; what is there already is moved aside.
+    /// Makes a new file in a directory; an existing one is moved aside.
     fn create<T>(
         &mut self,
         dir: Id,

@@ -1,5 +1,5 @@
-//! Layers that want out. Beside every layer directory stands a canary, which [`Layer::unpack`] looks after; a case
-//! either fails with the text given, or leaves everything inside.
+//! Layers that try to write outside their directory. Next to every layer directory is a canary, which [`Layer::unpack`] checks; a
+//! case either fails with the text given, or leaves everything inside.
 
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,12 +73,12 @@ fn symbolic_links_as_parents() {
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn directories_swapped_for_links() {
-    // Directories are cached by descriptor: the swap must count for what comes after it.
+    // Directories are cached by descriptor: the swap must apply to all later entries.
     let swap = |out: &str| Tar::new().dir("d").file("d/a", "1").symlink("d", out);
     attack("file after the swap", |out| swap(out).file("d/canary", "inside"), Ok(()));
     attack("attributes after the swap", |out| swap(out).item(&Item::new(b'5', "d").mode(0).owner(9, 9)), Ok(()));
     attack("whiteout after the swap", |out| swap(out).file("d/.wh.canary", ""), Ok(()));
-    // The modes and times of directories are set at the end: not through a link that came later (CVE-2026-33056).
+    // The modes and times of directories are set at the end: not through a link that was made later (CVE-2026-33056).
     attack(
         "deferred attributes",
         |out| Tar::new().item(&Item::new(b'5', "d/e").mode(0).owner(9, 9)).symlink("d", format!("{out}/..")),

@@ -95,7 +95,8 @@ fn extended_attributes_and_capabilities() {
     }
 }
 
-/// As with containerd, layers may have what the kernel goes by where SELinux, IMA and EVM are in force; `trusted.*` they may not.
+/// As with containerd, layers may have the labels that the kernel uses where SELinux, IMA and EVM are in force; `trusted.*` they
+/// may not.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn labels_and_signatures_are_as_the_layer_has_them() {

@@ -110,7 +110,7 @@ fn root_records_nothing() {
 /// Set in the child that has given up its rights.
 const CHILD: &str = "IMAGELET_TEST_PLAIN_USER";
 
-/// The same, as a real ordinary user: this test runs itself again as nobody.
+/// The same as a real ordinary user: this test runs itself again with uid 65534.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn as_nobody() {

@@ -1,5 +1,5 @@
-//! Properties: what an overlay mount shows is what the image specification says, whatever the order of whiteouts; and
-//! whatever an archive holds, its recipe makes it again, the accounting is right and nothing outside is touched.
+//! Properties: an overlay mount shows the files that the image specification demands, for any order of whiteouts; and for any
+//! archive, its recipe rebuilds it, the accounting is right and nothing outside is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -79,8 +79,8 @@ fn below() -> BTreeSet<String> {
     paths
 }
 
-/// The specification: entries are there; what is below is there unless a whiteout names it or something above it, or
-/// something above it is opaque. Directories that hold whiteouts only are there if nothing hides them.
+/// The specification: entries are present; files from below are present unless a whiteout names them or a parent, or a parent is
+/// opaque. Directories that hold only whiteouts are present if nothing hides them.
 fn expected(lines: &[Line], below: &BTreeSet<String>) -> BTreeSet<String> {
     let is_hidden = |path: &str| {
         lines.iter().any(|line| match line {
@@ -141,7 +141,7 @@ fn whole_picture(root: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// A mount that goes when this goes.
+/// A mount that is removed when this is dropped.
 struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {
@@ -221,7 +221,7 @@ proptest! {
             }
             prop_assert_eq!((outcome.disk_bytes, outcome.inodes), usage);
 
-            // A check finds nothing in it: no file is missing, and a copy without content is the same beside that.
+            // A check finds no fault in it: no file is missing, and a copy without content is the same apart from that.
             let open = |layer: &Layer| fs::File::open(layer.path()).unwrap();
             prop_assert_eq!(crate::recipe::examine(open(&layer).as_fd()).unwrap(), tar.len() as u64);
             let mut copy = Layer::new();
@@ -248,7 +248,7 @@ proptest! {
                 return Ok(());
             }
         };
-        // What a tree takes on the disk is counted as it comes; what an EROFS file takes is asked for when it is written.
+        // The disk usage of a tree is counted during the unpack; that of an EROFS file is measured when it is written.
         prop_assert_eq!(UnpackOutcome { disk_bytes: 0, inodes: 0, largest: Largest::default(), ..one.clone() }, other);
         prop_assert_eq!(dir.inspect(whole_picture), image.inspect(whole_picture));
         prop_assert!(image.rebuild() == tar, "the rebuilt archive differs");

@@ -24,7 +24,7 @@ fn check(cases: &[Case]) {
             tree.remove(".");
             let mut wanted = want(case.tree);
             if shape == Shape::Erofs {
-                // There nobody owns a whiteout.
+                // In an EROFS file, whiteouts have no owner.
                 wanted.values_mut().filter(|text| text.starts_with("whiteout")).for_each(|text| text.truncate(8));
             }
             assert_eq!(tree, wanted, "{}, {shape:?}", case.name);

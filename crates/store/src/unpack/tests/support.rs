@@ -1,4 +1,4 @@
-//! A layer directory to unpack into, and a picture of what came out.
+//! A layer directory to unpack into, and a picture of the result.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use crate::tar::Limits;
 use crate::unpack::{Below, PathLookup};
 use crate::unpack::{Beneath, EROFS_FILE, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_erofs};
 
-/// A private directory, with `fs/` in it where the layer is one of directories, and beside it a canary that no layer may reach.
+/// A private directory, with `fs/` in it if the layer is a directory, and next to it a canary that no layer may reach.
 pub(crate) struct Layer {
     dir: tempfile::TempDir,
     pub(crate) shape: Shape,
@@ -76,7 +76,7 @@ impl Layer {
                 Shape::Erofs => unpack_erofs(&mut &tar[..], dir.as_fd(), &options),
             }
         };
-        // As the ingest does it, so that all that is tested here is tested behind that wall.
+        // As the ingest does it, so that all these tests run under that confinement.
         let outcome = confined(dir.as_fd(), dir.as_fd(), unpack).unwrap();
         self.check_canary();
         outcome
@@ -114,7 +114,7 @@ impl Layer {
         self.inspect(picture)
     }
 
-    /// Looks at the tree, which is mounted for it where it is an EROFS file.
+    /// Inspects the tree, which is mounted for it where it is an EROFS file.
     pub(crate) fn inspect<T>(&self, inspect: impl FnOnce(&Path) -> T) -> T {
         match self.shape {
             Shape::Dir => inspect(&self.fs()),
@@ -144,7 +144,7 @@ impl Layer {
     }
 }
 
-/// An EROFS file, mounted beside itself until this goes.
+/// An EROFS file, mounted on a directory next to it until this is dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -228,11 +228,11 @@ pub(crate) fn want(lines: &[(&str, &str)]) -> BTreeMap<String, String> {
     lines.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
 
-/// Runs one test of this program again, as nobody, with a directory in a variable.
+/// Runs one test of this program again with uid 65534, with a directory in a variable.
 #[expect(clippy::disallowed_methods, reason = "another user needs another process")]
 pub(crate) fn run_again_as_nobody(test: &str, variable: &str, directory: &Path) {
     use std::os::unix::process::CommandExt;
-    // The program itself may stand where nobody cannot go.
+    // That user may have no access to the directory of the program itself.
     let copy = directory.join("test-program");
     fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let status = std::process::Command::new(&copy)

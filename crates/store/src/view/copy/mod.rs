@@ -1,9 +1,9 @@
 //! Copies of what a view shows, into a directory of the file system: [`View::copy`].
 //!
-//! Nothing is written outside that directory, whatever the image holds and whoever changes the directory meanwhile: everything
-//! is made by name in a directory's descriptor, what is new is made exclusively, and no symbolic link below the directory is
-//! followed. Files replace what is no directory; directories are merged. It does not undo what it has copied when it fails, but
-//! a single thing takes the place of another one only when it is whole.
+//! Nothing is written outside that directory, whatever the image holds and whichever process changes the directory meanwhile:
+//! everything is made by name in a directory's descriptor, new files are created exclusively, and no symbolic link below the
+//! directory is followed. Files replace everything but directories; directories are merged. A failure does not undo what was
+//! copied, but a single file replaces another one only when it is whole.
 
 mod dress;
 
@@ -59,9 +59,9 @@ pub struct Copied {
 /// Counts of what could not be set or made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
-    /// Things that belong to who copied them.
+    /// Files that belong to the user who copied them.
     pub owners: u64,
-    /// Things without their set-user-id or set-group-id bits, which must not go to another owner.
+    /// Files without their set-user-id or set-group-id bits, which must not be given to another owner.
     pub special_modes: u64,
     /// Extended attributes.
     pub xattrs: u64,
@@ -283,7 +283,7 @@ impl Copier<'_> {
             if (self.options.cancelled)() {
                 return Err(ViewError::Cancelled);
             }
-            // What is empty is not read; it may be large.
+            // Holes are not read; they may be large.
             let end = content.hole(at)?.min(node.stat.size);
             if end > at {
                 (at, hole) = (end, true);
@@ -342,7 +342,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Makes something under a name; what is there and is no directory goes first.
+    /// Makes something under a name; an existing file that is no directory is removed first.
     fn make<T>(
         &self,
         dir: BorrowedFd<'_>,

@@ -1,5 +1,5 @@
-//! [`RuntimeBench`]: what a case works with: sandboxes and containers that go after the case, and calls that fail the case
-//! with a telling text.
+//! [`RuntimeBench`]: the tools of a case: sandboxes and containers that are removed after the case, and calls that fail the case
+//! with a descriptive text.
 
 use lock::Mutex;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{
     PodSandboxConfig, PodSandboxMetadata, Result, RuntimeService,
 };
 
-/// How often a state is asked for that has to come.
+/// Interval between checks for an expected state.
 const POLL: Duration = Duration::from_millis(20);
 
 /// The surroundings of one case.
@@ -162,7 +162,7 @@ impl<'h> RuntimeBench<'h> {
 
     /// Checks that a call was refused, with one of these kinds.
     pub(super) fn refused<T: std::fmt::Debug>(&self, what: &str, result: Result<T>, kinds: &[Kind]) -> Outcome {
-        // What is absent, and what takes too long, every runtime says so.
+        // Every runtime has codes for an absent object and for a timeout.
         let by_state = kinds.iter().all(|kind| matches!(kind, Kind::InvalidArgument | Kind::FailedPrecondition));
         if by_state {
             return self.refused_but_for(RuntimeDeviation::RefusalsAreUnknown, what, result, kinds);

@@ -8,7 +8,7 @@ use super::bench::{RuntimeBench, failed};
 use super::{Program, RuntimeDeviation, Stop};
 use crate::{ContainerFilter, ContainerState, EnvVar, ImageSpec, Kind, LinuxContainerResources};
 
-/// Long enough for whoever ends in order.
+/// Long enough for a container that ends on request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn a_container_lives_and_goes(bench: &RuntimeBench<'_>) -> Outcome {

@@ -13,7 +13,7 @@ pub trait RuntimeHarness: Send + Sync {
     /// The runtime.
     fn service(&self) -> Arc<dyn RuntimeService>;
 
-    /// An image that is there and has busybox, or whatever [`RuntimeHarness::program`] needs.
+    /// Returns an image that is present and has busybox, or the program that [`RuntimeHarness::program`] needs.
     fn image(&self) -> ImageSpec;
 
     /// Brings a sandbox's config into a form that this runtime can run: cgroup, namespaces, log directory.

@@ -1,6 +1,6 @@
-//! The suite that every [`RuntimeService`](crate::RuntimeService) runs: one function per rule. It is built as that of
-//! ImageService beside it, and shares its verdicts. Cases run one after another on one runtime; each takes away what it
-//! made. An image with busybox must be there, which the harness names.
+//! The suite that every [`RuntimeService`](crate::RuntimeService) runs: one function per rule. It has the structure of
+//! the suite for ImageService, and shares its verdicts. Cases run one after another on one runtime; each removes what
+//! it made. The image with busybox that the harness names must be present.
 
 use std::fmt;
 use std::future::Future;
@@ -101,7 +101,7 @@ async fn run(case: &RuntimeCase, harness: &dyn RuntimeHarness) -> CaseResult {
     let bench = RuntimeBench::new(harness, case.name);
     let limit = harness.case_timeout();
     let outcome = within(limit, (case.run)(&bench)).await;
-    // What a failed case leaves must not make the next one fail as well.
+    // Leftovers of a failed case must not make the next one fail as well.
     let swept = within(limit, bench.sweep()).await.map_err(|stop| stop.context("after the case"));
     let verdict = match outcome.and(swept) {
         Ok(()) => Verdict::Passed,
