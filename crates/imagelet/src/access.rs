@@ -1,5 +1,5 @@
-//! [`Access`]: how a command uses the root of the embedded store: whether it makes a store where none is, and whether it brings
-//! images by settings of its own. Opens nothing. Called by `main`; [`App`](crate::app::App) hands it on.
+//! [`Access`]: how a command uses the root of the embedded store: whether it may create a store, and whether it pulls images by settings of
+//! its own. Opens nothing. Called by `main`; [`App`](crate::app::App) passes it on.
 
 use std::fmt::{self, Write as _};
 
@@ -8,20 +8,20 @@ use crate::args::{Command, Gc, GcAction};
 /// The way in which a command uses the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// The command, for people who wait for it.
+    /// The command, as shown to a user who waits for it.
     pub(crate) command: String,
-    /// Makes a store where there is none.
+    /// Creates a store where none exists.
     pub(crate) makes: bool,
-    /// Collects, and remembers what it saw for the next time.
+    /// Collects, and records its observations for the next time.
     pub(crate) collects: bool,
-    /// Brings images, by the registries, the signature policy and the form of layers of this configuration.
+    /// Pulls or imports images, by the registries, the signature policy and the layer shape of this configuration.
     pub(crate) brings: bool,
-    /// Says who would bring images, or what they take.
+    /// Reports which engine pulls images, or the space that images take.
     pub(crate) accounts: bool,
 }
 
 impl Access {
-    /// The access of whoever only asks: completion of a shell.
+    /// Returns the access of a reader that only asks questions: shell completion.
     pub(crate) fn reading() -> Self {
         Self {
             command: "imagelet completion".to_owned(),
@@ -32,12 +32,12 @@ impl Access {
         }
     }
 
-    /// Returns true for commands whose work begins with the question who pulls.
+    /// Returns true for commands whose output depends on which engine pulls.
     pub(crate) fn says_who_pulls(&self) -> bool {
         self.brings || self.command == "imagelet explain"
     }
 
-    /// The access of a command. One that is not known to do less may do everything.
+    /// Returns the access of a command. A command that is not listed may do everything.
     pub(crate) fn of(command: &Command) -> Self {
         let (makes, brings) = match command {
             Command::Images(_)
@@ -81,9 +81,9 @@ impl Access {
     }
 }
 
-/// The name of a command as it is typed. Its arguments stay out: there may be a secret among them.
+/// Returns the name of a command as it is typed. Arguments are left out, since they may contain a secret.
 fn name(command: &Command) -> String {
-    /// Takes the name of a variant, and refuses what follows it.
+    /// Writes the name of a variant, and refuses everything after it.
     struct Variant(String);
 
     impl fmt::Write for Variant {
@@ -102,7 +102,7 @@ fn name(command: &Command) -> String {
     }
 
     let mut variant = Variant(String::new());
-    // The refusal is the end of the name.
+    // The refused write marks the end of the name, so its error is expected.
     let _ = write!(variant, "{command:?}");
     variant.0
 }

@@ -1,6 +1,5 @@
-//! [`App`]: the surroundings of a running command: configuration, printer, progress, the images that were asked for, and the
-//! process that collects them. Does nothing with images.
-//! Called by `main` and the commands.
+//! [`App`]: the state of a running command: configuration, printer, progress, the requested images, and the process that collects them.
+//! Does not process images itself. Called by `main` and the commands.
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -44,20 +43,20 @@ pub(crate) struct App {
     pub(crate) stop: CancellationToken,
     /// The signal that asked the process to end.
     pub(crate) signals: Signals,
-    /// Somebody keeps back-off: a kubelet in front, or our own manager that tries again. Then a registry's wish to
-    /// be left alone ends a pull with that error, and does not keep the place of others while it is waited out.
+    /// True if the caller keeps back-off: a kubelet in front, or our own manager, which retries. Then a `Retry-After` of a registry ends
+    /// the pull with that error. Waiting inside the pull would block a pull slot.
     pub(crate) backs_off: bool,
-    /// The sockets that systemd passed, until somebody serves on them.
+    /// The sockets that systemd passed, until a server takes them.
     sockets: Mutex<Vec<UnixListener>>,
-    /// How the configuration is made again.
+    /// Source from which the configuration is loaded again.
     source: Mutex<Option<ConfigSource>>,
     /// Guards the configuration in force, which a reload replaces.
     in_force: Arc<RwLock<Arc<Config>>>,
     /// The limit of bytes that all pulls of this process share.
     pub(crate) bandwidth: Bandwidth,
-    /// The pulls of this process, for those who watch.
+    /// The pulls of this process, for clients that watch them.
     pub(crate) board: PullBoard,
-    /// The export of spans, where there is one.
+    /// The export of spans, if it is configured.
     pub(crate) traces: Option<Traces>,
     /// How the command uses the root.
     access: Access,
@@ -69,17 +68,17 @@ pub(crate) struct App {
     tokens: OnceCell<Arc<TokenManager>>,
 }
 
-/// The images of a moment.
+/// The images at one moment.
 pub(crate) struct ImagesNow {
     pub(crate) images: Vec<Image>,
-    /// This process had to open the store.
+    /// True if this process had to open the store.
     pub(crate) own: bool,
-    /// An agent answers for them on the admin socket.
+    /// True if an agent answers for them on the admin socket.
     pub(crate) agent: bool,
 }
 
 impl App {
-    /// Nothing is opened yet.
+    /// Creates the state; opens nothing yet.
     pub(crate) fn new(
         environment: Environment,
         config: Config,
@@ -120,17 +119,17 @@ impl App {
         *self.sockets.lock() = sockets;
     }
 
-    /// The sockets that systemd passed, once.
+    /// Returns the sockets that systemd passed, once.
     pub(crate) fn passed_sockets(&self) -> Vec<UnixListener> {
         std::mem::take(&mut *self.sockets.lock())
     }
 
-    /// Keeps how the configuration is made again.
+    /// Keeps the source from which the configuration is loaded again.
     pub(crate) fn reloads_from(&self, source: ConfigSource) {
         *self.source.lock() = Some(source);
     }
 
-    /// How the configuration is made again.
+    /// Returns the source from which the configuration is loaded again.
     pub(crate) fn source(&self) -> Option<ConfigSource> {
         self.source.lock().clone()
     }
@@ -140,7 +139,7 @@ impl App {
         Arc::clone(&self.in_force.read())
     }
 
-    /// Shows the configuration in force, for as long as somebody asks.
+    /// Returns a view of the configuration in force, which follows reloads.
     pub(crate) fn configuration(&self) -> Configuration {
         let in_force = Arc::clone(&self.in_force);
         Arc::new(move || {
@@ -149,12 +148,12 @@ impl App {
         })
     }
 
-    /// Puts another configuration in force, for whoever asks.
+    /// Replaces the configuration in force for all readers.
     pub(crate) fn put_in_force(&self, config: Config) {
         *self.in_force.write() = Arc::new(config);
     }
 
-    /// The images that the configuration means; where another process holds the embedded root, through that process.
+    /// Returns the images that the configuration selects; where another process holds the embedded root, through that process.
     pub(crate) async fn images(&self) -> Outcome<&Images> {
         let open = async || {
             let images = self.open_images(None).await?;
@@ -166,7 +165,7 @@ impl App {
         self.images.get_or_try_init(open).await
     }
 
-    /// The images to serve on `socket`: others will find it in the lock of the root.
+    /// Returns the images to serve on `socket`. The lock of the root names that socket to other processes.
     pub(crate) async fn images_to_serve(&self, socket: PathBuf) -> Outcome<&Images> {
         self.images.get_or_try_init(|| self.open_images(Some(socket))).await
     }
@@ -185,13 +184,13 @@ impl App {
             .map_err(|failure| if self.stop.is_cancelled() { failure.with_code(self.signals.code()) } else { failure })
     }
 
-    /// The image service.
+    /// Returns the image service.
     pub(crate) async fn service(&self) -> Outcome<Arc<dyn ImageService>> {
         Ok(self.images().await?.service())
     }
 
-    /// Gives the admin API its pulls, its images and the configuration. From now on, pulls that other processes ask of the store of this one are
-    /// shown as well.
+    /// Gives the admin API its pulls, its images and the configuration. From now on, pulls that other processes request from the store of
+    /// this process are shown as well.
     pub(crate) async fn open_to_requests(&self, admin: &mut Admin) -> Outcome {
         let images = self.images().await?;
         let service: Arc<dyn ImageService> =
@@ -205,12 +204,12 @@ impl App {
         Ok(())
     }
 
-    /// The image service, with what is pinned marked as such.
+    /// Returns the image service, which marks pinned images as such.
     pub(crate) async fn marked_service(&self) -> Outcome<Arc<dyn ImageService>> {
         Ok(self.marked(self.images().await?).await)
     }
 
-    /// The images as they are now, with what is pinned marked as such. A store that this process had to open for them is not kept open.
+    /// Lists the current images, with pinned ones marked. A store that this process had to open for the list is closed again.
     pub(crate) async fn list_images_now(&self) -> Outcome<ImagesNow> {
         let images = self.open_images(None).await?;
         let own = images.has_store();
@@ -233,13 +232,13 @@ impl App {
         }
     }
 
-    /// The image manager over the image service, made when it is first asked for.
+    /// Returns the image manager over the image service, which is made on first use.
     pub(crate) async fn managed(&self, events: Arc<dyn EventRecorder>, mode: Mode) -> Outcome<&Managed> {
         let make = async || self.new_manager(self.service().await?, events, mode).await;
         self.managed.get_or_try_init(make).await
     }
 
-    /// An image manager over `service`, which tells its events to `events`.
+    /// Makes an image manager over `service`, which records its events in `events`.
     pub(crate) async fn new_manager(
         &self,
         service: Arc<dyn ImageService>,
@@ -256,17 +255,17 @@ impl App {
         Managed::new(&self.config, &self.environment, parts).await
     }
 
-    /// The image manager, if it was asked for.
+    /// Returns the image manager, if it was made already.
     pub(crate) fn managed_already(&self) -> Option<&Managed> {
         self.managed.get()
     }
 
-    /// The process that collects the images: this one, or the agent that has the root or the state of its collection.
+    /// Returns the process that collects the images: this one, or the agent that holds the root or the state of its collection.
     pub(crate) async fn owner(&self) -> Outcome<&Arc<Owner>> {
         self.owner.get_or_try_init(async || self.find_owner().await.map(Arc::new)).await
     }
 
-    /// Makes room for a pull that runs out of space; `None` where that is not configured or nobody can.
+    /// Returns the service that frees space for a pull on a full disk; `None` if that is not configured, or if no process can collect.
     pub(crate) async fn room(&self) -> Option<Arc<dyn MakeRoom>> {
         if !self.config.gc.on_full_disk {
             return None;
@@ -280,13 +279,13 @@ impl App {
         }
     }
 
-    /// Images that this command needs make no room for its pulls, as long as the answer lives.
+    /// Protects images that this command needs from being removed for its own pulls, until the returned holds are dropped.
     pub(crate) async fn hold(&self, images: impl Iterator<Item = &str>) -> Vec<Hold> {
         let Some(room) = self.room().await else { return Vec::new() };
         images.filter_map(|image| room.hold(image)).collect()
     }
 
-    /// The pull records, and the metrics that count them.
+    /// Returns the pull records, and the metrics that count them.
     pub(crate) async fn records(&self) -> Outcome<&(Arc<Metrics>, PullRecords)> {
         self.records.get_or_try_init(|| wiring::records(&self.config)).await
     }
@@ -302,7 +301,7 @@ impl App {
         Ok(Owner::Here(Arc::new(collection)))
     }
 
-    /// The collection of `images`, through `service`, which counts its calls in `operations`.
+    /// Opens the collection of `images`, through `service`, which counts its calls in `operations`.
     pub(crate) async fn open_collection(
         &self,
         images: &Images,
@@ -317,22 +316,22 @@ impl App {
         Ok(Collection::open(parts).await?)
     }
 
-    /// From now on this process collects, with this collection: for one that has more to tell of than a command.
+    /// Makes this process the collector, with this collection, for processes that report more than a command does.
     pub(crate) fn collects(&self, collection: Arc<Collection>) {
         if self.owner.set(Arc::new(Owner::Here(collection))).is_err() {
             tracing::debug!("somebody was found before who collects");
         }
     }
 
-    /// From now on credential providers of pods of an API server get tokens from there.
+    /// Takes tokens for credential providers of an API server's pods from `tokens` from now on.
     pub(crate) fn gets_tokens(&self, tokens: Arc<TokenManager>) {
         if self.tokens.set(tokens).is_err() {
             tracing::debug!("tokens come from an API server already");
         }
     }
 
-    /// The pull records, which go with their images. Where they cannot be opened, for example since the disk is full, they
-    /// stay: that keeps no image open for anybody.
+    /// Returns the pull records, which are removed together with their images. If they cannot be opened, for example because the disk is
+    /// full, they stay. A remaining record gives no pod additional access.
     pub(crate) async fn records_to_prune(&self) -> Option<PullRecords> {
         match self.records().await {
             Ok((_, records)) => Some(records.clone()),
@@ -343,8 +342,8 @@ impl App {
         }
     }
 
-    /// The runtime that knows the containers: as for the kubelet, images and containers are behind one endpoint unless it is said
-    /// otherwise. Nobody runs containers from the embedded store.
+    /// Returns the runtime that knows the containers. As for the kubelet, images and containers are behind one endpoint unless configured
+    /// otherwise. No containers run from the embedded store.
     async fn containers(&self, images: &Images) -> Result<Option<Arc<dyn RuntimeService>>, String> {
         let line = |failure: Failure| failure.lines().join("; ");
         let endpoint = match (&self.config.container_runtime_endpoint, images.endpoint()) {
@@ -355,8 +354,8 @@ impl App {
         connect_pod_runtime(&self.config, &endpoint).await.map(|(runtime, _)| Some(runtime)).map_err(line)
     }
 
-    /// Images that were brought ahead of their use go last for a while. That they are there is what counts: where it cannot be
-    /// written down, it is told and no more.
+    /// Protects images that were pulled ahead of their use from collection for a while. The pull has succeeded already, so a protection
+    /// that cannot be recorded is only logged.
     pub(crate) async fn protect(&self, ids: impl IntoIterator<Item = &str>) {
         if self.config.gc.protect.is_zero() {
             return;
@@ -377,7 +376,7 @@ impl App {
         }
     }
 
-    /// The calls that only a store of ours has, in this process or in the one that holds the root; `what` names the call.
+    /// Returns the calls that only a store of ours has, in this process or in the one that holds the root; `what` names the call.
     pub(crate) async fn engine(&self, what: &str) -> Outcome<Arc<dyn ImageEngine>> {
         let images = self.images().await?;
         let none = || NoEngine { what: what.to_owned(), endpoint: images.endpoint_text() };
@@ -404,7 +403,7 @@ impl App {
         Ok(())
     }
 
-    /// Ends what goes on in the background; private directories of pulls are gone afterwards.
+    /// Ends background work; private directories of pulls are removed afterwards.
     pub(crate) async fn close(&self) {
         if let Some(managed) = self.managed.get() {
             managed.shutdown().await;
@@ -418,7 +417,7 @@ impl App {
     }
 }
 
-/// The parts of a collection of `images`, through `service`.
+/// Returns the parts of a collection of `images`, through `service`.
 pub(crate) fn collection_parts(
     config: &Config,
     images: &Images,

@@ -84,11 +84,11 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Parses with a parser of one command only: clap gives each of its commands a copy of every setting, which takes longer
-    /// than a pull of a present image. `None`: the whole parser has to decide, which also words the error.
+    /// Parses with a parser of one command only: clap gives each of its commands a copy of every setting, which takes longer than a pull of
+    /// a present image. Returns `None` if the whole parser has to decide, which also words the error.
     ///
-    /// Whatever it accepts, the whole parser accepts, too: only options stand before the command, and none of them has
-    /// another meaning there.
+    /// The whole parser also accepts everything that this one accepts: only options may precede the command, and all of them have the same
+    /// meaning in both.
     fn of_one_command(words: &[OsString]) -> Option<Self> {
         let commands = Command::augment_subcommands(clap::Command::new("imagelet"));
         let named = words.iter().skip(1).find_map(|word| commands.find_subcommand(word))?.clone();
@@ -100,7 +100,7 @@ impl Cli {
 }
 
 impl Cli {
-    /// Variables that stand for arguments.
+    /// Returns the environment variables of arguments.
     pub(crate) fn variables() -> BTreeSet<String> {
         fn add(command: &clap::Command, names: &mut BTreeSet<String>) {
             let variables = command.get_arguments().filter_map(clap::Arg::get_env);
@@ -234,7 +234,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// How registries are reached, beside what is configured.
+    /// Returns how registries are reached, in addition to the configuration.
     pub(crate) fn reach(&self) -> image_service::Reach {
         let args = match self {
             Self::Ensure(args) => args.reach,
@@ -540,7 +540,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         let whole = Cli::try_parse_from(words(line));
-        // A parser that knows one command alone says the same, or nothing.
+        // A parser for a single command either agrees or declines.
         if let Some(one) = Cli::of_one_command(&words(line)) {
             assert_eq!(format!("{one:?}"), format!("{:?}", whole.as_ref().expect(line)), "{line}");
         }
@@ -560,7 +560,7 @@ mod tests {
             parse(line).expect(line);
             assert!(Cli::of_one_command(&words(line)).is_some(), "{line}");
         }
-        // A value that is called like a command, and what only the whole parser has words for.
+        // A value that is spelled like a command; only the whole parser may have the right error.
         for line in ["--config pull images", "images --root pull", "--root images pull busybox"] {
             parse(line).expect(line);
         }

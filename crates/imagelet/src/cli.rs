@@ -1,5 +1,5 @@
-//! The commands, one file each: they ask the image service, and say what came of it. Decisions about images are made
-//! elsewhere. Called by `main`.
+//! The commands, one file each: they call the image service, and report the result. Decisions about images are made elsewhere. Called by
+//! `main`.
 
 mod backoff;
 mod cat;

@@ -1,6 +1,6 @@
-//! The configuration in force: defaults, then a kubelet's configuration where one is named, then our own file and its drop-ins,
-//! then `IMAGELET_…` variables, then flags. Refuses unknown fields, bad values and contradictions, and says where each value
-//! came from. Reads files; acts on nothing. Called by `main` before anything else is opened.
+//! The configuration in force: defaults, then a kubelet's configuration if one is named, then our own file and its drop-ins, then
+//! `IMAGELET_…` variables, then flags. Refuses unknown fields, invalid values and contradictions, and records the source of each value.
+//! Reads files; acts on nothing. Called by `main` before anything else is opened.
 
 mod check;
 mod declare;
@@ -44,7 +44,7 @@ impl Config {
         let mut config = Self::defaults(environment);
         let mut errors = Vec::new();
         let own = files.read(&mut config.notes, &mut errors);
-        // A kubelet's file counts less than all that may name it.
+        // A kubelet's file has the lowest precedence, although any of the others may name it.
         if let Some(path) = kubelet_file(&own, &given) {
             let unused = kubelet::apply(&mut config, &path, &mut errors);
             config.notes.extend(unused.note(&path));
@@ -55,7 +55,7 @@ impl Config {
         for (setting, origin, text) in given {
             errors.extend(config.apply(setting, origin, Raw::Text(&text)).err());
         }
-        // Signals of a kubelet's file are named with everything else that is passed over there.
+        // Signals of a kubelet's file are named together with all other ignored fields of that file.
         if let Some(origin) = config.origins.get("evictionHard").filter(|origin| !config.is_of_kubelet(origin))
             && let signals @ [_, ..] = eviction::passed_over(&config.eviction).as_slice()
         {
@@ -72,7 +72,7 @@ impl Config {
         ConfigError::all(errors).map(|()| config)
     }
 
-    /// Returns true for a place in the kubelet's file.
+    /// Returns true if the origin is the kubelet's file.
     fn is_of_kubelet(&self, origin: &Origin) -> bool {
         matches!((origin, &self.kubelet_config), (Origin::File { path, .. }, Some(kubelet)) if path == kubelet)
     }
@@ -100,7 +100,7 @@ impl Config {
     }
 }
 
-/// The kubelet's file that flag, variable or our own files name. A name that is no path is an error later.
+/// Returns the kubelet's file that a flag, a variable or our own files name. A name that is no path is reported later.
 fn kubelet_file(own: &[Document], given: &[(&'static Setting, Origin, String)]) -> Option<PathBuf> {
     let is_it = |setting: &Setting| setting.field == KUBELET_CONFIG;
     let last = given.iter().rev().find(|(setting, ..)| is_it(setting));

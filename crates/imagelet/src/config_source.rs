@@ -1,5 +1,5 @@
-//! [`ConfigSource`]: how this process makes its configuration, at its start and again when it reloads: the files, the values of the
-//! command line and the environment, and what a command adds. Called by `main` and by [`crate::wiring::reload`].
+//! [`ConfigSource`]: the inputs from which this process loads its configuration, at its start and at each reload: the files, the values of
+//! the command line and the environment, and the additions of a command. Called by `main` and by [`crate::wiring::reload`].
 
 use std::path::PathBuf;
 
@@ -11,20 +11,20 @@ use crate::config::{Config, ConfigError, NamedFiles, Origin};
 use crate::endpoint;
 use crate::environment::Environment;
 
-/// See the file's head.
+/// The inputs of a configuration.
 #[derive(Clone)]
 pub(crate) struct ConfigSource {
     files: NamedFiles,
     given: Given,
-    /// Pods run, on a runtime that is chosen where none is configured.
+    /// True if the command runs pods: without a configured runtime, one is chosen.
     runs: bool,
-    /// Directory that takes the place of the configured one.
+    /// Directory that replaces the configured one.
     manifests: Option<PathBuf>,
     reach: Reach,
 }
 
 impl ConfigSource {
-    /// The source of a command line.
+    /// Returns the inputs that a command line selects.
     pub(crate) fn of(cli: &Cli) -> Self {
         let (runs, manifests) = match &cli.command {
             Command::Run(args) => {

@@ -1,4 +1,4 @@
-//! Tables of configurations: what is taken, what is refused and with which words.
+//! Tables of configurations: which are accepted, which are refused and with which message.
 
 use std::path::Path;
 use std::time::Duration;
@@ -401,7 +401,7 @@ fn drop_ins_count_more_than_the_file_and_are_as_strict() {
     assert_eq!(config.registry_config_paths, [drop_ins.join("sub")], "a list takes the place of the earlier one");
     assert_eq!(setting("imageGC.order").shown(&config), "leastRecentlyUsed", "maps are merged by field");
     assert!(config.origins["maxPods"].to_string().ends_with("c.yaml.d/20-two.conf:3"));
-    // A directory that is named takes the place of the one beside the file, and must be there.
+    // A named directory replaces the one next to the file, and must exist.
     let other = NamedFiles { directory: Some(directory.path().join("other")), ..NamedFiles::of(&file) };
     let error = load(&other).expect_err("refused").to_string();
     assert!(error.starts_with("read configuration ") && error.contains("/other: No such file"), "{error}");

@@ -1,5 +1,5 @@
-//! Endpoints as the configuration and paths name them, and how a client of one makes itself known; connects to container runtimes.
-//! Called by `app`, `images` and `admin`, and by the commands that name an endpoint of their own.
+//! Endpoints as the configuration and paths name them, and how a client identifies itself to one; connects to container runtimes. Called by
+//! `app`, `images` and `admin`, and by the commands that name an endpoint of their own.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use cri_grpc::client::{ClientOptions, RuntimePassthrough, connect_runtime_servic
 use crate::config::Config;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 
-/// The name under which this program makes itself known to registries and runtimes.
+/// The name under which this program identifies itself to registries and runtimes.
 pub(crate) const USER_AGENT: &str = concat!("imagelet/", env!("CARGO_PKG_VERSION"));
 
-/// Where runtimes listen that nobody had to configure.
+/// Default sockets of runtimes, used where no endpoint is configured.
 const USUAL_SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock"];
 
-/// An endpoint of the configuration. It was parsed once before; should it not parse now, that is told all the same.
+/// Parses an endpoint of the configuration. The configuration was validated before; an endpoint that does not parse is still an error.
 pub(crate) fn parse_endpoint(text: &str) -> Outcome<Endpoint> {
     Endpoint::parse(text).map_err(|error| Failure::caused(Code::Config, format!("endpoint {text:?}"), &error))
 }
 
-/// The admin endpoint: as configured, or on a socket in the root.
+/// Returns the admin endpoint: as configured, or on a socket in the root.
 pub(crate) fn admin_address(config: &Config) -> AdminAddress {
     AdminAddress {
         socket: admin_socket(config),
@@ -34,12 +34,12 @@ pub(crate) fn admin_address(config: &Config) -> AdminAddress {
     }
 }
 
-/// The socket of the admin endpoint.
+/// Returns the socket of the admin endpoint.
 pub(crate) fn admin_socket(config: &Config) -> PathBuf {
     config.admin_socket.clone().unwrap_or_else(|| config.root.join("admin.sock"))
 }
 
-/// Settings of the client of a remote endpoint.
+/// Returns the settings of the client of a remote endpoint.
 pub(crate) fn client_options(config: &Config) -> ClientOptions {
     ClientOptions {
         request_timeout: config.runtime_request_timeout,
@@ -48,7 +48,7 @@ pub(crate) fn client_options(config: &Config) -> ClientOptions {
     }
 }
 
-/// The container runtime behind an endpoint.
+/// Connects to the container runtime behind an endpoint.
 pub(crate) async fn connect_runtime(config: &Config, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
     match connect_runtime_service(endpoint, client_options(config)).await {
         Ok(runtime) => Ok(Arc::new(runtime)),
@@ -56,7 +56,7 @@ pub(crate) async fn connect_runtime(config: &Config, endpoint: &Endpoint) -> Out
     }
 }
 
-/// The container runtime behind an endpoint, for calls of others that pass unread.
+/// Connects to the container runtime behind an endpoint, for calls of clients that are forwarded unread.
 pub(crate) async fn connect_passthrough(config: &Config, endpoint: &Endpoint) -> Outcome<RuntimePassthrough> {
     match connect_runtime_service(endpoint, client_options(config)).await {
         Ok(runtime) => Ok(runtime.passthrough()),
@@ -64,7 +64,8 @@ pub(crate) async fn connect_passthrough(config: &Config, endpoint: &Endpoint) ->
     }
 }
 
-/// The container runtime behind an endpoint, and its name and version. Refuses `imagelet serve` without a runtime behind it.
+/// Connects to the container runtime behind an endpoint, and returns its name and version. Refuses `imagelet serve` without a runtime
+/// behind it.
 pub(crate) async fn connect_pod_runtime(
     config: &Config,
     endpoint: &Endpoint,
@@ -77,20 +78,20 @@ pub(crate) async fn connect_pod_runtime(
     Ok((runtime, version))
 }
 
-/// Where the runtime of this machine listens: containerd or CRI-O, whichever is there.
+/// Returns the default endpoint of this machine: containerd or CRI-O, whichever socket exists.
 pub(crate) fn usual_endpoint() -> String {
     let there = USUAL_SOCKETS.iter().find(|path| std::path::Path::new(path).exists());
     format!("unix://{}", there.unwrap_or(&USUAL_SOCKETS[0]))
 }
 
-/// The endpoints of `run`, where the configuration is silent: the runtime that is here, and its images.
+/// Sets the endpoints of `run` that the configuration leaves out: the runtime of this machine, and its images.
 pub(crate) fn choose_endpoints(config: &mut Config) {
     if config.container_runtime_endpoint.is_none() {
         let endpoint = usual_endpoint();
         config.notes.push(format!("containerRuntimeEndpoint is not set: pods run on {endpoint}"));
         config.container_runtime_endpoint = Some(endpoint);
     }
-    // As for the kubelet, images are where containers are.
+    // As for the kubelet, images are behind the endpoint of the containers.
     if config.image_service_endpoint.is_none() {
         config.image_service_endpoint.clone_from(&config.container_runtime_endpoint);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The variable of `imagelet pull --creds`.
 const CREDENTIAL: &str = "IMAGELET_CREDS";
-/// The variable of `--manifest-url-header`, whose value may hold a credential, too.
+/// The variable of `--manifest-url-header`, whose value may also hold a credential.
 const HEADERS: &str = "IMAGELET_MANIFEST_URL_HEADER";
 
 /// Facts about the process and its user.
@@ -21,9 +21,9 @@ pub(crate) struct Environment {
     pub(crate) home: Option<PathBuf>,
     /// `$XDG_DATA_HOME`.
     pub(crate) data_home: Option<PathBuf>,
-    /// Where the tools of people keep credentials.
+    /// Locations where users' tools keep credentials.
     pub(crate) auth: AuthPlaces,
-    /// `$TMPDIR`, or `/var/tmp`: as for podman, what may be large is not put into memory.
+    /// `$TMPDIR`, or `/var/tmp`: as in podman, large data is not put into memory.
     pub(crate) temporary: PathBuf,
     /// True if `$NO_COLOR` is set and not empty, or `$TERM` is `dumb`.
     pub(crate) no_color: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Environment {
     pub(crate) path: Option<OsString>,
     /// `$NOTIFY_SOCKET`: systemd's socket for readiness.
     pub(crate) notify_socket: Option<OsString>,
-    /// `$WATCHDOG_USEC`, the time within which systemd wants to hear from this process.
+    /// `$WATCHDOG_USEC`, the interval within which systemd expects a keep-alive from this process.
     pub(crate) watchdog: Option<Duration>,
     /// The working directory.
     pub(crate) working: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub(crate) struct Environment {
     pub(crate) variables: Variables,
 }
 
-/// The variables that say where the tools of people keep credentials.
+/// The variables that say where users' tools keep credentials.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AuthPlaces {
     /// `$REGISTRY_AUTH_FILE`, a file.
@@ -59,7 +59,7 @@ pub(crate) struct AuthPlaces {
 }
 
 impl AuthPlaces {
-    /// The `auth.json` files of podman, the preferred first (containers-auth.json(5)).
+    /// Returns the `auth.json` files of podman, the preferred first (containers-auth.json(5)).
     pub(crate) fn containers(&self, home: Option<&Path>) -> Vec<PathBuf> {
         let runtime = match &self.runtime_dir {
             Some(directory) => directory.join("containers/auth.json"),
@@ -73,7 +73,7 @@ impl AuthPlaces {
         files
     }
 
-    /// The directory of docker's `config.json`.
+    /// Returns the directory of docker's `config.json`.
     pub(crate) fn docker(&self, home: Option<&Path>) -> Option<PathBuf> {
         self.docker_config.clone().or_else(|| home.map(|home| home.join(".docker")))
     }
@@ -138,8 +138,8 @@ impl Environment {
         }
     }
 
-    /// Takes the sockets that systemd passes to this process (`$LISTEN_FDS`), which no child inherits. Before any thread is
-    /// started: the variables go as well. What is no unix stream socket is an error.
+    /// Takes the sockets that systemd passes to this process (`$LISTEN_FDS`), which no child inherits. Must run before any thread is
+    /// started, since it also removes the variables. A descriptor that is not a unix stream socket is an error.
     pub(crate) fn take_sockets() -> std::io::Result<Vec<UnixListener>> {
         let mut passed = listenfd::ListenFd::from_env();
         (0..passed.len()).filter_map(|index| passed.take_unix_listener(index).transpose()).collect()
@@ -167,7 +167,7 @@ impl Environment {
     }
 }
 
-/// Returns the time within which systemd wants to hear from this process, if it does.
+/// Returns the interval within which systemd expects a keep-alive from this process, if there is one.
 fn watchdog(micros: Option<String>, pid: Option<String>) -> Option<Duration> {
     let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(std::process::id()));
     let micros = micros?.parse().ok().filter(|micros| *micros > 0 && is_ours)?;

@@ -1,5 +1,5 @@
-//! Exit codes, and the one error type that commands end with: a code for programs and a line for people. Nothing
-//! here prints. Called by everything in the binary.
+//! Exit codes, and the one error type that commands end with: a code for programs and a line for people. Prints nothing. Called by
+//! everything in the binary.
 
 use std::fmt;
 
@@ -40,12 +40,12 @@ impl From<Code> for std::process::ExitCode {
     }
 }
 
-/// A failed command. Its lines have been worded for people; the last thing that `main` does is to print them.
+/// A failed command. Its lines are worded for people already; `main` prints them last.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: Code,
     lines: Vec<String>,
-    /// The code of a program that ended elsewhere, and is ours now.
+    /// Exit code of a program that ended in a container and is returned as our own.
     ended: Option<u8>,
 }
 
@@ -53,37 +53,37 @@ pub(crate) struct Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure with one line.
+    /// Creates a failure with one line.
     pub(crate) fn new(code: Code, line: impl Into<String>) -> Self {
         Self { code, lines: vec![line.into()], ended: None }
     }
 
-    /// A program that we stand for has ended with this code: it said itself what there was to say.
+    /// Returns the exit code of a program that this process stands for. The program printed its own errors.
     pub(crate) fn ended(code: u8) -> Self {
         Self { code: Code::Failed, lines: Vec::new(), ended: Some(code) }
     }
 
-    /// The operation failed.
+    /// Creates a failure of the operation.
     pub(crate) fn failed(line: impl Into<String>) -> Self {
         Self::new(Code::Failed, line)
     }
 
-    /// Wrong usage.
+    /// Creates a failure of wrong usage.
     pub(crate) fn usage(line: impl Into<String>) -> Self {
         Self::new(Code::Usage, line)
     }
 
-    /// `context: source: source of the source`, with this code.
+    /// Creates a failure with this code, worded as `context: source: source of the source`.
     pub(crate) fn caused(code: Code, context: impl fmt::Display, source: &(dyn std::error::Error + 'static)) -> Self {
         Self::new(code, format!("{context}: {}", chain(source)))
     }
 
-    /// A failed call of a service, by its kind.
+    /// Creates a failure from a failed call of a service, by its kind.
     pub(crate) fn call(context: impl fmt::Display, error: &cri_api::Error) -> Self {
         Self::new(code_of(error.kind()), format!("{context}: {}", error.message()))
     }
 
-    /// A failure of the operating system: a missing permission has a code of its own.
+    /// Creates a failure from an error of the operating system: a missing permission has a code of its own.
     pub(crate) fn system(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut causes = std::iter::successors(Some(error), |error| error.source());
         let denied = causes.any(|cause| {
@@ -92,7 +92,7 @@ impl Failure {
         Self::new(if denied { Code::NotPermitted } else { Code::Failed }, chain(error))
     }
 
-    /// Many failures as one: all lines, and the code that all share, otherwise 1. `None` when there are none.
+    /// Combines failures into one: all lines, and the code that all share, otherwise 1. `None` if there are none.
     pub(crate) fn all(failures: Vec<Self>) -> Option<Self> {
         let mut failures = failures.into_iter();
         let first = failures.next()?;
@@ -105,7 +105,7 @@ impl Failure {
         }))
     }
 
-    /// The same, and a hint on the flag that helps where an image has nothing for this platform.
+    /// Adds a hint on the flag that helps if an image has no variant for this platform.
     pub(crate) fn with_platform_hint(mut self, error: &cri_api::Error, hint: &str) -> Self {
         if error.reason() == Some(Reason::NoPlatform)
             && let Some(line) = self.lines.last_mut()
@@ -115,22 +115,22 @@ impl Failure {
         self
     }
 
-    /// The same with another exit code.
+    /// Replaces the exit code.
     pub(crate) fn with_code(self, code: Code) -> Self {
         Self { code, ..self }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> Code {
         self.code
     }
 
-    /// The exit code for the shell.
+    /// Returns the exit code for the shell.
     pub(crate) fn exit_code(&self) -> std::process::ExitCode {
         self.ended.map_or_else(|| self.code.into(), std::process::ExitCode::from)
     }
 
-    /// The lines to print.
+    /// Returns the lines to print.
     pub(crate) fn lines(&self) -> &[String] {
         &self.lines
     }
@@ -201,7 +201,7 @@ impl From<SecretsError> for Failure {
     }
 }
 
-/// The code that a kind of error stands for.
+/// Returns the exit code of a kind of errors.
 pub(crate) fn code_of(kind: Kind) -> Code {
     match kind {
         Kind::Unavailable | Kind::DeadlineExceeded => Code::Unreachable,
@@ -210,7 +210,7 @@ pub(crate) fn code_of(kind: Kind) -> Code {
     }
 }
 
-/// An error and its causes in one line. A cause whose text is in the line already is left out.
+/// Returns an error and its causes in one line. A cause whose text is in the line already is left out.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     cri_api::Error::from_source(Kind::Internal, error).message().to_owned()
 }

@@ -1,5 +1,6 @@
-//! [`Images`]: the images that a command means: in the embedded store, whoever holds it, or behind a foreign runtime. Decides which,
-//! once; everybody else sees the traits of the waist. Does nothing with images. Called by [`App`](crate::app::App).
+//! [`Images`]: the images that a command refers to: in the embedded store, held by this process or another one, or behind a foreign
+//! runtime. Decides that once; all other code sees the traits of `cri_api` and `image_service`. Does not process images itself. Called by
+//! [`App`](crate::app::App).
 
 mod calls;
 mod nothing;
@@ -34,19 +35,19 @@ pub(crate) struct Images {
     /// The calls beyond CRI; `None` where a foreign runtime keeps the images.
     engine: Option<Arc<dyn ImageEngine>>,
     keeper: Keeper,
-    /// Where the root is missing and nothing is made, the directory that is there in its place.
+    /// The nearest existing directory, if the root is missing and must not be created.
     absent_root: Option<PathBuf>,
-    /// Images behind an endpoint that are perhaps pulled by our engine.
+    /// Images behind an endpoint that our engine may pull.
     runtime: Option<Arc<RuntimeImages>>,
 }
 
-/// The keeper of the images.
+/// The owner of the images.
 enum Keeper {
     /// The embedded store.
     Root(Arc<Root>),
-    /// Nobody: there is no store yet, and none is made for a question.
+    /// No store exists yet, and a query does not create one.
     Nobody,
-    /// A runtime, or an agent that was named as one.
+    /// A runtime, or an agent whose socket is configured as a runtime's.
     Runtime(Endpoint),
 }
 
@@ -57,7 +58,7 @@ impl std::fmt::Debug for Images {
 }
 
 impl Images {
-    /// Opens what the configuration names.
+    /// Opens the images that the configuration names.
     pub(crate) async fn open(config: &Config, opening: Opening<'_>) -> Outcome<Self> {
         if let Some(endpoint) = &config.image_service_endpoint {
             let endpoint = parse_endpoint(endpoint)?;
@@ -97,29 +98,29 @@ impl Images {
         }
     }
 
-    /// The CRI half.
+    /// Returns the CRI half.
     pub(crate) fn service(&self) -> Arc<dyn ImageService> {
         Arc::clone(&self.service)
     }
 
-    /// The calls beyond CRI; `None` where a foreign runtime keeps the images.
+    /// Returns the calls beyond CRI; `None` if a foreign runtime keeps the images.
     pub(crate) fn engine(&self) -> Option<Arc<dyn ImageEngine>> {
         self.engine.clone()
     }
 
-    /// The same, of the embedded store: what an admin endpoint of this process does for others.
+    /// Returns the calls beyond CRI of the embedded store, which an admin endpoint of this process offers to other processes.
     pub(crate) fn own_engine(&self) -> Option<Arc<dyn ImageEngine>> {
         self.engine.clone().filter(|_| matches!(self.keeper, Keeper::Root(_)))
     }
 
-    /// From now on, others who ask for images of the store of this process get them from `service`.
+    /// From now on, answers image requests of other processes to this process's store with `service`.
     pub(crate) fn answer_with(&self, service: Arc<dyn ImageService>) {
         if let Keeper::Root(root) = &self.keeper {
             root.answer_with(service);
         }
     }
 
-    /// The endpoint of a runtime that keeps the images.
+    /// Returns the endpoint of a runtime that keeps the images.
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
         match &self.keeper {
             Keeper::Root(_) | Keeper::Nobody => None,
@@ -127,22 +128,22 @@ impl Images {
         }
     }
 
-    /// The same as text; empty for the embedded store.
+    /// Returns the endpoint of a runtime as text; empty for the embedded store.
     pub(crate) fn endpoint_text(&self) -> String {
         self.endpoint().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Returns true if `imagelet serve` has them, in the root of this command.
+    /// Returns true if `imagelet serve` has the images, in the root of this command.
     pub(crate) fn are_served(&self) -> bool {
         matches!(&self.keeper, Keeper::Root(root) if root.agent().is_some())
     }
 
-    /// Where the root is missing and nothing is made, the directory that is there in its place.
+    /// Returns the nearest existing directory, if the root is missing and must not be created.
     pub(crate) fn absent_root(&self) -> Option<&Path> {
         self.absent_root.as_deref()
     }
 
-    /// Returns true if the embedded store is meant, and there is none.
+    /// Returns true if the embedded store is selected, but does not exist.
     pub(crate) fn is_without_store(&self) -> bool {
         matches!(self.keeper, Keeper::Nobody)
     }
@@ -152,11 +153,11 @@ impl Images {
         matches!(&self.keeper, Keeper::Root(root) if root.own().is_some())
     }
 
-    /// The other process that collects these images and answers on `socket`; `None`: this one may.
+    /// Returns the other process that collects these images and answers on `socket`; `None`: this process may collect.
     pub(crate) async fn collector(&self, socket: &Path) -> Option<Owner> {
         match &self.keeper {
             Keeper::Nobody => None,
-            // A process that has the store and collects nothing, as a pull, leaves that to whoever wants it.
+            // A process that holds the store without collecting, such as a pull, leaves collection to any process that wants it.
             Keeper::Root(root) => match root.own() {
                 Some(_) => None,
                 None => Owner::of_root(socket).await.inspect_err(|e| tracing::debug!("nobody collects: {e}")).ok(),
@@ -165,7 +166,7 @@ impl Images {
         }
     }
 
-    /// Returns true if layers become directory trees in this process; `None` where another one unpacks.
+    /// Returns true if layers become directory trees in this process; `None` if another process unpacks.
     pub(crate) fn unpacks_directories(&self) -> Option<bool> {
         match &self.keeper {
             Keeper::Root(root) => Some(root.own()?.store().new_layers().format == store::LayerFormat::Dir),
@@ -173,7 +174,7 @@ impl Images {
         }
     }
 
-    /// The verbose status of an image, also of one that must not be used, where that is known.
+    /// Returns the verbose status of an image, including one that must not be used, if that is known.
     pub(crate) async fn inspect(&self, image: &ImageSpec) -> cri_api::Result<ImageStatus> {
         match &self.engine {
             Some(engine) => match optional(engine.inspect_image(image).await)? {
@@ -184,7 +185,7 @@ impl Images {
         }
     }
 
-    /// The disk usage of an image, where it is known.
+    /// Returns the disk usage of an image, if it is known.
     pub(crate) async fn usage(&self, image: &ImageSpec) -> cri_api::Result<Option<ImageUsage>> {
         match &self.engine {
             Some(engine) => Ok(optional(engine.image_usage(image).await)?.flatten()),
@@ -192,7 +193,7 @@ impl Images {
         }
     }
 
-    /// The leftovers of interrupted pulls, where they are known.
+    /// Returns the leftovers of interrupted pulls, if they are known.
     pub(crate) async fn unfinished(&self) -> cri_api::Result<Option<UnfinishedPulls>> {
         match &self.engine {
             Some(engine) => optional(engine.unfinished_pulls().await),
@@ -200,12 +201,12 @@ impl Images {
         }
     }
 
-    /// Facts about the images behind an endpoint that CRI does not tell; `None` where no runtime keeps them.
+    /// Returns facts about the images behind an endpoint that CRI does not report; `None` if no runtime keeps them.
     pub(crate) fn facts(&self) -> Option<Arc<dyn RuntimeImageFacts>> {
         Some(Arc::clone(self.runtime.as_ref()?) as _)
     }
 
-    /// Gives up what pulls into a runtime's store left, now and then until `stop`. For a process that stays.
+    /// Releases the leftovers of pulls into a runtime's store, periodically until `stop`. For a long-running process.
     pub(crate) fn tend(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         let runtime = self.runtime.clone();
         async move {
@@ -215,7 +216,7 @@ impl Images {
         }
     }
 
-    /// Ends what goes on in the background of a store of this process.
+    /// Ends background work of a store of this process.
     pub(crate) async fn close(&self) {
         if let Some(runtime) = &self.runtime {
             runtime.close().await;
@@ -226,13 +227,14 @@ impl Images {
     }
 }
 
-/// The images of a root without a store.
+/// Returns the images of a root without a store.
 async fn nothing(root: &Path) -> Option<Nothing> {
     let root = root.to_owned();
     tokio::task::spawn_blocking(move || Nothing::in_place_of(&root)).await.ok().flatten()
 }
 
-/// A digest of everything that decides which images come and in what form: a process with an equal one pulls as this one would.
+/// Returns a digest of all settings that decide which images are pulled and in what form: a process with an equal digest pulls as this one
+/// would.
 fn settings(options: &EngineOptions) -> String {
     let EngineOptions {
         root: _,
@@ -256,7 +258,7 @@ fn settings(options: &EngineOptions) -> String {
         keep_blobs,
         resume: _,
         signature_policy,
-        // Of no account in a store of our own.
+        // Irrelevant in a store of our own.
         unsupported_images: _,
         runtime: _,
         clock: _,
@@ -267,7 +269,7 @@ fn settings(options: &EngineOptions) -> String {
     oci::Digest::sha256(format!("{registries:?} {images:?} {layers:?}").as_bytes()).to_string()
 }
 
-/// An answer without which a command can do: `None` where the process that has the store is an older one.
+/// Returns `None` if the process that holds the store is an older one without this call: the command can do without the answer.
 fn optional<T>(answer: cri_api::Result<T>) -> cri_api::Result<Option<T>> {
     match answer {
         Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Unimplemented) => {
@@ -284,7 +286,7 @@ fn warn(endpoint: &Endpoint) {
     }
 }
 
-/// The registries as this process reaches them, without a store.
+/// Returns the registries as this process reaches them, without a store.
 pub(crate) fn registries(config: &Config, proxies: &Proxies) -> Registries {
     let bandwidth = Bandwidth::new(config.pulls.bandwidth);
     Registries::new(&engine_options(config, proxies, false, &bandwidth, None))

@@ -1,5 +1,5 @@
-//! An OCI layout served as a registry: how a site without a network hands images to a node. The pull side of the distribution
-//! specification, with ranges; uploads where they are asked for; no credentials, no TLS. Called by `imagelet registry`.
+//! An OCI layout served as a registry: how a site without a network provides images to a node. The pull side of the distribution
+//! specification, with ranges; uploads if they are enabled; no credentials, no TLS. Called by `imagelet registry`.
 
 mod answer;
 mod layout;
@@ -36,7 +36,7 @@ const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api
 /// Bytes that are read from a blob at once.
 const CHUNK: usize = 256 << 10;
 
-/// Serves until told to stop; transfers that go on then may end.
+/// Serves until `stop`; active transfers may then finish.
 pub(crate) async fn serve(port: Port, content: Content, stop: CancellationToken) {
     let app = Router::new().fallback(answer).with_state(Arc::new(content));
     port.run(&stop, move |_| TowerToHyperService::new(app.clone())).await;
@@ -46,17 +46,17 @@ pub(crate) async fn serve(port: Port, content: Content, stop: CancellationToken)
 #[derive(Debug)]
 pub(crate) struct Content {
     layout: Arc<Layout>,
-    /// Takes uploads; `None`: there are none.
+    /// Accepts uploads; `None`: the layout is read-only.
     writer: Option<Arc<Writer>>,
 }
 
 impl Content {
-    /// A layout that is read. Blocks.
+    /// Opens a layout for reading. Blocks.
     pub(crate) fn open(directory: &Path, repository: Option<String>) -> Result<Self, LayoutError> {
         Ok(Self { layout: Arc::new(Layout::open(directory, repository)?), writer: None })
     }
 
-    /// A layout that is written as well, and made where there is none. Blocks.
+    /// Opens a layout for reading and writing, and creates it if there is none. Blocks.
     pub(crate) fn open_writable(directory: &Path, repository: Option<String>) -> Result<Self, WriteError> {
         writer::make(directory)?;
         let layout = Layout::open(directory, repository)?;
@@ -64,7 +64,7 @@ impl Content {
         Ok(Self { layout: Arc::new(layout), writer })
     }
 
-    /// The served images, for the log: `repository:tag` of everything.
+    /// Returns the served images, for the log: `repository:tag` of everything.
     pub(crate) fn names(&self) -> Result<Vec<String>, LayoutError> {
         let mut names = Vec::new();
         for (repository, tags) in self.layout.repositories()? {
@@ -97,7 +97,7 @@ async fn answer(State(content): State<Arc<Content>>, request: Request) -> Respon
     let status = response.status().as_u16();
     tracing::debug!(method = %request.method, uri = %request.uri, status, "answered");
     if head {
-        // Length and type are those of the body that a GET would get.
+        // Length and type are those of a GET's body.
         *response.body_mut() = Body::empty();
     }
     response
@@ -109,7 +109,7 @@ async fn route(content: &Content, request: &Parts) -> Answer {
         let message = "this registry is read-only";
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED", message));
     }
-    // Names and digests need no escapes; some clients escape the colon of a digest all the same.
+    // Names and digests need no escapes, but some clients escape the colon of a digest.
     let path = request.uri.path().replace("%3A", ":").replace("%3a", ":");
     let Some(rest) = path.strip_prefix("/v2").filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
         return Err(Refusal::not_found("NAME_UNKNOWN", "only /v2/ is served"));
@@ -132,7 +132,7 @@ async fn route(content: &Content, request: &Parts) -> Answer {
         return manifest(layout, &tags, reference).await;
     }
     if let Some((name, digest)) = rest.rsplit_once("/blobs/") {
-        // A repository to which something is pushed is none before its first manifest.
+        // A repository that is being pushed to does not exist before its first manifest.
         if content.writer.is_none() {
             repository(&layout, name).await?;
         }
@@ -142,7 +142,7 @@ async fn route(content: &Content, request: &Parts) -> Answer {
     Err(Refusal::not_found("NAME_UNKNOWN", format!("there is nothing at {path}")))
 }
 
-/// The tags of a repository, which must exist.
+/// Returns the tags of a repository, which must exist.
 async fn repository(layout: &Arc<Layout>, name: &str) -> Result<Tags, Refusal> {
     let reader = Arc::clone(layout);
     let mut repositories = blocking(move || reader.repositories()).await?;
@@ -234,7 +234,7 @@ fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
     response
 }
 
-/// Runs `work` where it may wait for the disk.
+/// Runs `work` on a blocking thread, since it may wait for the disk.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LayoutError> + Send + 'static,
 ) -> Result<T, Refusal> {

@@ -67,7 +67,7 @@ impl Served {
         self.ask_as("localhost", method, path, range).await
     }
 
-    /// Asks by this name of the registry.
+    /// Sends a request with this name as the registry's host.
     async fn ask_as(&self, host: &str, method: &str, path: &str, range: Option<&str>) -> Got {
         let mut stream = tokio::net::TcpStream::connect(self.address).await.expect("connected");
         let range = range.map(|r| format!("Range: {r}\r\n")).unwrap_or_default();
@@ -169,7 +169,7 @@ async fn refusals_have_the_specified_form() {
     let cases = [
         ("GET", "/v2/demo/x/manifests/none".to_owned(), 404, "MANIFEST_UNKNOWN"),
         ("GET", format!("/v2/demo/x/manifests/{absent}"), 404, "MANIFEST_UNKNOWN"),
-        // A blob that is no manifest is not served as one.
+        // A blob that is no manifest is not served as a manifest.
         ("GET", format!("/v2/demo/x/manifests/{}", served.config), 404, "MANIFEST_UNKNOWN"),
         ("GET", format!("/v2/demo/x/blobs/{absent}"), 404, "BLOB_UNKNOWN"),
         ("GET", "/v2/demo/x/blobs/sha256:../../../etc/passwd".to_owned(), 400, "DIGEST_INVALID"),

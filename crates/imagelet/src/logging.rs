@@ -1,5 +1,5 @@
-//! The log on stderr: text or JSON, never torn by progress bars. Our crates log at the level that was asked for, others
-//! only warnings. Called by `main`.
+//! The log on stderr: text or JSON, never torn by progress bars. Our crates log at the requested level, others only warnings. Called by
+//! `main`.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
@@ -16,21 +16,21 @@ use crate::config::{Config, LogFormat};
 use crate::progress::Painter;
 use crate::traces::Traces;
 
-/// Everything that writes to stderr goes through here, so that bars step aside.
+/// Stderr for all writers of the process, so that progress bars are suspended while a line is written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stderr {
     bars: Option<Painter>,
 }
 
 impl Stderr {
-    /// Stderr that shares the terminal with these bars.
+    /// Creates a stderr that shares the terminal with these bars.
     pub(crate) fn with_bars(bars: Painter) -> Self {
         Self { bars: Some(bars) }
     }
 }
 
-/// Bytes of the log as they are written: characters that could drive a terminal are escaped as in JSON. The escape
-/// characters that are left here are the log's own colours, since those of values have been replaced.
+/// Returns the bytes of the log as they are written: characters that could control the terminal are escaped as in JSON. The escape
+/// characters that remain are the log's own colours, since those of values have been replaced.
 fn shown(bytes: &[u8]) -> String {
     oci::text::escaped(&String::from_utf8_lossy(bytes), &['\n', '\t', '\u{1b}']).into_owned()
 }
@@ -62,8 +62,8 @@ impl MakeWriter<'_> for Stderr {
 /// The names of all our crates begin with this.
 const OUR_CRATES: &str = "imagelet";
 
-/// Starts the log, and the export of spans where there is one. Services stamp their lines with the time; commands that a person waits
-/// for do only in detail.
+/// Starts the log, and the export of spans if it is configured. Services stamp their lines with the time; commands that a person waits for
+/// do so only in detailed logs.
 pub(crate) fn start(
     config: &Config,
     level: LevelFilter,
@@ -76,7 +76,7 @@ pub(crate) fn start(
     let our_spans = filter_fn(|metadata| metadata.is_span() && metadata.target().starts_with(OUR_CRATES));
     let registry = tracing_subscriber::registry().with(traces.map(|traces| traces.layer().with_filter(our_spans)));
     let ansi = !no_color && io::stderr().is_terminal();
-    // How long requests and waits took is told when they end, to those who want details. Lines without time have none.
+    // At debug level, the end of a span is logged with its duration. Lines without timestamps have none.
     let details = level >= LevelFilter::DEBUG;
     let spans = if details { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(ansi).with_target(false);
@@ -93,13 +93,13 @@ pub(crate) fn start(
     }
 }
 
-/// Messages and fields of text lines as `tracing` writes them, with every value escaped: it escapes messages alone.
+/// Formats messages and fields of text lines as `tracing` does, with every value escaped: `tracing` itself escapes only messages.
 fn fields() -> impl for<'w> FormatFields<'w> + 'static {
     let write = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
         let (name, value) = (field.name(), format!("{value:?}"));
         let value = oci::text::escaped(&value, &['\t']);
         match name.strip_prefix("r#").unwrap_or(name) {
-            // The end of a span is told by a text in the place of a message, which `Debug` quotes.
+            // The end of a span is reported as a text in the place of the message, which `Debug` quotes.
             "message" if value == "\"close\"" => writer.write_str("close"),
             "message" => write!(writer, "{value}"),
             name if writer.has_ansi_escapes() => write!(writer, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m{value}"),
@@ -109,21 +109,21 @@ fn fields() -> impl for<'w> FormatFields<'w> + 'static {
     format::debug_fn(write).delimited(" ")
 }
 
-/// Writes plain lines, for commands that need no log.
+/// Writes plain lines, for commands without a log.
 pub(crate) fn note(lines: &[String], stderr: &Stderr) {
     for line in lines {
-        // Where stderr is gone there is nobody to tell.
+        // If stderr is closed, there is nowhere to report the error.
         let _ = writeln!(stderr.clone(), "{}", crate::output::table::clean(line));
     }
 }
 
-/// Tells people why the command failed: plain lines, or records in a JSON log.
+/// Reports why the command failed: plain lines, or records in a JSON log.
 pub(crate) fn failure(lines: &[String], format: LogFormat, stderr: &Stderr) {
     for line in lines {
         match format {
             LogFormat::Json => tracing::error!(error = line, "command failed"),
             LogFormat::Text => {
-                // Where stderr is gone there is nobody to tell.
+                // If stderr is closed, there is nowhere to report the error.
                 let _ = writeln!(stderr.clone(), "error: {}", crate::output::table::clean(line));
             }
         }
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Text of strangers stands in messages and fields, as it is and quoted.
+    /// Untrusted text in messages and fields, both plain and quoted, is escaped.
     #[test]
     fn no_line_of_the_log_drives_a_terminal() {
         let text = "a\n\u{1b}[31m\u{9b}31m\u{85}\u{7f}\u{61c}\u{200e}\u{202e}\u{2066}\r\u{7}z";

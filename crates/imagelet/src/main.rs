@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
     let cli = args::whole::read(&words);
     let printer = cli.global.printer();
-    // These two need nothing, and must work where nothing else does.
+    // These two need no configuration, and must work where everything else fails.
     match &cli.command {
         Command::Completion(args) => {
             return end(cli::completion::run(printer, args), LogFormat::Text, &Stderr::default());
@@ -151,7 +151,7 @@ fn main() -> ExitCode {
         app.reloads_from(source);
         let outcome = tokio::select! {
             outcome = cli::run(&app, &cli.command) => outcome,
-            // What goes on ends by itself when it is asked to; everything else is dropped where it stands.
+            // Running work ends by itself when it is asked to; everything else is dropped at its current await point.
             () = signals.stop.cancelled(), if !service && !waits => Err(Failure::new(signals.code(), "ended by a signal")),
         };
         app.close().await;
@@ -160,13 +160,13 @@ fn main() -> ExitCode {
     if let Some(traces) = traces {
         traces.close();
     }
-    // A thread that still reads standard input is not waited for.
+    // Do not wait for a thread that is still reading standard input.
     runtime.shutdown_background();
     progress.finish();
     end(outcome, format, &stderr)
 }
 
-/// Tells people how it went, and the shell.
+/// Reports the outcome to the user, and returns the exit code for the shell.
 fn end(outcome: Outcome, format: LogFormat, stderr: &Stderr) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
-//! Names of hosts in a static program: `/etc/hosts` and DNS, which glibc has built in, whatever `/etc/nsswitch.conf` says. Its other
-//! sources are shared objects of the machine's glibc, and loading one into a program that has another glibc in it ends the program.
-//! A dynamic program has none of this. `main` calls it.
+//! Host names in a static program: resolved by `/etc/hosts` and DNS, which are built into glibc, regardless of `/etc/nsswitch.conf`. Its
+//! other sources are shared objects of the machine's glibc, and loading one into a program with another glibc ends the program. Not used in
+//! a dynamic program. Called by `main`.
 #![expect(unsafe_code, reason = "one function of glibc that nothing wraps")]
 
 use std::ffi::{c_char, c_int};
@@ -10,9 +10,9 @@ unsafe extern "C" {
     fn __nss_configure_lookup(database: *const c_char, sources: *const c_char) -> c_int;
 }
 
-/// Looks names of hosts up in `/etc/hosts` and DNS alone. Before any thread is started.
+/// Resolves host names by `/etc/hosts` and DNS only. Must be called before any thread is started.
 pub(crate) fn use_built_in() {
-    // SAFETY: both arguments are C strings that live forever, and glibc copies what it needs of them. No other thread runs yet, and no
-    // name was looked up. Should it fail, for want of memory, names are looked up as nsswitch.conf says.
+    // SAFETY: both arguments are C strings that live forever, and glibc copies the parts that it needs. No other thread is running yet, and
+    // no name was resolved. If the call fails for lack of memory, names are resolved as nsswitch.conf says.
     unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
 }

@@ -1,7 +1,7 @@
-//! The one place that writes to stdout: tables, JSON, YAML and plain lines. A reader that went away (a closed pipe) is
-//! no error. Knows no command. Called by the commands.
+//! The only place that writes to stdout: tables, JSON, YAML and plain lines. A closed pipe is no error. Knows no command. Called by the
+//! commands.
 //!
-//! Everything else that people read (errors, logs, progress) goes to stderr, see [`crate::logging`].
+//! Everything else that people read (errors, logs, progress) is written to stderr, see [`crate::logging`].
 
 mod document;
 mod expression;
@@ -19,7 +19,7 @@ pub(crate) use expression::Expression;
 pub(crate) use sequence::Sequence;
 pub(crate) use table::Table;
 
-/// How results are written.
+/// The format of results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Format {
     /// Columns for people.
@@ -29,19 +29,19 @@ pub(crate) enum Format {
     Wide,
     /// JSON with CRI's field names.
     Json,
-    /// The same as YAML.
+    /// The same data as YAML.
     Yaml,
-    /// Names alone, one a line.
+    /// Names only, one per line.
     Name,
-    /// An expression over the JSON. There is one in a process, which lives as long as it.
+    /// An expression over the JSON. A process has only one, so it may live as long as the process.
     Expression(&'static Expression),
 }
 
 impl Format {
-    /// Names as they stand on the command line, beside [`Expression::FORMS`].
+    /// Names as written on the command line, in addition to [`Expression::FORMS`].
     pub(crate) const NAMES: [&str; 5] = ["table", "wide", "json", "yaml", "name"];
 
-    /// The format of this name.
+    /// Returns the format of this name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Table, Self::Wide, Self::Json, Self::Yaml, Self::Name];
         if let Some(Ok(expression)) = Expression::parse(name) {
@@ -50,7 +50,7 @@ impl Format {
         Self::NAMES.iter().position(|n| *n == name).map(|i| all[i])
     }
 
-    /// Returns true for JSON, YAML and expressions, which are made of the same value.
+    /// Returns true for JSON, YAML and expressions, which are all rendered from the same value.
     pub(crate) fn is_document(self) -> bool {
         matches!(self, Self::Json | Self::Yaml | Self::Expression(_))
     }
@@ -58,24 +58,24 @@ impl Format {
 
 /// The output of a command, in every format.
 pub(crate) trait Report: Serialize {
-    /// Columns for people; `wide` asks for more of them, `whole` for ids that are not cut.
+    /// Returns columns for people; `wide` asks for more of them, `whole` for ids that are not cut.
     fn table(&self, wide: bool, whole: bool) -> Table;
 
-    /// Names, one a line.
+    /// Returns the names, one per line.
     fn names(&self) -> Vec<String>;
 
-    /// Ids, one a line, for `-q`.
+    /// Returns the ids, one per line, for `-q`.
     fn ids(&self) -> Vec<String>;
 }
 
-/// Writes results as the command line asked for them.
+/// Writes results in the format that the command line asks for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Printer {
-    /// Table, JSON and so on; `None` where the command may choose.
+    /// Table, JSON and so on; `None` if the command may choose.
     pub(crate) format: Option<Format>,
-    /// Ids alone.
+    /// True to write only ids.
     pub(crate) quiet: bool,
-    /// Nothing is cut.
+    /// True to cut nothing.
     pub(crate) whole: bool,
 }
 
@@ -105,7 +105,7 @@ impl Printer {
         }
     }
 
-    /// Returns true if people read the result as a table, so that lines may stand below.
+    /// Returns true if people read the result as a table, so that lines may follow below.
     pub(crate) fn is_table(&self) -> bool {
         matches!(self.format.unwrap_or_default(), Format::Table | Format::Wide) && !self.quiet
     }
@@ -135,7 +135,7 @@ impl Printer {
     }
 }
 
-/// Writes text to stdout at once. What could drive a terminal becomes `?` on one.
+/// Writes text to stdout at once. On a terminal, characters that could control it become `?`.
 fn write(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
     let text = if out.is_terminal() { oci::text::printable(text, '?', &['\n', '\t']) } else { text.into() };

@@ -1,4 +1,4 @@
-//! Pods as people are shown them: those of the agent, under the names that commands use. Called by the commands about pods.
+//! The pods of the agent as shown to users, under the names that commands accept. Called by the commands about pods.
 
 pub(crate) use agent::age;
 pub(crate) use agent::pods::{columns, shape};

@@ -1,5 +1,5 @@
-//! Progress of pulls on stderr: a bar per layer with rate and remaining time on a terminal, one log line per change of
-//! state elsewhere. Purely for eyes. Called by `pull` and `ensure`, which hand its sinks to the service.
+//! Progress of pulls on stderr: on a terminal, a bar per layer with rate and remaining time; elsewhere, one log line per change of state.
+//! For display only. Called by `pull` and `ensure`, which pass its sinks to the service.
 
 mod frame;
 mod painter;
@@ -36,7 +36,7 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    /// Decides how to show it. A dumb terminal gets lines.
+    /// Decides how to show progress. A dumb terminal gets lines.
     pub(crate) fn new(mode: Mode, quiet: bool, dumb: bool) -> Self {
         match mode {
             Mode::None => Self::Nothing,
@@ -48,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// The bars, for whoever else writes to the terminal.
+    /// Returns the bars, for other writers to the same terminal.
     pub(crate) fn bars(&self) -> Option<Painter> {
         match self {
             Self::Bars(bars) => Some(bars.clone()),
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// A sink for the pull of one image.
+    /// Returns a sink for the pull of one image.
     pub(crate) fn sink(&self, image: &str) -> ProgressSink {
         let image = oci::text::printable(image, '?', &[]).into_owned();
         match self {
@@ -72,7 +72,7 @@ impl Progress {
         }
     }
 
-    /// Takes everything off the terminal.
+    /// Removes the display from the terminal.
     pub(crate) fn finish(&self) {
         if let Self::Bars(bars) = self {
             bars.finish();

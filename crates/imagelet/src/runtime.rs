@@ -1,7 +1,7 @@
-//! The async runtime of the process, or one line where the machine, or a limit of the process, gives it no thread. tokio
-//! knows no other answer to that than a panic, after which it waits for the threads that it got; so a panic of the start
-//! is told, and ends the process. So does, whenever it comes, a thread that was started and gets no memory for its own stack of
-//! signals: what waits for its work would wait for ever. Knows nothing of what runs on it. Called by `main`.
+//! The async runtime of the process, or one error line where the machine, or a limit of the process, refuses a thread. tokio panics then,
+//! and waits for the threads that it did get. So a panic during startup is reported and ends the process. The same holds at any later time
+//! for a thread that starts and gets no memory for its signal stack, since its waiters would wait forever. Does not know what runs on it.
+//! Called by `main`.
 
 use lock::Mutex;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{Code, Failure, Outcome};
 
-/// Threads for blocking work that are there from the beginning. Where no more can be started, work waits for one of these: with
-/// none there, tokio would panic in the middle of something. None of that work waits for other such work.
+/// Threads for blocking work that are started at once. If no more can be started later, work waits for one of these; without any, tokio
+/// would panic in the middle of an operation. No blocking work waits for other blocking work.
 const READY: usize = 4;
 
-/// Threads stay: one that has gone may not be had again.
+/// Keep-alive of threads: an ended thread might not be replaceable.
 const STAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// tokio's words before the cause.
+/// Prefix of tokio's panic message, before the cause.
 const REFUSED: &str = "OS can't spawn worker thread: ";
 
-/// The standard library's words, before the cause, in a thread that has just begun and gets no memory for what it needs.
+/// Prefix of the standard library's panic message in a thread that has just started and gets no memory for its signal stack.
 const NO_STACK: &str = "failed to allocate an alternative stack";
 
-/// Starts it. `refused` tells that a thread is missing, and does not come back.
+/// Starts the runtime. `refused` reports a missing thread and does not return.
 pub(crate) fn start(refused: impl Fn(Failure) + Send + Sync + 'static) -> Outcome<Runtime> {
     let usual = std::panic::take_hook();
     let is_up = Arc::new(AtomicBool::new(false));
@@ -37,7 +37,7 @@ pub(crate) fn start(refused: impl Fn(Failure) + Send + Sync + 'static) -> Outcom
         if up.load(Ordering::Relaxed) && !text.starts_with(NO_STACK) {
             return usual(panic);
         }
-        // Of several threads that miss something, one tells it.
+        // If several threads fail, only one reports it.
         let _one = one.lock();
         let cause = text.strip_prefix(REFUSED).unwrap_or(text);
         refused(Failure::failed(format!("start the program's threads: {cause}")));
@@ -50,13 +50,13 @@ pub(crate) fn start(refused: impl Fn(Failure) + Send + Sync + 'static) -> Outcom
     built.map_err(|error| Failure::caused(Code::Failed, "start the program", &error))
 }
 
-/// Has the threads started: each is busy until all have been asked for.
+/// Starts the blocking threads: each stays busy until all of them have been requested.
 fn make_ready(runtime: &Runtime) {
     let gate = Arc::new(Mutex::new(()));
     let held = gate.lock();
     for _ in 0..READY {
         let gate = Arc::clone(&gate);
-        // Nobody waits for them.
+        // The handles are not awaited: each task ends when the gate opens.
         drop(runtime.spawn_blocking(move || drop(gate.lock())));
     }
     drop(held);

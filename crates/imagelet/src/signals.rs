@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM: the first one asks everything to stop, a second one ends the process on the spot. SIGXFSZ is no end: a file
-//! that a limit keeps from growing is an error of whoever writes it. Called by `main`.
+//! SIGINT and SIGTERM: the first one asks everything to stop, a second one ends the process immediately. SIGXFSZ ends nothing: a file that
+//! reaches the limit of the process is an error of the write. Called by `main`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,30 +10,30 @@ use tokio_util::task::TaskTracker;
 
 use crate::exit::Code;
 
-/// A file would grow beyond the limit of the process. It has this number wherever this program runs.
+/// Signal sent when a file would grow beyond the limit of the process. The number is the same on every supported platform.
 const FILE_SIZE: i32 = 25;
 
-/// The signals that the process was sent.
+/// The signals that the process received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signals {
     /// Cancelled by the first signal.
     pub(crate) stop: CancellationToken,
-    /// Exit code that the first signal stands for, 0 before it came.
+    /// Exit code of the first signal, 0 before it arrives.
     code: Arc<AtomicU8>,
 }
 
 impl Signals {
-    /// Listens from now on. Must be called within the runtime.
+    /// Starts to listen. Must be called within the runtime.
     pub(crate) fn listen(tasks: &TaskTracker) -> std::io::Result<Self> {
         let signals = Self::default();
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        // Once somebody listens, the signal ends nothing, and the call says that the file is too large.
+        // With a listener, the signal no longer ends the process, and the write returns that the file is too large.
         drop(signal(SignalKind::from_raw(FILE_SIZE))?);
         tasks.spawn(signals.clone().wait(interrupt, terminate));
         Ok(signals)
     }
 
-    /// The exit code of a process that a signal ended.
+    /// Returns the exit code of a process that a signal ended.
     pub(crate) fn code(&self) -> Code {
         if self.code.load(Ordering::Relaxed) == Code::Terminated as u8 { Code::Terminated } else { Code::Interrupted }
     }
@@ -47,7 +47,7 @@ impl Signals {
         };
         self.code.store(next().await as u8, Ordering::Relaxed);
         self.stop.cancel();
-        // The store is safe whenever the process dies: this is no worse than a crash, which it is made for.
+        // The store is crash-safe at every point, so exiting here is no worse than a crash.
         std::process::exit(i32::from(next().await as u8));
     }
 }

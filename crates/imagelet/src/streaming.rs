@@ -1,6 +1,6 @@
-//! Streams to containers: what a runtime offers at the URL that it answers to exec, attach and port-forward. SPDY/3.1 over
-//! an upgraded HTTP connection, which every CRI runtime speaks, and which alone can say that standard input has ended:
-//! their WebSockets cannot, so that `exec -i` with a pipe would never end. Knows no pod; called by the commands.
+//! Streams to containers, at the URL that a runtime returns for exec, attach and port-forward. They use SPDY/3.1 over an upgraded HTTP
+//! connection, which every CRI runtime supports. Only SPDY can signal the end of standard input. The runtimes' WebSockets cannot, so `exec
+//! -i` with a pipe would never end. Knows no pod; called by the commands.
 
 mod connect;
 pub(crate) mod port_forward;

@@ -1,6 +1,6 @@
-//! [`Traces`]: export of the spans of this process to an OpenTelemetry collector, in OTLP over gRPC without TLS, as a kubelet's.
-//! Nothing of it exists where no collector is configured. A collector that is away never holds up work: the queue is bounded, and what
-//! does not fit is dropped and counted. Called by `main`, the log, and the commands that serve metrics.
+//! [`Traces`]: export of the spans of this process to an OpenTelemetry collector, in OTLP over gRPC without TLS, as in the kubelet.
+//! Inactive if no collector is configured. An unavailable collector never blocks work: the queue is bounded, and spans that do not fit are
+//! dropped and counted. Called by `main`, the log, and the commands that serve metrics.
 
 mod count;
 
@@ -30,7 +30,7 @@ const EXPORT_TIME: Duration = Duration::from_secs(5);
 const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the end of the process waits for the last export.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
-/// Sampling rates are parts of it.
+/// Denominator of sampling rates.
 const MILLION: f64 = 1_000_000.0;
 
 /// Exports spans until it is closed.
@@ -70,7 +70,7 @@ impl Traces {
         Ok(Some(Self { provider, counts }))
     }
 
-    /// The layer that hands spans to the export.
+    /// Returns the layer that hands spans to the export.
     pub(crate) fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> OpenTelemetryLayer<S, SdkTracer> {
         tracing_opentelemetry::layer()
             .with_tracer(self.provider.tracer(SERVICE))
@@ -86,7 +86,7 @@ impl Traces {
         self.counts.register(registry);
     }
 
-    /// Sends what is left, for a second at most. Must be called outside of the async runtime, and before its end.
+    /// Sends the remaining spans, for a second at most. Must be called outside of the async runtime, and before it ends.
     pub(crate) fn close(&self) {
         if let Err(error) = self.provider.shutdown_with_timeout(CLOSE_TIME) {
             tracing::debug!(%error, "the last spans were not exported");

@@ -1,5 +1,5 @@
-//! From the configuration to an image manager with everything that it needs: keyring, pull records, metrics, limits.
-//! Decides nothing about images. Called by the commands that make images present or say what would happen.
+//! Builds an image manager and its parts from the configuration: keyring, pull records, metrics, limits. Decides nothing about images.
+//! Called by the commands that ensure images, or explain what would happen.
 
 pub(crate) mod cluster;
 mod cluster_objects;
@@ -38,38 +38,38 @@ use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, chain};
 use tokens::PodTokens;
 
-/// Where pull intents and pulled records lie, below the root: as in the kubelet's.
+/// Directory of pull intents and pulled records below the root, as in the kubelet's.
 const RECORDS: &str = "image_manager";
 /// The kubelet's limit on what it keeps of intents in memory.
 const MAX_INTENTS: usize = 1024;
-/// How many records are kept in memory, about a kilobyte each: more than a node has images. The kubelet keeps five for each
-/// pod, and 2,000 at most; looks at the others cost a file.
+/// Maximum number of records in memory, about a kilobyte each: more than a node has images. The kubelet keeps five for each pod, and 2,000
+/// at most. Any other record is read from its file.
 const MAX_RECORDS: usize = 10_000;
-/// How many pulls of a process that runs pods go side by side: enough for the images of a pod, and few enough that those of
-/// pods with a higher priority do not wait behind everything.
+/// Maximum number of concurrent pulls in a process that runs pods: enough for the images of a pod, and few enough that images of pods with
+/// a higher priority do not wait behind all others.
 const SIDE_BY_SIDE: usize = 5;
 /// How long a docker credential helper may take, unless providers have less.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long node files are believed, as in the kubelet.
+/// How long node files are cached, as in the kubelet.
 const NODE_CACHE: Duration = Duration::from_secs(300);
 
-/// The caller that pulls: it decides the limits where none are configured.
+/// The caller that pulls, which decides the limits that are not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// A command that a person waits for: no limit on the rate, everything at the same time.
     OneShot,
-    /// A process that runs pods: the kubelet's limit on the rate, and several pulls side by side, so that the images of a pod
-    /// come at the same time.
+    /// A process that runs pods: the kubelet's limit on the rate, and several concurrent pulls, so that the images of a pod are pulled at
+    /// the same time.
     Agent,
     /// A command that only says what would happen: nothing is pulled, made or written.
     Explain,
 }
 
-/// The parts of an image manager, beside the configuration and the environment.
+/// The parts of an image manager, in addition to the configuration and the environment.
 pub(crate) struct ManagerParts {
     /// The images.
     pub(crate) service: Arc<dyn ImageService>,
-    /// Where events go.
+    /// The recorder of events.
     pub(crate) events: Arc<dyn EventRecorder>,
     /// The pull records, and the metrics that count them.
     pub(crate) records: (Arc<Metrics>, PullRecords),
@@ -77,7 +77,7 @@ pub(crate) struct ManagerParts {
     pub(crate) room: Option<Arc<dyn MakeRoom>>,
     /// Tokens of an API server's service accounts, on a node of a cluster.
     pub(crate) tokens: Option<Arc<TokenManager>>,
-    /// Where pulls are shown.
+    /// The board on which pulls are shown.
     pub(crate) board: PullBoard,
     /// Decides the limits that are not configured.
     pub(crate) mode: Mode,
@@ -87,7 +87,7 @@ pub(crate) struct ManagerParts {
 pub(crate) struct Managed {
     pub(crate) manager: Arc<ImageManager>,
     metrics: Arc<Metrics>,
-    /// They count for themselves.
+    /// Credential providers, which keep their own counts.
     providers: Option<Providers>,
     records: PullRecords,
     mode: Mode,
@@ -100,7 +100,7 @@ impl std::fmt::Debug for Managed {
 }
 
 impl Managed {
-    /// A manager of these parts.
+    /// Creates a manager of these parts.
     pub(crate) async fn new(config: &Config, environment: &Environment, parts: ManagerParts) -> Outcome<Self> {
         let ManagerParts { service, events, records: (metrics, records), room, tokens, board, mode } = parts;
         let clock: Clock = Arc::new(Instant::now);
@@ -124,7 +124,7 @@ impl Managed {
         Ok(Self { manager, metrics, providers, records, mode })
     }
 
-    /// Goes by another configuration from now on: limits, back-off and keyring, which reads the node's files anew.
+    /// Applies another configuration: limits, back-off and the keyring, which reads the node's files again.
     pub(crate) fn adopt(&self, config: &Config, environment: &Environment) {
         let clock: Clock = Arc::new(Instant::now);
         let keyring = keyring(config, environment, clock, self.mode, self.providers.clone());
@@ -132,17 +132,17 @@ impl Managed {
         self.manager.set_keyring(Arc::new(keyring));
     }
 
-    /// The pull records.
+    /// Returns the pull records.
     pub(crate) fn records(&self) -> PullRecords {
         self.records.clone()
     }
 
-    /// Where calls of the image service are counted.
+    /// Returns the metrics that count calls of the image service.
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// Puts everything that is counted into `registry`.
+    /// Registers all metrics of the manager in `registry`.
     pub(crate) fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
         if let Some(providers) = &self.providers {
@@ -150,12 +150,12 @@ impl Managed {
         }
     }
 
-    /// The runtime with its calls counted beside those of the image service.
+    /// Returns the runtime, with its calls counted in the same metrics as those of the image service.
     pub(crate) fn watched(&self, runtime: Arc<dyn RuntimeService>) -> Arc<dyn RuntimeService> {
         Arc::new(InstrumentedRuntime::new(runtime, Arc::clone(&self.metrics), Arc::new(Instant::now)))
     }
 
-    /// Finishes what a process that was killed in the middle of a pull has left behind. Before the first pull.
+    /// Completes the pulls that a killed process left unfinished. Must run before the first pull.
     pub(crate) async fn recover(&self, config: &Config, service: &dyn ImageService) -> Outcome {
         let directory = config.root.join(RECORDS).join("pulling");
         let left = tokio::task::spawn_blocking(move || {
@@ -170,20 +170,20 @@ impl Managed {
             Ok(count) => {
                 tracing::info!(count, "pulls were not finished by an earlier process; their images count as pulled")
             }
-            // The intents stay, and with them the doubt: credentials are verified.
+            // The intents stay, and so does the doubt: credentials are verified.
             Err(error) => tracing::warn!(error = chain(&error), "cannot recover pull records"),
         }
         Ok(())
     }
 
-    /// Ends every pull, and everything that is still being written.
+    /// Ends every pull, and waits for pending writes.
     pub(crate) async fn shutdown(&self) {
         self.manager.shutdown().await;
         self.records.settle().await;
     }
 }
 
-/// The pull records as they are: nothing is made.
+/// Opens the existing pull records; creates nothing.
 pub(crate) async fn peek(config: &Config) -> Outcome<(Arc<Metrics>, PullRecords)> {
     let metrics = Metrics::new();
     let records = PullRecords::open_to_peek(records_options(config, &metrics)?).await;
@@ -191,7 +191,7 @@ pub(crate) async fn peek(config: &Config) -> Outcome<(Arc<Metrics>, PullRecords)
     Ok((metrics, records))
 }
 
-/// The pull records of the root, which is made where it is missing, and where they are counted.
+/// Opens the pull records of the root, which is created if it is missing, and the metrics that count them.
 pub(crate) async fn records(config: &Config) -> Outcome<(Arc<Metrics>, PullRecords)> {
     let metrics = Metrics::new();
     make_root(config.root.clone()).await?;
@@ -200,7 +200,7 @@ pub(crate) async fn records(config: &Config) -> Outcome<(Arc<Metrics>, PullRecor
     Ok((metrics, records))
 }
 
-/// Makes the root where it is missing, for its owner alone: with the images behind an endpoint, nobody has made it yet.
+/// Creates the root if it is missing, accessible to its owner only: with the images behind an endpoint, no store has created it.
 async fn make_root(root: PathBuf) -> Outcome {
     let made = tokio::task::spawn_blocking(move || {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&root);
@@ -213,7 +213,7 @@ fn exit_code(error: &std::io::Error) -> Code {
     if error.kind() == std::io::ErrorKind::PermissionDenied { Code::NotPermitted } else { Code::Failed }
 }
 
-/// Limits of pulls by the configuration; those that are not set are the mode's.
+/// Returns the limits of pulls by the configuration; unset ones are the mode's.
 fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
     let pulls = &config.pulls;
     let number = |value: i64| usize::try_from(value).unwrap_or(usize::MAX);
@@ -222,7 +222,7 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
         serialize: pulls.serialize.unwrap_or(false),
         max_parallel: pulls.max_parallel.map(number).or(agent.then_some(SIDE_BY_SIDE)),
         per_registry: pulls.per_registry,
-        // Checked to be a number of 32 bits.
+        // Validated to be a number of 32 bits.
         qps: pulls.qps.map_or(if agent { 5.0 } else { 0.0 }, |qps| f64::from(i32::try_from(qps).unwrap_or(i32::MAX))),
         burst: pulls.burst.filter(|burst| *burst > 0).map_or(10, |burst| u32::try_from(burst).unwrap_or(u32::MAX)),
         pull_wait: pulls.wait,
@@ -233,12 +233,12 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
     }
 }
 
-/// Back-off by the configuration.
+/// Returns the back-off by the configuration.
 fn backoff_options(config: &Config) -> BackoffOptions {
     BackoffOptions { initial: config.back_off.initial, max: config.back_off.max, ..BackoffOptions::default() }
 }
 
-/// The policy by which pods may have images that are on the node.
+/// Returns the policy that decides which pods may use images that are present on the node.
 fn policy(config: &Config) -> Outcome<VerificationPolicy> {
     let allowlist = Allowlist::parse(&config.verification.allowlist)
         .map_err(|error| Failure::caused(Code::Config, "preloadedImagesVerificationAllowlist", &error))?;
@@ -246,12 +246,12 @@ fn policy(config: &Config) -> Outcome<VerificationPolicy> {
         "NeverVerify" => VerificationPolicy::NeverVerify,
         "NeverVerifyAllowlistedImages" => VerificationPolicy::NeverVerifyAllowlistedImages(allowlist),
         "AlwaysVerify" => VerificationPolicy::AlwaysVerify,
-        // The configuration is checked: it is the remaining one.
+        // The configuration is validated: only this policy remains.
         _ => VerificationPolicy::NeverVerifyPreloadedImages,
     })
 }
 
-/// Where records are kept and whom they let pass.
+/// Returns the location of the records, and the pods that they permit to use an image.
 fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOptions> {
     let wall_clock: WallClock = Arc::new(jiff::Timestamp::now);
     let pods = usize::try_from(config.max_pods).unwrap_or(0);
@@ -266,14 +266,14 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
     })
 }
 
-/// The credentials that a command of a person may use, by itself.
+/// Returns the credentials that a command of a person may use, on its own.
 pub(crate) async fn keyring_of_person(config: &Config, environment: &Environment) -> Outcome<Keyring> {
     let clock: Clock = Arc::new(Instant::now);
     let providers = providers(config, environment, &clock, None).await?;
     Ok(keyring(config, environment, clock, Mode::OneShot, providers))
 }
 
-/// How credential helpers are run.
+/// Returns how credential helpers are run.
 pub(crate) fn helper_options(config: &Config, environment: &Environment) -> HelperOptions {
     HelperOptions {
         path: environment.path.clone(),
@@ -282,7 +282,7 @@ pub(crate) fn helper_options(config: &Config, environment: &Environment) -> Help
     }
 }
 
-/// Every source of credentials of this node.
+/// Returns every source of credentials of this node.
 fn keyring(
     config: &Config,
     environment: &Environment,
@@ -309,7 +309,7 @@ async fn providers(
     clock: &Clock,
     tokens: Option<Arc<TokenManager>>,
 ) -> Outcome<Option<Providers>> {
-    // The configuration is checked: both or none.
+    // The configuration is validated: both are set, or neither is.
     let (Some(file), Some(programs)) = (&config.credentials.provider_config, &config.credentials.provider_bin_dir)
     else {
         return Ok(None);
@@ -332,9 +332,9 @@ async fn providers(
     loaded.map(Some).map_err(|error| Failure::caused(Code::Config, "credential providers", &error))
 }
 
-/// Where the node's docker configuration may lie. The kubelet's working directory is a place of the node; that of a
-/// person is any directory, with somebody's `config.json` in it, so a command does not look there. What people have logged
-/// in to with podman or docker counts for a command of theirs, and for no agent.
+/// Returns the possible locations of the node's docker configuration. The kubelet's working directory belongs to the node. The working
+/// directory of a person can be any directory, with another user's `config.json` in it, so a command does not read it. Logins with podman
+/// or docker count for a person's commands, and not for an agent.
 fn node_files(config: &Config, environment: &Environment, mode: Mode) -> NodeFiles {
     if let Some(paths) = &config.credentials.docker_config_paths {
         return NodeFiles { paths: paths.clone(), legacy: paths.clone(), ..NodeFiles::default() };
@@ -351,7 +351,7 @@ fn node_files(config: &Config, environment: &Environment, mode: Mode) -> NodeFil
             ..NodeFiles::default()
         };
     }
-    // As for podman, a file that is named takes the place of those that are not.
+    // As for podman, a named file replaces the default ones.
     let paths = match &auth.auth_file {
         Some(file) => vec![file.clone()],
         None => auth.containers(home.as_deref()),

@@ -1,4 +1,4 @@
-//! From settings to options: what each mode has by default, and what is taken from where.
+//! From settings to options: the defaults of each mode, and the source of each option.
 
 use std::path::Path;
 

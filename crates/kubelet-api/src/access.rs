@@ -21,7 +21,7 @@ const ALLOWED: Duration = Duration::from_secs(300);
 const DENIED: Duration = Duration::from_secs(30);
 /// How many answers of each kind are kept.
 const KEPT: usize = 1024;
-/// Of everybody who is known.
+/// The group of every authenticated client.
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// A refusal: its status and the message for the client.

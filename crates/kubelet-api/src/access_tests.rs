@@ -7,7 +7,7 @@ use http::HeaderValue;
 
 use super::*;
 
-/// Knows the token `good`; everybody but `mallory` may get statistics.
+/// Knows the token `good`; every user except `mallory` may get statistics.
 #[derive(Default)]
 struct Counting {
     tokens: AtomicUsize,

@@ -81,7 +81,7 @@ impl Admission {
         Self { limits, table: Arc::default() }
     }
 
-    /// Admits a connection, and evicts others where there are too many.
+    /// Admits a connection, and evicts other connections if there are too many.
     #[must_use]
     pub fn admit(&self, source: Source) -> Seat {
         let mut table = self.table.lock();
@@ -111,7 +111,7 @@ impl Table {
         self.unauthenticated.insert(seat.id, entry);
     }
 
-    /// The connection that has to go; `None` while the limits are kept.
+    /// Returns the connection to evict; `None` while the limits are kept.
     fn victim(&self, limits: &Limits) -> Option<u64> {
         let total = self.unauthenticated.len();
         let mut counts: HashMap<Source, usize> = HashMap::new();

@@ -119,7 +119,7 @@ impl Job {
                 },
             }
         }
-        // What has no end, too.
+        // Includes a last line without an end.
         let last = blocking(move || {
             let mut text = Vec::new();
             reader.finish(&mut text).map(|()| text)

@@ -15,9 +15,9 @@ pub struct Parts {
     pub tls: TlsFiles,
     /// Name of the node.
     pub node: String,
-    /// The API server, which knows who a client is and what it may do.
+    /// The API server, which authenticates and authorizes clients.
     pub authority: Arc<dyn Authority>,
-    /// The runtime of the pods, which has their logs, streams and figures.
+    /// The runtime of the pods, the source of their logs, streams and figures.
     pub runtime: Arc<dyn RuntimeService>,
     /// The pods of this node as a PodList, with their status.
     pub pods: Arc<dyn Fn() -> Value + Send + Sync>,

@@ -46,7 +46,7 @@ pub type ClientCertificate = CertificateDer<'static>;
 pub enum Clients {
     /// They show who they are: by a certificate at the handshake, or by their first request ([`Client::authenticate`]).
     Authenticated,
-    /// Everybody. A connection counts as authenticated while one of its requests is answered.
+    /// Every client. A connection counts as authenticated while one of its requests is answered.
     Anonymous,
 }
 
@@ -133,7 +133,7 @@ impl Port {
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of descriptors, which others give back.
+                    // Out of descriptors: wait until other connections free some.
                     tracing::warn!(%error, "cannot accept a connection on {name}");
                     let _ = stop.run_until_cancelled(tokio::time::sleep(Duration::from_millis(100))).await;
                     continue;
@@ -291,7 +291,7 @@ impl<B: Body + Unpin> Body for AnswerBody<B> {
     }
 }
 
-/// The TLS session of a connection; `None` where the client does not come to one in time.
+/// Returns the TLS session of a connection; `None` if the client does not complete the handshake in time.
 async fn shake_hands(name: &'static str, stream: TcpStream, tls: &Arc<Tls>) -> Option<TlsStream<TcpStream>> {
     let config = match tls.fresh() {
         Some(config) => config,

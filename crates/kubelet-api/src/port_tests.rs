@@ -1,4 +1,4 @@
-//! A port for everybody, over real connections.
+//! A port without authentication, over real connections.
 
 use std::net::{IpAddr, Ipv4Addr};
 

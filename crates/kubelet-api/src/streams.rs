@@ -82,7 +82,7 @@ async fn ask(
         Refusal(StatusCode::BAD_GATEWAY, text)
     };
     let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|error| failed(&error))?;
-    // What is typed is to be there at once.
+    // Typed input must arrive at once.
     stream.set_nodelay(true).map_err(|error| failed(&error))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;

@@ -1,5 +1,5 @@
-//! Garbage collection over the admin endpoint: plain data, the same on both sides, and what the commands
-//! write as JSON. Decides nothing. Called by the routes, by [`crate::collection`] and by the commands.
+//! Garbage collection over the admin endpoint: plain data, the same on both sides, and the JSON output of the
+//! commands. Decides nothing. Called by the routes, by [`crate::collection`] and by the commands.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! [`Inventory`]: the disk, the images, and what the next collection would remove, as they were at one time. Asking for it takes longer than the
-//! rest of the page, so that readers share one for as long as it is fresh. Decides nothing about images. Kept by
+//! [`Inventory`]: the disk, the images, and the candidates of the next collection, as they were at one time. Computing it takes longer
+//! than the rest of the page, so that readers share one as long as it is fresh. Decides nothing about images. Kept by
 //! [`super::report::Reporter`].
 
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Inventory {
     }
 }
 
-/// The decisions of a round about each image now, and the images that go next: in this round, or in the one that starts at the threshold.
+/// Returns a round's decision about each image, and the images to remove next: in this round, or in the one that starts at the threshold.
 async fn plans(
     collection: &Collection,
     disk: Option<&DiskUsage>,

@@ -1,4 +1,4 @@
-//! Arguments of the commands that bring images in from files and write them to files.
+//! Arguments of the commands that import images from files and export them to files.
 
 use std::path::{Path, PathBuf};
 
@@ -70,13 +70,13 @@ pub(crate) struct ExportPlatforms {
     pub(crate) platforms: Vec<String>,
 }
 
-/// The flag that helps where an image has nothing for a platform.
+/// The flag that helps if an image has no variant for a platform.
 pub(crate) const PLATFORM_HINT: &str = "--platform names another one, --platform all takes every one";
 
-/// Every platform that there is.
+/// The value that selects every platform.
 const ALL: &str = "all";
 
-// Text, since the setting of the same name is text, and clap carries both in one place.
+// Returns text, since the setting of the same name is text, and clap stores both under one id.
 fn platform(text: &str) -> Result<String, String> {
     match text {
         ALL => Ok(text.to_owned()),
@@ -179,7 +179,7 @@ pub(crate) enum ExportFormat {
     DockerDir,
 }
 
-/// Refuses what is meant for another flag.
+/// Refuses values that belong to another flag.
 fn destination(text: &str) -> Result<String, String> {
     let formats = ["jsonpath=", "go-template=", "custom-columns="];
     if Format::NAMES.contains(&text) || formats.iter().any(|format| text.starts_with(format)) {
@@ -187,7 +187,7 @@ fn destination(text: &str) -> Result<String, String> {
             "-o is the destination of an export, and it prints no {text}; ./{text} is a file of this name"
         ));
     }
-    // `oci` and `dir` may well be names of directories.
+    // `oci` and `dir` are left out: they are plausible names of directories.
     if ["oci-archive", "oci-dir", "docker-archive", "docker-dir"].contains(&text) {
         return Err(format!("-o is the destination, and --format {text} the format; ./{text} is a file of this name"));
     }

@@ -1,4 +1,4 @@
-//! docs/comparison.md: every command of ours on the page is one.
+//! Tests that every command of ours in docs/comparison.md exists.
 
 use clap::Parser as _;
 
@@ -6,7 +6,7 @@ use super::Cli;
 
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/comparison.md"));
 
-/// The commands of ours on the page, as words. Of a pipeline, the part that is ours; optional arguments count as given.
+/// Returns our commands on the page, as words. Of a pipeline, only our part; optional arguments count as given.
 fn commands() -> Vec<Vec<String>> {
     let codes = PAGE.split('`').skip(1).step_by(2);
     let parts = codes.flat_map(|code| code.split(['|', '&', '<', '>']));
@@ -25,7 +25,7 @@ fn every_command_of_the_comparison_is_parsed() {
     assert!(commands.len() > 50, "{} commands", commands.len());
     for words in commands {
         let line = words.join(" ");
-        // Values that stand for one of the reader's own.
+        // Placeholders for values of the reader's own.
         let words = words.iter().map(|word| match word.as_str() {
             "P" => "linux/arm64",
             "RUNTIME" => "unix:///run/containerd/containerd.sock",

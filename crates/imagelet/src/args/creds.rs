@@ -1,6 +1,6 @@
-//! [`Creds`]: a credential as it is typed. Checks nothing; the commands do.
+//! [`Creds`]: a credential as typed. Validates nothing; the commands do.
 
-/// `USER:PASSWORD`, unchecked: an error of clap's parser would show it.
+/// `USER:PASSWORD`, not validated: an error of clap's parser would show the value.
 #[derive(Clone, Debug)]
 pub(crate) struct Creds(pub(crate) oci::Secret);
 

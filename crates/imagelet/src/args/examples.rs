@@ -1,4 +1,4 @@
-//! Examples of commands whose arguments have none beside them. Called by [`super::whole`].
+//! Examples of commands whose arguments are defined without examples. Called by [`super::whole`].
 
 /// Command and its examples.
 pub(super) const EXAMPLES: [(&str, &str); 20] = [

@@ -20,7 +20,7 @@ impl FromArgMatches for ListenArg {
 
 impl Args for ListenArg {
     fn augment_args(command: Command) -> Command {
-        // The same id: clap carries the value to where the settings are read.
+        // The same id: clap then passes the value to the code that reads the settings.
         command.arg(flags::shown("listen"))
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct ReachArgs {
 }
 
 impl ReachArgs {
-    /// The meaning of both together.
+    /// Returns the combined meaning of both flags.
     pub(crate) fn reach(self) -> Reach {
         match self {
             Self { plain_http: true, .. } => Reach::PlainHttp,

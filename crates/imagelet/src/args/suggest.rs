@@ -1,5 +1,5 @@
-//! Suggestions for commands and flags that do not exist: those of other programs by a table, misspelt ones by their distance.
-//! Nothing is suggested that is only somewhat alike. Called by [`super::whole`].
+//! Suggestions for commands and flags that do not exist: those of other programs by a table, misspelt ones by edit distance. Suggests
+//! nothing for names that are only remotely similar. Called by [`super::whole`].
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
-/// Commands of podman, docker, nerdctl, crictl, ctr, skopeo and kubectl, and what to type here.
+/// Commands of podman, docker, nerdctl, crictl, ctr, skopeo and kubectl, with our equivalents.
 const COMMANDS: [(&str, &str); 28] = [
     ("apply", "`imagelet run -f FILE` runs the pods of a manifest, `imagelet ensure -f FILE` has their images ready"),
     ("build", "imagelet builds no images: `imagelet import FILE` takes what buildah or docker built"),
@@ -66,7 +66,7 @@ const FLAGS: [(&str, &str); 20] = [
     ("-v", "--log-level debug"),
 ];
 
-/// Returns the error with a suggestion that fits, or with none.
+/// Returns the error with a matching suggestion, if there is one.
 pub(super) fn better(mut error: Error, root: &mut Command, words: &[OsString]) -> Error {
     let text = |error: &Error, kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -95,7 +95,7 @@ pub(super) fn better(mut error: Error, root: &mut Command, words: &[OsString]) -
     error
 }
 
-/// The command that the words stand for as far as they go.
+/// Returns the command that the words select, as far as they are known.
 fn chosen(root: &Command, words: &[OsString]) -> Command {
     let chosen = words.iter().skip(1).fold(root, |command, word| command.find_subcommand(word).unwrap_or(command));
     chosen.clone()
@@ -129,7 +129,7 @@ fn flag_hint(word: &str, command: &Command) -> Option<String> {
         .then(|| format!("there is {}", near.iter().map(|name| format!("--{name}")).collect::<Vec<_>>().join(" and ")))
 }
 
-/// The names at the smallest distance, if that is small.
+/// Returns the names at the smallest distance, if that is small enough.
 fn nearest<'n>(word: &str, names: &[&'n str]) -> Vec<&'n str> {
     let limit = match word.chars().count() {
         0..=2 => 0,

@@ -1,9 +1,9 @@
-//! Tests of what is suggested to people who type the commands and flags of other programs, or misspell ours.
+//! Tests of suggestions for commands and flags of other programs, and for misspelt ones.
 
 use super::*;
 use crate::args::whole;
 
-/// The tip for a command line that is wrong.
+/// Returns the tip for an invalid command line.
 fn tip(line: &str) -> Option<String> {
     let words: Vec<OsString> = std::iter::once("imagelet").chain(line.split_whitespace()).map(OsString::from).collect();
     let mut command = whole::command();
@@ -13,7 +13,7 @@ fn tip(line: &str) -> Option<String> {
     error.lines().find_map(|line| line.trim().strip_prefix("tip: ").map(str::to_owned))
 }
 
-/// (what is typed, what is suggested)
+/// (command line, suggestion)
 #[test]
 fn suggestions_fit() {
     let cases = [

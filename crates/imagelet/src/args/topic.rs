@@ -1,5 +1,5 @@
-//! The topic `settings` of the help, as a command. Its hundred flags come with the whole parser: nobody needs them to start another
-//! command. Called by clap through the derive in [`super`].
+//! The topic `settings` of the help, as a command. Its hundred flags are added only by the whole parser, since they would slow down the
+//! start of every other command. Called by clap through the derive in [`super`].
 
 use clap::{ArgMatches, Args, FromArgMatches};
 
@@ -19,7 +19,7 @@ impl FromArgMatches for ShowSettings {
 
 impl Args for ShowSettings {
     fn augment_args(command: clap::Command) -> clap::Command {
-        // The hundred flags come with the whole parser: nobody needs them to start another command.
+        // The flags are added by the whole parser only: no other command needs them at its start.
         command
             .about("Show all settings: flags, variables and defaults")
             .long_about(

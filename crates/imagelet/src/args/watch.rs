@@ -1,4 +1,4 @@
-//! The argument of lists that go on. Parses, nothing more.
+//! The argument of lists that are updated continuously. Parses, nothing more.
 
 use clap::Args;
 

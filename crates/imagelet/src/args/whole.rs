@@ -1,6 +1,5 @@
-//! The whole parser: for help, errors, manual pages and completion, where the parser of one command has no say. Adds examples to
-//! the commands, and the topic `settings` with every setting, which other help texts leave out. Called by [`super`], by
-//! `completion` and by `man`.
+//! The whole parser, for help, errors, manual pages and completion, which concern all commands. Adds examples to the commands, and the
+//! topic `settings` with every setting, which other help texts leave out. Called by [`super`], by `completion` and by `man`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,7 +11,7 @@ use crate::config::NamedFiles;
 use crate::config::flags::{self, SettingFlags};
 use crate::config::table::Given;
 
-/// Name of the command that stands for the topic.
+/// Name of the command for the help topic.
 pub(crate) const SETTINGS: &str = "settings";
 
 /// Returns the parser of all commands.
@@ -37,7 +36,7 @@ fn parse(words: &[OsString]) -> Cli {
     cli.unwrap_or_else(|error| suggest::better(error, &mut command, words).exit())
 }
 
-/// Returns configuration files and settings of words that need not be a whole command line yet.
+/// Returns configuration files and settings of words that may be an incomplete command line.
 pub(crate) fn settings_of(words: &[OsString]) -> (NamedFiles, Given) {
     let root = clap::Command::new("imagelet").ignore_errors(true).args_override_self(true);
     let root = SettingFlags::augment_args(Global::augment_args(root));

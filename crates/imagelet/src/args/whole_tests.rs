@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Every command that people see, with its path.
+/// Visits every visible command, with its path.
 fn walk(command: &clap::Command, path: &str, visit: &mut impl FnMut(&str, &clap::Command)) {
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
         let path = format!("{path} {}", sub.get_name());
@@ -22,7 +22,7 @@ fn every_command_has_examples() {
     }
 }
 
-/// Lines of the help that `help COMMAND` and `COMMAND -h` print.
+/// Returns the lines of help that `help COMMAND` and `COMMAND -h` print.
 #[test]
 fn help_is_short_and_settings_are_a_topic() {
     let mut command = command();
@@ -42,7 +42,7 @@ fn help_is_short_and_settings_are_a_topic() {
             let shown: Vec<&str> = crate::config::table::SETTINGS
                 .iter()
                 .map(|setting| setting.flag)
-                // Commands of archives have one of their own.
+                // Commands for archives have a flag of their own.
                 .filter(|flag| *flag != "listen" || !["run", "serve", "registry"].contains(&path))
                 .filter(|flag| *flag != "platform" || !help.contains("--platform <OS/ARCH[/VARIANT]|all>"))
                 .filter(|flag| {

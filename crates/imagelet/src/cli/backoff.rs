@@ -1,4 +1,4 @@
-//! `imagelet backoff`: which images are not pulled for some time, and why; `imagelet backoff reset` ends that.
+//! `imagelet backoff`: the images that are not pulled for some time, and why; `imagelet backoff reset` ends that wait.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Report for BackoffReport {
     }
 }
 
-/// How long until a request pulls again, in whole seconds that have begun.
+/// Returns the time until a request pulls again, in seconds, rounded up.
 fn next_try(entry: &WaitingImage) -> String {
     match entry.remaining_milliseconds.div_ceil(1000) {
         0 => "now".to_owned(),
@@ -86,7 +86,7 @@ fn selector(args: &BackoffReset) -> Outcome<BackoffSelector> {
         (Some(image), _, _) => Ok(BackoffSelector::Image(image.clone())),
         (_, Some(pod), _) => backoff::pod(pod).map_err(|message| Failure::usage(format!("--pod: {message}"))),
         (_, _, Some(registry)) => Ok(BackoffSelector::Registry(registry.clone())),
-        // clap wants exactly one of the four.
+        // clap requires exactly one of the four.
         (None, None, None) => Ok(BackoffSelector::All),
     }
 }

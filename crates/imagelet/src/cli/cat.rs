@@ -30,7 +30,7 @@ pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
     tree::blocking("cat", write).await
 }
 
-/// Writes one file; `false` when nobody reads any more.
+/// Writes one file. Returns false if the reader has closed the pipe.
 fn write(view: &View, path: &[u8], buffer: &mut [u8]) -> Outcome<bool> {
     let told = |error| failure("cat", &error);
     let node = view.resolve(path, true).map_err(told)?;

@@ -1,5 +1,4 @@
-//! `imagelet check`: whether the store is what it should be; with `--repair` it is made so. What is looked at and what is
-//! done about it is the store's affair.
+//! `imagelet check`: verifies the store, and repairs it with `--repair`. The store decides what is verified and how it is repaired.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +21,7 @@ struct Checked {
     bytes_checked: u64,
     images_checked: u64,
     problems: Vec<Problem>,
-    /// Images that lack a layer and wait for being pulled again.
+    /// Images that lack a layer and must be pulled again.
     incomplete_images: Vec<NamedImage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layer_shapes: Option<LayerShapes>,
@@ -65,7 +64,7 @@ impl Checked {
         self.problems.iter().filter(|problem| !problem.repaired).count()
     }
 
-    /// The lines after the table.
+    /// Returns the lines after the table.
     fn lines(&self) -> Vec<String> {
         let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (layers, images) = (plural(self.layers_checked, "layer"), plural(self.images_checked, "image"));
@@ -93,7 +92,7 @@ impl Checked {
     }
 }
 
-/// The shapes of the layers, and that of new ones.
+/// Returns the shapes of the existing layers, and that of new ones.
 fn shapes(shapes: &LayerShapes) -> String {
     let LayerShapes { dir, erofs, new, why } = shapes;
     let what = |shape| match shape {
@@ -129,7 +128,7 @@ impl Report for Checked {
         self.problems.iter().map(|problem| problem.subject.clone()).collect()
     }
 
-    /// Of the images that problems concern.
+    /// Returns the ids of the images with problems.
     fn ids(&self) -> Vec<String> {
         let images = self.problems.iter().flat_map(|problem| &problem.images).chain(&self.incomplete_images);
         let mut ids: Vec<String> = images.map(|image| image.id.clone()).collect();
@@ -148,7 +147,7 @@ pub(super) async fn run(app: &App, args: &Check) -> Outcome {
         }
         None => None,
     };
-    // Names first: a repair takes them away.
+    // Names first: a repair may remove them.
     let names: BTreeMap<String, Vec<String>> = app.owner().await?.names().await.unwrap_or_default();
     let report = match hidden {
         Some(hidden) => of_records(hidden, args.repair),
@@ -183,7 +182,7 @@ pub(super) async fn run(app: &App, args: &Check) -> Outcome {
     }
 }
 
-/// The report on a runtime's store, of which the records alone are checked.
+/// Returns the report on a runtime's store, of which only the records are verified.
 fn of_records(hidden: Vec<String>, repaired: bool) -> CheckReport {
     let problem = |name| engine_api::Problem {
         kind: ProblemKind::DamagedRecord,
@@ -195,7 +194,7 @@ fn of_records(hidden: Vec<String>, repaired: bool) -> CheckReport {
     CheckReport { problems: hidden.into_iter().map(problem).collect(), ..CheckReport::default() }
 }
 
-/// A line in the log for every tenth part that is done.
+/// Returns a sink that logs a line after every tenth of the work.
 fn progress() -> CheckSink {
     let told = std::sync::atomic::AtomicU64::new(0);
     CheckSink::new(move |progress| {

@@ -1,5 +1,5 @@
-//! `imagelet completion`: the script that a shell reads, and the answers that it asks for while somebody types: commands, flags,
-//! and the images, pods and containers that are there. Answers come from the same process; whatever fails is no candidate.
+//! `imagelet completion`: the script that a shell reads, and the candidates that it requests while the user types: commands, flags, and
+//! existing images, pods and containers. Candidates are produced in the same process; a failure yields none.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -21,12 +21,12 @@ use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
 
-/// The variable by which a script asks.
+/// The variable by which a script requests candidates.
 const VARIABLE: &str = "_IMAGELET_COMPLETE";
-/// Time after which nobody waits for candidates.
+/// Time limit for candidates, since the user is waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bash cuts words at colons, which stand in names of images: puts them together again, and gives bash the rest of a name alone.
+/// Bash splits words at colons, which occur in names of images: joins them again, and returns only the rest of the name to bash.
 const BASH: &str = r#"
 _imagelet() {
     local -a whole=()
@@ -51,7 +51,7 @@ _imagelet() {
 complete -o nospace -o bashdefault -F _imagelet imagelet
 "#;
 
-/// Writes the script of a shell.
+/// Writes the completion script of a shell.
 pub(crate) fn run(printer: Printer, args: &Completion) -> Outcome {
     let shell = args.shell.to_string();
     let shells = Shells::builtins();
@@ -67,12 +67,12 @@ pub(crate) fn run(printer: Printer, args: &Completion) -> Outcome {
     printer.lines([String::from_utf8_lossy(&script).trim()])
 }
 
-/// Answers a shell that asks for candidates. `false`: this is no such call.
+/// Answers a shell that requests candidates. Returns false if this call is no such request.
 pub(crate) fn answer(words: &[OsString]) -> clap::error::Result<bool> {
     CompleteEnv::with_factory(|| completing(whole::command())).var(VARIABLE).try_complete(words.iter(), None)
 }
 
-/// A parser whose arguments know the candidates for their values.
+/// Returns the parser with completers for the values of its arguments.
 fn completing(command: clap::Command) -> clap::Command {
     command.mut_args(with_candidates).mut_subcommands(completing)
 }
@@ -88,7 +88,7 @@ fn with_candidates(arg: Arg) -> Arg {
     }
 }
 
-/// Names of images, and ids where one is being typed.
+/// Returns names of images, and ids once the user has typed a part of one.
 fn images(current: &OsStr) -> Vec<CompletionCandidate> {
     let listed = ask(async |app| {
         let images = app.images().await?.service().list_images(None).await;
@@ -96,7 +96,7 @@ fn images(current: &OsStr) -> Vec<CompletionCandidate> {
     });
     let ids = listed.iter().flatten().map(|image| image.id.as_str());
     let ids = ids.flat_map(|id| [id.strip_prefix("sha256:").unwrap_or(id), id]).filter(|_| !current.is_empty());
-    // What is typed without a registry is a name of docker.io.
+    // A name without a registry belongs to docker.io.
     let short = |name: &'_ str| -> Vec<String> {
         let path = name.strip_prefix("docker.io/").map(|path| path.strip_prefix("library/").unwrap_or(path));
         path.into_iter().chain([name]).map(str::to_owned).collect()
@@ -106,7 +106,7 @@ fn images(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(current, names.iter().map(String::as_str))
 }
 
-/// Names of pods, and `namespace/name` where a namespace is typed.
+/// Returns names of pods, and `namespace/name` once a namespace is typed.
 fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
     let listed = ask(async |app| {
         let runtime = super::target::runtime(app).await?;
@@ -120,7 +120,7 @@ fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(current, names.iter().map(String::as_str))
 }
 
-/// Names of the containers of the pods that the words name, or of all.
+/// Returns names of the containers of the pods on the command line, or of all.
 fn containers(current: &OsStr) -> Vec<CompletionCandidate> {
     let listed = ask(async |app| {
         let runtime = super::target::runtime(app).await?;
@@ -147,16 +147,16 @@ fn containers(current: &OsStr) -> Vec<CompletionCandidate> {
 fn candidates<'a>(current: &OsStr, names: impl Iterator<Item = &'a str>) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let fitting: BTreeSet<&str> = names.filter(|name| name.starts_with(&*current)).collect();
-    // A name that could drive a terminal is none that somebody types.
+    // A name that could control the terminal is never offered.
     fitting.into_iter().filter(|name| name.chars().all(oci::text::is_printable)).map(CompletionCandidate::new).collect()
 }
 
-/// The words of the command line that is being typed.
+/// Returns the words of the command line that is being typed.
 fn asked_words() -> Vec<OsString> {
     std::env::args_os().skip_while(|word| word != "--").skip(1).collect()
 }
 
-/// Asks what the words of the command line mean: the embedded store, an agent, or a runtime. Makes no store.
+/// Asks the target that the command line selects: the embedded store, an agent, or a runtime. Creates no store.
 fn ask<T: Default>(question: impl AsyncFnOnce(&App) -> Outcome<T>) -> Option<T> {
     let environment = Environment::read();
     let (files, given) = whole::settings_of(&asked_words());
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// (words, some of what is offered)
+    /// (words, some of the candidates)
     #[test]
     fn commands_flags_and_values_are_offered() {
         let cases: [(&[&str], &[&str]); 8] = [
@@ -221,7 +221,7 @@ mod tests {
                 assert!(got.iter().any(|one| one.starts_with(word)), "{words:?}: {got:?}");
             }
         }
-        // Settings are not offered before somebody begins to type one.
+        // Settings are not offered until the user has typed a part of one.
         assert!(!offered(&["imagelet", "images", "--"]).contains(&"--max-parallel-image-pulls".to_owned()));
     }
 }

@@ -1,5 +1,5 @@
-//! `imagelet config`: the configuration in force, as a file that could be read again or value by value with the place that each
-//! comes from; and what needs none: the check of a file, the schema, and the migration of a kubelet's.
+//! `imagelet config`: the configuration in force, as a file that can be read again or value by value with its source. Also the subcommands
+//! that need no configuration: validation of a file, the schema, and the migration of a kubelet's.
 
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(app: &App, args: &ShowConfig) -> Outcome {
     }
 }
 
-/// Runs what needs no configuration, and must work where that in force is broken; `None` for everything else.
+/// Runs subcommands that need no configuration, and must work even if the configuration in force is invalid; `None` for all others.
 pub(crate) fn run_alone(
     args: &ShowConfig,
     files: NamedFiles,
@@ -54,7 +54,7 @@ fn migrated(args: &MigrateConfig, printer: Printer, environment: &Environment) -
     }
 }
 
-/// Every value in force.
+/// All values in force.
 #[derive(Debug, Serialize)]
 struct EffectiveConfig {
     items: Vec<EffectiveValue>,

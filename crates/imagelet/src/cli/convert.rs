@@ -1,5 +1,4 @@
-//! `imagelet convert`: layers from one shape on the disk to the other, and what that gained. How it is done is the store's
-//! affair.
+//! `imagelet convert`: converts layers from one shape on disk to the other, and reports the gain. The store does the conversion.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +41,7 @@ impl Converted {
         self.images.iter().map(|named| of(&named.image)).sum()
     }
 
-    /// The line after the table.
+    /// Returns the line after the table.
     fn line(&self) -> String {
         let layers = self.sum(|image| image.layers);
         let (before, after) = (self.sum(|image| image.bytes_before), self.sum(|image| image.bytes_after));
@@ -58,7 +57,7 @@ impl Converted {
         )
     }
 
-    /// Layers that were not converted, a line for each.
+    /// Returns the layers that were not converted, one line each.
     fn complaints(&self) -> Vec<String> {
         let of = |named: &Named| {
             let title = named.title(false);

@@ -1,6 +1,6 @@
-//! `imagelet cp`: files and directories out of an image or a layer, without mounting it. Where a copy goes is decided here as
-//! `docker cp` and `podman cp` do; how it is made, and that it stays where it belongs, is the store's affair. A file that is
-//! copied to a symbolic link, a device or a pipe goes where that leads to.
+//! `imagelet cp`: copies files and directories out of an image or a layer, without mounting it. The target of a copy is decided here as in
+//! `docker cp` and `podman cp`; the store makes the copy, and keeps it within its target. A file that is copied to a symbolic link, a
+//! device or a pipe is written to the link's target, the device or the pipe.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -28,14 +28,14 @@ enum There {
     Other,
 }
 
-/// Where a copy goes.
+/// The target of a copy.
 #[derive(Debug, PartialEq, Eq)]
 struct CopyTarget {
-    /// The directory that is written to.
+    /// The directory to write into.
     into: PathBuf,
-    /// Under which name; `None`: what the source holds goes into the directory itself.
+    /// The name in that directory; `None`: the content of the source is copied into the directory itself.
     name: Option<Vec<u8>>,
-    /// The directory is to be made first.
+    /// True if the directory must be created first.
     make: bool,
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
                             format!("{context}: {named} is written to as it is, and {is} cannot be: only files can");
                         return Err(Failure::failed(why));
                     }
-                    // As the copy says it of what is in a directory.
+                    // The same error as for an entry within a copied directory.
                     Err(error) if error.kind() == ErrorKind::IsADirectory => {
                         let (there, kept) = ("is a directory", "nothing but a directory replaces it");
                         return Err(failure(&context, &ViewError::InTheWay { path: named, there, kept }));
@@ -106,13 +106,13 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
     tree::blocking("cp", work).await
 }
 
-/// The directory and the name of a path.
+/// Splits a path into its directory and its name.
 fn at(path: &Path) -> Option<CopyTarget> {
     let into = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(CopyTarget { into: into.to_owned(), name: Some(path.file_name()?.as_bytes().to_vec()), make: false })
 }
 
-/// A file's bytes into a device, a pipe, or whatever else stays what it is.
+/// Writes a file's bytes to a device, a pipe, or any other existing file that is not replaced.
 fn pour(
     view: &View,
     node: &Node,
@@ -139,7 +139,7 @@ fn pour(
     Ok(Copied { files: 1, bytes, ..Copied::default() })
 }
 
-/// A tar stream on standard output, whose entries are below the name of what is copied, or below `.` where its content is.
+/// Writes a tar stream to standard output. Its entries are below the name of the source, or below `.` if only its content is copied.
 fn archive(view: &View, node: &Node, source: &[u8], context: &str, cancelled: &dyn Fn() -> bool) -> Outcome {
     let name = if is_content(source, node.name()) { b"." } else { node.name() };
     let mut out = BufWriter::with_capacity(BUFFER, std::io::stdout().lock());
@@ -148,7 +148,7 @@ fn archive(view: &View, node: &Node, source: &[u8], context: &str, cancelled: &d
             report(&copied, Path::new("standard output"));
             Ok(())
         }
-        // Nobody reads any more.
+        // The reader has closed the pipe.
         Err(ViewError::Write { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {
             drop(out.into_parts());
             Ok(())
@@ -160,16 +160,16 @@ fn archive(view: &View, node: &Node, source: &[u8], context: &str, cancelled: &d
     }
 }
 
-/// Returns true if the content of a directory is meant, and not the directory under its name.
+/// Returns true if the content of a directory is copied, and not the directory under its name.
 fn is_content(source: &[u8], name: &[u8]) -> bool {
     name.is_empty() || source.ends_with(b"/.") || source == b"."
 }
 
-/// Image and path of `IMAGE:PATH`. An image's name has colons of its own, but none before a slash that begins a path.
+/// Splits `IMAGE:PATH` into image and path. An image's name may contain colons, but none directly before a slash.
 fn split(text: &OsStr) -> Outcome<(String, Vec<u8>)> {
     let bytes = text.as_bytes();
     let colon = bytes.windows(2).position(|pair| pair == b":/").or_else(|| {
-        // Without a slash in front of the path: the last colon, if an image stands before it.
+        // The path has no leading slash: use the last colon, if an image is before it.
         bytes.iter().rposition(|byte| *byte == b':')
     });
     let usage = || {
@@ -184,8 +184,8 @@ fn split(text: &OsStr) -> Outcome<(String, Vec<u8>)> {
     Ok((image.to_owned(), path[1..].to_vec()))
 }
 
-/// Where a copy goes: a directory that is there takes the source under its name, or what is in it if its path ends in `/.`;
-/// what is not there is made.
+/// Returns the target of a copy. An existing directory receives the source under its name, or the source's content if its path ends in
+/// `/.`. A missing target is created.
 fn place(source: &[u8], kind: Kind, name: &[u8], target: &Path, there: There) -> Result<CopyTarget, &'static str> {
     let slash = target.as_os_str().as_bytes().ends_with(b"/");
     let content = is_content(source, name);
@@ -215,7 +215,7 @@ fn file_failure(context: &str, operation: &str, path: &Path, error: &std::io::Er
     Failure::caused(code, format!("{context}: {operation} {}", path.display()), error)
 }
 
-/// Says what came of it, and what the copy lacks.
+/// Reports the result, and the parts that the copy lacks.
 fn report(copied: &Copied, target: &Path) {
     let count = |count: u64, one: &str, many: &str| match count {
         1 => format!("1 {one}"),

@@ -1,4 +1,4 @@
-//! Tests of what is copied and where to, in words, as users of `docker cp` know it.
+//! Tests of the source and the target of copies, with paths as users of `docker cp` type them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `imagelet describe`: a pod in the words of `kubectl describe`, with its events and what its last sync wanted.
+//! `imagelet describe`: a pod in the form of `kubectl describe`, with its events and the actions of its last sync.
 
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ pub(super) async fn run(app: &App, args: &Describe) -> Outcome {
     Ok(())
 }
 
-/// A text of lines, each deeper than the one above by two blanks where it is a part of it.
+/// A text of lines, each indented by two blanks more than the line above if it is a part of it.
 struct Text(String);
 
 impl Text {
@@ -62,14 +62,14 @@ impl Text {
         };
     }
 
-    /// A line only where there is something to say.
+    /// Adds a line if the value is not empty.
     fn some(&mut self, depth: usize, name: &str, value: &str) {
         if !value.is_empty() {
             self.line(depth, name, value);
         }
     }
 
-    /// Several values under one name, one a line.
+    /// Adds several values under one name, one per line.
     fn list(&mut self, depth: usize, name: &str, values: impl IntoIterator<Item = String>) {
         let mut values = values.into_iter().peekable();
         if values.peek().is_none() {
@@ -82,7 +82,7 @@ impl Text {
     }
 }
 
-/// Text of runtimes and programs with its control characters made harmless for the terminal.
+/// Returns text of runtimes and programs with its control characters made harmless for the terminal.
 fn clean(text: &str) -> String {
     oci::text::printable(&text.trim_end().replace('\n', " "), '?', &['\t']).into_owned()
 }
@@ -281,7 +281,7 @@ fn env_from(source: &Value) -> String {
     }
 }
 
-/// A variable; what a Secret holds is not shown.
+/// Returns a variable; the content of a Secret is not shown.
 fn variable(variable: &Value) -> String {
     let from = &variable["valueFrom"];
     let key = |source: &Value, kind: &str| {
@@ -302,7 +302,7 @@ fn variable(variable: &Value) -> String {
     format!("{}: {value}", word(variable, "name"))
 }
 
-/// A volume in one line: its name, what it is, and the values that say which.
+/// Returns a volume in one line: its name, its kind, and the values that identify it.
 fn volume(volume: &Value) -> String {
     let source = volume.as_object().into_iter().flatten().find(|(key, _)| *key != "name");
     let Some((kind, source)) = source else { return format!("{}: EmptyDir", word(volume, "name")) };

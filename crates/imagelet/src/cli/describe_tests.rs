@@ -1,4 +1,4 @@
-//! A pod in words.
+//! Tests of a pod's description.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `imagelet df`: what images cost on disk, each and all together. Everything comes from accounting; nothing is walked.
+//! `imagelet df`: the disk usage of images, individually and in total. All figures are from accounting; no tree is walked.
 
 use cri_api::{FilesystemUsage, Image, ImageSpec};
 use engine_api::{ImageUsage, UnfinishedPulls};
@@ -29,7 +29,7 @@ struct Row {
 struct Usage {
     images: Vec<Row>,
     total: Total,
-    /// Data that interrupted pulls left for later ones. Not known from a remote runtime.
+    /// Data of interrupted pulls that later pulls may use. Not known from a remote runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     unfinished: Option<UnfinishedPulls>,
     /// Files of the store that belong to no image. Not known from a remote runtime.
@@ -42,7 +42,7 @@ struct Usage {
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OwnFiles {
-    /// Space that is freed when the disk is full, so that removal works.
+    /// Reserved space that is released when the disk is full, so that removal works.
     reserve_bytes: u64,
     /// The database.
     records_bytes: u64,
@@ -54,7 +54,7 @@ struct Total {
     images: usize,
     /// Sum of the sizes, shared layers counted once per image.
     size: u64,
-    /// Sum of what goes with one image each.
+    /// Sum of the bytes that belong to a single image each.
     #[serde(skip_serializing_if = "Option::is_none")]
     unique_bytes: Option<u64>,
     /// Bytes that all images take on disk.
@@ -123,7 +123,7 @@ pub(super) async fn run(app: &App) -> Outcome {
     app.printer.report(&Usage { store, ..usage(rows, unfinished, info.image_filesystems) })
 }
 
-/// The files of the embedded store; `None` where a runtime keeps the images, or there is no store.
+/// Returns the files of the embedded store; `None` if a runtime keeps the images, or there is no store.
 async fn own_files(app: &App, images: &Images) -> Option<OwnFiles> {
     if images.endpoint().is_some() || images.is_without_store() {
         return None;

@@ -50,21 +50,21 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     let needs = pods::read(app, &args.manifests.files, args.manifests.below.recursive).await?;
     let images = app.images().await?;
     app.note_unprivileged().await?;
-    // While it waits, each change of state is one line; events are details.
+    // With `--wait`, each change of state is one line, so events are logged as details.
     let events: Arc<dyn EventRecorder> = if args.wait { Arc::new(DebugRecorder) } else { Arc::new(LogRecorder) };
     let managed = app.managed(events, Mode::OneShot).await?;
     managed.recover(&app.config, &*images.service()).await?;
     let mut shown = BTreeSet::new();
     let request = |need: &ImageNeed| {
         let mut request = need.request();
-        // Containers with the same image share one pull, which is shown once.
+        // Containers with the same image share one pull, which is displayed once.
         if shown.insert(need.image.image.clone()) {
             request.progress = app.progress.sink(&need.image.image);
         }
         request
     };
     let requests: Vec<EnsureImageRequest> = needs.iter().map(request).collect();
-    // These pods need all of them: a pull that finds the disk full takes none, also of those that are here already.
+    // These pods need all of the images: a pull on a full disk must not remove any of them, including those already present.
     let _holds = app.hold(needs.iter().map(|need| need.image.image.as_str())).await;
     let ends: Vec<End> = if args.wait {
         wait::all(app, managed, &needs, &requests, args.timeout).await?
@@ -89,13 +89,13 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     }
     app.printer.report(&Ensured { containers: rows })?;
     let Some(failure) = Failure::all(failures) else { return Ok(()) };
-    // A person or a service manager ended it: the code says so, the lines say what is missing.
+    // If a person or a service manager ended the command, the exit code says so, and the lines say what is missing.
     Err(if app.stop.is_cancelled() { failure.with_code(app.signals.code()) } else { failure })
 }
 
 fn failure(need: &ImageNeed, error: &EnsureImageError) -> Failure {
-    // As of a pull: what may pass when it is tried again, and what is not permitted, have codes of their own, so that scripts
-    // can tell; everything else is a failure.
+    // As for a pull: temporary failures and missing permissions have exit codes of their own, so that scripts can distinguish them;
+    // everything else is a failure.
     let code = match error.kind().map(code_of) {
         Some(code @ (Code::Unreachable | Code::NotPermitted)) => code,
         _ => Code::Failed,

@@ -1,4 +1,4 @@
-//! `imagelet events`: what happened to pods, as the process that keeps them remembers it.
+//! `imagelet events`: events of pods, from the process that keeps the pods.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Report, Table};
 use crate::pods::age;
 
-/// How long one question for more waits.
+/// How long one request for more events waits.
 const WAIT_SECONDS: u64 = 30;
 
 /// An EventList.
@@ -28,7 +28,7 @@ struct ListMetadata {
     resource_version: String,
 }
 
-/// The fields of an event that people are shown.
+/// The displayed fields of an event.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Event {
@@ -57,7 +57,7 @@ impl Event {
         Self::deserialize(value).map_err(|e| Failure::caused(Code::Failed, "understand an event of the agent", &e))
     }
 
-    /// `5s (x3 over 2m)`.
+    /// Returns the age, such as `5s (x3 over 2m)`.
     pub(super) fn age(&self, now: Timestamp) -> String {
         let last = age::since(self.last_timestamp, now);
         if self.count > 1 {
@@ -67,7 +67,7 @@ impl Event {
         }
     }
 
-    /// The message as kubectl shows it: without the end of line that output of a probe ends with.
+    /// Returns the message as kubectl shows it: without the line end of a probe's output.
     pub(super) fn text(&self) -> String {
         self.message.trim().to_owned()
     }
@@ -117,7 +117,7 @@ impl Report for EventReport {
 }
 
 pub(super) async fn run(app: &App, args: &Events) -> Outcome {
-    // A pod that is gone has events all the same: its name is enough.
+    // A removed pod still has events: its name is enough.
     let namespace = args.scope.namespace.as_deref();
     let wanted = match &args.pod {
         None => None,
@@ -147,7 +147,7 @@ pub(super) async fn run(app: &App, args: &Events) -> Outcome {
                 app.printer.report(&EventReport { events, now })?;
             }
         } else if !events.is_empty() {
-            // Columns without titles, as wide as these few need.
+            // Columns without titles, no wider than these events need.
             let text = EventReport { events, now }.table(false, false).render();
             app.printer.lines(text.lines().skip(1))?;
         }
@@ -160,7 +160,7 @@ pub(super) async fn run(app: &App, args: &Events) -> Outcome {
     }
 }
 
-/// Events after that of this number; waits for one where a time is given.
+/// Returns events after that of this number; waits for one if a time is given.
 pub(super) async fn since(app: &App, number: u64, wait: Option<u64>) -> Outcome<List> {
     let wait = wait.map(|seconds| format!("&wait={seconds}")).unwrap_or_default();
     agent(app, &format!("/v1/events?since={number}{wait}")).await
@@ -200,7 +200,7 @@ mod tests {
         let shown = EventReport { events: vec![(value.clone(), event)], now: Timestamp::UNIX_EPOCH };
         let table = shown.table(false, false).render();
         assert!(table.ends_with("Liveness probe failed: first?second\n"), "{table}");
-        // Programs get it as it is.
+        // Programs get the event unchanged.
         assert_eq!(serde_json::to_value(&shown).expect("JSON")["items"][0], value);
     }
 }

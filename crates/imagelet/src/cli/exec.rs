@@ -1,5 +1,5 @@
-//! `imagelet exec` and `imagelet attach`: a command in a container, or its own process, with the streams of this one. Asks the
-//! runtime and no agent.
+//! `imagelet exec` and `imagelet attach`: a command in a container, or the container's own process, with the streams of this process. Asks
+//! the runtime and no agent.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::streaming::connect;
 use crate::streaming::remote_command::{Ended, PROTOCOLS, Streams, run};
 use crate::streaming::terminal::{Raw, Sizes, is_terminal};
 
-/// Ctrl-P Ctrl-Q, as docker has it: a process that ends on no key can be left all the same.
+/// Ctrl-P Ctrl-Q, as in docker: detaches even from a process that ends on no key.
 const LEAVE: &[u8] = &[16, 17];
 /// The exit code of a shell for a program that wrote to a closed pipe.
 const UNREAD: u8 = 141;
@@ -33,7 +33,7 @@ pub(super) async fn exec(app: &App, args: &Exec) -> Outcome {
     let url = runtime.exec(&request).await.map_err(|error| Failure::call("exec", &error))?;
     match stream(&url, args.stdin, tty, &[]).await? {
         Ended::Exited(0) | Ended::Left => Ok(()),
-        // As much of it as the shell can be told.
+        // A shell sees only the low eight bits of an exit code.
         Ended::Exited(code) => Err(Failure::ended(u8::try_from(code & 0xff).ok().filter(|c| *c > 0).unwrap_or(1))),
         Ended::Unread => Err(Failure::ended(UNREAD)),
         Ended::Failed(message) => Err(Failure::failed(format!("exec: {message}"))),
@@ -56,7 +56,7 @@ pub(super) async fn attach(app: &App, args: &Attach) -> Outcome {
     }
 }
 
-/// The runtime, and the id of the container that is meant, which runs.
+/// Returns the runtime, and the id of the selected container, which must be running.
 async fn find(app: &App, pod: &ThePod, container: Option<&str>) -> Outcome<(Arc<dyn RuntimeService>, String)> {
     let name = PodName::parse(&pod.pod, pod.namespace.as_deref())?;
     let runtime = runtime(app).await?;
@@ -69,7 +69,7 @@ async fn find(app: &App, pod: &ThePod, container: Option<&str>) -> Outcome<(Arc<
     Ok((runtime, id))
 }
 
-/// Returns true if there is to be a terminal: only where there is one here.
+/// Returns true if a terminal is allocated: only if standard input is one as well.
 fn terminal(tty: bool, stdin: bool) -> bool {
     match (tty, stdin, is_terminal()) {
         (true, true, false) => {
@@ -88,7 +88,7 @@ async fn stream(url: &str, stdin: bool, tty: bool, leave: &'static [u8]) -> Outc
     let address = StreamAddress::parse(url)?;
     let session = connect(&address, &PROTOCOLS).await?;
     let failed = |error: std::io::Error| Failure::caused(Code::Failed, "the terminal", &error);
-    // Given back when this is left, by a signal too.
+    // The terminal is restored when this is dropped, also after a signal.
     let _raw = if tty { Some(Raw::enter().map_err(failed)?) } else { None };
     let streams = Streams {
         stdin: stdin.then(tokio::io::stdin),

@@ -1,5 +1,5 @@
-//! `imagelet explain`: what `ensure` would do and why. Asks the image service what is there and, where an agent answers
-//! beside the root, that agent who has to wait; makes and writes nothing, not even a root that is missing.
+//! `imagelet explain`: what `ensure` would do and why. Asks the image service which images are present and, if an agent with this root
+//! answers, that agent which pods are in back-off. Creates and writes nothing, not even a missing root.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,24 +31,24 @@ struct Row {
     policy: &'static str,
     decision: &'static str,
     why: String,
-    /// Of a pull: where the credentials come from that it would try, in this order.
+    /// For a pull: the sources of the credentials that it would try, in this order.
     credentials: Vec<String>,
-    /// Of a pull: helpers and providers that would be asked for more.
+    /// For a pull: helpers and providers that would be asked for more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     would_ask: Vec<String>,
-    /// Those of the credentials that the registry refuses, each with the reason; only where it was asked.
+    /// Credentials that the registry refuses, each with the reason; only if the registry was asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<String>,
-    /// Notes on what would be left out, and why.
+    /// Notes on sources that would be left out, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-    /// Pull secrets that the pod names and nobody has.
+    /// Pull secrets that the pod names and that do not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_secrets: Vec<String>,
 }
 
 impl Row {
-    /// Where credentials would come from, in one cell. Nothing where nothing would be pulled.
+    /// Returns the sources of credentials, in one cell. Empty if nothing would be pulled.
     fn credentials(&self) -> String {
         if self.decision != "pull" && self.decision != "back-off" {
             return String::new();
@@ -81,7 +81,7 @@ impl Report for Decisions {
         self.decisions.iter().map(|row| row.image.clone()).collect()
     }
 
-    /// The words of the decisions: what a script wants of them.
+    /// Returns the decisions, which scripts want from `-q`.
     fn ids(&self) -> Vec<String> {
         self.decisions.iter().map(|row| row.decision.to_owned()).collect()
     }
@@ -152,7 +152,7 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
     app.printer.report(&Decisions { decisions })
 }
 
-/// Whom an agent lets wait that keeps back-off beside this root. Nobody, where none answers.
+/// Returns the back-off of an agent with this root; empty if no agent answers.
 async fn waiting(app: &App) -> Vec<WaitingImage> {
     match client::ask_json::<BackoffList>(&admin_socket(&app.config), Method::GET, "/v1/backoff").await {
         Ok(list) => list.entries,
@@ -163,7 +163,7 @@ async fn waiting(app: &App) -> Vec<WaitingImage> {
     }
 }
 
-/// Why the agent would not pull an image for a pod yet.
+/// Returns why the agent would not pull an image for a pod yet.
 fn held(waiting: &[WaitingImage], pod: &PodRef, image: &str) -> Option<BackoffExplanation> {
     let entry = waiting.iter().find(|entry| entry.uid == pod.uid && entry.image == image)?;
     (entry.remaining_milliseconds > 0).then(|| BackoffExplanation {

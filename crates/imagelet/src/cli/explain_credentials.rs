@@ -1,5 +1,5 @@
-//! Which credentials a registry takes, for `imagelet explain --check-credentials`: each is shown to it as a pull would, and nothing
-//! is pulled.
+//! Verifies credentials with a registry, for `imagelet explain --check-credentials`: each is presented as a pull would present it, and
+//! nothing is pulled.
 
 use credentials::{Keyring, Requester};
 use cri_api::Kind;
@@ -11,13 +11,13 @@ use crate::images::registries;
 
 /// The credentials of an image, as its registry judges them.
 pub(super) struct Checked {
-    /// Every one, in the order of a pull, with the verdict.
+    /// All credentials, in the order of a pull, with the verdict.
     pub(super) credentials: Vec<String>,
-    /// Those that are refused, with the reason.
+    /// The refused credentials, with the reason.
     pub(super) refused: Vec<String>,
 }
 
-/// Shows the registry of an image every credential that a pull would try.
+/// Presents every credential that a pull would try to the registry of an image.
 pub(super) async fn check(app: &App, keyring: &Keyring, image: &str, requester: &Requester) -> Outcome<Checked> {
     let mut checked = Checked { credentials: Vec::new(), refused: Vec::new() };
     let Ok(reference) = Reference::parse(image) else { return Ok(checked) };

@@ -10,7 +10,7 @@ use crate::args::archives::{PLATFORM_HINT, format_of, platforms};
 use crate::args::{Export, ExportCompression, ExportFormat};
 use crate::exit::{Failure, Outcome};
 
-/// Standard output as a file that an agent finds, too.
+/// Standard output as a path that an agent can open as well.
 const STDOUT: &str = "/dev/stdout";
 
 pub(super) async fn run(app: &App, args: &Export) -> Outcome {

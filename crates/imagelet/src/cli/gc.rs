@@ -1,5 +1,5 @@
-//! `imagelet gc`: removes images that nothing needs, or shows what would be removed and why the rest stays. What goes is the
-//! collector's decision.
+//! `imagelet gc`: removes images that nothing needs, or shows what would be removed and why the rest stays. The collector decides which
+//! images are removed.
 
 use agent::admin::gc::{CollectPlan, CollectReport, CollectRequest, DiskChange, DiskUsage, MissingSpace};
 use image_manager::gc::RemovedBecause;
@@ -10,7 +10,7 @@ use crate::args::{Gc, GcAction};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
 
-/// A plan as it is shown.
+/// A plan as displayed.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Planned(CollectPlan);
@@ -109,7 +109,7 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
     Failure::all(failures).map_or(Ok(()), Err)
 }
 
-/// Lines below a table; other formats have what they say in their fields.
+/// Prints lines below a table; other formats have the same information in their fields.
 fn summary(app: &App, lines: Vec<String>) -> Outcome {
     if app.printer.is_table() { app.printer.lines(lines) } else { Ok(()) }
 }
@@ -149,7 +149,7 @@ fn done_lines(request: &CollectRequest, done: &CollectReport) -> Vec<String> {
     lines
 }
 
-/// Why nothing has to be done.
+/// Returns why nothing has to be removed.
 fn idle(request: &CollectRequest, disk: Option<&DiskChange>, high: i32) -> String {
     if let Some(wanted) = request.until_free {
         return format!("{} are free", units::bytes(wanted));
@@ -174,7 +174,7 @@ fn count(images: usize) -> String {
 
 fn disk_line(span: &DiskChange, [first, then]: [&str; 2]) -> String {
     let DiskChange { before, after } = span;
-    // Inodes are told of where they run out before the bytes.
+    // Report inodes if they are scarcer than bytes.
     let scarce = before.inodes_used_percent.max(after.inodes_used_percent) > before.used_percent;
     let free = |disk: &DiskUsage| {
         let inodes = if scarce { format!(", {}% of the inodes", disk.inodes_used_percent) } else { String::new() };
@@ -184,7 +184,7 @@ fn disk_line(span: &DiskChange, [first, then]: [&str; 2]) -> String {
     format!("{} of {capacity}: {} {first}, {} {then}.", before.path, free(before), free(after))
 }
 
-/// Why a goal is not reached, in one line.
+/// Returns why a goal is not reached, in one line.
 fn failure(request: &CollectRequest, missing: &MissingSpace, disk: Option<&DiskChange>) -> Failure {
     let lacks = units::bytes(missing.bytes);
     let path = disk.map_or("the image file system", |span| span.after.path.as_str());

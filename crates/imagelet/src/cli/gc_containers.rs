@@ -1,5 +1,5 @@
-//! `imagelet gc containers`: containers that have ended, sandboxes without containers and logs of pods that are gone. What
-//! goes is the collector's decision.
+//! `imagelet gc containers`: removes ended containers, sandboxes without containers, and logs of removed pods. The collector decides which
+//! are removed.
 
 use agent::admin::gc::{CollectedContainers, Leftover};
 use serde::Serialize;
@@ -18,7 +18,7 @@ impl Report for ContainersReport {
         let titles = ["KIND", "ID", "POD", "CONTAINER", "DECISION", "WHY", "+CREATED", "+POD UID"];
         let mut table = Table::with_wide(wide, &titles);
         for left in &self.0.items {
-            // Names of files are not cut.
+            // Names of files are not shortened.
             let id = if matches!(left.kind.as_str(), "container" | "sandbox") {
                 short(&left.id, whole)
             } else {
@@ -46,7 +46,7 @@ impl ContainersReport {
     }
 }
 
-/// The first thirteen digits of an id, as crictl shows them.
+/// Returns the first thirteen digits of an id, as crictl shows them.
 fn short(id: &str, whole: bool) -> String {
     match id.get(..13) {
         Some(short) if !whole => short.to_owned(),

@@ -1,5 +1,5 @@
-//! `imagelet gc explain`: of one image, or a few, whether a collection would take it and why. Reads two plans, that of a
-//! round and that of a collection of everything unused, and touches nothing.
+//! `imagelet gc explain`: whether a collection would remove an image, or a few, and why. Reads two plans, that of a round and that of a
+//! collection of everything unused, and removes nothing.
 
 use agent::admin::gc::{CollectPlan, CollectRequest};
 use image_manager::gc::PlannedImage;
@@ -17,12 +17,12 @@ use crate::output::{Report, Table, units};
 struct Explained {
     #[serde(flatten)]
     image: PlannedImage,
-    /// Nothing holds the image: it would be removed when its space is needed, and with `--all-unused`.
+    /// True if nothing holds the image: it would be removed when its space is needed, and with `--all-unused`.
     collectable: bool,
-    /// How many images would go before it then.
+    /// Number of images that would be removed before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<usize>,
-    /// Bytes that its removal would free then.
+    /// Bytes that its removal would free at that point.
     #[serde(skip_serializing_if = "Option::is_none")]
     would_free_bytes: Option<u64>,
     /// True if `would_free_bytes` is exact.
@@ -67,7 +67,7 @@ impl Report for Explanations {
         self.images.iter().map(|explained| explained.image.title().to_owned()).collect()
     }
 
-    /// The words of the decisions: what a script wants of them.
+    /// Returns the decisions, which scripts want from `-q`.
     fn ids(&self) -> Vec<String> {
         self.images.iter().map(|explained| explained.image.decision.clone()).collect()
     }
@@ -92,7 +92,7 @@ pub(super) async fn run(app: &App, args: &GcExplain) -> Outcome {
     Failure::all(failures).map_or(Ok(()), Err)
 }
 
-/// The images of a plan that a word on the command line means.
+/// Returns the images of a plan that an argument selects.
 fn find(plan: &CollectPlan, wanted: Vec<Wanted>) -> Vec<PlannedImage> {
     let image = |image: &PlannedImage| {
         let (repo_digests, repo_tags) = image.names.iter().cloned().partition(|name| name.contains('@'));
@@ -107,7 +107,7 @@ fn explained(image: PlannedImage, unused: &CollectPlan) -> Explained {
     let place = unused.images.iter().position(|other| other.id == image.id && other.goes());
     let would_free_bytes = place.and_then(|place| unused.images[place].frees_bytes);
     let image = match place {
-        // What a round would not look at is kept for the reason that holds in any case.
+        // An image that a round would not consider is kept for the reason that always holds.
         None => unused.images.iter().find(|other| other.id == image.id).cloned().unwrap_or(image),
         Some(_) => image,
     };

@@ -1,4 +1,4 @@
-//! `imagelet gc --interrupted`: what pulls left that came to no end, kept for later ones. Removes no image.
+//! `imagelet gc --interrupted`: removes data that interrupted pulls left for later ones. Removes no image.
 
 use engine_api::UnfinishedPulls;
 use serde::Serialize;
@@ -7,12 +7,12 @@ use crate::app::App;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, units};
 
-/// The report: leftovers of interrupted pulls, and the bytes freed.
+/// The report: data of interrupted pulls, and the bytes freed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Interrupted {
     unfinished_pulls: UnfinishedPulls,
-    /// Absent where nothing was to be removed.
+    /// Absent for a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     freed_bytes: Option<u64>,
 }
@@ -30,7 +30,7 @@ pub(super) async fn run(app: &App, dry_run: bool) -> Outcome {
         return app.printer.document(Format::Json, &Interrupted { unfinished_pulls: left, freed_bytes });
     }
     if !app.printer.is_table() {
-        // There is no image to name.
+        // The other formats list images, and none is removed.
         return Ok(());
     }
     let line = match freed_bytes {
@@ -41,7 +41,7 @@ pub(super) async fn run(app: &App, dry_run: bool) -> Outcome {
     app.printer.lines([line])
 }
 
-/// The line of a plan about what interrupted pulls left, where it is known. `goes`: the plan removes it, too.
+/// Returns the line of a plan about data of interrupted pulls, if there is any. `goes`: the plan also removes it.
 pub(super) fn lines(left: Option<UnfinishedPulls>, goes: bool) -> Option<String> {
     let left = left.filter(|left| *left != UnfinishedPulls::default())?;
     let bytes = units::bytes(left.bytes);

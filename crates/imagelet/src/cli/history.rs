@@ -9,14 +9,14 @@ use crate::args::History;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
 
-/// Longer commands are cut in tables, unless nothing is to be cut.
+/// Longer commands are cut in tables, unless cutting is disabled.
 const COMMAND: usize = 45;
 
-/// A step, as podman shapes it.
+/// A step, in the form of podman.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Step {
-    /// Image id of the last step; nobody knows the others.
+    /// Image id of the last step; those of the others are unknown.
     id: String,
     created: Option<Timestamp>,
     created_by: String,
@@ -88,7 +88,7 @@ pub(super) async fn run(app: &App, args: &History) -> Outcome {
     app.printer.report(&Steps(steps))
 }
 
-/// The steps, the last one first. Layers that no step names are steps without a word.
+/// Returns the steps, the last one first. Layers that no step names become steps without a command.
 fn steps(id: &str, config: &[u8], layers: &[u64], now: Timestamp) -> Outcome<Vec<Step>> {
     let parsed: ConfigHistory = oci::json::from_slice(config)
         .map_err(|error| Failure::failed(format!("the config of image {id} cannot be read: {error}")))?;
@@ -125,7 +125,7 @@ fn steps(id: &str, config: &[u8], layers: &[u64], now: Timestamp) -> Outcome<Vec
     Ok(steps)
 }
 
-/// How long ago a time is, as podman words it.
+/// Returns the age of a time, worded as in podman.
 fn age(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
     const UNITS: [(i64, &str); 6] = [

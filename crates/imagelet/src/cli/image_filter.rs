@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::exit::{Failure, Outcome};
 use crate::images::Images;
 
-/// Conditions of `-f`. References are alternatives; everything else has to fit.
+/// Conditions of `-f`. References are alternatives; all other conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filters {
     references: Vec<Pattern>,
@@ -33,7 +33,7 @@ pub(super) struct Details {
     labels: HashMap<String, String>,
 }
 
-/// The times between which images have to be created, both excluded.
+/// The range of creation times, both ends excluded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
     pub(super) after: Option<Timestamp>,
@@ -77,18 +77,18 @@ impl Filters {
         Ok(filters)
     }
 
-    /// Returns true if images are chosen by what their configs say.
+    /// Returns true if a filter needs the configs of images.
     pub(super) fn need_details(&self) -> bool {
         !(self.labels.is_empty() && self.before.is_empty() && self.since.is_empty() && self.until.is_empty())
     }
 
-    /// Returns true if names are chosen.
+    /// Returns true if a filter selects names.
     pub(super) fn choose_names(&self) -> bool {
         !self.references.is_empty()
     }
 
-    /// Returns true if one of the references means this name. As in podman, a pattern is compared with the whole name, with
-    /// what is left of it without the domain and without the path, and with each of them without tag or digest.
+    /// Returns true if one of the references matches this name. As in podman, a pattern is compared with the whole name, with the name
+    /// without its domain, with the name without its path, and with each of them without tag or digest.
     pub(super) fn mean(&self, name: &str) -> bool {
         let (repository, rest) = repository_and_rest(name);
         let path = repository.split_once('/').map_or(repository, |(_, path)| path);
@@ -100,7 +100,7 @@ impl Filters {
             .any(|candidate| self.references.iter().any(|pattern| pattern.matches_with(&candidate, options)))
     }
 
-    /// Returns true if the image fits all filters. `span` is what `before` and `since` stand for.
+    /// Returns true if the image matches all filters. `span` is the range of `before` and `since`.
     pub(super) fn fit(&self, image: &Image, details: &Details, span: Span) -> bool {
         let mut names = image.repo_tags.iter().chain(&image.repo_digests);
         let has_label = |(key, value): &(String, Option<String>)| {
@@ -120,7 +120,7 @@ impl Filters {
     }
 }
 
-/// `repository` and `:tag` or `@digest`.
+/// Splits a name into `repository` and `:tag` or `@digest`.
 pub(super) fn repository_and_rest(name: &str) -> (&str, &str) {
     let end = name.find('@').or_else(|| {
         // A colon before the last slash belongs to a port.
@@ -129,7 +129,7 @@ pub(super) fn repository_and_rest(name: &str) -> (&str, &str) {
     name.split_at(end.unwrap_or(name.len()))
 }
 
-/// A time as docker takes it: so long ago, a time with its zone, a time or a date in UTC, or seconds since 1970.
+/// Parses a time as docker does: an age, a time with its zone, a time or a date in UTC, or seconds since 1970.
 fn time(text: &str, now: Timestamp) -> Option<Timestamp> {
     if let Some(ago) = GoDuration::parse_unsigned(text).filter(|_| text != "0") {
         return now.checked_sub(jiff::SignedDuration::try_from(ago).ok()?).ok();
@@ -143,9 +143,9 @@ fn time(text: &str, now: Timestamp) -> Option<Timestamp> {
     text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
 }
 
-/// Returns what the configs of these images say, by image id.
+/// Returns facts from the configs of these images, by image id.
 pub(super) async fn details(images: &Images, listed: &[Image]) -> HashMap<String, Details> {
-    /// Images that are asked for at the same time.
+    /// Number of images that are queried concurrently.
     const AT_ONCE: usize = 8;
     let ask = async |id: String| {
         let status = images.inspect(&ImageSpec::new(&id)).await.unwrap_or_else(|error| {
@@ -158,7 +158,7 @@ pub(super) async fn details(images: &Images, listed: &[Image]) -> HashMap<String
     futures::stream::iter(ids).map(ask).buffer_unordered(AT_ONCE).collect().await
 }
 
-/// Facts in the answer of a runtime. Runtimes put what they like into it; ours and containerd's have the config as `imageSpec`.
+/// Extracts facts from the answer of a runtime. The content is up to the runtime; ours and containerd's have the config as `imageSpec`.
 fn details_of(info: &str) -> Details {
     let info = serde_json::from_str::<Value>(info).unwrap_or_default();
     let config = &info["imageSpec"];

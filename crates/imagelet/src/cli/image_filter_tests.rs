@@ -1,4 +1,4 @@
-//! Tests of filters, in the words that users of podman and docker type.
+//! Tests of filters as users of podman and docker type them.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn filters(texts: &[&str]) -> Outcome<Filters> {
     Filters::parse(&texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>(), now())
 }
 
-/// (pattern, names that it means)
+/// (pattern, names that it matches)
 #[test]
 fn patterns_are_podmans() {
     let names = [
@@ -47,7 +47,7 @@ fn patterns_are_podmans() {
     }
 }
 
-/// (filters, images that fit)
+/// (filters, images that match)
 #[test]
 fn all_filters_have_to_fit() {
     let image = |tags: &[&str], pinned: bool| Image {

@@ -1,4 +1,4 @@
-//! `imagelet images`: what is there.
+//! `imagelet images`: lists the images that are present.
 
 use std::collections::HashMap;
 
@@ -14,30 +14,30 @@ use crate::args::{Images, SortKey};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Format, Report, Table, units};
 
-/// The images of `-o json`, as crictl shapes them.
+/// The images of `-o json`, in the form of crictl.
 #[derive(Serialize)]
 pub(super) struct ImageList {
     pub(super) images: Vec<Image>,
-    /// The names that were asked for; empty for all.
+    /// The requested names; empty for all.
     #[serde(skip)]
     pub(super) wanted: Vec<Wanted>,
     /// The filters of `-f`.
     #[serde(skip)]
     filters: Filters,
-    /// By image id; without what nobody asked for.
+    /// Facts by image id; only those that a filter or a column needs.
     #[serde(skip)]
     details: HashMap<String, Details>,
     #[serde(skip)]
     sort: Option<SortKey>,
-    /// Digests are a column of the narrow table, too.
+    /// True if digests are a column of the narrow table as well.
     #[serde(skip)]
     digests: bool,
 }
 
-/// A name or id that was asked for.
+/// A requested name or id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The beginning of an image id, in hex digits.
+    /// A prefix of an image id, in hex digits.
     Id(String),
     /// A name of an image.
     Name(String),
@@ -46,7 +46,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// The meanings of a word on the command line: hex digits can be an id and a name.
+    /// Returns the meanings of an argument: hex digits can be both an id and a name.
     pub(super) fn parse(text: &str) -> Outcome<Vec<Self>> {
         let mut meanings = Vec::new();
         let hex = text.strip_prefix("sha256:").unwrap_or(text);
@@ -76,7 +76,7 @@ impl Wanted {
 }
 
 impl ImageList {
-    /// Keeps what was asked for.
+    /// Keeps the requested images.
     pub(super) fn select(mut images: Vec<Image>, wanted: Vec<Wanted>) -> Self {
         if !wanted.is_empty() {
             images.retain(|image| {
@@ -88,19 +88,19 @@ impl ImageList {
         Self { images, wanted, filters: Filters::default(), details: HashMap::new(), sort: None, digests: false }
     }
 
-    /// Keeps what fits the filters.
+    /// Keeps the images that match the filters.
     fn filter(mut self, filters: Filters, span: Span) -> Self {
         let unknown = Details::default();
         self.images.retain(|image| filters.fit(image, self.details.get(&image.id).unwrap_or(&unknown), span));
         Self { filters, ..self }
     }
 
-    /// Orders the images; those with the same key stay as they are.
+    /// Sorts the images; those with the same key keep their order.
     fn sort(mut self, sort: Option<SortKey>) -> Self {
         let created = |image: &Image| self.details.get(&image.id).and_then(|details| details.created);
         match sort {
             None => {}
-            // The newest first, as podman has it; those without a time last.
+            // The newest first, as in podman; those without a time last.
             Some(SortKey::Created) => self.images.sort_by_key(|image| std::cmp::Reverse(created(image))),
             Some(SortKey::Id) => self.images.sort_by(|a, b| a.id.cmp(&b.id)),
             Some(SortKey::Size) => self.images.sort_by_key(|image| image.size),
@@ -110,7 +110,7 @@ impl ImageList {
         Self { sort, ..self }
     }
 
-    /// The tags of an image that are shown: those that were asked for.
+    /// Returns the displayed tags of an image: the requested ones.
     fn tags<'a>(&'a self, image: &'a Image) -> Vec<&'a str> {
         let names = !self.wanted.is_empty() || self.filters.choose_names();
         let by_name = |tag: &&String| self.wanted.iter().any(|w| w.is_name(tag)) || self.filters.mean(tag);
@@ -119,20 +119,20 @@ impl ImageList {
     }
 }
 
-/// The first name of an image, or its id.
+/// Returns the first name of an image, or its id.
 pub(super) fn name_of(image: &Image) -> &str {
     image.repo_tags.first().or(image.repo_digests.first()).unwrap_or(&image.id)
 }
 
-/// Repository and tag of the first name of an image.
+/// Returns repository and tag of the first name of an image.
 fn split_name(image: &Image) -> (String, String) {
     let (repository, rest) = repository_and_rest(name_of(image));
     (repository.to_owned(), rest.to_owned())
 }
 
-/// The image that a text means, for those who want to know of it or take it away. A service answers that an image is absent
-/// where it must not be used by this name, or has lost a layer; on the list it is all the same. The list has more images than
-/// this one: those of a repository, or all of them where a runtime passes filters by.
+/// Returns the image that a text selects, for inspection or removal. A service reports an image as absent if it must not be used by this
+/// name, or has lost a layer; the list still contains it. The list has more images than this one: those of a repository, or all of them if
+/// a runtime ignores filters.
 pub(super) async fn look_up(service: &dyn ImageService, text: &str) -> cri_api::Result<Option<Image>> {
     let spec = ImageSpec::new(text);
     if let Some(image) = service.image_status(&spec, false).await?.image {
@@ -153,10 +153,10 @@ pub(super) async fn look_up(service: &dyn ImageService, text: &str) -> cri_api::
     Ok(image.filter(|_| by_id.next().is_none()))
 }
 
-/// Digits that an id has at least.
+/// Minimum number of digits of an id.
 const SHORTEST_ID: usize = 3;
 
-/// Repository, tag and digest columns of every name of an image, at least one row.
+/// Returns repository, tag and digest columns of every name of an image, at least one row.
 fn rows(image: &Image, tags: &[&str]) -> Vec<[String; 3]> {
     let digest_of = |repository: &str| {
         let digest = image.repo_digests.iter().map(|d| repository_and_rest(d)).find(|(r, _)| *r == repository);
@@ -239,7 +239,7 @@ pub(super) async fn run(app: &App, args: &Images) -> Outcome {
     Ok(())
 }
 
-/// The times that `before` and `since` stand for.
+/// Returns the range of times that `before` and `since` select.
 async fn span(app: &App, filters: &Filters) -> Outcome<Span> {
     let created = async |names: &[String]| {
         let mut times = Vec::new();

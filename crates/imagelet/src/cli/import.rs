@@ -13,7 +13,7 @@ use crate::args::archives::{PLATFORM_HINT, platforms};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Report, Table, units};
 
-/// Standard input as a file that an agent finds, too.
+/// Standard input as a path that an agent can open as well.
 const STDIN: &str = "/dev/stdin";
 
 #[derive(Serialize)]
@@ -53,7 +53,7 @@ impl Report for Imported {
 }
 
 impl Imported {
-    /// The names that were loaded, as docker prints them, and the ids of images without one.
+    /// Returns the loaded names, as docker prints them, and the ids of images without a name.
     pub(super) fn loaded(&self) -> Vec<String> {
         self.names()
     }
@@ -72,7 +72,7 @@ pub(super) async fn run(app: &App, args: &Import) -> Outcome {
     app.printer.report(&imported)
 }
 
-/// Imports what a path, or standard input, has.
+/// Imports the images of a path, or of standard input.
 pub(super) async fn import(app: &App, command: &str, path: &Path, options: ImportOptions) -> Outcome<Imported> {
     let (shown, path) = match path.to_str() {
         Some("-") if std::io::stdin().is_terminal() => {

@@ -1,4 +1,4 @@
-//! `imagelet inspect`: everything about images, as JSON or YAML.
+//! `imagelet inspect`: all facts about images, as JSON or YAML.
 
 use cri_api::{Image, ImageSpec};
 use engine_api::ImageUsage;
@@ -18,7 +18,7 @@ struct Inspected {
     image: Image,
     #[serde(skip_serializing_if = "Option::is_none")]
     chain_id: Option<Value>,
-    /// The image config as the registry gave it, where the service tells it.
+    /// The image config as the registry returned it, if the service reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ async fn inspect(images: &Images, text: &str) -> Outcome<Inspected> {
     }
     let Some(image) = status.image else { return Err(Failure::failed(format!("no such image: {text}"))) };
     let usage = images.usage(&ImageSpec::new(&image.id)).await.map_err(failed)?;
-    // Runtimes put what they like into `info`; ours and containerd's have these two keys.
+    // The content of `info` is up to the runtime; ours and containerd's have these two keys.
     let info = status.info.get("info").and_then(|text| serde_json::from_str::<Value>(text).ok());
     let take = |key: &str| info.as_ref().and_then(|info| info.get(key)).cloned();
     Ok(Inspected { image, chain_id: take("chainID"), config: take("imageSpec"), usage })

@@ -16,14 +16,14 @@ use crate::exit::{Code, Failure, Outcome, chain};
 use crate::images::registries;
 use crate::wiring;
 
-/// The longest password that is read.
+/// Maximum length of a password that is read.
 const MAX_PASSWORD: u64 = 64 << 10;
 
 /// A registry, or a part of one.
 struct Location {
     /// Host in normal form.
     host: String,
-    /// Host and path, as it stands in a file.
+    /// Host and path, as written in the files.
     key: String,
 }
 
@@ -44,7 +44,7 @@ impl Location {
     }
 }
 
-/// The files of a person, the preferred first.
+/// Returns the files of a person, the preferred first.
 fn files(environment: &Environment, authfile: Option<&PathBuf>) -> Vec<AuthFile> {
     let Environment { auth, home, .. } = environment;
     if let Some(path) = authfile.or(auth.auth_file.as_ref()) {
@@ -62,12 +62,12 @@ fn files(environment: &Environment, authfile: Option<&PathBuf>) -> Vec<AuthFile>
     files
 }
 
-/// The file to which a credential is written: the first that is there, or else the preferred one. Blocks.
+/// Returns the file to which a credential is written: the first existing one, otherwise the preferred one. Blocks.
 fn file_to_write(environment: &Environment, authfile: Option<&PathBuf>) -> Outcome<AuthFile> {
     let files = files(environment, authfile);
     let named = authfile.is_some() || environment.auth.auth_file.is_some() || environment.auth.docker_config.is_some();
     let there = files.iter().find(|file| named || file.path.exists());
-    // A runtime directory that nobody has made cannot be made by everybody.
+    // Without `$XDG_RUNTIME_DIR`, only root can create a directory below `/run`.
     let new = || {
         files.iter().find(|file| {
             environment.auth.runtime_dir.is_some() || file.path.starts_with("/run") == environment.privileged
@@ -81,7 +81,7 @@ fn wrong_file(error: &AuthFileError) -> Failure {
     Failure::system(error)
 }
 
-/// Runs work on files where it may wait for them.
+/// Runs work on files on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Failure::failed("files of credentials: the task panicked"))?
 }
@@ -136,7 +136,7 @@ pub(super) async fn login(app: &App, args: &Login) -> Outcome {
     app.printer.lines(["Login Succeeded!"])
 }
 
-/// The credential that a person has for a location.
+/// Returns the credential that a person has for a location.
 async fn logged_in(app: &App, args: &Login, location: &Location) -> Outcome<Option<RegistryAuth>> {
     let mut config = app.config.clone();
     if let Some(file) = &args.authfile {
@@ -148,7 +148,7 @@ async fn logged_in(app: &App, args: &Login, location: &Location) -> Outcome<Opti
     Ok(found.candidates.into_iter().map(|candidate| candidate.auth).find(|auth| !auth.is_anonymous()))
 }
 
-/// User and password: from the command line, from standard input, or from the person at the terminal.
+/// Reads user and password from the command line, from standard input, or from the user at the terminal.
 async fn ask(args: &Login) -> Outcome<(String, Secret)> {
     let (user, password, from_stdin) = (args.username.clone(), args.password.clone(), args.password_stdin);
     blocking(move || {
@@ -156,7 +156,7 @@ async fn ask(args: &Login) -> Outcome<(String, Secret)> {
         if from_stdin {
             let mut text = Zeroizing::new(String::new());
             std::io::stdin().take(MAX_PASSWORD).read_to_string(&mut text).map_err(failed)?;
-            // As in docker: the line end of `echo` is not meant.
+            // As in docker: the line end of `echo` is not part of the password.
             let password = Secret::new(text.trim_end_matches(['\r', '\n']));
             return pair(user.unwrap_or_default(), password);
         }
@@ -197,7 +197,7 @@ fn line(prompt: &str) -> std::io::Result<Zeroizing<String>> {
     Ok(text)
 }
 
-/// A line that the terminal does not show.
+/// Reads a line without echo on the terminal.
 fn hidden_line(prompt: &str) -> std::io::Result<Zeroizing<String>> {
     let before = tcgetattr(std::io::stdin())?;
     let mut hidden = before.clone();
@@ -213,7 +213,7 @@ pub(super) async fn logout(app: &App, args: &Logout) -> Outcome {
     let location = if args.all { None } else { Some(Location::parse(&args.registry)?) };
     let (environment, authfile) = (app.environment.clone(), args.authfile.clone());
     let key = location.as_ref().map(|location| location.key.clone());
-    // What each file had, and which helpers have more.
+    // The content of each file, and helpers that may have more.
     let (mut removed, helpers) = blocking(move || {
         let (mut removed, mut helpers): (Vec<String>, Vec<(String, String)>) = (Vec::new(), Vec::new());
         for file in files(&environment, authfile.as_ref()) {

@@ -1,5 +1,5 @@
-//! `imagelet logs`: what containers wrote, from the files that the runtime writes. It asks the runtime which they are, and
-//! while it follows one, whether its container still runs; the reading is [`kuberuntime::logs`]'.
+//! `imagelet logs`: output of containers, from the files that the runtime writes. Asks the runtime for the files and, while following one,
+//! whether its container is still running; [`kuberuntime::logs`] reads them.
 
 use lock::Mutex;
 use std::io::{self, Stdout, Write};
@@ -16,11 +16,11 @@ use crate::app::App;
 use crate::args::Logs;
 use crate::exit::{Code, Failure, Outcome};
 
-/// How often a log that is followed is looked at.
+/// Poll interval of a followed log.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the runtime is asked whether its container still runs.
+/// How often the runtime is asked whether the container is still running.
 const ASK: Duration = Duration::from_secs(1);
-/// A line of one container that is longer may be interrupted by another's.
+/// Maximum length of a line that is never interleaved with another container's.
 const LONGEST_LINE: usize = 64 << 10;
 
 pub(super) async fn run(app: &App, args: &Logs) -> Outcome {
@@ -49,7 +49,7 @@ pub(super) async fn run(app: &App, args: &Logs) -> Outcome {
             Err(failure) => missing.push(failure),
         }
     }
-    // Of several containers some may have no log yet: the others' are shown all the same.
+    // Of several containers, some may have no log yet: the logs of the others are still shown.
     let failure = Failure::all(missing);
     if let (true, Some(failure)) = (logs.is_empty(), &failure) {
         return Err(Failure::new(failure.code(), failure.lines().join("; ")));
@@ -114,7 +114,7 @@ async fn find(service: &dyn RuntimeService, pod: &FoundPod, container: &str, pre
     Ok(LogFile { id: run.id.clone(), location })
 }
 
-/// The reader and the sink, which each step hands back.
+/// The reader and the sink, which each step returns.
 struct Reading {
     reader: LogReader,
     sink: Sink,
@@ -127,7 +127,7 @@ async fn show(service: &dyn RuntimeService, log: Log, options: LogOptions, sink:
     let reader = loop {
         let (location, options) = (location.clone(), options.clone());
         match blocking(move || LogReader::open(&location, options)).await {
-            // It was made, and was not started yet.
+            // The container was created, but not started yet.
             Err(error) if follow && error.kind() == io::ErrorKind::NotFound => tokio::select! {
                 () = &mut ended => return Err(unreadable(error)),
                 () = tokio::time::sleep(LOOK) => {}
@@ -168,7 +168,7 @@ impl Reading {
     }
 }
 
-/// Somebody who has gone away wants no more: that is no failure.
+/// A closed pipe is no failure.
 fn done(result: io::Result<()>, unreadable: impl FnOnce(io::Error) -> Failure) -> Outcome {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -185,7 +185,7 @@ fn unreadable(container: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::new(code, what)
 }
 
-/// Waits until a container has ended. A runtime that is away for a while is asked again.
+/// Waits until a container has ended. A runtime that is temporarily unavailable is asked again.
 async fn ended(service: &dyn RuntimeService, id: &str) {
     loop {
         match service.container_status(id, false).await {
@@ -200,7 +200,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     base::blocking(work).await.unwrap_or_else(|| Err(io::Error::other("the program ends")))
 }
 
-/// Where a container's lines go: stdout, each behind a prefix if one is wanted, and whole where several containers write.
+/// The destination of a container's lines: stdout, with an optional prefix per line, and in whole lines if several containers write.
 struct Sink<W: Write = Stdout> {
     out: Arc<Mutex<W>>,
     prefix: Option<String>,
@@ -214,7 +214,7 @@ impl<W: Write> Sink<W> {
         Self { out, prefix, whole_lines, at_line_start: true, kept: Vec::new() }
     }
 
-    /// Hands on what makes whole lines, or everything.
+    /// Writes the buffered whole lines, or everything.
     fn hand_on(&mut self, everything: bool) -> io::Result<()> {
         let end = match self.kept.iter().rposition(|byte| *byte == b'\n') {
             _ if everything || !self.whole_lines || self.kept.len() > LONGEST_LINE => self.kept.len(),
@@ -228,9 +228,9 @@ impl<W: Write> Sink<W> {
         Ok(())
     }
 
-    /// The container writes nothing more.
+    /// Ends the output of the container.
     fn end(&mut self) -> io::Result<()> {
-        // The next one's lines begin at the beginning of a line.
+        // Output of the next container must start on a new line.
         if self.whole_lines && !self.at_line_start {
             self.kept.push(b'\n');
         }

@@ -1,5 +1,5 @@
-//! `imagelet ls`: what is in an image or a layer, without mounting it. Entries are written as they are found, so that a large
-//! image takes no memory.
+//! `imagelet ls`: lists files of an image or a layer, without mounting it. Entries are written as they are found, so that memory does not
+//! grow with the image.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ use crate::output::{Format, Sequence, units};
 #[serde(rename_all = "camelCase")]
 struct Entry {
     path: String,
-    /// Where the path is no UTF-8: its bytes in base64.
+    /// If the path is not UTF-8: its bytes in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
     #[serde(rename = "type")]
@@ -37,7 +37,7 @@ struct Entry {
     /// An opaque directory hides the entries of the layers below; present for a single layer only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     opaque: bool,
-    /// Diff id of the layer that it is from.
+    /// Diff id of the layer that contains the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<String>,
 }
@@ -51,11 +51,11 @@ struct Device {
 #[derive(Serialize)]
 struct Attribute {
     name: String,
-    /// In base64.
+    /// The value, in base64.
     value: String,
 }
 
-/// How entries are written.
+/// The form of entries.
 #[derive(Clone, Copy)]
 enum EntryForm {
     Names,
@@ -97,7 +97,7 @@ impl Lister<'_> {
     fn list(mut self, path: &[u8]) -> Outcome {
         let told = |error| failure(format!("ls {}", self.image), &error);
         let mut node = self.view.resolve(path, false).map_err(told)?;
-        // As for `ls`: of a link to a directory what is in it, unless the link itself is to be looked at.
+        // As in `ls`: a link to a directory lists the directory, unless the link itself is shown.
         if node.stat().kind == Kind::Symlink
             && matches!(self.shown, EntryForm::Names)
             && let Ok(led) = self.view.resolve(path, true)
@@ -109,7 +109,7 @@ impl Lister<'_> {
             self.entry(&node, path)?;
             return self.out.end();
         }
-        // What is still to be shown, the next one last.
+        // A stack of entries: the next one is last.
         let skip = if node.path().is_empty() { 0 } else { node.path().len() + 1 };
         let mut left = self.below(&node)?;
         while let Some(next) = left.pop() {
@@ -123,14 +123,14 @@ impl Lister<'_> {
         self.out.end()
     }
 
-    /// The entries of a directory, the first one last.
+    /// Returns the entries of a directory, the first one last.
     fn below(&self, dir: &Node) -> Outcome<Vec<Node>> {
         let mut entries = self.view.entries(dir).map_err(|error| failure(format!("ls {}", self.image), &error))?;
         entries.reverse();
         Ok(entries)
     }
 
-    /// Writes one; `false` when nobody reads any more.
+    /// Writes an entry. Returns false if the reader has closed the pipe.
     fn entry(&mut self, node: &Node, name: &[u8]) -> Outcome<bool> {
         match self.shown {
             EntryForm::Names => self.out.line(name),
@@ -201,7 +201,7 @@ impl Lister<'_> {
     }
 }
 
-/// When something was changed. A layer can say a year that no calendar has.
+/// Returns the modification time. A layer can contain a year that is out of range.
 fn time(node: &Node) -> Outcome<jiff::Timestamp> {
     let (seconds, nanos) = node.stat().mtime;
     jiff::Timestamp::new(seconds, i32::try_from(nanos).unwrap_or(0)).map_err(|_| {

@@ -1,4 +1,4 @@
-//! `imagelet man`: writes the manual pages, for packages. Made from the command line's own description.
+//! `imagelet man`: writes the manual pages, for packages. Generated from the command line's own description.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::args::{ManPages, whole};
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::Printer;
 
-/// Writes a page for every command, and one for the settings; prints their paths.
+/// Writes one page per command, and one for the settings; prints their paths.
 pub(crate) fn run(printer: Printer, args: &ManPages) -> Outcome {
     let mut command = whole::command();
     command.build();

@@ -1,6 +1,6 @@
-//! From the values of `-f` to manifests: files, directories, addresses, standard input, as kubectl takes them. Hidden files are left
-//! out, as the kubelet does: they are editors' files, and the machinery of a mounted volume. Reads directories and no manifest.
-//! Called by `ensure`, `explain` and `run`.
+//! Resolves the values of `-f` to manifests: files, directories, addresses, standard input, as in kubectl. Hidden files are ignored, as in
+//! the kubelet: they belong to editors, or to the mechanism of a mounted volume. Reads directories and no manifest. Called by `ensure`,
+//! `explain` and `run`.
 
 use std::fs;
 use std::io;
@@ -11,16 +11,16 @@ use crate::exit::{Failure, Outcome};
 /// Extensions of the files in a directory that count as manifests.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// A place from which a manifest is read.
+/// A source of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ManifestFile {
     Stdin,
     Path(PathBuf),
-    /// Address with `http` or `https`.
+    /// Address with scheme `http` or `https`.
     Url(String),
 }
 
-/// The manifests that the values of `-f` stand for: directories in the order of the names in them. Blocks.
+/// Returns the manifests that the values of `-f` select; those of a directory in the order of their names. Blocks.
 pub(super) fn expand(given: &[PathBuf], recursive: bool) -> Outcome<Vec<ManifestFile>> {
     if given.iter().filter(|path| is_stdin(path)).count() > 1 {
         return Err(Failure::usage("-f -: standard input can be read only once"));
@@ -50,7 +50,7 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Scheme and rest of a value that is no path.
+/// Splits a value that is no path into scheme and rest.
 fn url(path: &Path) -> Option<(&str, &str)> {
     let (scheme, rest) = path.to_str()?.split_once("://")?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -71,7 +71,7 @@ fn in_directory(directory: &Path, recursive: bool, files: &mut Vec<ManifestFile>
     Err(Failure::failed(format!("read {}: there is no manifest in it ({endings}){hint}", directory.display())))
 }
 
-/// Adds the manifests of a directory; links to directories are not followed, so that there is an end to it.
+/// Adds the manifests of a directory; links to directories are not followed, so that the walk ends.
 fn walk(
     directory: &Path,
     recursive: bool,
@@ -99,7 +99,7 @@ fn walk(
     Ok(())
 }
 
-/// Returns true for what is named as a manifest and is, or leads to, a file. A link that leads nowhere is one: it will be named.
+/// Returns true if the name is a manifest's and the path is, or links to, a file. A dangling link counts, so that it is reported.
 fn is_manifest(path: &Path) -> bool {
     let named = path.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
     named && fs::metadata(path).map_or(true, |metadata| metadata.is_file())

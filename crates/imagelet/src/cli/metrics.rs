@@ -1,4 +1,4 @@
-//! `imagelet metrics`: the metrics of the process that goes on at this root.
+//! `imagelet metrics`: the metrics of the process that is running at this root.
 
 use agent::admin::client::{self, Method};
 

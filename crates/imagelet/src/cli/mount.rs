@@ -102,7 +102,7 @@ pub(super) async fn unmount(args: &Unmount) -> Outcome {
     }
 }
 
-/// The path as an agent in another directory would need it.
+/// Returns the absolute path, since an agent may have another working directory.
 fn directory(path: &Path) -> Outcome<std::path::PathBuf> {
     std::path::absolute(path).map_err(|error| Failure::caused(Code::Failed, format!("find {}", path.display()), &error))
 }

@@ -1,4 +1,4 @@
-//! `imagelet tag` and `imagelet untag`: names of images that are here.
+//! `imagelet tag` and `imagelet untag`: names of images in the store.
 
 use cri_api::{ImageSpec, Kind};
 use oci::Reference;
@@ -8,7 +8,7 @@ use crate::args::{Tag, Untag};
 use crate::exit::{Failure, Outcome, chain};
 
 pub(super) async fn tag(app: &App, args: &Tag) -> Outcome {
-    // A wrong name is wrong usage, and nothing is named then.
+    // An invalid name is wrong usage; in that case, no name is added.
     for name in &args.names {
         let reference = Reference::parse(name).map_err(|error| Failure::usage(chain(&error)))?;
         if reference.digest().is_some() {

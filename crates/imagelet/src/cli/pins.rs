@@ -1,4 +1,4 @@
-//! `imagelet pin`, `unpin` and `pins`: images that collection leaves alone by somebody's word.
+//! `imagelet pin`, `unpin` and `pins`: images that a user protects from collection.
 
 use agent::admin::gc::Pin;
 use image_manager::gc::Pattern;
@@ -73,7 +73,7 @@ pub(super) async fn unpin(app: &App, args: &UnpinArgs) -> Outcome {
     Failure::all(missing.into_iter().map(failure).collect()).map_or(Ok(()), Err)
 }
 
-/// Nothing is pinned where one of them is no pattern.
+/// Parses patterns. Nothing is pinned if one of them is invalid.
 fn patterns(texts: &[String]) -> Outcome<Vec<Pattern>> {
     texts.iter().map(|text| Pattern::parse(text).map_err(|error| Failure::usage(error.to_string()))).collect()
 }

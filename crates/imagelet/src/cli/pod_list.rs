@@ -1,4 +1,4 @@
-//! `imagelet pods`: the pods of this node, as the process that keeps them tells.
+//! `imagelet pods`: the pods of this node, as reported by the process that keeps them.
 
 use agent::admin::client::{self, AskError, Method};
 use agent::admin::pods::{PodList, RefusedPod};
@@ -16,10 +16,10 @@ use crate::pods::age;
 use crate::pods::columns::columns;
 use crate::pods::shape::Pod;
 
-/// How often a list that is watched is asked for.
+/// Poll interval of a watched list.
 const WATCH: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// A pod as it was answered, and what of it is shown.
+/// A pod as returned by the agent, and its displayed fields.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub(super) value: Value,
@@ -27,7 +27,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// The identity by which a command finds the pod.
+    /// Returns the identity by which a command finds the pod.
     pub(super) fn known(&self) -> PodIdentity {
         let (metadata, node) = (&self.pod.metadata, self.pod.spec.node_name.clone());
         let (namespace, name, uid) = (metadata.namespace.clone(), metadata.name.clone(), metadata.uid.clone());
@@ -91,7 +91,7 @@ pub(super) async fn run(app: &App, args: &Pods) -> Outcome {
                 tracing::info!("no pods");
             }
             match (args.pods.as_slice(), shown.pods.as_slice(), app.printer.format) {
-                // One that was asked for by name is itself, and not a list of one.
+                // A pod requested by name is printed as itself, and not as a list of one.
                 ([_], [one], Some(format)) if format.is_document() => app.printer.document(Format::Json, &one.value)?,
                 _ => app.printer.report(&shown)?,
             }
@@ -104,7 +104,7 @@ pub(super) async fn run(app: &App, args: &Pods) -> Outcome {
     }
 }
 
-/// The pods that are meant, by namespace and name. `tells`: with what there is to say of manifests that were refused.
+/// Returns the selected pods, by namespace and name. `tells`: logs refused manifests as well.
 async fn listed(app: &App, scope: &Scope, names: &[String], tells: bool) -> Outcome<Vec<Listed>> {
     let (pods, refused) = ask(app).await?;
     if tells {
@@ -119,7 +119,7 @@ async fn listed(app: &App, scope: &Scope, names: &[String], tells: bool) -> Outc
     Ok(pods.into_iter().filter(here).collect())
 }
 
-/// Those of these names, in their order.
+/// Returns the pods of these names, in their order.
 pub(super) fn choose(pods: Vec<Listed>, names: &[String], namespace: Option<&str>) -> Outcome<Vec<Listed>> {
     let known: Vec<PodIdentity> = pods.iter().map(Listed::known).collect();
     let mut chosen = Vec::with_capacity(names.len());
@@ -129,7 +129,7 @@ pub(super) fn choose(pods: Vec<Listed>, names: &[String], namespace: Option<&str
     Ok(chosen)
 }
 
-/// All pods that the agent has, and what it refused.
+/// Returns all pods of the agent, and the manifests that it refused.
 pub(super) async fn ask(app: &App) -> Outcome<(Vec<Listed>, Vec<RefusedPod>)> {
     let list: PodList = agent(app, "/v1/pods").await?;
     let mut pods = Vec::with_capacity(list.items.len());
@@ -137,7 +137,7 @@ pub(super) async fn ask(app: &App) -> Outcome<(Vec<Listed>, Vec<RefusedPod>)> {
         let pod = Pod::of(&value).map_err(|e| Failure::caused(Code::Failed, "understand a pod of the agent", &e))?;
         pods.push(Listed { value, pod });
     }
-    // One that is wanted goes before one of its name that is ending.
+    // A wanted pod is sorted before a terminating one of the same name.
     pods.sort_by(|a, b| {
         let key = |listed: &Listed| {
             let metadata = &listed.pod.metadata;
@@ -148,7 +148,7 @@ pub(super) async fn ask(app: &App) -> Outcome<(Vec<Listed>, Vec<RefusedPod>)> {
     Ok((pods, list.refused))
 }
 
-/// Asks the process that keeps the pods. Where there is none, that is told, and nothing is guessed.
+/// Asks the process that keeps the pods. If there is none, that is an error; no other source is used.
 pub(super) async fn agent<T: serde::de::DeserializeOwned>(app: &App, target: &str) -> Outcome<T> {
     let asked = client::ask_at_length(&admin_socket(&app.config), Method::GET, target).await;
     asked.map_err(|error| match error {

@@ -1,4 +1,4 @@
-//! `imagelet podman-store`: the view of the store for podman, on and off. How it is made is the store's affair.
+//! `imagelet podman-store`: enables and disables the view of the store for podman. The store creates the view.
 
 use std::path::absolute;
 

@@ -1,4 +1,4 @@
-//! From files on the command line to requests for images. Shared by `ensure` and `explain`.
+//! Converts files on the command line to requests for images. Shared by `ensure` and `explain`.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,8 +14,8 @@ use crate::app::App;
 use crate::exit::{Code, Failure, Outcome};
 use crate::wiring::node;
 
-/// Reads all manifests and answers every need in them, in their order. The pods' secrets come from the same manifests, and from
-/// the secrets directory.
+/// Reads all manifests and returns their image needs, in their order. Pull secrets are taken from the same manifests, and from the secrets
+/// directory.
 pub(super) async fn read(app: &App, given: &[PathBuf], recursive: bool) -> Outcome<Vec<ImageNeed>> {
     let panicked = |_| Failure::failed("read manifests: the reader panicked");
     let given = given.to_vec();
@@ -41,7 +41,7 @@ pub(super) async fn read(app: &App, given: &[PathBuf], recursive: bool) -> Outco
     read.await.map_err(panicked)?
 }
 
-/// The objects of the secrets directory. Unusable ones are logged; pods that need them will miss them.
+/// Returns the objects of the secrets directory. Unusable ones are logged; pods that need them lack these credentials.
 fn secrets_of(directory: &Path) -> Outcome<Objects> {
     let read = read_directory(directory)
         .map_err(|error| Failure::new(Code::Config, format!("secretsDirectory {}: {error}", directory.display())))?;
@@ -51,13 +51,13 @@ fn secrets_of(directory: &Path) -> Outcome<Objects> {
     Ok(read.objects)
 }
 
-/// A manifest as it was read, and its name in messages.
+/// The text of a manifest, and its name in messages.
 struct ManifestText {
     name: String,
     text: String,
 }
 
-/// Asks an address for a manifest.
+/// Fetches a manifest from an address.
 async fn fetch(app: &App, url: &str) -> Outcome<ManifestText> {
     let request = FetchRequest::new(url);
     let name = request.origin();
@@ -97,7 +97,7 @@ fn named(name: String, bytes: std::io::Result<Vec<u8>>) -> Outcome<ManifestText>
     }
 }
 
-/// The objects of all manifests, among them at least one pod. Problems that change nothing about images are logged.
+/// Returns the objects of all manifests, including at least one pod. Problems that do not affect images are logged.
 fn parse_all(texts: &[ManifestText]) -> Outcome<Objects> {
     let mut objects = Objects::default();
     for ManifestText { name, text } in texts {

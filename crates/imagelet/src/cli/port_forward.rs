@@ -1,5 +1,5 @@
-//! `imagelet port-forward`: listens here, and carries each connection through the runtime to a port of a pod. Asks the runtime
-//! and no agent. Ends when the pod has, or when it is asked to.
+//! `imagelet port-forward`: listens on this machine, and forwards each connection through the runtime to a port of a pod. Asks the runtime
+//! and no agent. Ends when the pod ends, or when it is asked to.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -54,7 +54,7 @@ pub(super) async fn run(app: &App, args: &PortForward) -> Outcome {
     ended
 }
 
-/// Listens on one port: on both loopback addresses where no other is said, of which one is enough.
+/// Listens on one port: by default on both loopback addresses, of which one is enough.
 async fn listen(ports: Ports, addresses: &[IpAddr]) -> Outcome<Vec<(TcpListener, SocketAddr)>> {
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let chosen = if addresses.is_empty() { &loopback[..] } else { addresses };
@@ -63,7 +63,7 @@ async fn listen(ports: Ports, addresses: &[IpAddr]) -> Outcome<Vec<(TcpListener,
         let at = SocketAddr::new(*address, port);
         match bind(at).await {
             Ok((listener, at)) => {
-                // The same one everywhere, where any is good.
+                // If any port will do, use the same one on every address.
                 port = at.port();
                 bound.push((listener, at));
             }
@@ -102,7 +102,7 @@ async fn accept(
         let client = match client {
             Ok((client, _)) => client,
             Err(error) => {
-                // Too many open files, most likely: it passes.
+                // Most likely too many open files, which is temporary.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;
@@ -128,7 +128,7 @@ async fn accept(
 }
 
 impl Forward {
-    /// Carries one connection. The runtime takes each URL once, so each has its own.
+    /// Forwards one connection. The runtime accepts each URL once, so each connection requests its own.
     async fn carry(&self, client: TcpStream, port: u16) -> Outcome {
         let url = self.runtime.port_forward(&self.sandbox, &[port]).await;
         let url = url.map_err(|error| Failure::call(format!("forward to port {port}"), &error))?;
@@ -140,7 +140,7 @@ impl Forward {
         })
     }
 
-    /// Returns true if the sandbox is gone. A runtime that does not answer says nothing about it.
+    /// Returns true if the sandbox no longer exists. If the runtime does not answer, it is assumed to exist.
     async fn is_gone(&self) -> bool {
         match self.runtime.pod_sandbox_status(&self.sandbox, false).await {
             Ok(status) => !status.ready,

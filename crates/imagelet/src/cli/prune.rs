@@ -1,4 +1,4 @@
-//! `imagelet prune`: removes images without a name, or all that nothing uses, by the collector's plan.
+//! `imagelet prune`: removes images without a name, or all unused ones, by the collector's plan.
 
 use agent::admin::gc::CollectRequest;
 use cri_api::{Image, ImageSpec};

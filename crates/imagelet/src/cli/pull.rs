@@ -1,4 +1,4 @@
-//! `imagelet pull`: asks the registry for images, all at the same time.
+//! `imagelet pull`: pulls images from registries, all at the same time.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::images::Images;
 use crate::output::{Report, Table, units};
 use crate::wiring::Mode;
 
-/// The flag that helps where an image has nothing for this machine's platform.
+/// The flag that helps if an image has no variant for this machine's platform.
 const PLATFORM_HINT: &str = "--platform names another one";
 
 /// An image that was pulled.
@@ -63,10 +63,10 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
             futures::future::join_all(pulls).await
         }
         None => {
-            // No events: there is no object that they could be about.
+            // No events: there is no object that they could refer to.
             let managed = app.managed(Arc::new(Recorders(Vec::new())), Mode::OneShot).await?;
             managed.recover(&app.config, &*source.service()).await?;
-            // What one of the pulls brought makes no room for another one.
+            // An image of one of the pulls must not be removed to make space for another.
             let _holds = app.hold(names.iter().map(String::as_str)).await;
             let pulls = names.into_iter().map(|name| pull(app, &managed.manager, name));
             futures::future::join_all(pulls).await
@@ -82,7 +82,7 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
     app.progress.finish();
     app.protect(images.iter().map(|pulled| pulled.image_ref.as_str())).await;
     let pulls = Pulls { images };
-    // What scripts want of a pull is what CRI answers: the image ref, one a line.
+    // Scripts need the value that CRI returns for a pull: the image ref, one per line.
     match app.printer.format {
         None => app.printer.lines(pulls.ids())?,
         Some(_) => app.printer.report(&pulls)?,
@@ -90,12 +90,12 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
     Failure::all(failures).map_or(Ok(()), Err)
 }
 
-/// The name that a service is asked for, from what the user wrote: the default tag is added, nothing else changes.
+/// Returns the name for the service, from the user's text: the default tag is added, nothing else changes.
 fn image_name(text: &str) -> Outcome<String> {
     oci::apply_default_tag(text).map_err(|error| Failure::usage(chain(&error)))
 }
 
-/// A pull with the credentials of the node, for nobody in particular.
+/// Pulls with the credentials of the node, for no particular pod.
 async fn pull(app: &App, manager: &ImageManager, image: String) -> Outcome<Pulled> {
     let begin = Instant::now();
     let request = EnsureImageRequest {
@@ -123,8 +123,8 @@ async fn pull(app: &App, manager: &ImageManager, image: String) -> Outcome<Pulle
     }
 }
 
-/// A pull with the credential of the command line. No pod has it, so the record says of nobody that he may have the image:
-/// every pod shows the registry its own credential first.
+/// Pulls with the credential of the command line. No pod has it, so the record permits no pod to use the image: every pod must present its
+/// own credential to the registry first.
 async fn pull_with(
     app: &App,
     source: &Images,
@@ -149,7 +149,7 @@ async fn pull_with(
             Ok(Pulled { image, image_ref })
         }
         Err(error) => {
-            // What a runtime far away made of it nobody knows; our own engine has brought nothing.
+            // The state of a remote runtime is unknown after a failed pull, so keep its intent; our own engine has made nothing visible.
             match source.endpoint() {
                 None => intent.failed().await,
                 Some(_) => intent.keep().await,
@@ -159,14 +159,14 @@ async fn pull_with(
     }
 }
 
-/// A pull that failed. The services name the image in their errors; where one does not, it is added.
+/// Converts a failed pull. The services name the image in their errors; if one does not, the name is added.
 fn pull_failure(image: &str, kind: Option<Kind>, message: &str) -> Failure {
     let named = Reference::parse(image).is_ok_and(|r| message.contains(r.path()));
     let line = if named { message.to_owned() } else { format!("pull {image}: {message}") };
     Failure::new(kind.map_or(Code::Failed, code_of), line)
 }
 
-/// The credential, which must be meant for one registry: the others would see it.
+/// Returns the credential. The images must belong to a single registry, since others would see it.
 pub(super) fn credential(creds: &Creds, names: &[String]) -> Outcome<RegistryAuth> {
     let Some((user, password)) = creds.0.expose().split_once(':').filter(|(user, _)| !user.is_empty()) else {
         return Err(Failure::usage("--creds must be USER:PASSWORD"));

@@ -1,4 +1,4 @@
-//! `imagelet push`: an image of the store, or of an OCI layout, to a registry.
+//! `imagelet push`: pushes an image of the store, or of an OCI layout, to a registry.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::images::registries;
 use crate::output::{Report, Table, units};
 use crate::wiring;
 
-/// Repositories that are asked for a blob before it is uploaded.
+/// Maximum number of repositories that are queried for a blob before it is uploaded.
 const MOUNT_FROM: usize = 4;
 
 /// An image that was pushed.
@@ -87,19 +87,19 @@ pub(super) async fn run(app: &App, args: &Push) -> Outcome {
         uploaded_bytes: pushed.bytes,
         name: job.to.at_digest(pushed.digest).to_string(),
     };
-    // Scripts want a name that means this very image.
+    // Scripts need a name that identifies exactly this image.
     if app.printer.format.is_none() && !app.printer.quiet {
         return app.printer.lines([&report.name]);
     }
     app.printer.report(&report)
 }
 
-/// `oci:PATH[:NAME]`, as for podman and skopeo, or an image of the store.
+/// Parses `oci:PATH[:NAME]`, as in podman and skopeo, or an image of the store.
 fn content(text: &str) -> Content {
     let archive = ["oci:", "oci-archive:"].iter().find_map(|transport| text.strip_prefix(transport));
     match archive {
         None => Content::Image(ImageSpec::new(text)),
-        // A path may have a colon in it: what is there as it is written is meant so.
+        // A path may contain a colon: if the whole text exists as a path, it is one.
         Some(path) if Path::new(path).exists() => Content::Layout { path: path.into(), name: None },
         Some(path) => match path.split_once(':') {
             Some((path, name)) => Content::Layout { path: path.into(), name: Some(name.to_owned()) },
@@ -163,7 +163,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// With the credentials of the person and of the node, one after the other.
+    /// Pushes with the credentials of the person and of the node, one after the other.
     async fn push_with_any(&self) -> Outcome<Pushed> {
         let to = self.to.to_string();
         let keyring = wiring::keyring_of_person(&self.app.config, &self.app.environment).await?;
@@ -209,7 +209,7 @@ impl Job<'_> {
         }
     }
 
-    /// By its manifest alone, where the registry has the layers; otherwise by way of an export.
+    /// Pushes only the manifest if the registry has the layers; otherwise by way of an export.
     async fn push_image(&self, image: &ImageSpec, upload: Upload) -> Result<Pushed, PushError> {
         let engine = self.app.engine("push").await?;
         let documents = engine.image_documents(image).await?;
@@ -236,7 +236,7 @@ async fn export(engine: &dyn ImageEngine, id: &str, spool: &Spool) -> Result<Pat
     Ok(layout)
 }
 
-/// Repositories of the registry that an image is pushed to which may have its blobs: those that it has names of.
+/// Returns repositories of the target registry that may have the image's blobs: those in the image's names.
 fn siblings(documents: &ImageDocuments, to: &Reference) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for name in documents.repo_digests.iter().chain(&documents.tags) {
@@ -264,7 +264,7 @@ impl Spool {
     }
 }
 
-/// A number that another process with the same id on another machine does not have.
+/// Returns a number that distinguishes this process from one with the same id on another machine.
 fn nonce() -> u32 {
     use std::hash::{BuildHasher as _, Hasher as _};
     let number = std::hash::RandomState::new().build_hasher().finish();

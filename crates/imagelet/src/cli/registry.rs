@@ -1,4 +1,4 @@
-//! `imagelet registry`: an OCI layout as a registry, read or written as well.
+//! `imagelet registry`: serves an OCI layout as a registry, read-only or writable.
 
 use crate::app::App;
 use crate::args::Registry;

@@ -1,4 +1,4 @@
-//! `imagelet rmi`: removes images with all their names, and says which names those are.
+//! `imagelet rmi`: removes images with all their names, and prints the removed names.
 
 use cri_api::{Image, ImageService, ImageSpec};
 use serde::Serialize;
@@ -52,7 +52,7 @@ pub(super) async fn run(app: &App, args: &Rmi) -> Outcome {
     }
     let removals = Removals { removed };
     match app.printer.format {
-        // Plain lines as docker has them: they can be read in a log without a title.
+        // Plain lines as in docker: they are readable in a log without a title.
         None | Some(Format::Table) if !app.printer.quiet => app.printer.lines(lines(&removals.removed))?,
         _ => app.printer.report(&removals)?,
     }
@@ -68,7 +68,7 @@ fn lines(removed: &[Image]) -> Vec<String> {
     lines
 }
 
-/// Removes one image; `None` if it went with an earlier name of the same command.
+/// Removes one image; `None` if it was removed by an earlier name of the same command.
 async fn remove(service: &dyn ImageService, text: &str, earlier: &[Image]) -> Outcome<Option<Image>> {
     let failed = |error: cri_api::Error| Failure::call(format!("remove {text}"), &error);
     let found = super::images::look_up(service, text).await.map_err(failed)?;

@@ -1,5 +1,5 @@
-//! `imagelet run`: pods from manifests, kept as they should be until a signal comes, and with `--listen` the images on a CRI socket
-//! beside them. In the foreground: [`super::run_once`]; told and not done: [`super::run_dry`].
+//! `imagelet run`: keeps the pods of manifests running until a signal arrives, and with `--listen` also serves images on a CRI socket. In
+//! the foreground: [`super::run_once`]; dry run: [`super::run_dry`].
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::wiring::reload::{ReloadSignal, Users};
 use crate::wiring::serving::{self, Listening};
 use crate::wiring::{cluster, kubelet_api, node, status_page, watchdog};
 
-/// How long pulls that go on may take at the end of the process. The next one goes on with what was fetched.
+/// How long active pulls may take at the end of the process. The next process continues with the fetched data.
 const LAST_PULLS: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {
@@ -130,7 +130,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         match cri {
             Some(cri) => {
                 let served = cri.run(app).await;
-                // A server that ends by itself ends everything.
+                // If the server ends by itself, everything ends.
                 app.stop.cancel();
                 served
             }

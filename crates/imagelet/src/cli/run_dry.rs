@@ -1,4 +1,4 @@
-//! `imagelet run --dry-run`: which pods there would be, and what is refused. Reads manifests as `run` does, and asks no runtime.
+//! `imagelet run --dry-run`: the pods that would run, and the refused objects. Reads manifests as `run` does, and asks no runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Report, Table};
 use crate::wiring::node;
 
-/// How long a source may take to tell what it has.
+/// How long a source may take to report its pods.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 struct DryRunReport(Vec<Arc<Pod>>);
@@ -75,7 +75,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     Failure::all(refused.collect()).map_or(Ok(()), Err)
 }
 
-/// Returns true if every source has reported its pods or why it cannot be read, and a reason for each object that cannot be taken.
+/// Returns true if every source has reported its pods or its error, and a reason is known for each object that is refused.
 fn all_told(desired: &DesiredPods) -> bool {
     let why = |origin: &String| desired.refused.iter().any(|refused| refused.origin == *origin);
     desired.reported && desired.held.iter().all(why)

@@ -1,5 +1,5 @@
-//! `imagelet run -f`: pods in the foreground, until all of them have ended or a signal comes. Each change is one line on
-//! stdout, and nothing is left afterwards.
+//! `imagelet run -f`: runs pods in the foreground, until all of them have ended or a signal arrives. Prints each change as one line on
+//! stdout, and leaves nothing behind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let sources = sources(app, args, &reading).await?;
     let _lock = PodsLock::take(&app.config.root).await?;
     let node = wiring::node::open(app, reading, sources, None).await?;
-    // It goes on while pods end, whatever signal came.
+    // The node keeps running while pods are ended, even after a signal.
     let stop = CancellationToken::new();
     let register = |registry: &mut Registry| {
         node.register(registry);
@@ -49,7 +49,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     outcome
 }
 
-/// The sources of the files, each read once, and the documents of the node.
+/// Returns the sources of the files, each read once, and the documents of the node.
 pub(super) async fn sources(app: &App, args: &Run, reading: &Reading) -> Outcome<Vec<Source>> {
     let (given, recursive) = (args.files.clone(), args.below.recursive);
     let files = tokio::task::spawn_blocking(move || expand(&given, recursive)).await;
@@ -70,7 +70,7 @@ pub(super) async fn sources(app: &App, args: &Run, reading: &Reading) -> Outcome
     Ok(manifests.into_iter().map(Source::Once).chain(documents).collect())
 }
 
-/// Why nothing can be run: what there is instead of pods.
+/// Returns why nothing can be run: the objects that the files contain instead of pods.
 fn no_pod(manifests: &[Once]) -> Failure {
     let passed_over = |once: &Once| {
         let line = |line| Failure::failed(format!("{}: {line}", once.origin()));
@@ -83,7 +83,7 @@ fn no_pod(manifests: &[Once]) -> Failure {
     })
 }
 
-/// Tells of changes until the end, and takes everything away.
+/// Prints changes until the end, and removes all pods.
 async fn foreground(app: &App, node: &Node, told: &mut Told) -> Outcome {
     let mut changes = node.agent.changes();
     let finished = node.agent.finished();
@@ -124,7 +124,7 @@ fn title(view: &Arc<PodView>) -> String {
     format!("{}/{}", view.pod.metadata.namespace, view.pod.metadata.name)
 }
 
-/// The state that was last printed of each pod, by uid.
+/// The last printed state of each pod, by uid.
 #[derive(Default)]
 struct Told(BTreeMap<String, String>);
 
@@ -134,7 +134,7 @@ impl Told {
         let desired = node.desired.borrow().clone();
         let mut lines = Vec::new();
         for view in node.agent.pods() {
-            // A pod may also be one that somebody else left in this runtime.
+            // The runtime may also have pods that another process left.
             if !desired.pods.contains_key(&view.pod.metadata.uid) {
                 continue;
             }
@@ -149,7 +149,7 @@ impl Told {
     }
 }
 
-/// A pod in one line: `ImagePullBackOff (0/1): web: Back-off pulling image …`.
+/// Returns a pod's state in one line: `ImagePullBackOff (0/1): web: Back-off pulling image …`.
 fn state(pod: &Pod) -> String {
     let columns = columns(pod);
     let mut text = format!("{} ({})", columns.status, columns.ready());
@@ -165,7 +165,7 @@ fn state(pod: &Pod) -> String {
     crate::output::table::clean(&text)
 }
 
-/// Why a container does not run, or how it failed.
+/// Returns why a container does not run, or how it failed.
 fn why(container: &ContainerStatus) -> Option<String> {
     let name = &container.name;
     if let Some(waiting) = container.state.waiting.as_ref().filter(|waiting| !waiting.message.is_empty()) {

@@ -1,4 +1,4 @@
-//! `imagelet serve`: the images on a CRI socket, ours or those of a runtime behind us.
+//! `imagelet serve`: serves images on a CRI socket, those of our store or those of a runtime behind it.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ async fn serve(app: &App) -> Outcome {
     let notify = Notify::new(app.environment.notify_socket.as_deref());
     let status = format!("serving images on {}", server.endpoint());
     notify.ready(&status);
-    // A server that ends by itself ends what is beside it.
+    // If the server ends by itself, the reload and the watchdog end as well.
     let ended = CancellationToken::new();
     let ending = async {
         app.stop.cancelled().await;
@@ -107,7 +107,7 @@ async fn serve(app: &App) -> Outcome {
     served
 }
 
-/// Says at once what a kubelet in front would otherwise learn from each pod.
+/// Warns at startup; a kubelet in front would otherwise report the problem only for each pod.
 fn note_containers(app: &App, images: &Images, endpoint: &Endpoint) {
     if images.endpoint().is_some() {
         return;
@@ -124,7 +124,7 @@ fn note_containers(app: &App, images: &Images, endpoint: &Endpoint) {
     );
 }
 
-/// Returns true if this agent collects by itself. It must not guess what is in use.
+/// Returns true if this agent collects by itself. It must not guess which images are in use.
 fn collects(app: &App, images: &Images) -> Outcome<bool> {
     let enabled = app.config.gc.enabled.unwrap_or(false);
     if enabled && images.endpoint().is_none() && app.config.container_runtime_endpoint.is_none() {

@@ -1,5 +1,5 @@
-//! `imagelet status`: what a node says of its images and their disk. `-o json` has the shapes of a Node's `status.images`
-//! and `status.conditions`.
+//! `imagelet status`: the state of a node's images and their disk. `-o json` has the form of a Node's `status.images` and
+//! `status.conditions`.
 
 use engine_api::UnfinishedPulls;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Format, Table, units};
 
-/// The fields of the status that people are shown.
+/// The displayed fields of the status.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StatusReport {
@@ -81,7 +81,7 @@ pub(super) async fn run(app: &App) -> Outcome {
     }
 }
 
-/// Conditions, file systems and thresholds.
+/// Returns tables of conditions, file systems and thresholds.
 fn tables(shown: &StatusReport) -> Vec<String> {
     let mut conditions = Table::new(&["CONDITION", "STATUS", "SINCE", "MESSAGE"]);
     for condition in &shown.conditions {
@@ -98,7 +98,7 @@ fn tables(shown: &StatusReport) -> Vec<String> {
     for (what, fs) in all {
         let Some(fs) = fs else { continue };
         let bytes = [fs.capacity_bytes, fs.used_bytes, fs.available_bytes].map(units::bytes);
-        // Where the file system makes inodes as it needs them there is nothing to count.
+        // A file system that allocates inodes dynamically has no count of them.
         let inodes = [fs.inodes, fs.inodes_used, fs.inodes_free];
         let inodes = inodes.map(|n| if fs.inodes == 0 { String::new() } else { n.to_string() });
         let images = fs.images_bytes.map(units::bytes);
@@ -118,7 +118,7 @@ fn tables(shown: &StatusReport) -> Vec<String> {
     [conditions.render(), disks.render(), signals.render()].into_iter().chain(left).chain(engine).collect()
 }
 
-/// The images of the status, the largest first.
+/// Returns the images of the status, the largest first.
 fn images(shown: &StatusReport) -> Table {
     let mut table = Table::new(&["SIZE", "NAMES"]);
     for image in &shown.images {

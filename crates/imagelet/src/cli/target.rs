@@ -1,6 +1,6 @@
-//! Which pod and which container a person means, found in what the runtime shows: a pod by its name with or without the
-//! node behind it, `namespace/name` or uid; a container by its name, or the one that is meant where none is named. Starts
-//! and stops nothing, asks no agent. Called by the commands that read or enter containers.
+//! Finds the pod and the container that a user names, among those of the runtime: a pod by its name with or without the node as a suffix,
+//! `namespace/name` or uid; a container by its name, or the default one if none is named. Starts and stops nothing, asks no agent for pods.
+//! Called by the commands that read or enter containers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::app::App;
 use crate::endpoint::{admin_socket, connect_runtime, parse_endpoint};
 use crate::exit::{Failure, Outcome};
 
-/// Names the container that is meant where none is named, as for kubectl.
+/// Annotation that names the default container, as in kubectl.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// The runtime that the configuration means.
+/// Connects to the configured runtime.
 pub(crate) async fn runtime(app: &App) -> Outcome<Arc<dyn RuntimeService>> {
     let config = &app.config;
     let text = config.container_runtime_endpoint.as_ref().or(config.image_service_endpoint.as_ref());
@@ -29,14 +29,14 @@ pub(crate) async fn runtime(app: &App) -> Outcome<Arc<dyn RuntimeService>> {
     connect_runtime(config, &endpoint).await
 }
 
-/// Where pods run if nobody says: where the process that keeps them does, otherwise where `imagelet run` would look.
+/// Returns the default endpoint of pods: that of the process that keeps them, otherwise the default of `imagelet run`.
 async fn default_endpoint(app: &App) -> String {
     let about = client::ask_json::<NodeInfo>(&admin_socket(&app.config), Method::GET, "/v1/node").await;
     let told = about.ok().map(|about| about.runtime_endpoint).filter(|endpoint| !endpoint.is_empty());
     told.unwrap_or_else(crate::endpoint::usual_endpoint)
 }
 
-/// The name of a pod as a person wrote it.
+/// The name of a pod as the user wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodName {
     /// As written, for messages.
@@ -51,17 +51,17 @@ pub(crate) struct PodIdentity {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// The node, where the pod's name ends in it; otherwise empty.
+    /// The node, if the pod's name ends in it; otherwise empty.
     pub(crate) node: String,
 }
 
 impl PodIdentity {
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub(crate) fn title(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The name as its manifest has it.
+    /// Returns the name in the pod's manifest.
     fn plain_name(&self) -> Option<&str> {
         let suffix = self.name.len().checked_sub(self.node.len()).filter(|_| !self.node.is_empty())?;
         let (plain, node) = (self.name.get(..suffix)?, self.name.get(suffix..)?);
@@ -70,7 +70,7 @@ impl PodIdentity {
 }
 
 impl PodName {
-    /// Reads `NAME`, `pod/NAME`, `NAMESPACE/NAME` or a uid; `namespace` is what an option of the command says.
+    /// Parses `NAME`, `pod/NAME`, `NAMESPACE/NAME` or a uid; `namespace` is the value of the command's flag.
     pub(crate) fn parse(text: &str, namespace: Option<&str>) -> Outcome<Self> {
         let plain = ["pod/", "pods/", "po/"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
         let (before, name) = match plain.split_once('/') {
@@ -89,7 +89,7 @@ impl PodName {
         Ok(Self { text: text.to_owned(), namespace, name: name.to_owned() })
     }
 
-    /// Which of `pods` is meant. Of several that share namespace and name the first one is: the newest belongs in front.
+    /// Selects one of `pods`. Of several with the same namespace and name, the first is selected: callers sort the newest first.
     pub(crate) fn choose(&self, pods: &[PodIdentity]) -> Outcome<usize> {
         let here = |pod: &PodIdentity| self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace);
         let first = |fits: &dyn Fn(&PodIdentity) -> bool| -> Vec<usize> {
@@ -97,7 +97,7 @@ impl PodName {
             let fitting = pods.iter().enumerate().filter(|(_, pod)| here(pod) && fits(pod));
             fitting.filter(|(_, pod)| titles.insert(pod.title())).map(|(index, _)| index).collect()
         };
-        // What is said exactly goes before what is said for short.
+        // An exact match has precedence over a short name.
         let ways: [&dyn Fn(&PodIdentity) -> bool; 3] =
             [&|pod| pod.uid == self.name, &|pod| pod.name == self.name, &|pod| pod.plain_name() == Some(&self.name)];
         for way in ways {
@@ -130,26 +130,26 @@ impl PodName {
     }
 }
 
-/// A pod as the runtime shows it.
+/// A pod as the runtime reports it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoundPod {
     pub(crate) known: PodIdentity,
     /// The newest first.
     pub(crate) sandboxes: Vec<PodSandbox>,
-    /// The newest first: earlier runs of a container stand behind its latest one.
+    /// The newest first: earlier runs of a container follow its latest one.
     pub(crate) containers: Vec<Container>,
 }
 
-/// The container that is meant.
+/// The selected container.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     pub(crate) name: String,
-    /// For stderr: that nobody named it.
+    /// A note for stderr that the container was selected by default.
     pub(crate) note: Option<String>,
 }
 
 impl FoundPod {
-    /// Finds the pod that is meant.
+    /// Finds the selected pod.
     pub(crate) async fn find(runtime: &dyn RuntimeService, name: &PodName) -> Outcome<Self> {
         let failed = |error: cri_api::Error| Failure::call(format!("find pod {:?}", name.text), &error);
         let sandboxes = runtime.list_pod_sandboxes(None).await.map_err(failed)?;
@@ -159,18 +159,18 @@ impl FoundPod {
         Ok(pods.swap_remove(name.choose(&known)?))
     }
 
-    /// The sandbox of the pod, where that is ready.
+    /// Returns the sandbox of the pod, if it is ready.
     pub(crate) fn ready_sandbox(&self) -> Outcome<&PodSandbox> {
         let ready = self.sandboxes.iter().find(|sandbox| sandbox.ready);
         ready.ok_or_else(|| Failure::failed(format!("pod {} does not run", self.known.title())))
     }
 
-    /// The runs of a container, the latest first.
+    /// Returns the runs of a container, the latest first.
     pub(crate) fn runs(&self, name: &str) -> Vec<&Container> {
         self.containers.iter().filter(|container| info(container).name == name).collect()
     }
 
-    /// The run of a container that goes on now.
+    /// Returns the current run of a container.
     pub(crate) fn running(&self, name: &str) -> Outcome<&Container> {
         let runs = self.runs(name);
         if let Some(run) = runs.iter().find(|run| run.state == ContainerState::Running) {
@@ -185,7 +185,7 @@ impl FoundPod {
         Err(Failure::failed(format!("container {name:?} of pod {} does not run: {state}", self.known.title())))
     }
 
-    /// The container of this name; of none: the one that the pod's annotation names, or its first.
+    /// Returns the container of this name; without a name, the one in the pod's annotation, or the first.
     pub(crate) fn container(&self, name: Option<&str>) -> Outcome<Chosen> {
         let (normal, others) = self.names();
         let all: Vec<String> = normal.iter().cloned().chain(others.iter().map(|(n, kind)| shown(n, *kind))).collect();
@@ -210,7 +210,7 @@ impl FoundPod {
         Ok(Chosen { name: first.clone(), note })
     }
 
-    /// The names of all containers: init containers in front, as they come in the pod.
+    /// Returns the names of all containers: init containers first, as in the pod.
     pub(crate) fn all_names(&self) -> Vec<String> {
         let (normal, others) = self.names();
         let init = |kind: Option<ContainerKind>| kind == Some(ContainerKind::Init);
@@ -223,8 +223,8 @@ impl FoundPod {
         self.sandboxes.first()?.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Names of the normal containers in the pod's order, and of the others. Where the sandbox does not say them all, those
-    /// stand behind that the runtime shows.
+    /// Returns names of the normal containers in the pod's order, and of the others. Containers that the runtime reports and the sandbox
+    /// does not list are appended.
     fn names(&self) -> (Vec<String>, Vec<(String, Option<ContainerKind>)>) {
         let said = self.annotation(CONTAINERS).unwrap_or_default();
         let mut normal: Vec<String> = said.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -258,7 +258,7 @@ fn info(container: &Container) -> ContainerInfo {
     info
 }
 
-/// The pods of what a runtime lists: those that run in front, the newest first. What is of no pod is left out.
+/// Groups the sandboxes and containers of a runtime into pods: running ones first, then the newest. Those without a pod are ignored.
 fn group(sandboxes: Vec<PodSandbox>, containers: Vec<Container>) -> Vec<FoundPod> {
     let mut pods: BTreeMap<PodOwner, FoundPod> = BTreeMap::new();
     for sandbox in sandboxes {

@@ -1,4 +1,4 @@
-//! Pods and containers are found as people call them, and what cannot be told apart is said to be so.
+//! Pods and containers are found by the names that people use, and ambiguous names are reported.
 
 use cri_api::testing::FakeRuntimeService;
 use cri_api::{ContainerMetadata, PodSandboxMetadata};
@@ -93,7 +93,7 @@ async fn found(annotations: &[(&str, &str)]) -> FoundPod {
 #[tokio::test]
 async fn containers_are_found_by_name_or_by_being_the_first() {
     let pod = found(&[]).await;
-    // The one that runs, though another of its name is newer.
+    // The running one, although another of its name is newer.
     assert_eq!((pod.known.uid.as_str(), pod.ready_sandbox().expect("ready").id.as_str()), ("u1", "s1"));
     let chosen = pod.container(None).expect("chosen");
     assert_eq!(chosen.name, "b");

@@ -1,5 +1,5 @@
-//! `imagelet top`: pulls, disk and pods of an agent in one picture, which changes as they do; once and as plain text where standard
-//! output is no terminal. Asks the admin API and decides nothing.
+//! `imagelet top`: a live view of an agent's pulls, disk and pods; printed once as plain text if standard output is no terminal. Asks the
+//! admin API and decides nothing.
 
 mod frame;
 mod screen;
@@ -24,11 +24,11 @@ use crate::pods::shape::Pod;
 use frame::{DiskFigures, Picture, PodFigures};
 use screen::Screen;
 
-/// How often pulls are painted while they run.
+/// Interval of updates of running pulls.
 const INTERVAL_MILLISECONDS: u64 = 500;
-/// How often the disk and the pods are asked for.
+/// Interval at which the disk and the pods are requested.
 const PERIOD: Duration = Duration::from_secs(2);
-/// How many ended pulls are remembered: more than a screen has rows.
+/// Number of ended pulls that are kept: more than a screen has rows.
 const ENDED: usize = 50;
 
 pub(super) async fn run(app: &App) -> Outcome {
@@ -49,7 +49,7 @@ pub(super) async fn run(app: &App) -> Outcome {
     watch(app, picture, socket, events).await
 }
 
-/// Paints until somebody presses `q`, a signal comes, or the agent ends.
+/// Paints until the user presses `q`, a signal arrives, or the agent ends.
 async fn watch(app: &App, mut picture: Picture, socket: PathBuf, mut events: Events) -> Outcome {
     let mut screen = Screen::enter().map_err(|error| Failure::failed(format!("paint on the terminal: {error}")))?;
     let mut period = tokio::time::interval(PERIOD);
@@ -76,13 +76,13 @@ async fn watch(app: &App, mut picture: Picture, socket: PathBuf, mut events: Eve
     }
 }
 
-/// Puts the last ends first.
+/// Adds ended pulls, the latest first.
 fn remember(known: &mut Vec<EndedPull>, new: Vec<EndedPull>) {
     known.splice(0..0, new.into_iter().rev());
     known.truncate(ENDED);
 }
 
-/// Asks for the disk and the pods.
+/// Requests the disk and the pods.
 async fn refresh(picture: &mut Picture, socket: &Path) -> Result<(), AskError> {
     picture.now = jiff::Timestamp::now();
     if let Some(status) = there(client::ask_json::<Value>(socket, Method::GET, "/v1/status").await)? {
@@ -105,10 +105,10 @@ async fn refresh(picture: &mut Picture, socket: &Path) -> Result<(), AskError> {
     Ok(())
 }
 
-/// The answer of an agent that has this part, or `None`.
+/// Returns the answer of an agent, or `None` if the agent does not have this part.
 fn there<T>(answer: Result<T, AskError>) -> Result<Option<T>, AskError> {
     match answer {
-        // Right after its start an agent has yet to hear which pods run.
+        // Right after its start, an agent does not know the running pods yet.
         Err(AskError::Refused { kind: Kind::NotFound | Kind::Unavailable, .. }) => Ok(None),
         answer => answer.map(Some),
     }

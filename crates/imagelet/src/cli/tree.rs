@@ -1,5 +1,4 @@
-//! The file tree of an image or a layer, opened for a command in the store itself, while its layers are leased. Shows and writes
-//! nothing.
+//! Opens the file tree of an image or a layer within the store, while its layers are leased. Displays and writes nothing.
 
 use engine_api::LayerLease;
 use store::view::{Kind, Stack, Stat, View, ViewError};
@@ -7,7 +6,7 @@ use store::view::{Kind, Stack, Stat, View, ViewError};
 use crate::app::App;
 use crate::exit::{Code, Failure, Outcome, chain};
 
-/// An open tree. Nothing of it is removed meanwhile.
+/// An open tree. The lease keeps its layers from being removed.
 pub(super) struct Tree {
     pub(super) view: View,
     _lease: LayerLease,
@@ -24,7 +23,7 @@ pub(super) async fn open(app: &App, command: &str, text: &str) -> Outcome<Tree> 
     Ok(Tree { view: view.await?, _lease: lease })
 }
 
-/// Runs what blocks, and waits for it. When the program is ended, it is dropped where it stands.
+/// Runs blocking work, and waits for it. When the program is ended, the work is abandoned.
 pub(super) async fn blocking<T: Send + 'static>(
     what: &str,
     work: impl FnOnce() -> Outcome<T> + Send + 'static,
@@ -34,7 +33,7 @@ pub(super) async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|_| Err(Failure::failed(format!("{what}: the thread panicked"))))
 }
 
-/// A failure with the tree, or with where a copy goes.
+/// Converts an error of the tree, or of the target of a copy.
 pub(super) fn failure(context: impl std::fmt::Display, error: &ViewError) -> Failure {
     let code = match error {
         ViewError::Write { source, .. } | ViewError::Layer { source, .. } | ViewError::Read { source, .. }
@@ -47,7 +46,7 @@ pub(super) fn failure(context: impl std::fmt::Display, error: &ViewError) -> Fai
     Failure::new(code, format!("{context}: {}", chain(error)))
 }
 
-/// Kind and permissions as `ls -l` shows them.
+/// Returns kind and permissions as `ls -l` shows them.
 pub(super) fn mode_text(stat: &Stat) -> String {
     let first = match stat.kind {
         Kind::File => '-',

@@ -1,17 +1,17 @@
-//! `imagelet version`.
+//! `imagelet version`: prints the version.
 
 use serde::Serialize;
 
 use crate::exit::Outcome;
 use crate::output::{Format, Printer};
 
-/// The version, as it is printed.
+/// The printed version.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Version {
     version: &'static str,
     platform: String,
-    /// Version of CRI that is spoken.
+    /// Version of CRI that this program implements.
     runtime_api_version: &'static str,
 }
 

@@ -1,6 +1,6 @@
-//! `imagelet ensure --wait`: asks for every image again and again, as a kubelet's pod worker does, until it is present.
-//! When a pull may be tried is the image manager's decision; this only knows when to ask. Meanwhile it answers on the
-//! admin endpoint. Called by `ensure`.
+//! `imagelet ensure --wait`: requests every image again and again, as a kubelet's pod worker does, until it is present. The image manager
+//! decides when a pull may be tried; this module only decides when to request it. Meanwhile, the admin endpoint is served. Called by
+//! `ensure`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::endpoint::admin_address;
 use crate::exit::Outcome;
 use crate::wiring::Managed;
 
-/// How often a pod is looked at: the kubelet's back-off period, and up to half of it more.
+/// Interval of a pod's syncs: the kubelet's back-off period, and up to half of it more.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The result of a need; `None` where the command ended before there was one.
+/// The result of a need; `None` if the command ended before it had one.
 pub(super) type End = Option<Result<EnsuredImage, EnsureImageError>>;
 
-/// Asks for all images until each is present, it cannot become so, the time is over, or the process is asked to end.
+/// Requests all images until each is present, it cannot become present, the time is over, or the process is asked to end.
 pub(super) async fn all(
     app: &App,
     managed: &Managed,
@@ -72,7 +72,7 @@ pub(super) async fn all(
     Ok(ends)
 }
 
-/// Asks for one image until it is there. The answer is the last one, if there was any.
+/// Requests one image until it is present. Returns the last result, if there was any.
 async fn one(
     manager: &Arc<ImageManager>,
     (pod, container): (&str, String),
@@ -82,7 +82,7 @@ async fn one(
     let mut state = "";
     let mut last = None;
     for round in 0_u64.. {
-        // From here on, so that none is missed.
+        // Subscribe before the request, so that no reset is missed.
         let reset = manager.backoff_was_reset();
         let result = tokio::select! {
             biased;
@@ -119,14 +119,14 @@ async fn one(
     last
 }
 
-/// When to ask again: after the period, or when the back-off ends before that.
+/// Returns the time of the next request: after the period, or when the back-off ends before that.
 fn next_look(manager: &ImageManager, request: &EnsureImageRequest, round: u64) -> Instant {
     let regular = Instant::now() + PERIOD + spread(request, round);
     let held = manager.backoff().into_iter().find(|e| e.uid == request.pod.uid && e.image == request.image);
     held.map(|entry| entry.until).filter(|until| *until > Instant::now()).map_or(regular, |until| until.min(regular))
 }
 
-/// Up to half a period, so that many pods do not ask at the same moment: by pod, image and round, the same every time.
+/// Returns up to half a period, so that many pods do not request images at the same moment. It depends only on pod, image and round.
 fn spread(request: &EnsureImageRequest, round: u64) -> Duration {
     let mut hasher = DefaultHasher::new();
     (&request.pod.uid, &request.image, round).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Scenes with a fake image service and a clock that jumps: when it is asked again, and how it ends.
+//! Scenarios with a fake image service and a virtual clock: when it is called again, and how the wait ends.
 
 use cri_api::testing::{CallKind, FakeImage, FakeImageService};
 use cri_api::{Error, Kind};
@@ -32,7 +32,7 @@ async fn what_fails_is_tried_when_its_time_has_come_and_not_before() {
     let begin = Instant::now();
     let end = one(&manager, ("pod/p", "c".to_owned()), &request, &ended).await;
     assert!(matches!(end, Some(Ok(ref ensured)) if ensured.pulled), "{end:?}");
-    // Ten seconds after the first failure, twenty after the second: at the end of each window, to the moment.
+    // Ten seconds after the first failure, twenty after the second: exactly at the end of each window.
     assert_eq!((pulls(&service), begin.elapsed().as_secs()), (3, 30));
 }
 

@@ -1,5 +1,5 @@
-//! The list of images once, or again and again for those who watch it. Where an agent has the images, its API says when there are others;
-//! otherwise they are listed now and then, and between two looks nobody else is kept from the store. Called by `images`.
+//! Lists images once, or repeatedly for `--watch`. If an agent holds the images, its API reports new lists. Otherwise the images are listed
+//! periodically, and between two listings the store stays available to other processes. Called by `images`.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,9 +12,9 @@ use crate::app::App;
 use crate::endpoint::admin_socket;
 use crate::exit::{Failure, Outcome};
 
-/// Pauses between two looks.
+/// Pause between two checks for changes.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A store that nobody holds is opened at least so often: a change can hide behind the look before it.
+/// A free store is opened at least this often, since a change right after the last listing may not be detected.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Lists of images.
@@ -25,30 +25,30 @@ pub(super) struct ImageLists<'a> {
     agent: Agent,
 }
 
-/// The last look.
+/// The last listing.
 struct Look {
     at: Instant,
-    /// Where this process had to open the store: when the store was changed last.
+    /// If this process had to open the store: the time of the store's last change.
     changed: Option<SystemTime>,
 }
 
 /// The agent that may have the images.
 enum Agent {
-    /// None has been asked yet.
+    /// No agent has been asked yet.
     Unasked,
     /// The stream of its lists.
     Follows(Events),
-    /// The agent does not tell: an older one, or one that may not be asked.
+    /// The agent does not provide its lists: an older one, or one that denies access.
     Silent,
 }
 
 impl<'a> ImageLists<'a> {
-    /// A single list, or with `watches` a list whenever there may be another one.
+    /// Creates a single list, or with `watches` a list for every possible change.
     pub(super) fn new(app: &'a App, watches: bool) -> Self {
         Self { app, watches, last: None, agent: Agent::Unasked }
     }
 
-    /// The next list.
+    /// Returns the next list.
     pub(super) async fn next(&mut self) -> Outcome<Option<Vec<Image>>> {
         if !self.watches {
             return self.single().await;
@@ -59,7 +59,7 @@ impl<'a> ImageLists<'a> {
                 Ok(None) => tracing::debug!("the agent ended"),
                 Err(error) => tracing::debug!(%error, "the agent tells of no more images"),
             }
-            // Another one may come.
+            // Another agent may start.
             self.agent = Agent::Unasked;
         }
         while let Some(last) = &self.last {
@@ -88,7 +88,7 @@ impl<'a> ImageLists<'a> {
         listed.map(Some).map_err(|error| Failure::call("list images", &error))
     }
 
-    /// Asks the agent for the stream of its lists.
+    /// Requests the stream of the agent's lists.
     async fn follow(&self) -> Agent {
         let socket = admin_socket(&self.app.config);
         match client::events(&socket, Method::GET, "/v1/images/events", Vec::new()).await {

@@ -1,5 +1,5 @@
-//! Validation across settings, and that of the kubelet after it has read everything, in its words. Pure.
-//! Called by [`super::Config::load`].
+//! Validation across settings, and the kubelet's own validation after all files are read, with its wording. Pure. Called by
+//! [`super::Config::load`].
 
 use image_manager::Allowlist;
 use image_service::{PullEngine, UnsupportedImages};
@@ -9,7 +9,7 @@ use super::kind::{MOST, POLICIES};
 use super::model::Config;
 use super::value::go_duration;
 
-/// Returns everything that is wrong, a line each, with the place where it was set.
+/// Returns all errors, one line each, with the place where the value was set.
 pub(super) fn findings(config: &Config) -> Vec<String> {
     let mut findings = Vec::new();
     let mut found = |field: &str, message: String| {
@@ -87,7 +87,7 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
     findings
 }
 
-/// Readers and certificate of the status page.
+/// Validates readers and certificate of the status page.
 fn status_page(config: &Config, found: &mut impl FnMut(&str, String)) {
     let page = &config.status_page;
     if let Some(address) = page.address.filter(|address| !address.ip().is_loopback())
@@ -109,14 +109,14 @@ fn status_page(config: &Config, found: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Thresholds, ages and numbers of garbage collection.
+/// Validates thresholds, ages and numbers of garbage collection.
 fn collection(config: &Config, found: &mut impl FnMut(&str, String)) {
     let (high, low) = (config.gc.high, config.gc.low);
     let (high_is, low_is) = (
         format!("imageGCHighThresholdPercent (--image-gc-high-threshold) {high}"),
         format!("imageGCLowThresholdPercent (--image-gc-low-threshold) {low}"),
     );
-    // Where both are set, the lower one is reported, since the kubelet names the lower one first.
+    // If both are set, the lower one is reported, since the kubelet names the lower one first.
     let low_field = |config: &Config| match config.origins.contains_key("imageGCLowThresholdPercent") {
         true => "imageGCLowThresholdPercent",
         false => "imageGCHighThresholdPercent",
@@ -156,7 +156,7 @@ fn collection(config: &Config, found: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// `imagePullCredentialsVerificationPolicy` and its allowlist.
+/// Validates `imagePullCredentialsVerificationPolicy` and its allowlist.
 fn verification(config: &Config, found: &mut impl FnMut(&str, String)) {
     let (policy, allowlist) = (&config.verification.policy, &config.verification.allowlist);
     let [a, b, c, d] = POLICIES;

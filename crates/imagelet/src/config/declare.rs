@@ -1,15 +1,15 @@
-//! How settings are declared: [`settings!`] makes of one table the struct that holds the values with their defaults, and a
-//! [`Setting`] for each of them, of which the file's field, the flag, the variable, the help text, the reference page and
-//! `imagelet config` are made. This file knows no setting. Called by [`super::settings`] and [`super::model`].
+//! The declaration of settings: [`settings!`] turns one table into the struct that holds the values with their defaults, and a [`Setting`]
+//! for each of them. The file's field, the flag, the variable, the help text, the reference page and `imagelet config` are all derived from
+//! it. Knows no particular setting. Called by [`super::settings`] and [`super::model`].
 
 use serde_json::Value;
 
 use super::kind::{Form, Kind};
 use super::value::{Raw, Wrong};
 
-/// A setting whose value lies in a `T`.
+/// A setting whose value is stored in a `T`.
 pub(crate) struct Setting<T> {
-    /// Field of the configuration file, spelled as in KubeletConfiguration where it has the field. A dot goes into a map.
+    /// Field of the configuration file, spelled as in KubeletConfiguration if it has the field. A dot selects an entry of a map.
     pub(crate) field: &'static str,
     /// The long flag, without dashes.
     pub(crate) flag: &'static str,
@@ -19,19 +19,19 @@ pub(crate) struct Setting<T> {
     pub(crate) short: Option<char>,
     /// Placeholder of the value in the help text, and separator of a list.
     pub(crate) form: Form,
-    /// Heading below which help and reference page show the setting.
+    /// Heading under which the help and the reference page show the setting.
     pub(crate) group: Group,
-    /// Text of `--help`. A default that depends on something stands at its end: ` [default: …]`.
+    /// Text of `--help`. A default that depends on other facts is written at its end: ` [default: …]`.
     pub(crate) help: &'static str,
-    /// Set for a field that is taken from a kubelet's configuration file, too.
+    /// Set for a field that is also taken from a kubelet's configuration file.
     pub(crate) kubelet: Option<Zero>,
-    /// A running agent takes a new value when it reloads its configuration. Any other one needs a restart.
+    /// True if a running agent applies a new value when it reloads its configuration. Any other setting needs a restart.
     pub(crate) reloads: bool,
     /// Checks a value and stores it.
     apply: Apply<T>,
-    /// Returns the value in force, in the form of the file; null where there is none.
+    /// Returns the value in force, in the form of the file; null if there is none.
     show: Show<T>,
-    /// Puts the value of one target into another.
+    /// Copies the value of one target into another.
     carry: Carry<T>,
 }
 
@@ -42,14 +42,14 @@ type Carry<T> = Box<dyn Fn(&T, &mut T) + Send + Sync>;
 /// Meaning of a zero value in a kubelet's configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zero {
-    /// The field counts as unset.
+    /// The field is treated as unset.
     Unset,
     /// The zero is a value.
     Counts,
 }
 
 impl<T: 'static> Setting<T> {
-    /// A setting whose value is a field of `T`.
+    /// Creates a setting whose value is a field of `T`.
     pub(super) fn new<V: Clone + 'static>(
         group: Group,
         names: (&'static str, &'static str, &'static str),
@@ -67,7 +67,7 @@ impl<T: 'static> Setting<T> {
         Self::with(group, names, form, (Box::new(apply), show, carry))
     }
 
-    /// A setting that is read and shown in its own way.
+    /// Creates a setting with its own functions to read and show it.
     pub(super) fn with(
         group: Group,
         (field, flag, help): (&'static str, &'static str, &'static str),
@@ -111,7 +111,7 @@ impl<T: 'static> Setting<T> {
         Self { reloads: true, ..self }
     }
 
-    /// The same setting, seen from the whole of which `T` is a part.
+    /// Returns the same setting for a type `W` that contains `T`.
     pub(super) fn within<W: 'static>(self, get: fn(&W) -> &T, get_mut: fn(&mut W) -> &mut T) -> Setting<W> {
         let Self { field, flag, variable, short, form, group, help, kubelet, reloads, apply, show, carry } = self;
         let apply = Box::new(move |whole: &mut W, raw: Raw<'_>| apply(get_mut(whole), raw));
@@ -127,12 +127,12 @@ impl<T> Setting<T> {
         (self.apply)(target, raw)
     }
 
-    /// Returns the value in force, in the form of the file; null where there is none.
+    /// Returns the value in force, in the form of the file; null if there is none.
     pub(crate) fn show(&self, target: &T) -> Value {
         (self.show)(target)
     }
 
-    /// Puts the value of `from` into `to`.
+    /// Copies the value of `from` into `to`.
     pub(crate) fn carry(&self, from: &T, to: &mut T) {
         (self.carry)(from, to);
     }
@@ -151,7 +151,7 @@ impl<T> Setting<T> {
         self.form.secret
     }
 
-    /// Returns the value in force in one line; empty where there is none.
+    /// Returns the value in force in one line; empty if there is none.
     pub(crate) fn shown(&self, target: &T) -> String {
         match self.show(target) {
             Value::Null => String::new(),
@@ -198,10 +198,10 @@ impl Group {
     }
 }
 
-/// Declares settings. With `struct`, each row is a field with its type and default, and the struct gets `initial(…)`, which
-/// returns the defaults; fields below `+ other` are no settings. With `impl`, each row is a field of a type that exists. Both get
-/// `settings()`, which returns the [`Setting`]s in order. A row goes on with the field of the file, the flag, the
-/// [`Kind`] of the values and the help text, and ends with methods of [`Setting`] that it needs.
+/// Declares settings. With `struct`, each row is a field with its type and default, and the struct gets `initial(…)`, which returns the
+/// defaults; fields below `+ other` are no settings. With `impl`, each row is a field of an existing type. Both get `settings()`, which
+/// returns the [`Setting`]s in order. Each row continues with the field of the file, the flag, the [`Kind`] of the values and the help
+/// text, and ends with the required methods of [`Setting`].
 macro_rules! settings {
     (
         $(#[$struct_meta:meta])*

@@ -7,7 +7,7 @@ use manifest::yaml::{self, Node, Value};
 
 use super::error::{ConfigError, Origin};
 
-/// A configuration file that was read: one document of the right kind.
+/// A parsed configuration file: one document of the right kind.
 pub(super) struct Document {
     pub(super) path: PathBuf,
     node: Node,
@@ -48,7 +48,7 @@ impl Document {
         entries.iter().map(|(key, node)| (key.as_str(), node)).filter(|(key, _)| *key != "apiVersion" && *key != "kind")
     }
 
-    /// Returns the directory against which relative paths count.
+    /// Returns the directory that relative paths are resolved against.
     pub(super) fn base(&self) -> PathBuf {
         let absolute = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
         absolute.parent().unwrap_or(Path::new("/")).to_owned()

@@ -1,11 +1,11 @@
-//! Where a value came from, and why there is no configuration. Called by everything that reads one.
+//! The source of a value, and the errors of loading a configuration. Called by everything that reads one.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::exit::{Code, Failure};
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     File { path: PathBuf, line: u64 },
@@ -23,7 +23,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Why there is no configuration. Each finding is one line that names field, value and what is allowed.
+/// Errors of loading a configuration. Each finding is one line that names field, value and what is allowed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("read configuration {}: {message}", path.display())]
@@ -34,7 +34,7 @@ pub(crate) enum ConfigError {
     Value { origin: Origin, field: &'static str, value: String, allowed: String },
     #[error("{}", .0.join("\n"))]
     Invalid(Vec<String>),
-    /// More than one of the above.
+    /// Several errors of the other variants.
     #[error("{}", lines(.0))]
     Several(Vec<Self>),
 }
@@ -44,7 +44,7 @@ fn lines(errors: &[ConfigError]) -> String {
 }
 
 impl ConfigError {
-    /// A wrong flag is wrong usage; everything else is a matter of the configuration.
+    /// A wrong flag is wrong usage; every other error concerns the configuration.
     fn code(&self) -> Code {
         match self {
             Self::Value { origin: Origin::Flag(_), .. } => Code::Usage,
@@ -52,7 +52,7 @@ impl ConfigError {
         }
     }
 
-    /// Many errors as one; `Ok` where there are none.
+    /// Combines several errors into one; `Ok` if there are none.
     pub(super) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
         match errors.pop() {
             None => Ok(()),
@@ -65,7 +65,7 @@ impl ConfigError {
     }
 }
 
-/// How a setting is called where it was set.
+/// Returns the name of a setting as used where it was set.
 fn name(origin: &Origin, field: &str) -> String {
     match origin {
         Origin::File { .. } => format!("{origin}: {field}"),

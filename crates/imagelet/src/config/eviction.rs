@@ -1,6 +1,5 @@
-//! Settings of disk pressure, and `evictionHard` as it is written: which of its signals mean something here, and what holds
-//! where it is silent. [`Thresholds`] says what a threshold is. Called by [`super::check`] and by whoever makes the options
-//! of collection.
+//! Settings of disk pressure, and `evictionHard` as written: the signals that this program supports, and the defaults of signals that it
+//! does not name. [`Thresholds`] describes a threshold. Called by [`super::check`] and by the code that builds the options of collection.
 
 use std::time::Duration;
 
@@ -50,13 +49,13 @@ pub(super) fn hard() -> Setting<Eviction> {
         .reloads()
 }
 
-/// Returns the signals that were set and do not concern us.
+/// Returns the configured signals that this program does not support.
 pub(super) fn passed_over(eviction: &Eviction) -> Vec<&str> {
     let ours = |name: &str| Signal::ALL.iter().any(|signal| signal.as_str() == name);
     eviction.hard.iter().flatten().map(|(signal, _)| signal.as_str()).filter(|signal| !ours(signal)).collect()
 }
 
-/// Returns the signals and values in force; those that do not concern us as they were written.
+/// Returns the signals and values in force; unsupported ones as they were written.
 pub(super) fn in_force(eviction: &Eviction) -> Vec<(String, String)> {
     let defaults =
         || Thresholds::default().iter().map(|(signal, amount)| (signal.to_string(), amount.to_string())).collect();
@@ -71,13 +70,13 @@ pub(super) fn in_force(eviction: &Eviction) -> Vec<(String, String)> {
     }
 }
 
-/// Returns the thresholds in force, of a configuration that was checked.
+/// Returns the thresholds in force, of a validated configuration.
 pub(crate) fn thresholds(eviction: &Eviction) -> Thresholds {
     let pairs = in_force(eviction);
     Thresholds::parse(pairs.iter().map(|(signal, value)| (signal.as_str(), value.as_str()))).unwrap_or_default()
 }
 
-/// Returns what is wrong, a line each.
+/// Returns all errors, one line each.
 pub(super) fn findings(eviction: &Eviction) -> Vec<String> {
     let each = eviction.hard.iter().flatten();
     each.filter_map(|(signal, value)| Thresholds::parse([(signal.as_str(), value.as_str())]).err())

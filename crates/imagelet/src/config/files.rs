@@ -1,5 +1,5 @@
-//! The configuration's own files: the one that is named or the default one, and the directory of drop-ins beside it, as the
-//! kubelet's `--config-dir`. Reads them; knows no setting. Called by [`super::Config::load`].
+//! The configuration's own files: the named or the default one, and the directory of drop-ins next to it, as the kubelet's `--config-dir`.
+//! Reads them; knows no setting. Called by [`super::Config::load`].
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use super::error::ConfigError;
 pub(crate) const API_VERSION: &str = "imagelet.dev/v1alpha1";
 /// Kind of the configuration file.
 pub(crate) const KIND: &str = "ImageletConfiguration";
-/// The configuration file that is read by default, if it exists.
+/// The default configuration file, which is read if it exists.
 const DEFAULT_FILE: &str = "/etc/imagelet/config.yaml";
 
-/// Endings of drop-ins: those of YAML, and the kubelet's.
+/// Extensions of drop-ins: those of YAML, and the kubelet's.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "conf"];
 
 /// The files that the command line names.
@@ -26,18 +26,18 @@ pub(crate) struct NamedFiles {
 }
 
 impl NamedFiles {
-    /// This file, and the drop-ins beside it.
+    /// Creates the names of this file, and the drop-ins next to it.
     #[cfg(test)]
     pub(crate) fn of(file: &Path) -> Self {
         Self { file: Some(file.to_owned()), directory: None }
     }
 
-    /// Returns the documents in the order in which they count, the later one more, and adds what is wrong to `errors`.
+    /// Returns the documents in increasing order of precedence, and appends errors to `errors`.
     pub(super) fn read(&self, notes: &mut Vec<String>, errors: &mut Vec<ConfigError>) -> Vec<Document> {
         let default = Path::new(DEFAULT_FILE);
         let file = self.file.as_deref().unwrap_or(default);
         let mut paths = Vec::new();
-        // A path that cannot be examined is an error when it is read.
+        // A path that cannot be examined fails when it is read.
         if self.file.is_some() || file.try_exists().unwrap_or(true) {
             paths.push(file.to_owned());
         }
@@ -61,7 +61,7 @@ impl NamedFiles {
     }
 }
 
-/// Returns the drop-ins of a directory in the order of their names, and notes the files that are none.
+/// Returns the drop-ins of a directory in the order of their names, and notes the files that are ignored.
 fn drop_ins(directory: &Path, notes: &mut Vec<String>) -> std::io::Result<Vec<PathBuf>> {
     let (mut paths, mut others) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(directory)? {

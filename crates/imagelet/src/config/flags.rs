@@ -1,5 +1,5 @@
-//! The settings as flags and variables: clap's arguments made from the table, so that no setting can lack its flag.
-//! Takes values as text and checks none of them. Called by clap through the derive in [`crate::args`].
+//! The settings as flags and variables: clap's arguments derived from the table, so that every setting has its flag. Takes values as text
+//! and validates none of them. Called by clap through the derive in [`crate::args`].
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -25,7 +25,7 @@ impl SettingFlags {
     }
 }
 
-/// Commands with an argument of their own under the flag of a setting, which it takes the place of.
+/// Commands with an argument of their own under the flag of a setting, which it replaces.
 const OF_COMMANDS: [(&str, &str); 5] = [
     ("import", "platform"),
     ("export", "platform"),
@@ -54,7 +54,7 @@ impl FromArgMatches for SettingFlags {
             }
             if let Some(values) = matches.get_many::<String>(setting.flag) {
                 let from_flag = matches.value_source(setting.flag) == Some(ValueSource::CommandLine);
-                // Lists are the only settings that take several values; they are joined as in a variable.
+                // Lists are the only settings with several values; they are joined as in a variable.
                 let separator = setting.form.list.map(String::from).unwrap_or_default();
                 let text = values.map(String::as_str).collect::<Vec<_>>().join(&separator);
                 self.0.push((index, from_flag, text));
@@ -82,7 +82,7 @@ impl Args for SettingFlags {
     }
 }
 
-/// The setting whose letter is `-i`, without the letter: for commands whose users mean standard input by `-i`.
+/// The setting with the short flag `-i`, without that flag: for commands whose users expect standard input from `-i`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WithoutI;
 
@@ -99,7 +99,7 @@ impl FromArgMatches for WithoutI {
 impl Args for WithoutI {
     fn augment_args(command: Command) -> Command {
         let defaults = Config::defaults(&Environment::default());
-        // The same id: clap carries the value to where the settings are read.
+        // The same id: clap then passes the value to the code that reads the settings.
         let settings = SETTINGS.iter().filter(|setting| setting.short == Some('i'));
         settings.fold(command, |command, setting| command.arg(long(setting, &defaults)))
     }
@@ -116,10 +116,10 @@ pub(crate) fn shown(flag: &str) -> Arg {
     long(setting, &defaults).hide(false).help_heading(None)
 }
 
-/// Settings that help texts of commands show; the topic `settings` has all.
+/// Settings that the help texts of commands show; the topic `settings` shows all.
 const SHOWN: [&str; 4] = ["root", "image-endpoint", "runtime-endpoint", "log-level"];
 
-/// Adds the flags of all settings to the command that stands for them as a topic of help.
+/// Adds the flags of all settings to the command that represents them as a help topic.
 pub(crate) fn all(command: Command) -> Command {
     let defaults = Config::defaults(&Environment::default());
     SETTINGS.iter().fold(command, |command, setting| {
@@ -131,10 +131,10 @@ pub(crate) fn all(command: Command) -> Command {
     })
 }
 
-/// Returns the flag of a setting, without its letter.
+/// Returns the flag of a setting, without its short form.
 fn long(setting: &'static Setting, defaults: &Config) -> Arg {
     let (help, default) = setting.help_and_default(defaults);
-    // A sentence for `-h`.
+    // The first sentence is shown for `-h`.
     let short = help.split_once(". ").map_or(help, |(first, _)| first);
     let help = default.map_or_else(|| help.to_owned(), |default| format!("{help} [default: {default}]"));
     let mut arg = Arg::new(setting.flag)
@@ -151,7 +151,7 @@ fn long(setting: &'static Setting, defaults: &Config) -> Arg {
         arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
     }
     if setting.form.value_name == "N" {
-        // So that the error says what is allowed, and not that there is no flag of this name.
+        // Otherwise clap would report an unknown flag, and not the allowed values.
         arg = arg.allow_negative_numbers(true);
     }
     if setting.form.list.is_some() {

@@ -8,7 +8,7 @@ use super::value::Wrong;
 const ALLOWED: &str =
     "a pattern such as registry.example/base/*, or one with a weight, such as registry.example/big/**;weight=4";
 
-/// Returns the texts if each is a rule.
+/// Returns the texts if each is a valid rule.
 pub(super) fn checked(texts: Vec<String>) -> Result<Vec<String>, Wrong> {
     match texts.iter().find_map(|text| rule(text).err()) {
         Some(problem) => Err(Wrong(format!("{ALLOWED} ({problem})"))),
@@ -16,7 +16,7 @@ pub(super) fn checked(texts: Vec<String>) -> Result<Vec<String>, Wrong> {
     }
 }
 
-/// Returns the rules of texts that were checked.
+/// Returns the rules of validated texts.
 pub(crate) fn rules(texts: &[String]) -> Vec<KeepRule> {
     texts.iter().filter_map(|text| rule(text).ok()).collect()
 }

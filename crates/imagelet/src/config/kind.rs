@@ -1,5 +1,5 @@
-//! The kinds of values that settings have: how each is read from what people write, how it is shown, and what stands for it
-//! in the help text. Called through [`super::declare`].
+//! The kinds of values that settings have: how each is parsed, how it is shown, and its placeholder in the help text. Called through
+//! [`super::declare`].
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ use super::value::{Raw, Wrong, show_bytes, show_duration, show_signed};
 pub(crate) const POLICIES: [&str; 4] =
     ["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"];
 
-/// Largest number that the kubelet's integers hold.
+/// Largest number that the kubelet's integers can hold.
 pub(crate) const MOST: i64 = i32::MAX as i64;
 
 /// Properties of a kind for the help text, clap and tables.
@@ -28,19 +28,19 @@ pub(crate) struct Form {
     pub(crate) value_name: String,
     /// Separator of the values of a list in a variable; the flag may be given again.
     pub(crate) list: Option<char>,
-    /// Values must not be shown.
+    /// True if values must not be shown.
     pub(crate) secret: bool,
     /// JSON schema of a value in the file.
     pub(crate) schema: Value,
 }
 
 impl Form {
-    /// The form of a single value.
+    /// Creates the form of a single value.
     pub(super) fn of(value_name: &str, schema: Value) -> Self {
         Self { value_name: value_name.to_owned(), list: None, secret: false, schema }
     }
 
-    /// The form of a list of texts, or of another value whose parts have a separator in flags.
+    /// Creates the form of a list of texts, or of another value whose parts have a separator in flags.
     pub(super) fn list(value_name: &str, separator: char, schema: Value) -> Self {
         Self { list: Some(separator), ..Self::of(value_name, schema) }
     }
@@ -55,7 +55,7 @@ pub(crate) struct Kind<V> {
     pub(super) form: Form,
     /// Reads and checks a value.
     pub(super) read: Read<V>,
-    /// Returns a value in the form of the file; null where there is none.
+    /// Returns a value in the form of the file; null if there is none.
     pub(super) show: Show<V>,
 }
 
@@ -68,7 +68,7 @@ impl<V> Kind<V> {
         Self { form, read: Box::new(read), show: Box::new(show) }
     }
 
-    /// The same kind with another JSON schema, for values that are validated after everything is read.
+    /// Returns the same kind with another JSON schema, for values that are validated after everything is read.
     pub(super) fn schema(self, schema: Value) -> Self {
         Self { form: Form { schema, ..self.form }, ..self }
     }
@@ -105,7 +105,8 @@ pub(super) fn boolean() -> Kind<bool> {
     Kind::new(Form::of("BOOL", json!({"type": "boolean"})), |raw| raw.boolean(), |value| json!(value))
 }
 
-/// A whole number of either sign. [`super::check`] refuses those out of `range`, in the kubelet's words; the schema has it, too.
+/// A whole number of either sign. [`super::check`] refuses those out of `range`, with the kubelet's wording; the schema has the range as
+/// well.
 pub(super) fn integer(range: RangeInclusive<i64>) -> Kind<i64> {
     let mut schema = json!({"type": "integer", "maximum": range.end()});
     if *range.start() != i64::MIN {
@@ -146,7 +147,7 @@ pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {
     Kind::new(form, move |raw| raw.duration(range.clone()), |value| json!(show_duration(*value)))
 }
 
-/// A duration of either sign, up to a limit; [`super::check`] says which are allowed.
+/// A duration of either sign, up to a limit; [`super::check`] decides which values are allowed.
 pub(super) fn signed_duration(limit: Duration) -> Kind<SignedDuration> {
     let form = Form::of("DURATION", json!({"type": "string", "pattern": SIGNED_DURATION}));
     Kind::new(form, move |raw| raw.signed(limit), |value| json!(show_signed(*value)))
@@ -169,7 +170,7 @@ pub(super) fn path_or_empty(value_name: &str) -> Kind<Option<PathBuf>> {
     Kind::new(Form::of(value_name, any_text()), |raw| raw.optional_path(), show)
 }
 
-/// A path that an empty text takes away again. In contrast to [`path_or_empty`] none is not shown.
+/// A path that an empty text unsets. Unlike with [`path_or_empty`], an unset path is not shown.
 pub(super) fn path_if_any(value_name: &str) -> Kind<Option<PathBuf>> {
     Kind::new(Form::of(value_name, any_text()), |raw| raw.optional_path(), |value| json!(value))
 }
@@ -180,13 +181,13 @@ pub(super) fn directories() -> Kind<Vec<PathBuf>> {
     Kind::new(Form::list("DIR", ':', schema), |raw| raw.paths(), |value| json!(value))
 }
 
-/// Texts, separated by commas, that pass a check. None is not shown.
+/// Texts, separated by commas, that pass a check. An empty list is not shown.
 pub(super) fn words(value_name: &str, check: fn(Vec<String>) -> Result<Vec<String>, Wrong>) -> Kind<Vec<String>> {
     let show = |value: &Vec<String>| if value.is_empty() { Value::Null } else { json!(value) };
     Kind::new(Form::list(value_name, ',', texts()), move |raw| raw.words().and_then(check), show)
 }
 
-/// Parsed texts, separated by commas; none is not shown. `allowed` says what is allowed.
+/// Parsed texts, separated by commas; an empty list is not shown. `allowed` describes the allowed values.
 pub(super) fn list<T: FromStr + fmt::Display>(value_name: &str, allowed: &'static str) -> Kind<Vec<T>> {
     let read = move |raw: Raw<'_>| {
         let parsed = raw.words()?.iter().map(|word| word.trim().parse()).collect::<Result<_, _>>();
@@ -207,18 +208,18 @@ pub(super) fn choice<T: Copy + PartialEq + Send + Sync>(words: &'static [(&'stat
     Kind::new(form, move |raw| raw.choice(words), show)
 }
 
-/// Another kind with a placeholder of its own.
+/// Wraps a kind with a placeholder of its own.
 pub(super) fn named<V>(value_name: &str, kind: Kind<V>) -> Kind<V> {
     Kind { form: Form { value_name: value_name.to_owned(), ..kind.form }, ..kind }
 }
 
-/// Another kind whose value may be absent, where nobody set it.
+/// Wraps a kind whose value may be unset.
 pub(super) fn unset<V: 'static>(kind: Kind<V>) -> Kind<Option<V>> {
     let Kind { form, read, show } = kind;
     Kind::new(form, move |raw| read(raw).map(Some), move |value| value.as_ref().map_or(Value::Null, &show))
 }
 
-/// Text with a parser of its own; `allowed` says what is allowed.
+/// Text with a parser of its own; `allowed` describes the allowed values.
 pub(super) fn parsed<V: 'static>(
     value_name: &str,
     allowed: &'static str,
@@ -228,7 +229,7 @@ pub(super) fn parsed<V: 'static>(
     Kind::new(Form::of(value_name, any_text()), move |raw| raw.parsed(allowed, parse), show)
 }
 
-/// Headers of a request. Only their names are shown, since values may be passwords; so they cannot be read again.
+/// Headers of a request. Only their names are shown, since values may be passwords; so the shown form cannot be read again.
 pub(super) fn headers() -> Kind<Vec<(String, Secret)>> {
     let show = |value: &Vec<(String, Secret)>| {
         let names: Vec<&str> = value.iter().map(|(name, _)| name.as_str()).collect();

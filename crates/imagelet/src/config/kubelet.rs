@@ -1,7 +1,6 @@
-//! A kubelet's own configuration file (KubeletConfiguration of kubelet.config.k8s.io/v1beta1). Takes the fields that settings
-//! declare as the kubelet's, with the meaning that they have there; what concerns neither images nor pods is passed over and
-//! named in one line; a name that the kubelet does not have is an error. Called by
-//! [`super::Config::load`].
+//! A kubelet's own configuration file (KubeletConfiguration of kubelet.config.k8s.io/v1beta1). Takes the fields that settings declare as
+//! the kubelet's, with the kubelet's meaning. Fields that concern neither images nor pods are ignored and named in one line; a name that
+//! the kubelet does not have is an error. Called by [`super::Config::load`].
 
 mod fields;
 mod migration;
@@ -22,14 +21,13 @@ pub(crate) use migration::migrate;
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
-/// The setting that lies in a map of the kubelet's file.
+/// The setting that is nested in a map of the kubelet's file.
 const RESTARTS: &str = "crashLoopBackOff.maxContainerRestartPeriod";
 const POLICY: &str = "imagePullCredentialsVerificationPolicy";
 /// The feature gate without which the kubelet verifies nothing.
 const GATE: &str = "KubeletEnsureSecretPulledImages";
 
-/// Takes the fields that settings declare from the file into `config`, in which nothing else is set yet, and adds what is wrong
-/// to `errors`.
+/// Takes the fields that settings declare from the file into `config`, in which nothing else is set yet, and appends errors to `errors`.
 pub(super) fn apply(config: &mut Config, path: &Path, errors: &mut Vec<ConfigError>) -> Unused {
     let unused = match Document::read(path, API_VERSION, KIND) {
         Ok(document) => take(config, &document, errors),
@@ -38,7 +36,7 @@ pub(super) fn apply(config: &mut Config, path: &Path, errors: &mut Vec<ConfigErr
             Unused::default()
         }
     };
-    // The kubelet's images are where its containers are, unless it has an endpoint for images alone.
+    // The kubelet's images are behind the endpoint of its containers, unless a separate endpoint is set.
     if config.image_service_endpoint.is_none()
         && let Some(origin) = config.origins.get("containerRuntimeEndpoint").cloned()
     {
@@ -51,14 +49,14 @@ pub(super) fn apply(config: &mut Config, path: &Path, errors: &mut Vec<ConfigErr
 /// The fields of a kubelet's file that set nothing.
 #[derive(Debug, Default)]
 pub(super) struct Unused {
-    /// Those that do not concern us.
+    /// Fields that this program does not support.
     pub(super) passed_over: Vec<String>,
-    /// Those whose zero stands for the default.
+    /// Fields whose zero stands for the default.
     pub(super) zero: Vec<String>,
 }
 
 impl Unused {
-    /// Returns a line for the log that names what is passed over, if anything is.
+    /// Returns a log line that names the ignored fields, if there are any.
     pub(super) fn note(&self, path: &Path) -> Option<String> {
         let (path, names) = (path.display(), self.passed_over.join(", "));
         let note = format!("kubelet configuration {path}: passed over, as it does not concern imagelet: {names}");
@@ -66,7 +64,7 @@ impl Unused {
     }
 }
 
-/// Takes the fields, and returns those that set nothing.
+/// Takes the supported fields, and returns those that set nothing.
 fn take(config: &mut Config, document: &Document, errors: &mut Vec<ConfigError>) -> Unused {
     let base = document.base();
     let (mut unused, mut gate) = (Unused::default(), None);
@@ -108,12 +106,12 @@ fn take(config: &mut Config, document: &Document, errors: &mut Vec<ConfigError>)
     unused
 }
 
-/// Returns the setting that a field of the kubelet's is taken for.
+/// Returns the setting that a field of the kubelet's sets.
 fn taken(field: &str) -> Option<(&'static Setting, Zero)> {
     of_field(field).and_then(|setting| Some((setting, setting.kubelet?)))
 }
 
-/// Applies the gate of credential verification: without it, every pod may have any image on the node.
+/// Applies the feature gate of credential verification: without it, every pod may use any image on the node.
 fn gate(config: &mut Config, document: &Document, node: &Node) -> Result<(), ConfigError> {
     match node.value {
         Value::Bool(true) => Ok(()),
@@ -146,7 +144,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Refuses a name that KubeletConfiguration does not have, on every level whose names are listed.
+/// Refuses a name that KubeletConfiguration does not have, on every level with a list of names.
 fn known(
     document: &Document,
     outer: &str,

@@ -1,4 +1,4 @@
-//! Kubelets' configurations: what is taken and with which meaning, what is passed over, what is refused.
+//! Kubelets' configurations: which fields are taken and with which meaning, which are ignored, which are refused.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::environment::Environment;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-/// Loads a kubelet's file, beside one of ours.
+/// Loads a kubelet's file, together with one of ours.
 fn load_with(kubelet: &str, own: &str, given: Given) -> Result<Config, String> {
     let directory = tempfile::tempdir().expect("temporary directory");
     let (theirs, ours) = (directory.path().join("kubelet.yaml"), directory.path().join("own.yaml"));

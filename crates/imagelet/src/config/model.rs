@@ -1,4 +1,4 @@
-//! The configuration as plain values. Checks nothing. Read by whoever opens stores, connects, pulls or logs.
+//! The configuration as plain values. Validates nothing. Read by the code that opens stores, connects, pulls or logs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -171,7 +171,7 @@ impl Config {
         Self::initial(environment)
     }
 
-    /// Sets a value and remembers where it came from.
+    /// Sets a value and records its source.
     pub(super) fn apply(
         &mut self,
         setting: &'static Setting<Self>,

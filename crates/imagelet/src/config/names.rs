@@ -1,5 +1,5 @@
-//! Names that nobody knows, and those that were probably meant: fields of the configuration file, and `IMAGELET_…` variables, which
-//! nobody would read. Called by [`super::Config::load`] and by `main`.
+//! Unknown names, and the names that were probably meant: fields of the configuration file, and `IMAGELET_…` variables, which would
+//! otherwise be ignored. Called by [`super::Config::load`] and by `main`.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::table::SETTINGS;
 /// Prefix of the names of our variables.
 const PREFIX: &str = "IMAGELET_";
 
-/// A hint for a field that is not there: `; did you mean root?`.
+/// Returns a hint for an unknown field: `; did you mean root?`.
 pub(super) fn hint(field: &str) -> String {
     let words = SETTINGS.iter().map(|setting| {
         let last = setting.field.rsplit('.').next().unwrap_or_default();
@@ -29,17 +29,17 @@ fn did_you_mean(names: &[&str]) -> String {
     }
 }
 
-/// `IMAGELET_…` variables that mean nothing.
+/// `IMAGELET_…` variables without a meaning.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnknownVariables {
-    /// A line for each that looks like another one: whoever set it is mistaken.
+    /// An error line for each variable that is similar to a known one, and so probably misspelt.
     misspelt: Vec<String>,
-    /// A line for each of the others, which somebody else may have set, such as Kubernetes for a Service of our name.
+    /// The other variables, which another program may have set, such as Kubernetes for a Service of our name.
     strange: Vec<String>,
 }
 
 impl UnknownVariables {
-    /// Those among `variables`. `further` names the variables that are no settings, and is asked only if there are any.
+    /// Returns the unknown names among `variables`. `further` returns the variables that are no settings, and is called only if necessary.
     pub(crate) fn among(variables: &[String], further: impl FnOnce() -> BTreeSet<String>) -> Self {
         let is_setting = |name: &String| SETTINGS.iter().any(|setting| setting.variable == *name);
         let mut doubtful: Vec<&String> =
@@ -52,7 +52,7 @@ impl UnknownVariables {
         known.extend(SETTINGS.iter().map(|setting| setting.variable.clone()));
         doubtful.retain(|name| !known.contains(*name));
         doubtful.sort();
-        // The prefix is in all of them and says nothing.
+        // All names share the prefix, so it must not count for similarity.
         let bare = |name: &'_ str| name.get(PREFIX.len()..).unwrap_or_default().to_owned();
         let names: Vec<String> = known.iter().map(|name| bare(name)).collect();
         for name in doubtful {
@@ -67,12 +67,12 @@ impl UnknownVariables {
         unknown
     }
 
-    /// Variables that are read by nobody and look like none of ours.
+    /// Returns the variables that no setting reads and that are similar to none of ours.
     pub(crate) fn strange(&self) -> &[String] {
         &self.strange
     }
 
-    /// Refuses misspelt ones, as a misspelt field is refused: what they say would be ignored.
+    /// Refuses misspelt variables, as misspelt fields are refused: their values would be ignored.
     pub(crate) fn refuse_misspelt(&self) -> Result<(), ConfigError> {
         if self.misspelt.is_empty() { Ok(()) } else { Err(ConfigError::Invalid(self.misspelt.clone())) }
     }

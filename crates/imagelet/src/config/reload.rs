@@ -1,21 +1,21 @@
-//! The difference that a reload of the configuration makes: settings that a running agent takes over, and those that need a
-//! restart and stay as they are. Pure. Called by [`crate::wiring::reload`].
+//! The difference that a reload of the configuration makes: settings that a running agent applies, and those that need a restart and keep
+//! their values. Pure. Called by [`crate::wiring::reload`].
 
 use super::model::Config;
 use super::table::SETTINGS;
 
-/// A setting with another value than before.
+/// A setting whose value changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SettingChange {
     /// The field of the file.
     pub(crate) field: &'static str,
     /// The value in force, in one line.
     pub(crate) old: String,
-    /// The value of the file.
+    /// The value in the file.
     pub(crate) new: String,
 }
 
-/// A configuration that takes the place of another one.
+/// A configuration that replaces another one.
 #[derive(Debug)]
 pub(crate) struct Reload {
     /// The configuration to put in force: settings that need a restart have their old values.
@@ -26,7 +26,7 @@ pub(crate) struct Reload {
     pub(crate) pending: Vec<SettingChange>,
 }
 
-/// Returns what becomes of `old` when `new` was read.
+/// Returns the result of replacing `old` with `new`.
 pub(crate) fn reload(old: &Config, mut new: Config) -> Reload {
     let (mut changed, mut pending) = (Vec::new(), Vec::new());
     for setting in SETTINGS.iter() {

@@ -1,6 +1,6 @@
-//! The JSON schema (draft 2020-12) of the configuration file, made from the table of settings. It refuses unknown fields and values of
-//! the wrong form; contradictions between fields and the range of durations and sizes in text are for [`super::check`] and the kinds. Called by
-//! `imagelet config schema`.
+//! The JSON schema (draft 2020-12) of the configuration file, derived from the table of settings. It refuses unknown fields and values of
+//! the wrong form; contradictions between fields and the range of durations and sizes in text are left to [`super::check`] and the kinds.
+//! Called by `imagelet config schema`.
 
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ pub(crate) fn schema() -> Value {
         property["description"] = json!(help);
         let value = setting.show(&defaults);
         match default {
-            // A default in words says more than the value that stands for it.
+            // A default in words is more precise than the value that it stands for.
             Some(text) if text != setting.shown(&defaults) => {
                 property["description"] = json!(format!("{help} [default: {text}]"));
             }

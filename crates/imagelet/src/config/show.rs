@@ -1,5 +1,5 @@
-//! The configuration in force as data: in the form of the file, and as a list of its values with the place that each comes
-//! from. Secrets are in neither. Called by `imagelet config`, and by everything that reports the configuration.
+//! The configuration in force as data: in the form of the file, and as a list of its values with the source of each. Neither contains
+//! secrets. Called by `imagelet config`, and by everything that reports the configuration.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -14,26 +14,26 @@ use super::{API_VERSION, Config, KIND};
 pub(crate) struct EffectiveValue {
     /// The field of the file.
     pub(crate) field: &'static str,
-    /// Null where there is none.
+    /// Null if there is none.
     pub(crate) value: Value,
-    /// The kind of place that it comes from.
+    /// The kind of source.
     pub(crate) source: &'static str,
-    /// The place: file and line, variable or flag; absent for a default.
+    /// The source: file and line, variable or flag; absent for a default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<String>,
-    /// A running agent takes a new value when it reloads its configuration.
+    /// True if a running agent applies a new value when it reloads its configuration.
     pub(crate) reloads: bool,
     /// The value in one line.
     #[serde(skip)]
     pub(crate) shown: String,
 }
 
-/// Returns the configuration in the form of the file. What is not set and has no value is left out.
+/// Returns the configuration in the form of the file. Unset values are left out.
 pub(crate) fn document(config: &Config) -> Value {
     document_of(SETTINGS.iter().map(|setting| (setting.field, setting.show(config))))
 }
 
-/// Returns a configuration file with these fields, but for those that are null.
+/// Returns a configuration file with these fields, without those that are null.
 pub(crate) fn document_of(fields: impl Iterator<Item = (&'static str, Value)>) -> Value {
     let mut map = Map::new();
     map.insert("apiVersion".into(), json!(API_VERSION));
@@ -54,7 +54,7 @@ pub(crate) fn document_of(fields: impl Iterator<Item = (&'static str, Value)>) -
     Value::Object(map)
 }
 
-/// Returns every setting with its value and where it comes from.
+/// Returns every setting with its value and its source.
 pub(crate) fn effective(config: &Config) -> Vec<EffectiveValue> {
     let one = |setting: &'static super::table::Setting| {
         let origin = config.origins.get(setting.field);

@@ -1,5 +1,5 @@
-//! The table of all settings. A setting that is not in it does not exist. Called by [`crate::config`], by the reference page,
-//! and by `imagelet config`.
+//! The table of all settings. A setting that is not in it does not exist. Called by [`crate::config`], by the reference page, and by
+//! `imagelet config`.
 
 use std::sync::LazyLock;
 
@@ -31,7 +31,7 @@ pub(crate) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
     settings.extend(Config::settings());
     settings.extend(part(|c| &c.traces, |c| &mut c.traces));
     settings.extend(part(|c| &c.status_page, |c| &mut c.status_page));
-    // Stable: within a group the order above counts.
+    // The sort is stable: within a group, the order above is kept.
     settings.sort_by_key(|setting| setting.group);
     settings
 });

@@ -1,5 +1,5 @@
-//! A value of a setting as it was written: the text of a flag or variable, or a node of the configuration file. Turns it
-//! into the setting's type, or says what is allowed. Knows no setting. Called by [`super::kind`].
+//! A value of a setting as it was written: the text of a flag or variable, or a node of the configuration file. Converts it into the
+//! setting's type, or returns what is allowed. Knows no setting. Called by [`super::kind`].
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use oci::{Quantity, Secret, parse_bytes};
 
 use manifest::yaml::Value;
 
-/// A refused value: the text says what is allowed instead.
+/// A refused value: the text names what is allowed instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong(pub(crate) String);
 
@@ -22,7 +22,7 @@ pub(crate) struct Wrong(pub(crate) String);
 pub(crate) enum Raw<'a> {
     /// From a flag or a variable. Lists of paths are separated by colons, as in `PATH`.
     Text(&'a str),
-    /// From the file in the directory `base`, against which relative paths count.
+    /// From the file in the directory `base`, which relative paths are resolved against.
     Node { value: &'a Value, base: &'a Path },
 }
 
@@ -285,7 +285,7 @@ pub(crate) fn show_signed(duration: SignedDuration) -> String {
     format!("{sign}{}", show_duration(duration.unsigned_abs()))
 }
 
-/// Returns a duration as Go prints it, and so the kubelet in its messages: `2m0s`.
+/// Returns a duration as Go prints it, and so the kubelet's messages: `2m0s`.
 pub(crate) fn go_duration(duration: SignedDuration) -> String {
     let sign = if duration.is_negative() { "-" } else { "" };
     format!("{sign}{}", GoDuration::from_millis_of(duration.unsigned_abs()))

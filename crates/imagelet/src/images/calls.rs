@@ -1,5 +1,5 @@
-//! The calls of the waist on [`Root`]: each goes to the process that has the store, and once more to the next one where that process
-//! ended without an answer. No rule of its own.
+//! The calls of [`Root`]: each is sent to the process that holds the store, and retried with the next owner if that process ended without
+//! an answer. No rule of its own.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use engine_api::{
 
 use super::root::{Holder, Root, can_be_repeated};
 
-/// The answer of the process that has the store.
+/// Returns the answer of the process that holds the store.
 macro_rules! ask {
     ($root:ident, $store:ident => $call:expr) => {
         loop {
@@ -130,7 +130,7 @@ impl ImageEngine for Root {
 
     async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
         let (path, holder) = (path.to_owned(), self.holder());
-        // What was read of a pipe cannot be read again. An agent stays; others are not relied on.
+        // Data read from a pipe cannot be read again. An agent keeps running; any other process may end early.
         if let Holder::Other { person, remote } = &holder
             && !repeats(path.clone()).await
         {
@@ -144,7 +144,7 @@ impl ImageEngine for Root {
 
     async fn export_images(&self, images: &[String], path: &Path, options: ExportOptions) -> Result<()> {
         let (path, holder) = (path.to_owned(), self.holder());
-        // What went into a pipe cannot be taken back.
+        // Data written to a pipe cannot be taken back.
         if let Holder::Other { remote, .. } = &holder
             && !repeats(path.clone()).await
         {
@@ -154,7 +154,7 @@ impl ImageEngine for Root {
     }
 }
 
-/// Returns true if `path` can be read or written once more from its beginning.
+/// Returns true if `path` can be read or written again from its beginning.
 async fn repeats(path: std::path::PathBuf) -> bool {
     tokio::task::spawn_blocking(move || can_be_repeated(&path)).await.unwrap_or(false)
 }

@@ -1,5 +1,5 @@
-//! [`Nothing`]: the images of a root in which there is no store yet. Commands that only ask get their answer here, and nothing is
-//! made for the question. Brings no image. Called by [`Images`](super::Images).
+//! [`Nothing`]: the images of a root in which no store exists yet. Read-only commands get their answer from it, so that a query creates
+//! nothing. Pulls no image. Called by [`Images`](super::Images).
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use engine_api::{
     UnfinishedPulls,
 };
 
-/// No images.
+/// An image service without images.
 #[derive(Clone, Debug)]
 pub(crate) struct Nothing {
     root: PathBuf,
@@ -22,9 +22,9 @@ pub(crate) struct Nothing {
 }
 
 impl Nothing {
-    /// Under this root, if there is no store. Blocks.
+    /// Returns the empty image service of this root, if no store exists. Blocks.
     pub(crate) fn in_place_of(root: &Path) -> Option<Self> {
-        // A root that cannot be read is the store's matter to tell of.
+        // If the root cannot be read, opening the store reports the error.
         if !store::Store::is_absent(root).unwrap_or(false) {
             return None;
         }
@@ -32,12 +32,12 @@ impl Nothing {
         Some(Self { root: root.to_owned(), directory: directory.to_owned() })
     }
 
-    /// Returns true if the root itself is there.
+    /// Returns true if the root itself exists.
     pub(crate) fn has_root(&self) -> bool {
         self.directory == self.root
     }
 
-    /// The directory that is there in place of the root: itself, or the nearest one above.
+    /// Returns the directory that exists in place of the root: the root itself, or its nearest existing ancestor.
     pub(crate) fn into_directory(self) -> PathBuf {
         self.directory
     }

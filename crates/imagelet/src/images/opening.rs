@@ -14,24 +14,24 @@ use crate::endpoint::USER_AGENT;
 use crate::environment::Proxies;
 use crate::exit::{Code, Failure, Outcome, chain};
 
-/// A `Retry-After` that is waited out within a pull although somebody would come again.
+/// Longest `Retry-After` that a pull waits out if its caller retries failed pulls.
 const BRIEF: Duration = Duration::from_secs(2);
 
-/// How images are opened.
+/// Parameters for opening images.
 pub(crate) struct Opening<'a> {
     pub(crate) proxies: &'a Proxies,
     pub(crate) access: &'a Access,
-    /// Somebody tries failed pulls again later.
+    /// True if the caller retries failed pulls later.
     pub(crate) backs_off: bool,
     /// The limit of bytes that all pulls of the process share.
     pub(crate) bandwidth: &'a Bandwidth,
-    /// The embedded store is for this process alone, which will serve its images there.
+    /// Socket on which this process will serve images; the embedded store is then for this process alone.
     pub(crate) socket: Option<PathBuf>,
     /// Cancelled when the process is asked to end.
     pub(crate) stop: &'a CancellationToken,
 }
 
-/// Refuses flags that say how registries are reached where another process reaches them.
+/// Refuses flags that say how registries are reached if another process reaches them.
 pub(super) fn own_reach(config: &Config, puller: &dyn std::fmt::Display) -> Outcome {
     if config.engine.reach == Reach::AsConfigured {
         return Ok(());
@@ -40,7 +40,7 @@ pub(super) fn own_reach(config: &Config, puller: &dyn std::fmt::Display) -> Outc
     Err(Failure::usage(format!("{flags}, and {puller} pulls: configure the registry's hosts.toml there")))
 }
 
-/// The options of the embedded engine, by the configuration.
+/// Returns the options of the embedded engine, by the configuration.
 pub(super) fn engine_options(
     config: &Config,
     proxies: &Proxies,
@@ -69,7 +69,7 @@ pub(super) fn engine_options(
     options
 }
 
-/// A root, or a signature policy, that cannot be opened. The permission to do so is told apart from everything else.
+/// Converts the error of a root or a signature policy that cannot be opened. A missing permission has an exit code of its own.
 pub(super) fn open_failure(error: &OpenError) -> Failure {
     let code = match error {
         OpenError::Store(StoreOpenError::NotOwned { .. }) => Code::NotPermitted,

@@ -1,6 +1,6 @@
-//! [`Root`]: the embedded store, whoever holds it. One process holds a store; the first one that comes answers for the others on
-//! the store's socket, and when it ends one of them goes on in its place: a call that it did not answer is made once more.
-//! Commands see a store that is always there. Does nothing with images. Called by [`Images`](super::Images).
+//! [`Root`]: the embedded store, held by this process or another one. One process holds a store; the first process answers for the others
+//! on the store's socket. When it ends, one of the others takes over: a call that it did not answer is retried. Commands see a store that
+//! is always available. Does not process images itself. Called by [`Images`](super::Images).
 
 use std::fmt;
 use std::fs;
@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 
-/// Pauses between two looks at a root that another process holds and does not answer for.
+/// Pause between two checks of a root whose owner does not answer.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long such a process may take to begin or to end before people learn for whom they wait.
+/// How long such a process may take to start or to end before the log names it.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The embedded store.
@@ -29,27 +29,27 @@ pub(crate) struct Root {
     options: EngineOptions,
     access: Access,
     stop: CancellationToken,
-    /// Guards who has the store.
+    /// Guards the current owner of the store.
     holder: Mutex<Holder>,
-    /// Held by who looks for another holder.
+    /// Serialises the search for another owner.
     looking: tokio::sync::Mutex<()>,
 }
 
-/// The process that has the store.
+/// The owner of the store.
 #[derive(Clone)]
 pub(super) enum Holder {
-    /// This one. Dropped in this order: nobody is to ask when the lock is free.
+    /// This process. The server is dropped before the engine, so that no client asks after the lock is released.
     Own { server: Option<Arc<StoreServer>>, engine: Engine },
-    /// Another one.
+    /// Another process.
     Other { person: Person, remote: RemoteStore },
 }
 
-/// A process that has the store, as its lock file describes it.
+/// The owner of the store, as its lock file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Person {
     pid: Option<u32>,
     command: Option<String>,
-    /// Stays until it is asked to end.
+    /// True if the process runs until it is asked to end.
     pub(super) is_agent: bool,
 }
 
@@ -73,7 +73,7 @@ impl Holder {
     }
 }
 
-/// Why there is no store to ask.
+/// Why the store is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RootError {
     #[error(transparent)]
@@ -84,8 +84,8 @@ pub(crate) enum RootError {
 }
 
 impl Root {
-    /// Opens the store, or finds the process that has it. A process that serves images has it for itself: it waits for a command
-    /// that holds the store, and fails where another agent does.
+    /// Opens the store, or finds the process that holds it. A process that serves images needs the store for itself: it waits for a command
+    /// that holds the store, and fails if another agent does.
     pub(crate) async fn open(
         options: EngineOptions,
         access: &Access,
@@ -104,7 +104,7 @@ impl Root {
         Ok(root)
     }
 
-    /// Says which process brings images for this command.
+    /// Logs which process pulls images for this command.
     fn name_holder(&self) {
         if let Holder::Other { person, .. } = self.holder()
             && self.access.brings
@@ -114,12 +114,12 @@ impl Root {
         }
     }
 
-    /// The process that has the store now.
+    /// Returns the current owner of the store.
     pub(super) fn holder(&self) -> Holder {
         self.holder.lock().clone()
     }
 
-    /// The engine, where this process has the store.
+    /// Returns the engine, if this process holds the store.
     pub(crate) fn own(&self) -> Option<Engine> {
         match self.holder() {
             Holder::Own { engine, .. } => Some(engine),
@@ -127,7 +127,7 @@ impl Root {
         }
     }
 
-    /// The agent that has the store, where it is another process.
+    /// Returns the agent that holds the store, if it is another process.
     pub(crate) fn agent(&self) -> Option<Person> {
         match self.holder() {
             Holder::Other { person, .. } if person.is_agent => Some(person),
@@ -135,14 +135,14 @@ impl Root {
         }
     }
 
-    /// Where this process has the store, has others pulled for and answered by `service`.
+    /// If this process holds the store, pulls and answers for other processes with `service`.
     pub(crate) fn answer_with(&self, service: Arc<dyn ImageService>) {
         if let Holder::Own { server: Some(server), .. } = self.holder() {
             server.answer_with(service);
         }
     }
 
-    /// Answers as `old` did, or not at all if `old` is gone: then somebody else has the store now, who is to be asked.
+    /// Returns `answer` as it is, or `None` if `old` no longer holds the store: the call must then be retried with the new owner.
     pub(super) async fn heard<T>(&self, old: &Holder, answer: Result<T>) -> Option<Result<T>> {
         match (&answer, old) {
             (Err(error), Holder::Other { .. }) if error.kind() == Kind::Unavailable => {}
@@ -155,13 +155,13 @@ impl Root {
         }
     }
 
-    /// Waits until this process has the store itself: for what cannot be done twice.
+    /// Waits until this process holds the store itself, for calls that cannot be retried.
     pub(super) async fn take(&self, old: &Holder) -> Result<()> {
         let taken = self.find_again(old, true).await;
         taken.map(drop).map_err(|error| Error::from_source(Kind::FailedPrecondition, &error))
     }
 
-    /// Looks who has the store; answers whether that is another process than `old`.
+    /// Finds the owner of the store, and returns true if it is another process than `old`.
     async fn find_again(&self, old: &Holder, own: bool) -> std::result::Result<bool, RootError> {
         let _looking = self.looking.lock().await;
         let now = self.holder();
@@ -177,12 +177,12 @@ impl Root {
         Ok(moved)
     }
 
-    /// Ends what goes on in the background of a store of this process; others are not answered any more.
+    /// Ends background work of a store of this process; other processes are not answered any more.
     pub(crate) async fn close(&self) {
         if let Holder::Own { server, engine } = self.holder() {
             if let Some(server) = &server {
                 server.stop().await;
-                // Whatever it answered with may hold this store open.
+                // The service that it answered with may keep this store open.
                 server.answer_with(Arc::new(engine.clone()));
             }
             engine.shutdown().await;
@@ -190,8 +190,8 @@ impl Root {
     }
 }
 
-/// The process that has the store: this one where nobody has it. Waits for one that neither answers nor lets go, and with `own`
-/// for everybody but an agent.
+/// Returns the owner of the store, which is this process if the lock is free. Waits for an owner that neither answers nor releases the
+/// lock, and with `own` for every owner except an agent.
 async fn find(
     options: &EngineOptions,
     access: &Access,
@@ -216,7 +216,7 @@ async fn find(
         let pulls_alike = person.is_agent || *settings == options.store.settings;
         if !own && (pulls_alike || !access.brings) {
             let remote = RemoteStore::of(&options.root);
-            // Between two holders the lock file may still name the one before.
+            // While the owner changes, the lock file may still name the previous one.
             if remote.holder().await.is_some_and(|answers| person.pid == Some(answers)) {
                 return Ok(Holder::Other { person, remote });
             }
@@ -233,7 +233,7 @@ async fn find(
     }
 }
 
-/// Answers other processes for the store of this one. Without that they wait for its end.
+/// Answers other processes for the store of this one. If that fails, they wait until this process ends.
 async fn answer_others(root: &Path, engine: &Engine) -> Option<Arc<StoreServer>> {
     let (root, engine) = (root.to_owned(), Arc::new(engine.clone()));
     let shown = root.display().to_string();
@@ -249,7 +249,7 @@ async fn answer_others(root: &Path, engine: &Engine) -> Option<Arc<StoreServer>>
     }
 }
 
-/// Returns true unless `path` is a pipe, a socket or a device, which cannot be read or written once more from its beginning. Blocks.
+/// Returns false if `path` is a pipe, a socket or a device, which cannot be read or written again from its beginning. Blocks.
 pub(super) fn can_be_repeated(path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(found) => found.is_file() || found.is_dir(),

@@ -1,4 +1,4 @@
-//! Images behind the endpoint of a runtime, and who pulls them: our engine into the runtime's own store, or the runtime. Called by
+//! Images behind the endpoint of a runtime, pulled by our engine into the runtime's own store, or by the runtime. Called by
 //! [`Images`](super::Images).
 
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::config::Config;
 use crate::endpoint::client_options;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 
-/// Pause between two looks for what pulls left in the runtime's store.
+/// Pause between two sweeps of pulls' leftovers in the runtime's store.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
 type Connected = (Arc<dyn ImageService>, Option<Arc<RuntimeImages>>);
 
-/// Connects to the images behind an endpoint. The second is there where our engine may pull them.
+/// Connects to the images behind an endpoint. The second value is present if our engine may pull them.
 pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Opening<'_>) -> Outcome<Connected> {
     let access = opening.access;
     if config.pull_engine == PullEngine::Runtime && access.brings {
@@ -35,7 +35,7 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
         return Ok((service, None));
     }
     let runtime = fills(config, endpoint, opening, service).await?;
-    // A runtime that does not answer yet may be a suitable one: each call says so until it does.
+    // A runtime that does not answer yet may still be a suitable one: each call reports the error until it answers.
     let choice = match runtime.choice().await {
         Ok(choice) => Some(choice),
         Err(error) => {
@@ -58,7 +58,7 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
     Ok((Arc::clone(&runtime) as _, Some(runtime)))
 }
 
-/// Refuses settings that the runtime's own pull would not follow. `why` it is the runtime that pulls.
+/// Refuses settings that the runtime's own pull would not follow. `why` explains why the runtime pulls.
 fn leave_to_runtime(config: &Config, endpoint: &Endpoint, why: &str) -> Outcome {
     if config.engine.signature_policy.is_some() {
         let message = format!("signaturePolicy is set, and {why}: the runtime would pull without asking the policy");
@@ -68,7 +68,7 @@ fn leave_to_runtime(config: &Config, endpoint: &Endpoint, why: &str) -> Outcome 
     own_platform(&config.engine.platform, endpoint)
 }
 
-/// Refuses a platform of another machine: the runtime pulls for its own.
+/// Refuses a platform of another machine: the runtime pulls only for its own.
 fn own_platform(wanted: &Platform, endpoint: &Endpoint) -> Outcome {
     let own = Platform::host();
     if own.runnable().iter().any(|own| own.os == wanted.os && own.architecture == wanted.architecture) {
@@ -92,7 +92,7 @@ async fn fills(
     images.map(Arc::new).map_err(|error| open_failure(&error))
 }
 
-/// Gives up what pulls left, at once and then now and then until `stop`.
+/// Releases the leftovers of pulls, at once and then periodically until `stop`.
 pub(super) async fn tend(runtime: &RuntimeImages, stop: &CancellationToken) {
     runtime.recover().await;
     let sweeps = async {

@@ -1,6 +1,5 @@
-//! An OCI layout directory as repositories and tags. Reads `index.json` anew every time, so that a layout can be
-//! filled while it is served; opens blobs by checked digests only. Blocking: callers put it on blocking threads.
-//! Knows no HTTP. Called by [`crate::layout_registry`].
+//! An OCI layout directory as repositories and tags. Reads `index.json` each time, so that a layout can be filled while it is served; opens
+//! blobs by validated digests only. Blocking: callers put it on blocking threads. Knows no HTTP. Called by [`crate::layout_registry`].
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,17 +12,17 @@ use oci::{Descriptor, Digest, Document, Index, Reference};
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
 /// The image specification's annotation: a name, or a tag alone.
 pub(super) const REF_NAME: &str = "org.opencontainers.image.ref.name";
-/// No index or manifest is longer, as the distribution specification suggests.
+/// Maximum size of an index or manifest, as the distribution specification suggests.
 pub(super) const MAX_DOCUMENT: u64 = 4 << 20;
 
-/// Tags of a repository with what they stand for.
+/// Tags of a repository with their descriptors.
 pub(crate) type Tags = BTreeMap<String, Descriptor>;
 
-/// Where a layout lies.
+/// A layout directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     directory: PathBuf,
-    /// The repository of names that are a tag alone.
+    /// The repository of names that are only a tag.
     repository: Option<String>,
 }
 
@@ -36,7 +35,7 @@ pub(crate) enum LayoutError {
     Read { path: PathBuf, source: io::Error },
 }
 
-/// A blob that is there.
+/// An existing blob.
 #[derive(Debug)]
 pub(crate) struct Blob {
     pub(crate) file: File,
@@ -52,7 +51,7 @@ pub(crate) struct ManifestBytes {
 }
 
 impl Layout {
-    /// Opens a layout; it must be one.
+    /// Opens a layout; fails if the directory is none.
     pub(crate) fn open(directory: &Path, repository: Option<String>) -> Result<Self, LayoutError> {
         let layout = Self { directory: directory.to_owned(), repository };
         let no = |why: String| LayoutError::NoLayout { directory: directory.to_owned(), why };
@@ -71,17 +70,17 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The repository of names that are a tag alone.
+    /// Returns the repository of names that are only a tag.
     pub(super) fn repository(&self) -> Option<&str> {
         self.repository.as_deref()
     }
 
-    /// All repositories by name.
+    /// Returns all repositories by name.
     pub(crate) fn repositories(&self) -> Result<BTreeMap<String, Tags>, LayoutError> {
         let bytes = self.read("index.json", MAX_DOCUMENT)?;
         let index: Index = oci::json::from_slice(&bytes).map_err(|e| LayoutError::NoLayout {
@@ -106,7 +105,7 @@ impl Layout {
         Ok(repositories)
     }
 
-    /// The manifest with this digest; `None` where there is none, or where the blob is something else.
+    /// Returns the manifest with this digest; `None` if there is none, or if the blob is no manifest.
     pub(crate) fn manifest(&self, digest: &Digest, media_type: &str) -> Result<Option<ManifestBytes>, LayoutError> {
         let Some(blob) = self.blob(digest)? else { return Ok(None) };
         if blob.size > MAX_DOCUMENT {
@@ -127,7 +126,7 @@ impl Layout {
         Ok(Some(ManifestBytes { bytes, media_type, digest: digest.clone() }))
     }
 
-    /// The blob with this digest, opened.
+    /// Opens the blob with this digest.
     pub(crate) fn blob(&self, digest: &Digest) -> Result<Option<Blob>, LayoutError> {
         let path = self.blob_path(digest);
         let error = |source| LayoutError::Read { path: path.clone(), source };
@@ -161,9 +160,9 @@ impl Layout {
     }
 }
 
-/// Repository and tag of an entry of `index.json`. A full name gives its path and tag; the user's own spelling counts,
-/// so that `demo/shell:1.0` is `demo/shell` and `busybox` is not `library/busybox`. A word alone is a repository with
-/// the tag `latest`, or, with `--repository`, a tag of that.
+/// Returns repository and tag of an entry of `index.json`. A full name gives its path and tag; the user's own spelling is kept, so that
+/// `demo/shell:1.0` is `demo/shell` and `busybox` is not `library/busybox`. A single word is a repository with the tag `latest`, or, with
+/// `--repository`, a tag of that repository.
 pub(super) fn place(descriptor: &Descriptor, repository: Option<&str>) -> Option<(String, Option<String>)> {
     let name = descriptor.annotations.get(CONTAINERD_NAME).or_else(|| descriptor.annotations.get(REF_NAME))?;
     if let Some(repository) = repository
@@ -175,7 +174,7 @@ pub(super) fn place(descriptor: &Descriptor, repository: Option<&str>) -> Option
     let spelled = oci::trim_tag_and_digest(name).ok()?;
     let path = match spelled.strip_prefix(reference.domain()).and_then(|rest| rest.strip_prefix('/')) {
         Some(path) => path.to_owned(),
-        // An official name without its domain keeps the spelling that people know it by.
+        // An official name without its domain keeps the familiar spelling.
         None if reference.path().ends_with(&spelled) => spelled,
         None => reference.path().to_owned(),
     };

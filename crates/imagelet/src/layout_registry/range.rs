@@ -1,20 +1,20 @@
-//! The `Range` header: which bytes of a blob are wanted. Pure. Called by [`crate::layout_registry`].
+//! The `Range` header: the requested bytes of a blob. Pure. Called by [`crate::layout_registry`].
 
 use std::ops::Range;
 
 /// The part of a blob to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Everything: there is no such header, or one that need not be understood.
+    /// Everything: there is no such header, or it may be ignored.
     Whole,
     /// These bytes.
     Part(Range<u64>),
-    /// Nothing that exists.
+    /// The range is outside of the blob.
     Unsatisfiable,
 }
 
-/// Reads `bytes=first-last`, `bytes=first-` and `bytes=-count` (RFC 9110 §14). Several ranges, other units and broken
-/// forms are answered with everything, which the RFC permits.
+/// Parses `bytes=first-last`, `bytes=first-` and `bytes=-count` (RFC 9110 §14). Several ranges, other units and invalid forms are answered
+/// with the whole blob, which the RFC permits.
 pub(crate) fn wanted(header: Option<&str>, size: u64) -> Wanted {
     let Some((first, last)) = header.and_then(|h| h.strip_prefix("bytes=")).and_then(|h| h.split_once('-')) else {
         return Wanted::Whole;

@@ -1,6 +1,6 @@
-//! The push side of the distribution specification over a [`Writer`]: uploads of blobs in one piece or in chunks, mounts,
-//! manifests, and the removal of names. Pages of a web site are turned away: they could ask without anybody's knowledge.
-//! Called by [`crate::layout_registry`].
+//! The push side of the distribution specification over a [`Writer`]: uploads of blobs in one piece or in chunks, mounts, manifests, and
+//! the removal of names. Requests of web pages are refused, since a browser could send them without the user's knowledge. Called by
+//! [`crate::layout_registry`].
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::layout::MAX_DOCUMENT;
 use super::writer::{PutError, Upload, WriteError, Writer};
 
 const UPLOAD_ID: HeaderName = HeaderName::from_static("docker-upload-uuid");
-/// Bytes that are gathered before they are written and hashed.
+/// Number of bytes that are buffered before they are written and hashed.
 const GATHERED: usize = 1 << 20;
 
 /// Returns true for requests of the push side.
@@ -98,14 +98,14 @@ fn no_upload() -> Refusal {
     Refusal::not_found("BLOB_UPLOAD_UNKNOWN", "there is no such upload, or another request goes on with it")
 }
 
-/// Refuses what is no repository, before anything is written for it.
+/// Refuses an invalid repository name before anything is written for it.
 fn check_name(name: &str) -> Result<(), Refusal> {
     let is_name = Reference::parse(&format!("h.example/{name}")).is_ok_and(|r| r.path() == name && r.tag().is_none());
     let refusal = || Refusal::new(StatusCode::BAD_REQUEST, "NAME_INVALID", format!("{name:?} is no repository"));
     is_name.then_some(()).ok_or_else(refusal)
 }
 
-/// A parameter of the query.
+/// Returns a parameter of the query.
 fn parameter(request: &Parts, wanted: &str) -> Option<String> {
     let query = request.uri.query().unwrap_or_default();
     url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == wanted).map(|(_, value)| value.into_owned())
@@ -170,7 +170,7 @@ async fn finish(writer: &Arc<Writer>, name: &str, id: &str, request: &Parts, bod
     commit(writer, name, upload, digest).await
 }
 
-/// A chunk begins where the one before ended.
+/// Checks that a chunk begins where the previous one ended.
 fn check_range(request: &Parts, upload: &Upload) -> Result<(), Refusal> {
     let Some(range) = request.headers.get(CONTENT_RANGE).and_then(|value| value.to_str().ok()) else { return Ok(()) };
     let start = range.trim_start_matches("bytes").trim_start_matches(['=', ' ']).split('-').next().unwrap_or_default();
@@ -181,7 +181,7 @@ fn check_range(request: &Parts, upload: &Upload) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, "BLOB_UPLOAD_INVALID", words))
 }
 
-/// Takes the bytes of a body. With an error comes the upload as far as it got, where it can go on.
+/// Appends the bytes of a body. An error returns the partial upload if it can be resumed.
 async fn append(mut upload: Upload, body: Body) -> Result<Upload, (Option<Upload>, Refusal)> {
     let mut stream = body.into_data_stream();
     let mut gathered = BytesMut::new();
@@ -243,7 +243,7 @@ fn accepted(status: StatusCode, name: &str, id: &str, size: u64) -> Answer {
         (UPLOAD_ID, id.to_owned()),
         (CONTENT_LENGTH, "0".to_owned()),
     ];
-    // A 204 has no length.
+    // A 204 response has no Content-Length.
     let headers = if status == StatusCode::NO_CONTENT { &headers[..3] } else { &headers[..] };
     respond(status, headers, Body::empty())
 }
@@ -257,7 +257,7 @@ fn created(name: &str, what: &str, digest: &Digest) -> Answer {
     respond(StatusCode::CREATED, &headers, Body::empty())
 }
 
-/// Runs `work` where it may wait for the disk.
+/// Runs `work` on a blocking thread, since it may wait for the disk.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         tracing::error!(%error, "a writer of the layout panicked");

@@ -1,5 +1,5 @@
-//! [`Writer`]: uploads into an OCI layout. Bytes go into files of their own beside the blobs, and get a blob's name when they
-//! have its digest; `index.json` is replaced as a whole. One process writes a layout at a time. Blocking: callers put it on
+//! [`Writer`]: uploads into an OCI layout. Bytes are written to files in a separate directory of the layout, and renamed to a blob's name
+//! if they have its digest; `index.json` is replaced as a whole. One process writes a layout at a time. Blocking: callers put it on
 //! blocking threads. Knows no HTTP. Called by [`super::upload`].
 
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 
 use super::layout::{Layout, LayoutError, MAX_DOCUMENT, REF_NAME, place};
 
-/// The directory of what is not whole yet, in the layout's own.
+/// Directory of incomplete uploads, within the layout's own.
 const UPLOADS: &str = ".uploads";
-/// Uploads that go on at most; the longest idle one ends for a new one.
+/// Maximum number of active uploads; for a new one, the longest idle one is removed.
 const MAX_UPLOADS: usize = 128;
-/// An upload that nobody goes on with ends after this.
+/// An upload that is idle for this long is removed.
 const IDLE: Duration = Duration::from_secs(3600);
-/// No blob is larger.
+/// Maximum size of a blob.
 const MAX_BLOB: u64 = 64 << 30;
 
 /// Uploads into a layout.
@@ -33,11 +33,11 @@ pub(super) struct Writer {
     uploads: Mutex<HashMap<String, Upload>>,
     /// Guards `index.json`.
     index: Mutex<()>,
-    /// Locked as long as this lives.
+    /// Locked for the lifetime of this value.
     _lock: File,
 }
 
-/// Why something cannot be written.
+/// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     #[error(transparent)]
@@ -50,7 +50,7 @@ pub(crate) enum WriteError {
     Content(String),
 }
 
-/// Bytes on their way to be a blob. Their file is removed with the value.
+/// An upload in progress. Its file is removed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Upload {
     path: PathBuf,
@@ -61,7 +61,7 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// Takes more bytes.
+    /// Appends bytes.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         if self.size + bytes.len() as u64 > MAX_BLOB {
             return Err(WriteError::Content(format!("a blob has at most {MAX_BLOB} bytes")));
@@ -75,12 +75,12 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // After a commit there is nothing under this name.
+        // After a commit, this name no longer exists.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Makes an empty layout where there is nothing yet.
+/// Creates an empty layout where none exists.
 pub(super) fn make(directory: &Path) -> Result<(), WriteError> {
     let failed = |source| WriteError::Write { path: directory.to_owned(), source };
     DirBuilder::new().recursive(true).create(directory).map_err(failed)?;
@@ -90,12 +90,12 @@ pub(super) fn make(directory: &Path) -> Result<(), WriteError> {
     }
     let index = json!({ "schemaVersion": 2, "mediaType": media_type::OCI_INDEX, "manifests": [] });
     fs::write(directory.join("index.json"), index.to_string()).map_err(failed)?;
-    // Last: with it the directory is a layout.
+    // Written last: this file makes the directory a layout.
     fs::write(directory.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).map_err(failed)
 }
 
 impl Writer {
-    /// Opens a layout to write into it, and removes what an earlier process left half written.
+    /// Opens a layout for writing, and removes incomplete uploads of an earlier process.
     pub(super) fn open(layout: Layout) -> Result<Self, WriteError> {
         let directory = layout.directory().join(UPLOADS);
         let failed = |source| WriteError::Write { path: directory.clone(), source };
@@ -103,7 +103,7 @@ impl Writer {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             _ => {}
         }
-        // A link would have the files of another directory removed.
+        // Through a link, files of another directory would be removed.
         if !fs::symlink_metadata(&directory).map_err(failed)?.is_dir() {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
@@ -135,18 +135,18 @@ impl Writer {
         Ok((id, Upload { path, file, hasher: Algorithm::Sha256.hasher(), size: 0, touched: now }))
     }
 
-    /// Takes an upload in hand; `None` where there is none, or somebody else has it.
+    /// Takes ownership of an upload; `None` if it does not exist, or another request has it.
     pub(super) fn take(&self, id: &str) -> Option<Upload> {
         self.uploads.lock().remove(id)
     }
 
-    /// Gives an upload back, for the next request.
+    /// Returns an upload, for the next request.
     pub(super) fn give_back(&self, id: &str, mut upload: Upload) {
         upload.touched = Instant::now();
         self.uploads.lock().insert(id.to_owned(), upload);
     }
 
-    /// How many bytes an upload has.
+    /// Returns the size of an upload in bytes.
     pub(super) fn size(&self, id: &str) -> Option<u64> {
         self.uploads.lock().get(id).map(|upload| upload.size)
     }
@@ -156,10 +156,10 @@ impl Writer {
         Ok(self.layout.blob(digest)?.is_some())
     }
 
-    /// Makes an upload the blob of this digest.
+    /// Commits an upload as the blob of this digest.
     ///
     /// # Errors
-    /// [`WriteError::Content`], when it has another one; it is gone then.
+    /// [`WriteError::Content`], if the content has another digest; the upload is removed then.
     pub(super) fn commit(&self, mut upload: Upload, digest: &Digest) -> Result<(), WriteError> {
         let got = if digest.algorithm() == Algorithm::Sha256 {
             std::mem::replace(&mut upload.hasher, Algorithm::Sha256.hasher()).finish()
@@ -175,7 +175,7 @@ impl Writer {
         sync.and_then(|()| self.place_blob(&path, digest)).map_err(|source| WriteError::Write { path, source })
     }
 
-    /// Moves a whole file to a blob's place. No link leads it out of the layout.
+    /// Moves a complete file to a blob's path. Links that lead out of the layout are not followed.
     fn place_blob(&self, from: &Path, digest: &Digest) -> io::Result<()> {
         let name = format!("blobs/{}", digest.algorithm().as_str());
         fs::create_dir_all(self.layout.directory().join(&name))?;
@@ -184,7 +184,7 @@ impl Writer {
         blobs.sync_all()
     }
 
-    /// Takes a manifest or index for a repository, under a tag or by its digest. Everything that it names must be there.
+    /// Stores a manifest or index for a repository, under a tag or by its digest. Everything that it references must exist.
     ///
     /// # Errors
     /// [`WriteError::Content`].
@@ -231,7 +231,7 @@ impl Writer {
         self.change_index(|entries| {
             entries.retain(|old| match place(old, self.layout.repository()) {
                 Some((of, Some(old_tag))) => of != repository || tag != Some(old_tag.as_str()),
-                // What is found by another name needs none by digest.
+                // Content that is reachable by another name needs no entry by digest.
                 Some((of, None)) => of != repository || (old.digest != digest && !children.contains(&old.digest)),
                 None => true,
             });
@@ -244,7 +244,7 @@ impl Writer {
         Ok(digest)
     }
 
-    /// Removes a tag, or every tag of a digest. The content stays. Returns false where there is none.
+    /// Removes a tag, or every tag of a digest. The content stays. Returns false if there is none.
     pub(super) fn delete_manifest(&self, repository: &str, reference: &str) -> Result<bool, WriteError> {
         let digest = reference.parse::<Digest>().ok();
         let mut found = false;
@@ -263,7 +263,7 @@ impl Writer {
         Ok(found)
     }
 
-    /// The name that stands for a tag or digest of a repository in `index.json`, so that it is read as such.
+    /// Returns the name of a repository's tag or digest in `index.json`, from which the same tag or digest is read again.
     fn name(&self, repository: &str, tag: Option<&str>, digest: &Digest) -> Result<String, PutError> {
         let rest = tag.map_or_else(|| format!("@{digest}"), |tag| format!(":{tag}"));
         let wanted = Some((repository.to_owned(), tag.map(str::to_owned)));
@@ -277,7 +277,7 @@ impl Writer {
         Err(PutError::Name(format!("{repository}{rest} is no name of an image")))
     }
 
-    /// Replaces `index.json`: `change` says which entries stay, and may answer with a new one. Other members stay.
+    /// Replaces `index.json`: `change` decides which entries stay, and may return a new one. Other members stay.
     fn change_index(&self, change: impl FnOnce(&mut Vec<Descriptor>) -> Option<Value>) -> Result<(), WriteError> {
         let _guard = self.index.lock();
         let path = self.layout.directory().join("index.json");
@@ -308,7 +308,7 @@ impl Writer {
     }
 }
 
-/// Why a manifest is not taken.
+/// Why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PutError {
     #[error(transparent)]
@@ -333,7 +333,7 @@ fn hash(file: &mut File, algorithm: Algorithm) -> io::Result<Digest> {
     }
 }
 
-/// A number that cannot be guessed from others.
+/// Returns an unpredictable number.
 fn random() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     std::hash::RandomState::new().build_hasher().finish()

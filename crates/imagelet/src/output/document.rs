@@ -1,5 +1,5 @@
-//! JSON and YAML of results. What could drive a terminal is written as an escape of the format, so that nothing is lost and
-//! the text can be shown. Called by the parent module.
+//! JSON and YAML of results. Characters that could control a terminal are escaped in the format's own way, so that nothing is lost and the
+//! text can be shown. Called by the parent module.
 
 use oci::text::{escaped, is_printable};
 use serde::Serialize;
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use crate::exit::{Code, Failure, Outcome};
 
-/// JSON in lines, without an end of the last one.
+/// Returns JSON in lines, without a final line end.
 pub(super) fn json(value: &impl Serialize) -> Outcome<String> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::caused(Code::Failed, "write the result as JSON", &error))?;
-    // Outside of texts there are only line ends.
+    // Outside of strings, line ends are the only control characters.
     Ok(escaped(&text, &['\n']).into_owned())
 }
 
-/// Forces a text with it into double quotes, where escapes are.
+/// Forces the writer to double-quote a text that contains it, since only double-quoted texts can have escapes.
 const MARK: char = '\u{1}';
-/// The mark as the writer of YAML writes it.
+/// The mark in the form that the YAML writer produces.
 const MARK_WRITTEN: &str = r"\x01";
 
-/// YAML.
+/// Returns YAML.
 pub(super) fn yaml(value: &impl Serialize) -> Outcome<String> {
     let text = write(value)?;
     if !text.chars().any(is_left_alone) {
@@ -28,7 +28,7 @@ pub(super) fn yaml(value: &impl Serialize) -> Outcome<String> {
     }
     let value = serde_json::to_value(value).map_err(|error| failed(&error))?;
     let text = write(&marked(value))?;
-    // Every character that is left alone has a mark before it now, and stands between double quotes.
+    // Every character that the writer leaves alone follows a mark now, and is within double quotes.
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_left_alone(c) {
@@ -50,13 +50,13 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Failure {
     Failure::caused(Code::Failed, "write the result as YAML", error)
 }
 
-/// Returns true if the writer of YAML, which escapes control characters, separators and U+FEFF by itself, writes a character as it is
-/// although it is not printable.
+/// Returns true if the YAML writer leaves a character as it is although it is not printable. The writer escapes control characters,
+/// separators and U+FEFF by itself.
 fn is_left_alone(c: char) -> bool {
     !is_printable(c) && !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
-/// The value with a mark before each character that would be left alone.
+/// Returns the value with a mark before each character that would be left alone.
 fn marked(value: Value) -> Value {
     let mark = |text: String| {
         if !text.contains(is_left_alone) {
@@ -98,7 +98,7 @@ mod tests {
         let text = yaml(&value).expect("YAML");
         assert!(is_shown(&text) && text.contains(r#"- "a\u202eb""#) && text.contains(r"\x9B31m"), "{text}");
         assert_eq!(manifest::yaml::json(&text).expect("YAML"), value, "{text}");
-        // What needs no escape is as it was.
+        // Text that needs no escape is unchanged.
         let plain = json!({ "a": ["b c", "1", "x: y"], "d": null });
         assert_eq!(yaml(&plain).expect("YAML"), "a:\n- b c\n- \"1\"\n- \"x: y\"\nd: null\n");
     }

@@ -11,7 +11,7 @@ use super::jsonpath::{Query, Template, list_in, text_of};
 pub(crate) enum Expression {
     /// Text of a template.
     Template(Template),
-    /// A table with a row for each item of the list.
+    /// A table with one row per item of the list.
     Columns(Vec<Column>),
 }
 
@@ -20,10 +20,10 @@ pub(crate) enum Expression {
 pub(crate) struct Column(String, Query);
 
 impl Expression {
-    /// The forms as they stand on the command line.
+    /// The forms as written on the command line.
     pub(crate) const FORMS: [&str; 2] = ["jsonpath=TEMPLATE", "custom-columns=NAME:PATH,..."];
 
-    /// Parses the value of `-o`; `None`: it is no expression.
+    /// Parses the value of `-o`; `None` if it is no expression.
     pub(crate) fn parse(text: &str) -> Option<Result<Self, String>> {
         let (form, expression) = text.split_once('=').unwrap_or((text, ""));
         match form {
@@ -44,7 +44,7 @@ impl Expression {
         }
     }
 
-    /// Returns what the expression says of a result.
+    /// Returns the expression's rendering of a result.
     pub(super) fn render(&self, value: &Value) -> String {
         match self {
             Self::Template(template) => template.render(value),
@@ -102,7 +102,7 @@ mod tests {
                     b    <none>    <none>   7      <none>          true\n";
         let spec = "custom-columns=ID:.id,TAGS:.repoTags[*],FIRST:{.repoTags[0]},SIZE:size,SPEC:{spec},PIN:.pinned";
         assert_eq!(rendered(spec, &value), want);
-        // A document without a list is a row.
+        // A document without a list is one row.
         assert_eq!(rendered("custom-columns=V:.version", &json!({ "version": "1" })), "V\n1\n");
     }
 

@@ -1,6 +1,6 @@
-//! kubectl's JSONPath templates: `{.items[*].id}`, `{range .items[*]}{.id}{"\n"}{end}`, filters, slices, quoted text. Paths
-//! are translated into those of RFC 9535, which a library evaluates. As in kubectl, a missing field is no error and yields
-//! nothing, `$` and `@` are the current object, and no line end is added. Called by the parent module.
+//! kubectl's JSONPath templates: `{.items[*].id}`, `{range .items[*]}{.id}{"\n"}{end}`, filters, slices, quoted text. Paths are translated
+//! into those of RFC 9535, which a library evaluates. As in kubectl, a missing field is no error and yields nothing, `$` and `@` are the
+//! current object, and no line end is added. Called by the parent module.
 
 use serde_json::Value;
 use serde_json_path::JsonPath;
@@ -20,12 +20,12 @@ enum Node {
 #[derive(Debug)]
 pub(crate) struct Query {
     path: JsonPath,
-    /// The rest of the path behind a first `items`.
+    /// The rest of the path after a leading `items`.
     of_items: Option<String>,
 }
 
 impl Template {
-    /// Parses a template. Without braces, it is one path.
+    /// Parses a template. A template without braces is a single path.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if !text.contains('{') && text.starts_with(['.', '$', '@', '[']) {
             return Ok(Self(vec![Node::Path(Query::parse(text)?)]));
@@ -64,7 +64,7 @@ impl Template {
         if open.is_empty() { Ok(Self(nodes)) } else { Err("a {range} has no {end}".to_owned()) }
     }
 
-    /// Writes what the template says of a value.
+    /// Returns the template's rendering of a value.
     pub(super) fn render(&self, value: &Value) -> String {
         let mut out = String::new();
         write(&self.0, value, true, &mut out);
@@ -89,7 +89,7 @@ fn write(nodes: &[Node], value: &Value, is_root: bool, out: &mut String) {
     }
 }
 
-/// A value as text: strings as they are, objects and lists as JSON.
+/// Returns a value as text: strings as they are, objects and lists as JSON.
 pub(super) fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -103,7 +103,7 @@ impl Query {
         Ok(Self { path, of_items: of_items.map(|(_, rest)| rest.concat()) })
     }
 
-    /// Returns what the path leads to. At the root, the list of a document is called `items`, too, whatever its own name.
+    /// Returns the values that the path selects. At the root, `items` also selects the list of a document that has another name.
     pub(super) fn find<'v>(&self, value: &'v Value, is_root: bool) -> Vec<&'v Value> {
         let list = list_in(value).filter(|_| is_root);
         if let (Some(rest), Some(list)) = (&self.of_items, list) {
@@ -113,7 +113,7 @@ impl Query {
     }
 }
 
-/// The list of a document: itself, its `items`, or its only field that is a list.
+/// Returns the list of a document: itself, its `items`, or its only field that is a list.
 pub(super) fn list_in(value: &Value) -> Option<&Value> {
     if value.is_array() {
         return Some(value);
@@ -152,7 +152,7 @@ fn translate(path: &str) -> Result<Vec<String>, String> {
     Ok(segments)
 }
 
-/// A name up to the next dot or bracket. A backslash takes the character behind it as it is: `.labels.app\.kubernetes\.io/name`.
+/// Splits off a name up to the next dot or bracket. A backslash quotes the following character: `.labels.app\.kubernetes\.io/name`.
 fn name(text: &str) -> Result<(String, &str), String> {
     let mut name = String::new();
     let mut chars = text.char_indices();
@@ -175,7 +175,7 @@ fn name(text: &str) -> Result<(String, &str), String> {
     }
 }
 
-/// A pair of brackets: `[*]`, `[0]`, `[-1:]`, `['a','b']`, `[?(@.a=="b")]`.
+/// Splits off a pair of brackets: `[*]`, `[0]`, `[-1:]`, `['a','b']`, `[?(@.a=="b")]`.
 fn bracket(text: &str) -> Result<(String, &str), String> {
     let inside = &text[1..];
     let end = find_outside(inside, |c, depth| c == ']' && depth == 0).ok_or("a bracket is not closed")?;
@@ -202,7 +202,7 @@ fn bracket(text: &str) -> Result<(String, &str), String> {
     }
 }
 
-/// A condition, with its paths and texts translated.
+/// Translates a condition with its paths and texts.
 fn filter(condition: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = condition;
@@ -230,7 +230,7 @@ fn filter(condition: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// The index behind a quoted text at the start.
+/// Returns the index after a quoted text at the start.
 fn quoted_end(text: &str) -> Option<usize> {
     let quote = text.chars().next()?;
     let mut chars = text.char_indices().skip(1);
@@ -244,7 +244,7 @@ fn quoted_end(text: &str) -> Option<usize> {
     None
 }
 
-/// The index of the first character outside of quotes that is wanted; with it comes how many brackets are open before it.
+/// Returns the index of the first wanted character outside of quotes; `is_wanted` also gets the number of brackets that are open before it.
 fn find_outside(text: &str, is_wanted: impl Fn(char, usize) -> bool) -> Option<usize> {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -267,7 +267,7 @@ fn find_outside(text: &str, is_wanted: impl Fn(char, usize) -> bool) -> Option<u
     None
 }
 
-/// The text between quotes, with Go's escapes. In a name, kubectl wants dots escaped, too.
+/// Returns the text between quotes, with Go's escapes. In a name, kubectl expects dots to be escaped as well.
 fn unquote(quoted: &str) -> Result<String, String> {
     let wrong = || format!("{quoted} is not a text in quotes");
     if quoted_end(quoted) != Some(quoted.len()) {
@@ -297,7 +297,7 @@ fn unquote(quoted: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// A text as a literal of RFC 9535.
+/// Returns a text as a literal of RFC 9535.
 fn literal(text: &str) -> String {
     let escaped = |c: char| match c {
         '\'' | '\\' => format!("\\{c}"),

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-/// (template, text): a table of what people type, with the answers that kubectl gives for the same object.
+/// Pairs of a template that users type, and the text that kubectl prints for the same object.
 #[test]
 fn templates_as_kubectl_has_them() {
     let value = json!({
@@ -73,7 +73,7 @@ fn the_list_of_a_document_is_called_items_too() {
     for document in [json!({ "items": items }), json!({ "images": items, "total": 2 }), items.clone()] {
         assert_eq!(ids.render(&document), "a b", "{document}");
     }
-    // Two lists: none of them is the list.
+    // With two lists, neither is the list of the document.
     assert_eq!(ids.render(&json!({ "images": items, "pins": [] })), "");
     assert_eq!(Template::parse("{.images[*].id}").expect("parses").render(&json!({ "images": items })), "a b");
     assert_eq!(Template::parse("{[1].id}").expect("parses").render(&items), "b");

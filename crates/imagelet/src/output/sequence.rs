@@ -1,5 +1,5 @@
-//! Results that are written one after the other as they are found: lines, or the items of one list in JSON or YAML. A reader
-//! that went away is no error; nothing more is written then. Called by the commands.
+//! Results that are written one after the other as they are found: lines, or the items of one list in JSON or YAML. A closed pipe is no
+//! error; nothing more is written after it. Called by the commands.
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Stdout, Write};
 
@@ -8,21 +8,21 @@ use serde::Serialize;
 use super::{Format, document};
 use crate::exit::{Code, Failure, Outcome};
 
-/// A row of results.
+/// A sequence of results.
 #[derive(Debug)]
 pub(crate) struct Sequence {
     out: BufWriter<Stdout>,
-    /// Items of a list, and not lines.
+    /// The format of a list's items; `None` for lines.
     format: Option<Format>,
     items: u64,
-    /// The items, where an expression is evaluated at the end.
+    /// The items, if an expression is evaluated at the end.
     kept: Vec<serde_json::Value>,
     terminal: bool,
     read: bool,
 }
 
 impl Sequence {
-    /// Of lines.
+    /// Creates a sequence of lines.
     pub(crate) fn lines() -> Self {
         let out = io::stdout();
         let terminal = out.is_terminal();
@@ -36,13 +36,13 @@ impl Sequence {
         }
     }
 
-    /// Of the items of a list.
+    /// Creates a sequence of the items of a list.
     pub(crate) fn of(format: Format) -> Self {
         Self { format: Some(format), ..Self::lines() }
     }
 
-    /// Writes a line of bytes that need not be text. `false`: nobody reads any more. What could drive a terminal becomes `?`
-    /// on one, as GNU `ls` has it.
+    /// Writes a line of bytes that need not be text. Returns false if the reader has closed the pipe. On a terminal, characters that could
+    /// control it become `?`, as in GNU `ls`.
     pub(crate) fn line(&mut self, line: &[u8]) -> Outcome<bool> {
         if self.terminal {
             let clean = super::table::clean(&String::from_utf8_lossy(line));
@@ -52,7 +52,7 @@ impl Sequence {
         self.write(b"\n")
     }
 
-    /// Writes an item. `false`: nobody reads any more.
+    /// Writes an item. Returns false if the reader has closed the pipe.
     pub(crate) fn item(&mut self, item: &impl Serialize) -> Outcome<bool> {
         let text = if let Some(Format::Expression(_)) = self.format {
             let failed = |error| Failure::caused(Code::Failed, "read the result for -o", &error);
@@ -69,7 +69,7 @@ impl Sequence {
         self.write(text.as_bytes())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining output.
     pub(crate) fn end(mut self) -> Outcome {
         let last = match (self.format, self.items) {
             (Some(Format::Expression(expression)), _) => {

@@ -1,25 +1,25 @@
-//! Tables as kubectl and crictl print them: columns padded with blanks, no borders, three blanks between columns,
-//! nothing behind the last one. Cells are cleaned, since some come from registries and runtimes. Called by the
-//! commands through [`crate::output::Printer`].
+//! Tables as kubectl and crictl print them: columns padded with blanks, no borders, three blanks between columns, nothing after the last
+//! one. Cells are cleaned, since some of their text is from registries and runtimes. Called by the commands through
+//! [`crate::output::Printer`].
 
 /// Blanks between columns.
 const GAP: usize = 3;
 
-/// A table in the making.
+/// A table that is being built.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
-    /// The columns of a row that are left out.
+    /// For each column, true if it is left out.
     hidden: Vec<bool>,
 }
 
 impl Table {
-    /// A table with these column titles.
+    /// Creates a table with these column titles.
     pub(crate) fn new(titles: &[&str]) -> Self {
         Self { rows: vec![titles.iter().map(|&t| t.to_owned()).collect()], hidden: Vec::new() }
     }
 
-    /// A table with these column titles; those with a `+` in front are columns of the wide form alone. Rows have all cells.
+    /// Creates a table with these column titles; a leading `+` marks columns of the wide form only. Rows have all cells.
     pub(crate) fn with_wide(wide: bool, titles: &[&str]) -> Self {
         let hidden: Vec<bool> = titles.iter().map(|title| !wide && title.starts_with('+')).collect();
         let shown = titles.iter().zip(&hidden).filter(|(_, hidden)| !**hidden);
@@ -34,7 +34,7 @@ impl Table {
         self.rows.push(shown.map(|(cell, _)| clean(&cell)).collect());
     }
 
-    /// The text, every line with its end.
+    /// Returns the text; every line has a line end.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<usize> = (0..columns)
@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// The text of a cell: `?` for every character that could drive the terminal, `-` for no text.
+/// Returns the text of a cell: `?` for every character that could control the terminal, `-` for no text.
 pub(crate) fn clean(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();

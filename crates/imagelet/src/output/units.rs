@@ -1,7 +1,7 @@
-//! Bytes, durations and digests in the spelling that people read. Called by tables and by progress.
+//! Bytes, durations and digests in human-readable form. Called by tables and by progress.
 
 pub(crate) use base::units::{bytes, seconds};
-/// Bytes as people write them: `20GiB`, `20Gi`, `500MB`, `1.5G`, `4096`. Without `i`, units are powers of 1000.
+/// Parses bytes as people write them: `20GiB`, `20Gi`, `500MB`, `1.5G`, `4096`. Without `i`, units are powers of 1000.
 pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -30,17 +30,17 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     u64::try_from(whole + part / digits).ok()
 }
 
-/// A time of day to the second; empty where it is not known.
+/// Returns a time to the second; empty if it is unknown.
 pub(crate) fn time(time: Option<jiff::Timestamp>) -> String {
     time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).unwrap_or_default()
 }
 
-/// The name of an image in a table; its id has a column of its own.
+/// Returns the name of an image in a table; its id has a column of its own.
 pub(crate) fn first_name(names: &[String]) -> String {
     names.first().cloned().unwrap_or_else(|| "<none>".to_owned())
 }
 
-/// The first twelve digits of an image id, or all of it with its algorithm.
+/// Returns the first twelve digits of an image id, or all of it with its algorithm.
 pub(crate) fn id(id: &str, whole: bool) -> String {
     let hex = id.split_once(':').map_or(id, |(_, hex)| hex);
     match hex.get(..12) {

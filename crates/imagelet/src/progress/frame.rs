@@ -1,5 +1,5 @@
-//! Lines of the progress display, made for a terminal of a given size: a line for every image, and below it a line for every
-//! layer at work. No line is wider than the terminal, no frame higher. Pure; time is an argument. Called by the painter.
+//! Lines of the progress display, made for a terminal of a given size: one line per image, and below it one line per layer in progress. No
+//! line is wider than the terminal, no frame higher. Pure; time is an argument. Called by the painter.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use oci::Digest;
 
 use crate::output::units;
 
-/// A pull as the display shows it.
+/// A pull as displayed.
 #[derive(Debug)]
 pub(super) struct PullView {
     image: String,
@@ -42,7 +42,7 @@ impl Rate {
     const WINDOW: Duration = Duration::from_secs(5);
 
     fn note(&mut self, now: Instant, done: u64) {
-        // A layer that is fetched anew starts again.
+        // A layer that is fetched again starts at zero.
         if self.0.back().is_some_and(|(_, last)| *last > done) {
             self.0.clear();
         }
@@ -64,7 +64,7 @@ impl PullView {
         Self { image, stage: Stage::Resolving, layers: Vec::new() }
     }
 
-    /// Takes in what the pull reports.
+    /// Applies an event of the pull.
     pub(super) fn report(&mut self, event: PullEvent) {
         match event {
             PullEvent::Resolving | PullEvent::Unpacked { .. } => {}
@@ -161,13 +161,13 @@ impl LayerView {
 const MIDDLE: usize = 2 + 12 + 1 + 9 + 3 + 1 + 13;
 /// Columns of rate and remaining time.
 const RATE: usize = 1 + 10 + 1 + 6;
-/// Width from which on they are shown.
+/// Width from which on rate and remaining time are shown.
 const WIDE: usize = MIDDLE + RATE + 8;
 
-/// Columns of the longest line of a layer: what is shown on a wide terminal still fits after it has become one of 80 columns.
+/// Maximum width of a layer's line: lines written on a wide terminal still fit after it is resized to 80 columns.
 const WIDEST: usize = 79;
 
-/// Returns the lines for a terminal of this size. Nothing stands in the last column and in the last row, where the cursor is.
+/// Returns the lines for a terminal of this size. The last column and the last row, where the cursor is, stay empty.
 pub(super) fn lines<'a>(
     pulls: impl Iterator<Item = &'a mut PullView>,
     (columns, rows): (usize, usize),
@@ -190,7 +190,7 @@ pub(super) fn lines<'a>(
     if all <= height {
         return blocks.concat();
     }
-    // Images come before layers. The last line says how much is left out.
+    // Images have precedence over layers. The last line says how much is left out.
     let mut room = height.saturating_sub(1);
     let heads = blocks.len().min(room);
     room -= heads;
@@ -205,12 +205,12 @@ pub(super) fn lines<'a>(
     shown
 }
 
-/// The first `width` characters.
+/// Returns the first `width` characters.
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
-/// The end of a name, which tells images apart.
+/// Returns the end of a name, which distinguishes images.
 fn cut_front(name: &str, width: usize) -> String {
     const DOTS: &str = "..";
     let count = name.chars().count();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A pull of five layers: one is present, one is being fetched, one unpacked, one somebody else fetches, one waits.
+/// A pull of five layers: one is present, one is being fetched, one is being unpacked, one is fetched by another pull, one waits.
 fn pull(image: &str) -> PullView {
     let digests: Vec<Digest> = (0..5_u8).map(|n| Digest::sha256(&[n])).collect();
     let mut pull = PullView::new(image.to_owned());

@@ -1,8 +1,8 @@
-//! The progress display on a terminal: paints frames one over the other, steps aside for other text, and leaves nothing behind.
+//! The progress display on a terminal: paints each frame over the last one, moves out of the way of other text, and leaves nothing behind.
 //! Called by [`super::Progress`], and by the log through it.
 //!
-//! Every line ends with a line end and is narrower than the terminal, and the cursor rests below the last one. So the rows of a
-//! frame are known also after the terminal has become narrower and has wrapped its lines again.
+//! Every line ends with a line end and is narrower than the terminal, and the cursor is below the last one. So the rows of a frame are
+//! known even after the terminal has become narrower and has wrapped its lines again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,23 +25,23 @@ pub(crate) struct Painter(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Notified when the last pull is gone.
+    /// Notified when the last pull ends.
     empty: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the order in which they began.
+    /// The pulls, in the order of their starts.
     pulls: BTreeMap<u64, PullView>,
     begun: u64,
     turn: usize,
     canvas: Canvas,
-    /// A thread paints.
+    /// True while a thread paints.
     painted: bool,
 }
 
 impl Painter {
-    /// Shows one more pull until the answer is dropped.
+    /// Shows one more pull until the returned value is dropped.
     pub(super) fn begin(&self, image: String) -> ShownPull {
         let mut state = self.0.state.lock();
         state.begun += 1;
@@ -49,14 +49,14 @@ impl Painter {
         state.pulls.insert(id, PullView::new(image));
         if !state.painted {
             let shared = Arc::clone(&self.0);
-            // Without a thread, frames are painted when something changes.
+            // Without a thread, frames are painted on each change.
             state.painted =
                 std::thread::Builder::new().name("progress".to_owned()).spawn(move || shared.keep_painting()).is_ok();
         }
         ShownPull { painter: self.clone(), id }
     }
 
-    /// Takes the display off the terminal while `write` writes there.
+    /// Removes the display from the terminal while `write` writes to it.
     pub(crate) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
         let mut state = self.0.state.lock();
         state.erase();
@@ -65,7 +65,7 @@ impl Painter {
         written
     }
 
-    /// Takes the display off the terminal. Pulls that are shown until now are not shown any more.
+    /// Removes the display from the terminal. Current pulls are not shown any more.
     pub(super) fn finish(&self) {
         let mut state = self.0.state.lock();
         state.pulls.clear();
@@ -111,7 +111,7 @@ pub(super) struct ShownPull {
 }
 
 impl ShownPull {
-    /// Takes in what the pull reports.
+    /// Applies an event of the pull.
     pub(super) fn report(&self, event: PullEvent) {
         let mut state = self.painter.0.state.lock();
         let is_small = matches!(event, PullEvent::Bytes { .. } | PullEvent::Unpacked { .. });
@@ -135,22 +135,22 @@ impl Drop for ShownPull {
     }
 }
 
-/// The rows above the cursor that are painted on.
+/// The painted rows above the cursor.
 #[derive(Debug, Default)]
 struct Canvas {
-    /// Widths of the lines there.
+    /// Widths of these lines.
     widths: Vec<usize>,
     /// Width of the terminal when they were written.
     columns: usize,
 }
 
 impl Canvas {
-    /// Returns what makes the terminal show these lines in the place of the last ones.
+    /// Returns the escape sequences and text that replace the last lines with these.
     fn redraw(&mut self, lines: &[String], columns: usize) -> String {
         let rows: usize = self.widths.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
         let mut text = "\r".to_owned();
         if rows > 0 {
-            // A `String` takes all that is written to it.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, "\x1b[{rows}A");
         }
         if columns != self.columns {
@@ -167,7 +167,7 @@ impl Canvas {
     }
 }
 
-/// Columns and rows of the terminal.
+/// Returns columns and rows of the terminal.
 fn size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(io::stderr()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (usize::from(size.ws_col), usize::from(size.ws_row)),
@@ -177,7 +177,7 @@ fn size() -> (usize, usize) {
 
 fn write(text: &str) {
     let mut stderr = io::stderr().lock();
-    // Where the terminal is gone there is nobody to show progress to.
+    // If the terminal is closed, progress is not shown.
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 

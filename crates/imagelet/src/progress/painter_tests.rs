@@ -5,14 +5,14 @@ use oci::Digest;
 
 use super::*;
 
-/// Everything that a terminal shows and has scrolled away, without the empty lines at its end.
+/// Returns all text that a terminal shows and has scrolled off, without the empty lines at its end.
 fn screen(terminal: &avt::Terminal) -> String {
     let lines = terminal.screen().all_lines().map(|line| line.text().trim_end().to_owned());
     lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
 }
 
 fn feed(terminal: &mut avt::Terminal, text: &str) {
-    // As the terminal's driver has it.
+    // The terminal's driver translates line ends this way.
     terminal.feed(text.replace('\n', "\r\n").as_str());
 }
 
@@ -22,7 +22,7 @@ fn frames_leave_nothing_behind_whatever_the_size_becomes() {
     for sizes in [[(110, 30), (80, 24), (40, 20)], [(40, 20), (110, 30), (41, 19)], [(80, 24), (20, 24), (79, 24)]] {
         let mut terminal = avt::Terminal::with_scrollback(sizes[0].0, sizes[0].1, None).expect("a size");
         let mut canvas = Canvas::default();
-        // The screen is full, as it is after some work: terminals move what is wrapped up, and never down.
+        // The screen is full, as after some use: terminals then move wrapped text up, and never down.
         let before = "earlier\n".repeat(sizes[0].1);
         feed(&mut terminal, &before);
         for (columns, rows) in sizes {
@@ -49,7 +49,7 @@ fn a_pull_is_shown_until_its_sink_is_dropped() {
     assert_eq!(painter.0.state.lock().pulls.len(), 1);
     drop(sink);
     assert!(painter.0.state.lock().pulls.is_empty());
-    // A pull that outlives the display shows nothing any more.
+    // A pull that outlives the display is not shown any more.
     let shown = painter.begin("demo/y:1".to_owned());
     painter.finish();
     shown.report(PullEvent::Committing);

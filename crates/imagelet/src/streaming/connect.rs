@@ -1,5 +1,5 @@
-//! From the address that a runtime answers to a connection with streams: one HTTP request that asks for another protocol. Called
-//! by the commands, once for each address, for runtimes take each only once.
+//! Opens a connection with streams from the address that a runtime returns: one HTTP request with a protocol upgrade. Called by the
+//! commands once per address, since runtimes accept each address only once.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use tokio_util::task::TaskTracker;
 use super::session::Session;
 use crate::exit::{Code, Failure, Outcome};
 
-/// How long a connection may take to be there.
+/// How long connecting may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More than any refusal says.
+/// Longer than any refusal of a runtime.
 const MAX_REFUSAL: usize = 64 << 10;
-/// Names what the streams of a connection are.
+/// Header that names the protocol of the streams.
 const PROTOCOL: &str = "X-Stream-Protocol-Version";
 
-/// Connects, and asks for streams of one of `protocols`.
+/// Connects, and requests streams of one of `protocols`.
 pub(crate) async fn connect(address: &StreamAddress, protocols: &[&str]) -> Outcome<Session> {
     match tokio::time::timeout(PATIENCE, upgraded(address, protocols)).await {
         Ok(session) => session,
@@ -38,11 +38,11 @@ async fn upgraded(address: &StreamAddress, protocols: &[&str]) -> Outcome<Sessio
         Failure::caused(Code::Unreachable, format!("connect to the runtime's streams on {host}:{port}"), error)
     };
     let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| failed(&error))?;
-    // What is typed is to be there at once.
+    // Keystrokes must be sent at once.
     stream.set_nodelay(true).map_err(|error| failed(&error))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-    // It ends with its connection: with the session, which holds the other end of it.
+    // The task ends with its connection: when the session, which holds the other end, is dropped.
     TaskTracker::new().spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "streams of the runtime ended");

@@ -1,5 +1,5 @@
-//! A connection to a port of a pod, through the runtime: bytes both ways, each half closed by itself, and a stream on which
-//! the runtime says what went wrong. Listens nowhere. Called by `port-forward`, with a session for each connection.
+//! A connection to a port of a pod, through the runtime: bytes in both directions, each half closed separately, and a stream for errors of
+//! the runtime. Listens on no port. Called by `port-forward`, with one session per connection.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use super::session::{Out, Session, Stream, StreamError};
 /// The protocols of the session.
 pub(crate) const PROTOCOLS: [&str; 1] = ["portforward.k8s.io"];
 
-/// How long the runtime has to say that something went wrong, when all is said.
+/// How long the runtime may take to report an error after both directions have ended.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Why a connection ended in the middle.
+/// Why a connection ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ForwardError {
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// In the runtime's words.
+    /// An error, in the runtime's words.
     #[error("{0}")]
     Runtime(String),
 }
 
-/// Carries a connection to `port` until both sides have nothing more to say.
+/// Forwards a connection to `port` until both sides have sent everything.
 pub(crate) async fn run(
     mut session: Session,
     port: u16,
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     let port = port.to_string();
     let headers = |kind| [("streamtype", kind), ("port", &*port), ("requestid", "0")];
     let errors = session.open(&headers("error")).await?;
-    // Nothing is said on it from here.
+    // Only the runtime writes to this stream.
     errors.out().finish().await?;
     let data = session.open(&headers("data")).await?;
     let out = data.out();
@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let carried = async {
         let to_pod = carry_out(reader, out);
         let from_pod = carry_in(data, writer);
-        // When the pod has closed its side nobody reads what the client still says.
+        // After the pod has closed its side, data of the client has no reader, so do not wait for the client.
         tokio::pin!(to_pod, from_pod);
         tokio::select! {
             from = &mut from_pod => from,
@@ -61,7 +61,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The error that the runtime reports, when its stream has ended.
+/// Returns the error that the runtime reports, after its stream has ended.
 async fn said(mut errors: Stream) -> Option<String> {
     let mut text = Vec::new();
     while let Ok(Some(bytes)) = errors.next().await {
@@ -91,7 +91,7 @@ async fn carry_in(mut data: Stream, mut writer: impl AsyncWrite + Unpin) -> Resu
     loop {
         match data.next().await {
             Ok(Some(bytes)) if writer.write_all(&bytes).await.is_ok() => {}
-            // The client reads no more.
+            // The client has stopped reading.
             Ok(Some(_)) => break,
             Ok(None) => break,
             Err(error) => {

@@ -1,5 +1,5 @@
-//! A command or a process of a container with its streams: standard input, output and error, the size of a terminal, and the
-//! stream on which the runtime says at last how it ended. Knows no terminal and no runtime. Called by `exec` and `attach`.
+//! A command or a process of a container with its streams: standard input, output and error, the size of a terminal, and the stream on
+//! which the runtime finally reports how it ended. Knows no terminal and no runtime. Called by `exec` and `attach`.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use super::session::{Out, Session, Stream, StreamError};
 use super::terminal::{Size, Sizes};
 
-/// The newest first. All have a stream of their own for how it ended; those older than v4 say it as text.
+/// Supported protocols, the newest first. All have a separate stream for the exit status; versions before v4 send it as text.
 pub(crate) const PROTOCOLS: [&str; 3] = ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io"];
 
 /// The streams of a command.
@@ -16,24 +16,24 @@ pub(crate) struct Streams<I, O, E> {
     /// The input of the command; `None`: no standard input.
     pub(crate) stdin: Option<I>,
     pub(crate) stdout: O,
-    /// `None`: with a terminal there is none.
+    /// Error output; `None` with a terminal.
     pub(crate) stderr: Option<E>,
-    /// Sizes of its terminal, where it has one.
+    /// Sizes of the command's terminal, if it has one.
     pub(crate) sizes: Option<Sizes>,
-    /// The keys that leave the session when they are typed one after the other; empty: none do.
+    /// The key sequence that detaches from the session; empty: detaching is disabled.
     pub(crate) leave: &'static [u8],
 }
 
-/// How it came to an end.
+/// How the session ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The command ended with this code.
     Exited(i32),
-    /// The runtime says that it failed.
+    /// The runtime reports that the command failed.
     Failed(String),
-    /// The person left it.
+    /// The user detached.
     Left,
-    /// Nobody reads what it writes any more.
+    /// The reader of the output is gone.
     Unread,
 }
 
@@ -114,7 +114,7 @@ async fn copy(mut stream: Stream, to: Option<&mut (impl AsyncWrite + Unpin)>) ->
     Ok(())
 }
 
-/// Everything that is said on a stream. A connection that ends behind it has ended it as well.
+/// Collects the whole data of a stream. A connection that closes after some data has ended the stream as well.
 async fn collect(mut stream: Stream) -> Result<Bytes, StreamError> {
     let mut text = Vec::new();
     loop {
@@ -128,7 +128,7 @@ async fn collect(mut stream: Stream) -> Result<Bytes, StreamError> {
     Ok(text.into())
 }
 
-/// Hands on what is read, and that it has ended. Whether the person wants to leave.
+/// Forwards the input and its end. Returns true if the user wants to detach.
 async fn feed(reader: &mut (impl AsyncRead + Unpin), out: &Out, leave: &[u8]) -> bool {
     let mut buffer = vec![0; 32 << 10];
     let mut seen = 0;
@@ -155,7 +155,7 @@ async fn feed(reader: &mut (impl AsyncRead + Unpin), out: &Out, leave: &[u8]) ->
     }
 }
 
-/// The part of a `metav1.Status` that counts.
+/// The fields of a `metav1.Status` that are used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Status {
@@ -178,7 +178,7 @@ struct Cause {
     message: String,
 }
 
-/// The end that the runtime reported: nothing, text, or a status.
+/// Parses the exit status that the runtime reported: nothing, text, or a status.
 fn ended(text: &[u8]) -> Ended {
     if text.is_empty() {
         return Ended::Exited(0);

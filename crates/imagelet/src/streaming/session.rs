@@ -1,6 +1,6 @@
-//! [`Session`]: one connection with several streams on it. It reads frames and hands them to their streams, and writes what
-//! the streams say. A stream whose reader is slow holds up the others of its connection: those of one command belong
-//! together, and forwarded ports have a connection each.
+//! [`Session`]: one connection with several streams. It reads frames and passes them to their streams, and writes the streams' data. A
+//! stream with a slow reader blocks the others of its connection: the streams of one command belong together, and each forwarded port has a
+//! connection of its own.
 
 use lock::Mutex;
 use std::collections::BTreeMap;
@@ -14,30 +14,30 @@ use tokio_util::task::TaskTracker;
 
 use super::spdy::{self, Frame, Opener};
 
-/// How many frames may wait for somebody.
+/// Capacity of the queues of frames.
 const WAITING: usize = 16;
-/// The most bytes in one frame that is written.
+/// Maximum size of a written frame in bytes.
 const PIECE: usize = 32 << 10;
 
-/// Something that came on a stream.
+/// An event of a stream.
 #[derive(Debug)]
 enum Came {
-    /// The peer has taken it.
+    /// The peer has accepted the stream.
     Taken,
     Bytes(Bytes),
     End,
-    /// The peer has cut it.
+    /// The peer has reset the stream.
     Cut(u32),
 }
 
-/// Guards where frames of streams go, and is held for as long as it takes to look that up. No entry: nobody wants them. With
-/// the connection all of them go.
+/// Guards the receivers of the streams' frames, and is held only for the lookup. Frames of a stream without an entry are dropped. All
+/// entries are removed when the connection ends.
 type Readers = Arc<Mutex<BTreeMap<u32, mpsc::Sender<Came>>>>;
 
-/// A connection. It ends when this is dropped.
+/// A connection. It is closed when this is dropped.
 pub(crate) struct Session {
     readers: Readers,
-    /// Of the next stream: odd, as the one who opens the connection has them.
+    /// Id of the next stream: odd, as for the side that opens the connection.
     next: u32,
     opener: Opener,
     frames: mpsc::Sender<Bytes>,
@@ -52,14 +52,14 @@ pub(crate) struct Stream {
     out: Out,
 }
 
-/// The way out of a stream.
+/// The write half of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Out {
     id: u32,
     frames: mpsc::Sender<Bytes>,
 }
 
-/// Why there is nothing more on a stream although it did not end.
+/// Why a stream failed before its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StreamError {
     #[error("the runtime refuses the stream (status {0})")]
@@ -69,7 +69,7 @@ pub(crate) enum StreamError {
 }
 
 impl Session {
-    /// Streams over an upgraded connection.
+    /// Creates a session over an upgraded connection.
     pub(crate) fn new(io: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (reader, writer) = tokio::io::split(io);
         let (frames, to_write) = mpsc::channel(WAITING);
@@ -93,7 +93,7 @@ impl Session {
         Self { readers, next: 1, opener: Opener::default(), frames, _ends: ends.drop_guard() }
     }
 
-    /// Opens a stream. Whether the peer takes it is known when something comes.
+    /// Opens a stream. Whether the peer accepts it is known with its first frame.
     pub(crate) async fn open(&mut self, headers: &[(&str, &str)]) -> Result<Stream, StreamError> {
         let id = self.next;
         self.next += 2;
@@ -106,14 +106,14 @@ impl Session {
 }
 
 impl Stream {
-    /// The next bytes of the stream; `None`: it has ended.
+    /// Returns the next bytes of the stream; `None` if it has ended.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
         while !self.ended {
             match self.came.recv().await {
                 Some(Came::Taken) => self.taken = true,
                 Some(Came::Bytes(bytes)) if bytes.is_empty() => {}
                 Some(Came::Bytes(bytes)) => return Ok(Some(bytes)),
-                // Runtimes end what they have taken by cutting it, when everything was said.
+                // Runtimes reset a stream that they have accepted to end it, after all data was sent.
                 Some(Came::Cut(status)) if !self.taken => return Err(StreamError::Refused(status)),
                 Some(Came::End | Came::Cut(_)) => self.ended = true,
                 None => return Err(StreamError::Closed),
@@ -122,14 +122,14 @@ impl Stream {
         Ok(None)
     }
 
-    /// The way out, for another task.
+    /// Returns the write half, for another task.
     pub(crate) fn out(&self) -> Out {
         self.out.clone()
     }
 }
 
 impl Out {
-    /// Says something.
+    /// Sends bytes.
     pub(crate) async fn write(&self, bytes: &[u8]) -> Result<(), StreamError> {
         for piece in bytes.chunks(PIECE) {
             self.send(spdy::data(self.id, piece, false)).await?;
@@ -137,7 +137,7 @@ impl Out {
         Ok(())
     }
 
-    /// Says nothing more.
+    /// Closes the write half.
     pub(crate) async fn finish(&self) -> Result<(), StreamError> {
         self.send(spdy::data(self.id, &[], true)).await
     }
@@ -163,7 +163,8 @@ async fn hear(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc::We
             Frame::Reply { stream, last } => (stream, Came::Taken, last),
             Frame::Reset { stream, status } => (stream, Came::Cut(status), false),
             Frame::Ping(number) => {
-                // Its own come back with even numbers; nobody here asks. Who has no room to answer is alive all the same.
+                // Only the peer sends pings, so each is answered. The reply may be dropped if the queue is full: other frames show that we
+                // are alive.
                 if let Some(frames) = pings.upgrade() {
                     let _ = frames.try_send(spdy::ping(number));
                 }

@@ -1,16 +1,16 @@
-//! The frames of SPDY/3.1, as far as streams of runtimes need them. Headers are written without compression, in the blocks
-//! that deflate has for that, and never read: a reply says all by being there. Reads and writes frames; knows no stream.
+//! The frames of SPDY/3.1, as far as streams of runtimes need them. Headers are written uncompressed, in stored blocks of deflate, and
+//! never read: a reply needs no content to be understood. Reads and writes frames; knows no stream.
 
 use std::io;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// A frame with this flag is the last one of its direction.
+/// Flag of the last frame of its direction.
 const FIN: u8 = 1;
-/// Control frames that are longer than this are nobody's.
+/// Maximum length of a control frame; a longer one is invalid.
 const MAX_CONTROL: usize = 1 << 20;
-/// The most bytes of a data frame that are read at a time.
+/// Maximum number of bytes of a data frame that are read at a time.
 const PIECE: usize = 32 << 10;
 
 const SYN_STREAM: u16 = 1;
@@ -22,22 +22,22 @@ const GOAWAY: u16 = 7;
 /// A frame of the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// Bytes of a stream; the last ones of it.
+    /// Bytes of a stream; `last` marks the end of the stream.
     Data { stream: u32, bytes: Bytes, last: bool },
     /// The peer accepts a stream; `last`: it will send nothing on it.
     Reply { stream: u32, last: bool },
-    /// The peer ends a stream in the middle.
+    /// The peer resets a stream.
     Reset { stream: u32, status: u32 },
-    /// The peer wants this number back.
+    /// The peer expects this number to be sent back.
     Ping(u32),
     /// The peer will take no more streams.
     GoAway,
-    /// Something that does not matter here.
+    /// A frame that is ignored.
     Other,
 }
 
-/// Reads frames. A frame's length is the peer's word: memory is given for what came, a piece at a time, and a data frame longer
-/// than a piece is handed on in several.
+/// Reads frames. The length of a frame is only claimed by the peer, so memory is allocated for received bytes, a piece at a time. A data
+/// frame longer than a piece is passed on in several.
 #[derive(Debug)]
 pub(super) struct Reader<R> {
     inner: R,
@@ -49,7 +49,7 @@ pub(super) struct Reader<R> {
 struct Data {
     stream: u32,
     last: bool,
-    /// Bytes that are still to come.
+    /// Number of bytes that remain to be read.
     left: usize,
 }
 
@@ -58,7 +58,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Self { inner, data: None }
     }
 
-    /// Reads the next frame, or the next piece of a data frame; `None`: the peer has closed the connection between two frames.
+    /// Reads the next frame, or the next piece of a data frame; `None` if the peer has closed the connection between two frames.
     pub(super) async fn next(&mut self) -> io::Result<Option<Frame>> {
         if let Some(data) = self.data {
             return self.piece(data).await.map(Some);
@@ -77,7 +77,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         if length > MAX_CONTROL {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a control frame is too long"));
         }
-        // No more of a control frame than its first two words is read by anybody.
+        // Only the first two words of a control frame are used.
         let mut body = [0; 8];
         let used = length.min(body.len());
         self.inner.read_exact(&mut body[..used]).await?;
@@ -94,7 +94,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }))
     }
 
-    /// Reads what is there of a data frame, a piece at most.
+    /// Reads the available bytes of a data frame, up to a piece.
     async fn piece(&mut self, data: Data) -> io::Result<Frame> {
         let mut bytes = BytesMut::with_capacity(data.left.min(PIECE));
         if data.left > 0 && (&mut self.inner).take(data.left.min(PIECE) as u64).read_buf(&mut bytes).await? == 0 {
@@ -132,7 +132,7 @@ fn control(kind: u16, flags: u8, body: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// Bytes of a stream.
+/// Returns a data frame of a stream.
 pub(super) fn data(stream: u32, bytes: &[u8], last: bool) -> Bytes {
     let mut frame = BytesMut::with_capacity(8 + bytes.len());
     frame.put_u32(stream);
@@ -142,12 +142,12 @@ pub(super) fn data(stream: u32, bytes: &[u8], last: bool) -> Bytes {
     frame.freeze()
 }
 
-/// The answer to a ping.
+/// Returns the reply to a ping.
 pub(super) fn ping(number: u32) -> Bytes {
     control(PING, 0, &number.to_be_bytes())
 }
 
-/// Opens streams: the headers of all of them are one compressed text, so they are written in their order by one.
+/// Opens streams: the headers of all of them are one compressed text, so a single writer writes them in their order.
 #[derive(Debug, Default)]
 pub(super) struct Opener {
     begun: bool,
@@ -165,14 +165,14 @@ impl Opener {
         }
         let mut body = BytesMut::new();
         body.put_u32(stream);
-        // No other stream that it belongs to, no priority, no slot.
+        // No associated stream, no priority, no slot.
         body.put_slice(&[0; 6]);
         if !std::mem::replace(&mut self.begun, true) {
             // zlib, 32 KiB window, no compression, no dictionary.
             body.put_u16(0x7801);
         }
         let length = u16::try_from(text.len()).expect("headers are short");
-        // A stored block that is not the last one, and an empty one behind it: what is there is to be read now.
+        // A stored block that is not the last one, followed by an empty one, so that the peer can decode the data at once.
         body.put_u8(0);
         body.put_u16_le(length);
         body.put_u16_le(!length);

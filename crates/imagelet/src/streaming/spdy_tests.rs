@@ -1,4 +1,4 @@
-//! The reader against a peer whose lengths are promises.
+//! The reader against a peer that claims wrong lengths.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,7 +8,7 @@ use tokio::io::ReadBuf;
 
 use super::*;
 
-/// A peer that has said so much and no more; notes the greatest buffer that was made ready for it.
+/// A peer that sends this data and no more; records the largest buffer that was allocated for it.
 struct Meter<'a> {
     said: &'a [u8],
     closes: bool,
@@ -25,7 +25,7 @@ impl AsyncRead for Meter<'_> {
     }
 }
 
-/// Heads of a data frame of stream 5, and of a ping, that promise so many bytes.
+/// Returns heads of a data frame of stream 5, and of a ping, that claim this length.
 fn heads(length: u32) -> [Vec<u8>; 2] {
     let [_, a, b, c] = length.to_be_bytes();
     [vec![0, 0, 0, 5, FIN, a, b, c], vec![0x80, 3, 0, 6, 0, a, b, c]]

@@ -1,5 +1,5 @@
-//! Streams against a peer that speaks frames, over a pipe in memory: what a runtime does at its worst. Real runtimes are in
-//! the product's tests.
+//! Streams against a peer that sends frames, over a pipe in memory: a runtime at its worst. Real runtimes are covered by the product's
+//! tests.
 
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio_util::task::TaskTracker;
@@ -8,7 +8,7 @@ use super::remote_command::{Ended, Streams, run};
 use super::session::{Session, StreamError};
 use super::spdy::{self, Frame};
 
-/// A reply, a reset or a ping, which only a runtime sends.
+/// Returns a reply, a reset or a ping, which only a runtime sends.
 fn control(kind: u8, words: &[u32]) -> Vec<u8> {
     let length = u8::try_from(4 * words.len()).expect("short");
     let mut frame = vec![0x80, 3, 0, kind, 0, 0, 0, length];
@@ -30,7 +30,7 @@ const REPLY: u8 = 2;
 const RESET: u8 = 3;
 const PING: u8 = 6;
 
-/// Runs a command with `stdin` against a runtime that says `frames` once it has heard the end of standard input.
+/// Runs a command with `stdin` against a runtime that sends `frames` once it has received the end of standard input.
 async fn against(stdin: &[u8], frames: Vec<Vec<u8>>) -> (Result<Ended, StreamError>, String, String, String) {
     let (ours, mut theirs) = tokio::io::duplex(1 << 16);
     let peer = TaskTracker::new().spawn(async move {
@@ -56,7 +56,7 @@ async fn against(stdin: &[u8], frames: Vec<Vec<u8>>) -> (Result<Ended, StreamErr
     let streams = Streams { stdin: Some(stdin), stdout: &mut out, stderr: Some(&mut err), sizes: None, leave: &[] };
     let (ended, peer) = tokio::join!(run(Session::new(ours), streams), async {
         let (heard, theirs) = peer.await.expect("it goes on");
-        // The connection ends behind the last word.
+        // The connection ends after the last frame.
         drop(theirs);
         heard
     });
@@ -74,7 +74,7 @@ async fn a_command_has_its_streams_and_its_end() {
         r#"{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#;
     let mut frames = taken();
     frames.extend([control(PING, &[2]), data(5, "out"), data(7, "err"), data(5, "put"), data(1, status)]);
-    // Runtimes cut everything when all was said.
+    // Runtimes reset all streams after all data was sent.
     frames.extend([1, 3, 5, 7].map(|stream| control(RESET, &[stream, 5])));
     let (ended, out, err, heard) = against(&[b'x'; 100_000], frames).await;
     assert_eq!(ended, Ok(Ended::Exited(3)));
@@ -90,7 +90,7 @@ async fn a_runtime_that_goes_away_is_no_success() {
     let (ended, ..) =
         against(b"", vec![control(RESET, &[1, 3]), control(RESET, &[5, 3]), control(RESET, &[7, 3])]).await;
     assert_eq!(ended, Err(StreamError::Refused(3)));
-    // What is no frame at all.
+    // Invalid data in place of a frame.
     let (ended, ..) = against(b"", vec![vec![0x80, 3, 0, 3, 0, 0xff, 0xff, 0xff]]).await;
     assert_eq!(ended, Err(StreamError::Closed));
 }

@@ -1,5 +1,5 @@
-//! The terminal of the person who streams: raw while it is somebody else's, its size, and word of when that changes. Called by
-//! the commands that enter containers.
+//! The terminal of the user who streams: raw while a remote process controls it, its size, and notification of changes. Called by the
+//! commands that enter containers.
 
 use std::io::IsTerminal as _;
 
@@ -25,7 +25,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Makes it so.
+    /// Switches the terminal to raw mode.
     pub(crate) fn enter() -> std::io::Result<Self> {
         let before = tcgetattr(std::io::stdin())?;
         let mut raw = before.clone();
@@ -43,7 +43,7 @@ impl Drop for Raw {
     }
 }
 
-/// Tells the size of the terminal: now, and whenever it changes.
+/// Reports the size of the terminal: now, and on each change.
 #[derive(Debug)]
 pub(crate) struct Sizes {
     changes: Signal,
@@ -51,12 +51,12 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// Listens from now on.
+    /// Starts to listen.
     pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self { changes: signal(SignalKind::window_change())?, last: None })
     }
 
-    /// The next size that is another one.
+    /// Waits for the next size that differs.
     pub(crate) async fn next(&mut self) -> Size {
         loop {
             if let Some(size) = size().filter(|size| Some(*size) != self.last) {

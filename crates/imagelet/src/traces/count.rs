@@ -1,5 +1,5 @@
-//! Counts of spans that were exported, failed or dropped, as a metric, and one line of the log for each time that the collector goes away or comes
-//! back. Called by [`super::Traces`].
+//! Counts of spans that were exported, failed or dropped, as a metric, and one log line each time the collector becomes unavailable or
+//! available again. Called by [`super::Traces`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// The most spans that wait for their export.
+/// Maximum number of spans that wait for their export.
 pub(super) const QUEUE: usize = 2048;
 
 /// Counts of spans.
@@ -35,7 +35,7 @@ impl SpanCounts {
     }
 }
 
-/// Hands spans on as long as not too many wait.
+/// Forwards spans while fewer than [`QUEUE`] are waiting.
 #[derive(Debug)]
 pub(super) struct BoundedProcessor {
     inner: BatchSpanProcessor,
@@ -78,7 +78,7 @@ impl SpanProcessor for BoundedProcessor {
     }
 }
 
-/// An exporter that counts, and says when its collector goes away and comes back.
+/// An exporter that counts spans, and logs when its collector becomes unavailable or available again.
 #[derive(Debug)]
 pub(super) struct CountedExporter<E> {
     inner: E,

@@ -1,4 +1,4 @@
-//! From the configuration to a node of a cluster: the client, and the parts that keep the Node up to date. Holds no rule of its own.
+//! Builds a node of a cluster from the configuration: the client, and the parts that keep the Node up to date. Holds no rule of its own.
 //! Called by `run`.
 
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::app::App;
 use crate::config::{Config, eviction};
 use crate::exit::{Code, Failure, Outcome, chain};
 
-/// The version that a Node shows as its kubelet's: the one that this program follows, and its own.
+/// The version that a Node reports as its kubelet's: the Kubernetes version that this program follows, and its own.
 const KUBELET_VERSION: &str = concat!("v1.36.0+imagelet.", env!("CARGO_PKG_VERSION"));
 
-/// Where the files of the node lie, below the root.
+/// Directory of the node's files below the root.
 pub(super) const DIRECTORY: &str = "cluster";
 
 /// Returns true if the node is to belong to a cluster.
@@ -33,13 +33,13 @@ pub(super) fn is_wanted(config: &Config) -> bool {
     config.cluster.kubeconfig.is_some() || config.cluster.bootstrap_kubeconfig.is_some()
 }
 
-/// The file system of pods, of which evictions keep some free.
+/// Returns the file system of pods, on which evictions keep some space free.
 pub(super) fn disk(thresholds: &Thresholds, capacity: u64) -> Disk {
     let free = thresholds.iter().find(|(signal, _)| *signal == Signal::NodeFsAvailable);
     Disk { capacity, kept_free: free.map_or(0, |(_, amount)| amount.of(capacity)) }
 }
 
-/// The cluster of a node, before there is a node.
+/// The cluster of a node, before the node exists.
 pub(crate) struct Cluster {
     pub(crate) client: ClusterClient,
     /// This node as the server has it, once it is registered.
@@ -49,7 +49,7 @@ pub(crate) struct Cluster {
     rotation: Option<Rotation>,
 }
 
-/// The cluster of this node; `None` where it belongs to none.
+/// Opens the cluster of this node; `None` if it belongs to none.
 pub(crate) async fn open(app: &App) -> Outcome<Option<Cluster>> {
     let (wanted, directory) = (&app.config.cluster, app.config.root.join(DIRECTORY));
     let kubeconfig = match (&wanted.kubeconfig, &wanted.bootstrap_kubeconfig) {
@@ -72,7 +72,7 @@ pub(crate) async fn open(app: &App) -> Outcome<Option<Cluster>> {
     Ok(Some(Cluster { client, own: OwnNode::default(), events, rotation }))
 }
 
-/// The parts that run beside a node of a cluster.
+/// The parts that run next to a node of a cluster.
 pub(crate) struct ClusterNode {
     client: ClusterClient,
     keeper: NodeKeeper,
@@ -81,12 +81,12 @@ pub(crate) struct ClusterNode {
 }
 
 impl Cluster {
-    /// Gives the API server the events of a node.
+    /// Sends the events of a node to the API server as well.
     pub(crate) fn records(&self, reading: &mut Reading) {
         reading.record_also(Arc::new(self.events.clone()));
     }
 
-    /// The parts that run beside `node`.
+    /// Creates the parts that run next to `node`.
     pub(crate) async fn node(self, app: &App, node: &Node) -> Outcome<ClusterNode> {
         let config = app.config.clone();
         let made = tokio::task::spawn_blocking(move || options(&config)).await;
@@ -104,7 +104,7 @@ impl Cluster {
 }
 
 impl ClusterNode {
-    /// Keeps the node in its cluster until `stop`. When another one is the node of this name, everything ends: two would fight for
+    /// Keeps the node in its cluster until `stop`. If another process is the node of this name, everything ends: the two would compete for
     /// its pods.
     pub(crate) async fn keep(&self, stop: &CancellationToken) -> Outcome {
         let node = async {
@@ -124,7 +124,7 @@ impl ClusterNode {
     }
 }
 
-/// How the node registers. Blocks for as long as small files take.
+/// Returns how the node registers. Blocks while it reads small files.
 fn options(config: &Config) -> Outcome<NodeOptions> {
     let machine = Machine::read();
     let name = config.pods.node_name();
@@ -149,7 +149,7 @@ fn options(config: &Config) -> Outcome<NodeOptions> {
     })
 }
 
-/// Observes the runtime, its images and their disk.
+/// Observes the runtime, its images and their file system.
 struct Observer {
     runtime: Arc<dyn RuntimeService>,
     collection: Arc<Collection>,

@@ -1,5 +1,6 @@
-//! Objects that an API server has for a pod, converted for the crate that runs pods: documents, tokens, pull secrets, the variables by which
-//! containers find the server, and what its Node says of this node. Holds no rule of its own. Called by [`super::cluster_pods`].
+//! Converts the objects that an API server has for a pod for the crate that runs pods: documents, tokens, pull secrets, the variables by
+//! which containers find the server, and the fields of this node's Node object. Holds no rule of its own. Called by
+//! [`super::cluster_pods`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub(super) fn named(pod: &Pod) -> impl Iterator<Item = ObjectName> {
     pod.documents().into_iter().map(|(kind, name)| object_name(pod, kind, name))
 }
 
-/// This node as its object has it.
+/// Returns the capacity of this node from its Node object.
 pub(super) fn capacity(node: &Value) -> NodeCapacity {
     let allocatable = node["status"]["allocatable"].as_object();
     let amounts = allocatable.into_iter().flatten();
@@ -49,7 +50,7 @@ pub(super) fn capacity(node: &Value) -> NodeCapacity {
     }
 }
 
-/// The documents that a pod can have of the server, by now or after a moment.
+/// Returns the documents of a pod that the server has, waiting a moment for the first answer if necessary.
 pub(super) async fn documents(
     objects: &ObjectCache,
     tokens: &TokenManager,
@@ -75,7 +76,7 @@ pub(super) async fn documents(
         (key, tokens.token(&request).await)
     });
     let service = api_service();
-    // Where it was once, it is still.
+    // A service that existed before still exists, so do not wait for it.
     let patience = if last.is_some() { Duration::ZERO } else { PATIENCE };
     let (lookups, made, service) = tokio::join!(
         futures::future::join_all(looked_up),
@@ -110,7 +111,7 @@ fn account_name(pod: &Pod) -> String {
     }
 }
 
-/// The variables of a service, as the kubelet makes them.
+/// Returns the variables of a service, as the kubelet makes them.
 fn variables(service: &Value) -> Vec<(String, String)> {
     let name = service["metadata"]["name"].as_str().unwrap_or_default().to_uppercase().replace('-', "_");
     let ip = service["spec"]["clusterIP"].as_str().unwrap_or_default();
@@ -140,7 +141,7 @@ fn variables(service: &Value) -> Vec<(String, String)> {
     all
 }
 
-/// The pull secrets of a pod. Those of its service account were copied into it when it was made.
+/// Returns the pull secrets of a pod. Those of its service account were copied into the pod when it was created.
 pub(super) fn credentials(objects: &ObjectCache, pod: &Pod) -> PodCredentials {
     let account = Some(&pod.spec.service_account_name).filter(|name| !name.is_empty()).map(|name| ServiceAccount {
         namespace: pod.metadata.namespace.clone(),

@@ -1,5 +1,5 @@
-//! [`ClusterPods`]: the pods of an API server on their way in, with what they name, and their statuses on the way out. Converts
-//! between the client of the cluster and the crate that runs pods; holds no rule of its own. Called by `run`.
+//! [`ClusterPods`]: receives the pods of an API server and the objects that they name, and sends their statuses back. Converts between the
+//! client of the cluster and the crate that runs pods; holds no rule of its own. Called by `run`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::cluster::Cluster;
 use super::cluster_objects::{api_service, capacity, credentials, documents, named};
 use crate::config::Config;
 
-/// How long a server has for its first answer before the pods that it had last are started.
+/// How long a server may take for its first answer before the cached pods are started.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
 /// Shortest time between two writes of the pods to disk.
 const GATHER: Duration = Duration::from_millis(500);
@@ -36,23 +36,23 @@ const GATHER: Duration = Duration::from_millis(500);
 pub(crate) struct ClusterPods {
     client: ClusterClient,
     node_name: String,
-    /// As the server has them, mirror pods among them.
+    /// The pods as the server has them, including mirror pods.
     pods: watch::Sender<Selected>,
-    /// This node as the server has it: absent until its name is known to be ours, so that a second node of the name starts no pod.
+    /// This node as the server has it: absent until its name is verified to be ours, so that a second node of the name starts no pod.
     own: OwnNode,
-    /// As the source has them.
+    /// The pods as the source has them.
     source: watch::Sender<sources::ClusterPods>,
     objects: ObjectCache,
     tokens: Arc<TokenManager>,
     cache: PodCache,
-    /// Guards the service of the API server, as it was when it was last known.
+    /// Guards the service of the API server, in its last known state.
     service: Arc<Mutex<Option<Value>>>,
-    /// Counts changes of what is wanted.
+    /// Counts changes of the wanted objects.
     wanted: watch::Sender<u64>,
 }
 
 impl ClusterPods {
-    /// Asks nobody yet.
+    /// Creates the pods; sends no request yet.
     pub(crate) fn new(cluster: &Cluster, config: &Config) -> Self {
         let client = cluster.client.clone();
         Self {
@@ -69,17 +69,17 @@ impl ClusterPods {
         }
     }
 
-    /// The source of these pods.
+    /// Returns the source of these pods.
     pub(crate) fn source(&self) -> Source {
         Source::Cluster(self.source.subscribe())
     }
 
-    /// Tokens of their service accounts.
+    /// Returns the tokens of the pods' service accounts.
     pub(crate) fn tokens(&self) -> Arc<TokenManager> {
         Arc::clone(&self.tokens)
     }
 
-    /// The documents and credentials that the server has for them.
+    /// Returns the documents and credentials that the server has for the pods.
     pub(crate) fn server_side(&self) -> ServerSide {
         let (objects, tokens) = (self.objects.clone(), Arc::clone(&self.tokens));
         let (secrets, service) = (self.objects.clone(), Arc::clone(&self.service));
@@ -113,7 +113,7 @@ impl ClusterPods {
         );
     }
 
-    /// Tells the source which pods there are, once the node to which they are admitted is known.
+    /// Feeds the pods to the source, once the node to which they are admitted is known.
     async fn feed(&self, stop: &CancellationToken) {
         let (mut pods, mut own) = (self.pods.subscribe(), self.own.subscribe());
         let mut first_answer = Some(Instant::now() + FIRST_ANSWER);
@@ -143,7 +143,7 @@ impl ClusterPods {
         }
     }
 
-    /// The server does not answer: the pods that it had last are started. None is ended for not being among them.
+    /// Starts the cached pods, since the server does not answer. No pod is ended because it is missing from the cache.
     async fn recall(&self) {
         let cache = self.cache.clone();
         let read = tokio::task::spawn_blocking(move || cache.read()).await;
@@ -154,10 +154,10 @@ impl ClusterPods {
         self.source.send_replace(sources::ClusterPods { ready: false, pods, node: Arc::new(capacity(&node)) });
     }
 
-    /// Keeps on disk what the server has.
+    /// Writes the state of the server to disk.
     async fn remember(&self, stop: &CancellationToken) {
         let (mut pods, mut own) = (self.pods.subscribe(), self.own.subscribe());
-        // Among them is the service of the API server.
+        // The watched objects include the service of the API server.
         let mut objects = self.objects.changes();
         let mut written = CachedPods::default();
         let mut not_before = Instant::now();
@@ -186,7 +186,7 @@ impl ClusterPods {
                 last.clone()
             };
             let cached = CachedPods { pods: selected.objects, node, service };
-            // A node that only says that it lives is no news.
+            // A heartbeat of the node alone is no reason to write.
             if cached.pods == written.pods && cached.service == written.service {
                 continue;
             }
@@ -195,7 +195,7 @@ impl ClusterPods {
             match tokio::task::spawn_blocking(move || cache.write(&cached)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    // The next change writes it, whatever that is.
+                    // The next change, of any kind, writes the file.
                     written = CachedPods::default();
                     tracing::warn!(%error, "cannot write the file of pods");
                 }
@@ -204,7 +204,7 @@ impl ClusterPods {
         }
     }
 
-    /// Watches what the pods name, and lets go of what none names any more.
+    /// Watches the objects that pods name, and stops watching those that no pod names any more.
     async fn want(&self, node: &Node, stop: &CancellationToken) {
         let mut desired = node.desired.clone();
         loop {
@@ -228,13 +228,13 @@ impl ClusterPods {
     }
 }
 
-/// Pods of manifests, once all sources have reported.
+/// Returns the pods of manifests, once all sources have reported.
 fn local_pods(desired: &DesiredPods) -> Option<Vec<Value>> {
     let local = desired.pods.values().filter(|pod| !pod.is_of_server());
     desired.ready.then(|| local.map(|pod| pod.to_json()).collect())
 }
 
-/// The pods of the server as this node sees them, and those of local manifests that the server mirrors.
+/// Returns the pods of the server as this node sees them, and those of local manifests that the server mirrors.
 fn views(pods: &[Arc<PodView>], objects: &Objects) -> NodeViews {
     let is_mirror_of = |object: &Value, view: &PodView| {
         let metadata = &view.pod.metadata;
@@ -242,7 +242,7 @@ fn views(pods: &[Arc<PodView>], objects: &Objects) -> NodeViews {
             && object["metadata"]["name"] == *metadata.name
             && object["metadata"]["namespace"] == *metadata.namespace
     };
-    // Before a pod was looked at, and while another one of its name is in its place, there is nothing to tell of it.
+    // A pod that has not been observed yet, or is queued behind another pod of its name, has no status to report.
     let observed = pods.iter().filter(|view| view.observed && view.state != WorkerState::Queued);
     let entries = observed.filter_map(|view| {
         let uid = match view.pod.is_of_server() {

@@ -1,5 +1,4 @@
-//! From the configuration to the options of collection. Decides nothing. Called by [`App`](crate::app::App) and by
-//! [`super::node`].
+//! Builds the options of collection from the configuration. Decides nothing. Called by [`App`](crate::app::App) and by [`super::node`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,11 +12,11 @@ use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirect
 
 use crate::config::{Config, Durability, eviction, keep};
 
-/// How long a runtime's removal may take to show on the file system.
+/// How long the file system may take to show the space that a runtime's removal has freed.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// Where the state lies. Images of the embedded store and of each endpoint have a directory of their own, since a list of
-/// images forgets what it does not name.
+/// Returns the directory of the state. Images of the embedded store and of each endpoint have a directory of their own, since listing
+/// images drops the state of those that are not in the list.
 fn directory(root: &Path, endpoint: &str) -> PathBuf {
     let directory = root.join("image_gc");
     match endpoint {
@@ -26,7 +25,7 @@ fn directory(root: &Path, endpoint: &str) -> PathBuf {
     }
 }
 
-/// The options of container collection.
+/// Returns the options of container collection.
 pub(crate) fn of_containers(config: &Config) -> ContainerGcOptions {
     let gc = &config.container_gc;
     ContainerGcOptions {
@@ -37,10 +36,10 @@ pub(crate) fn of_containers(config: &Config) -> ContainerGcOptions {
     }
 }
 
-/// The options of the collection of the images behind `endpoint`; empty: the embedded store.
+/// Returns the options of collecting the images behind `endpoint`; empty: the embedded store.
 pub(crate) fn of_images(config: &Config, endpoint: &str) -> GcOptions {
     let gc = &config.gc;
-    // Checked to be numbers of 32 bits.
+    // Validated to be numbers of 32 bits.
     let number = |value: i64| i32::try_from(value).unwrap_or(i32::MAX);
     let age = |age: SignedDuration| if age.is_negative() { Duration::ZERO } else { age.unsigned_abs() };
     GcOptions {

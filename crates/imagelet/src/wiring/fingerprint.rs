@@ -1,20 +1,20 @@
-//! A number that changes with what is configured for a registry's host in the `certs.d` directories: a pod that waits
-//! after a failed pull is tried again at once when somebody has repaired the configuration. Reads no file's content.
-//! Called by the image manager, before a pull.
+//! A fingerprint of the configuration of a registry's host in the `certs.d` directories. If it changes, a pod that waits after a failed
+//! pull is tried again at once, since an administrator may have repaired the configuration. Reads no file's content. Called by the image
+//! manager, before a pull.
 
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The number for `domain` (`docker.io`, `127.0.0.1:5000`).
+/// Returns the fingerprint for `domain` (`docker.io`, `127.0.0.1:5000`).
 pub(super) fn of(roots: &[PathBuf], domain: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut names = vec![domain.to_owned(), "_default".to_owned()];
     if let Some((host, port)) = domain.rsplit_once(':') {
         names.push(format!("{host}_{port}_"));
     }
-    // A domain is never a way out of the directory: it was parsed. Should it be one, nothing is looked at.
+    // A parsed domain never contains a path. If one did, it would be ignored.
     if !domain.contains(['/', '\0']) && domain != ".." {
         for directory in roots.iter().flat_map(|root| names.iter().map(|name| root.join(name))) {
             directory.hash(&mut hasher);
@@ -24,7 +24,7 @@ pub(super) fn of(roots: &[PathBuf], domain: &str) -> u64 {
     hasher.finish()
 }
 
-/// Hashes what changes with the directory and the files in it, in the order of their names.
+/// Hashes the metadata of the directory's files, in the order of their names.
 fn hash_directory(directory: &Path, hasher: &mut DefaultHasher) {
     let Ok(entries) = fs::read_dir(directory) else { return hasher.write_u8(0) };
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

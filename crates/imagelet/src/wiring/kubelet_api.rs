@@ -1,4 +1,4 @@
-//! From the configuration to the kubelet's port of a node. Holds no rule of its own. Called by `run`.
+//! Opens the kubelet's port of a node by the configuration. Holds no rule of its own. Called by `run`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::cluster::DIRECTORY;
 use crate::app::App;
 use crate::exit::{Code, Failure, Outcome};
 
-/// The port, which listens; `None` where there is to be none.
+/// Opens the port and listens; `None` if none is configured.
 pub(crate) async fn open(
     app: &App,
     client: &ClusterClient,
@@ -44,7 +44,7 @@ pub(crate) async fn open(
         configuration: app.configuration(),
         metrics,
     };
-    // Everywhere, as a kubelet; where there is no IPv6, on IPv4.
+    // On all addresses, as the kubelet; without IPv6, on IPv4.
     let everywhere = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
     let everywhere = everywhere.map(|ip| SocketAddr::new(ip, port));
     let opened = KubeletApi::listen(&everywhere, parts).await;

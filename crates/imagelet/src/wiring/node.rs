@@ -1,5 +1,5 @@
-//! From the configuration to a node that runs pods: its sources, its facts, its runtime and its images. Holds no rule of its own.
-//! Called by `run` and by the commands that look for its runtime.
+//! Builds a node that runs pods from the configuration: its sources, its facts, its runtime and its images. Holds no rule of its own.
+//! Called by `run` and by the commands that find its runtime.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::config::{Config, eviction};
 use crate::endpoint::{self, connect_pod_runtime, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome};
 
-/// The sources that the configuration and the command line name.
+/// Returns the sources that the configuration and the command line name.
 pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
     let pods = &config.pods;
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -45,7 +45,7 @@ pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
     paths.into_iter().chain(url).chain(documents).collect()
 }
 
-/// How logs of containers are rotated.
+/// Returns how logs of containers are rotated.
 fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
     let pods = &config.pods;
     LogRotationOptions {
@@ -57,7 +57,7 @@ fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
     }
 }
 
-/// The runtime behind an endpoint, if it is one.
+/// Connects to the runtime behind an endpoint, and fails if it is none.
 async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
     let of_setting = |failure: Failure| match failure.code() {
         Code::Config => Failure::new(Code::Config, format!("containerRuntimeEndpoint: {}", failure.lines().join("; "))),
@@ -69,12 +69,12 @@ async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeServi
     Ok(runtime)
 }
 
-/// The admin endpoint of a process that runs pods. `pods` and `describe` ask there: it must be had.
+/// Returns the admin endpoint of a process that runs pods. It is required, since `pods` and `describe` ask there.
 pub(crate) fn admin_address(config: &Config) -> AdminAddress {
     AdminAddress { required: true, ..endpoint::admin_address(config) }
 }
 
-/// Reading of manifests as configured, for a node that stays or for a command in the foreground.
+/// Returns how manifests are read by the configuration, for a long-running node or for a command in the foreground.
 pub(crate) fn reading(config: &Config, stays: bool) -> Reading {
     let mut reading = Reading::new(config.pods.node_name(), stays);
     reading.options.http_check = config.pods.http_period;
@@ -82,7 +82,7 @@ pub(crate) fn reading(config: &Config, stays: bool) -> Reading {
     reading
 }
 
-/// Connects, and puts the parts of a node together. Nothing runs yet.
+/// Connects, and assembles the parts of a node. Nothing runs yet.
 pub(crate) async fn open(
     app: &App,
     reading: Reading,
@@ -126,7 +126,7 @@ pub(crate) async fn open(
     Ok(Node::new(pods, parts))
 }
 
-/// The facts about this machine that its pods need. Blocks for as long as small files take.
+/// Returns the facts about this machine that its pods need. Blocks while it reads small files.
 fn facts(config: &Config) -> NodeFacts {
     let pods = &config.pods;
     let ips = if pods.node_ips.is_empty() { machine::addresses() } else { pods.node_ips.clone() };
@@ -134,7 +134,7 @@ fn facts(config: &Config) -> NodeFacts {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let amount = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let disk = rustix::fs::statvfs(&config.root).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
-    // The figures that the Node shows, where there is one.
+    // The same figures as those of the Node, if there is one.
     let for_pods = if super::cluster::is_wanted(config) {
         cluster::node::allocatable(memory, super::cluster::disk(&eviction::thresholds(&config.eviction), disk))
     } else {

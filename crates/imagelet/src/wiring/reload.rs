@@ -1,6 +1,5 @@
-//! The reload of the configuration on SIGHUP: reads it anew, gives what can change at run time to those who work by it, and says
-//! in the log what became another. A configuration that is wrong changes nothing. Decides nothing about images. Called by `run`
-//! and `serve`.
+//! The reload of the configuration on SIGHUP: reads it again, passes the settings that can change at run time to the parts that use them,
+//! and logs every change. An invalid configuration changes nothing. Decides nothing about images. Called by `run` and `serve`.
 
 use agent::collection::Collection;
 use agent::node::notify::Notify;
@@ -14,16 +13,16 @@ use crate::config::Config;
 use crate::config::reload::reload;
 use crate::exit::{Code, Failure, Outcome};
 
-/// The signal that asks for a reload. It ends nothing from the moment that somebody listens.
+/// The signal that asks for a reload. Once there is a listener, it no longer ends the process.
 pub(crate) struct ReloadSignal(Signal);
 
 impl ReloadSignal {
-    /// Listens from now on.
+    /// Starts to listen.
     pub(crate) fn listen() -> Outcome<Self> {
         signal(SignalKind::hangup()).map(Self).map_err(|error| Failure::caused(Code::Failed, "signals", &error))
     }
 
-    /// Reloads at each signal until `stop`. `status` is the word to systemd after it.
+    /// Reloads at each signal until `stop`. `status` is sent to systemd afterwards.
     pub(crate) async fn keep(
         mut self,
         (app, stop): (&App, &CancellationToken),
@@ -43,7 +42,7 @@ impl ReloadSignal {
     }
 }
 
-/// The parts of the process that work by the configuration.
+/// The parts of the process that use the configuration.
 pub(crate) struct Users<'a> {
     /// The image manager, where there is one.
     pub(crate) managed: Option<&'a Managed>,
@@ -72,7 +71,7 @@ impl Users<'_> {
         Ok(())
     }
 
-    /// Gives the configuration to everybody, or to nobody.
+    /// Applies the configuration to all parts, or to none.
     fn adopt(&self, app: &App, config: &Config) -> Outcome {
         let policy = policy(config)?;
         if let Some(records) = &self.records {

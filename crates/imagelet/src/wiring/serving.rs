@@ -1,5 +1,5 @@
-//! Images on a CRI socket, as a part of a process that stays: the endpoint, the service that answers there, and the server until its
-//! end. Decides nothing about images. Called by `serve`, and by `run` with `--listen`.
+//! Images on a CRI socket, as a part of a long-running process: the endpoint, the service that answers on it, and the server until its end.
+//! Decides nothing about images. Called by `serve`, and by `run` with `--listen`.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::endpoint::{connect_passthrough, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome};
 use crate::images::Images;
 
-/// The endpoint to serve images on, and the socket of it that systemd passed, if it did.
+/// The endpoint to serve images on, and its socket, if systemd passed one.
 pub(crate) struct Listening {
     pub(crate) endpoint: Endpoint,
     passed: Option<Listener>,
 }
 
 impl Listening {
-    /// The endpoint that is configured, or the socket that systemd passes; `None`: nobody is served.
+    /// Returns the configured endpoint, or the socket that systemd passes; `None`: images are not served.
     pub(crate) fn of(app: &App) -> Outcome<Option<Self>> {
         let wanted = app.config.listen.as_deref().map(parse_endpoint).transpose()?;
         let passed = server::inherited(wanted.as_ref(), app.passed_sockets())
@@ -38,7 +38,7 @@ impl Listening {
         Ok(Some(Self { endpoint, passed }))
     }
 
-    /// Connects to the runtime to which calls for pods pass.
+    /// Connects to the runtime to which calls for pods are forwarded.
     pub(crate) async fn runtime(&self, app: &App, waits: &AdminAddress) -> Outcome<Option<RuntimePassthrough>> {
         let Some(text) = &app.config.container_runtime_endpoint else { return Ok(None) };
         let behind = parse_endpoint(text)?;
@@ -47,7 +47,8 @@ impl Listening {
         until_there(app, Some(waits), connect).await.map(Some)
     }
 
-    /// Opens the images to serve: first the root, then the socket, since whoever has the root may replace the socket of one who died.
+    /// Opens the images to serve: first the root, then the socket, since only the owner of the root may replace the socket of a dead
+    /// process.
     pub(crate) async fn images<'a>(&self, app: &'a App, waits: &AdminAddress) -> Outcome<&'a Images> {
         let open = async || app.images_to_serve(self.endpoint.path().to_owned()).await;
         let images = until_there(app, Some(waits), open).await?;
@@ -79,15 +80,15 @@ impl Listening {
     }
 }
 
-/// The images for others, who decide for themselves what they pull: what there is to count is the service.
+/// The image services for other processes. Clients make their own pull decisions, so only calls of the service are counted.
 pub(crate) struct ServedImages {
     /// For clients of the CRI socket.
     pub(crate) to_clients: Arc<dyn ImageService>,
-    /// For commands that find the root held.
+    /// For commands that find the root held by this process.
     pub(crate) to_commands: Arc<dyn ImageService>,
 }
 
-/// The images for others, counted, logged, and on the board.
+/// Returns the image services for other processes, counted, logged, and shown on the board.
 pub(crate) fn service(
     images: &Images,
     collection: &Collection,
@@ -115,17 +116,17 @@ pub(crate) struct CriServer {
 }
 
 impl CriServer {
-    /// The endpoint, for people.
+    /// Returns the endpoint, for messages.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Serves until the process is asked to end and long calls have ended, or their time is over.
+    /// Serves until the process is asked to end, and long calls have ended or their time is over.
     pub(crate) async fn run(self, app: &App) -> Outcome {
         let Self { endpoint: _, listener, remains, options } = self;
         let ending = async {
             app.stop.cancelled().await;
-            // A service manager ends a service so, and starts the next one.
+            // A service manager stops a service by SIGTERM, and the next process takes over the socket.
             if app.signals.code() == Code::Terminated {
                 remains.leave();
             }

@@ -1,4 +1,4 @@
-//! From the configuration to the status page of an agent. Holds no rule of its own. Called by `run` and `serve`.
+//! Opens the status page of an agent by the configuration. Holds no rule of its own. Called by `run` and `serve`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::exit::{Code, Failure, Outcome};
 /// Directory of the page's own certificate below the root.
 const DIRECTORY: &str = "status-page";
 
-/// The page of an agent that collects these images, which listens; `None` where there is to be none.
+/// Opens the page of an agent that collects these images, and listens; `None` if none is configured.
 pub(crate) async fn open(
     app: &App,
     collection: &Arc<Collection>,
@@ -39,14 +39,14 @@ pub(crate) async fn open(
     Ok(Some(page))
 }
 
-/// Answers until `stop`, where there is a page.
+/// Answers until `stop`, if there is a page.
 pub(crate) async fn run(page: Option<StatusPage>, stop: &CancellationToken) {
     if let Some(page) = page {
         page.run(stop).await;
     }
 }
 
-/// Where the page is to listen, and who may read it.
+/// Returns the address of the page, and its permitted readers.
 async fn address(config: &Config) -> Outcome<Option<PageAddress>> {
     let page = &config.status_page;
     let Some(address) = page.address else { return Ok(None) };

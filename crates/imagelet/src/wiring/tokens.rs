@@ -1,6 +1,6 @@
-//! [`PodTokens`]: service account tokens for credential providers. Those of an API server's pods are asked for there; those of
-//! local pods are files that somebody else puts into a [`TokenDirectory`]. Makes no token itself: a file is read each time, so that a
-//! renewed one counts. Called by the keyring's providers.
+//! [`PodTokens`]: service account tokens for credential providers. Tokens for an API server's pods are requested from that server; those
+//! for local pods are files that another program writes into a [`TokenDirectory`]. Issues no token itself. A file is read each time, so
+//! that a renewed token takes effect. Called by the keyring's providers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use credentials::{Requester, ServiceAccount};
 use futures::future::BoxFuture;
 use oci::Secret;
 
-/// No token is longer.
+/// Maximum size of a token in bytes.
 const MAX_TOKEN: u64 = 1 << 20;
 
 /// Tokens of pods, by the origin of their service accounts.
@@ -22,7 +22,7 @@ pub(crate) struct PodTokens {
 }
 
 impl PodTokens {
-    /// From files for local pods, from an API server for its own. `None` if there is neither.
+    /// Takes tokens from files for local pods, and from an API server for the server's pods. `None` if there is neither.
     pub(crate) fn new(directory: Option<PathBuf>, server: Option<Arc<TokenManager>>) -> Option<Self> {
         let directory = directory.map(|directory| TokenDirectory { directory });
         (directory.is_some() || server.is_some()).then_some(Self { directory, server })
@@ -52,7 +52,7 @@ impl TokenSource for PodTokens {
             if !account.origin.vouches() {
                 return self.directory.as_ref().ok_or_else(nothing)?.token(account, audience).await;
             }
-            // As the kubelet's: of this account and no other of its name, for this pod, as long as the server likes.
+            // As in the kubelet: a token of this account and no other of its name, for this pod, with the server's default lifetime.
             let request = TokenRequest {
                 namespace: account.namespace.clone(),
                 account: account.name.clone(),
@@ -78,7 +78,7 @@ struct TokenDirectory {
 }
 
 impl TokenDirectory {
-    /// Where the token lies. The audience is mostly a URL: `/` and `:` are written as `_`.
+    /// Returns the path of the token. The audience is mostly a URL: `/` and `:` are written as `_`.
     fn path(&self, account: &ServiceAccount, audience: &str) -> Result<PathBuf, TokenError> {
         let audience = audience.replace(['/', ':'], "_");
         let mut path = self.directory.clone();
@@ -102,7 +102,7 @@ impl TokenDirectory {
     }
 }
 
-/// The token in the file: one line, of which the end does not count.
+/// Reads the token in the file: one line, without its line end.
 fn read(path: &Path) -> io::Result<Secret> {
     use std::io::Read as _;
     let mut text = String::new();
@@ -160,7 +160,7 @@ mod tests {
         std::fs::write(place.join("a"), [0xff, b's', b'3']).expect("written");
         let error = tokens.token(&account("shop", "web"), "a", &requester).await.expect_err("refused").to_string();
         assert!(error.ends_with("it is not UTF-8 text"), "{error}");
-        // A file is no token of an API server's account.
+        // A token in a file is not used for an account of an API server.
         let of_server = ServiceAccount { origin: Origin::ApiServer, ..account("shop", "web") };
         for error in [
             tokens.token(&of_server, audience, &requester).await.expect_err("no server").to_string(),

@@ -1,5 +1,5 @@
-//! The wait of a process that stays for a container runtime that is not up yet, as services have to after a boot: nothing orders
-//! their starts. Called by `run` and `serve`.
+//! The wait of a long-running process for a container runtime that is not up yet, as after a boot, which does not order the starts of
+//! services. Called by `run` and `serve`.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use agent::node::notify::Notify;
 use crate::app::App;
 use crate::exit::{Code, Failure, Outcome};
 
-/// Pause between two attempts to connect to a runtime that is not there.
+/// Pause between two attempts to connect to an unavailable runtime.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The value that `connect` makes. A process that stays (`waits` has the address of its admin endpoint) waits for whoever does not
-/// answer, and says so once, in the log and to whoever asks its admin endpoint.
+/// Returns the value that `connect` makes. A long-running process (`waits` has the address of its admin endpoint) waits while the endpoint
+/// is unreachable. It reports that once in the log, and to every client of its admin endpoint.
 pub(crate) async fn until_there<T>(
     app: &App,
     waits: Option<&AdminAddress>,

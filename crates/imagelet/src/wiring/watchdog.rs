@@ -1,6 +1,6 @@
-//! The word to systemd's watchdog (`WatchdogSec=`): it is sent only while the process is alive: async workers and blocking threads
-//! take work, and the sync loop of pods turns. A runtime or registry that does not answer is no reason for a restart. Called by
-//! `run` and `serve`.
+//! The keep-alive for systemd's watchdog (`WatchdogSec=`). It is sent only while the process is alive: async workers and blocking threads
+//! take work, and the sync loop of pods makes progress. An unresponsive runtime or registry is no reason for a restart. Called by `run` and
+//! `serve`.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use agent::node::notify::Notify;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-/// Says for how long a loop has been at its last turn.
+/// Returns the time since a loop began its last turn.
 pub(crate) type SinceTurn<'a> = &'a dyn Fn() -> Duration;
 
-/// Least time that a loop may take for a turn: machines may be slow.
+/// Minimum time that a turn of a loop may take, since machines may be slow.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Tells systemd, where it asks for it (`limit`), that the process is alive, until `stop`.
+/// Notifies systemd, if it asks for that (`limit`), that the process is alive, until `stop`.
 pub(crate) async fn keep(
     limit: Option<Duration>,
     stop: &CancellationToken,
@@ -25,7 +25,7 @@ pub(crate) async fn keep(
     let mut ticks = tokio::time::interval(limit / 3);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        // Blocking threads that never become free keep the word back.
+        // If all blocking threads are stuck, no keep-alive is sent.
         let threads = tokio::task::spawn_blocking(|| {});
         if stop.run_until_cancelled(threads).await.is_none() {
             return;

@@ -1,5 +1,5 @@
-//! The admin endpoint of a real agent, by the commands that ask it and by a plain HTTP client: metrics, health, back-off,
-//! and what becomes of the socket.
+//! The admin endpoint of a real agent, by the commands that use it and by a plain HTTP client: metrics, health, back-off,
+//! and the life of the socket file.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

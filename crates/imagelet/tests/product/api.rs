@@ -65,7 +65,7 @@ fn a_watch_of_images_follows_the_agent_and_goes_on_without_one() {
         "custom-columns=TAG:.repoTags[0]",
     ]);
     watch.wait_for("that it follows", |line| line.contains("following the images of the agent").then_some(()));
-    // So many lists have come, and this is the last.
+    // Waits until this many lists have arrived, and this is the last one.
     let shows = |count: usize, want: &[&str]| {
         watch.wait_until(&format!("{want:?} as list {count}"), |lines| {
             let lists = lines.iter().filter(|line| *line == "TAG").count();
@@ -166,7 +166,7 @@ fn the_kernel_says_who_may_change_things_and_who_may_read() {
     let socket = shared.path().join("admin.sock");
     let settings = |imagelet: Imagelet| imagelet.global("--admin-socket", &socket.display().to_string());
     let opened = settings(s.imagelet.clone()).global("--admin-group", &GROUP.to_string());
-    // Who asks has a root of its own, which is not there, and a program that it may start.
+    // The caller has a root of its own, which does not exist, and a program that it may start.
     let program = shared.path().join("imagelet");
     std::fs::copy(env!("CARGO_BIN_EXE_imagelet"), &program).expect("a copy");
     let as_user = |groups: &str| {
@@ -214,7 +214,7 @@ fn another_user_cannot_take_the_streams_of_root() {
     let socket = shared.path().join("admin.sock");
     let agent = s.imagelet.clone().global("--admin-socket", &socket.display().to_string());
     let _agent = agent.flag("--admin-others-read=true").serve(&s.scratch.join("cri.sock"));
-    // As many connections as a user may have: eight have a stream each, the others are refused.
+    // As many connections as a user may have: eight have a stream each, the rest are refused.
     let curl = tool("curl").get_program().display().to_string();
     let mut streams = tool("setpriv");
     streams.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", &curl, "--silent"]);

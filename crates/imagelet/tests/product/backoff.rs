@@ -241,7 +241,7 @@ fn a_corrected_hosts_file_ends_the_wait() {
     eventually("both wait", || all().len() == 2);
     assert_eq!((&of("web")["cause"], &of("web")["failures"]), (&"unavailable".into(), &1.into()), "{:?}", all());
 
-    // The other's reset has everybody ask again: with the same file it is not tried again.
+    // The reset of the other pod wakes every waiter: with an unchanged hosts file this one is not tried again.
     let asked = gone.requests().len();
     let look_again = || {
         let before = registry.requests_for("/late/missing/").len();

@@ -13,7 +13,7 @@ use super::FORMAT;
 use crate::support::tree::{self, Tree};
 use crate::support::{Imagelet, Scratch, runtime};
 
-/// A registry that lies on demand, and a store with one good image in it.
+/// A registry that sends wrong content on demand, and a store with one good image in it.
 struct Scene {
     runtime: Runtime,
     registry: TestRegistry,

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use crate::support::process::{Daemon, eventually, signal};
 use crate::support::{Imagelet, Scratch, runtime};
 
-/// A registry with images that come at once and one that does not come before it is let go; a store that has one of the first.
+/// A registry with images that are sent at once and one that is held back until it is released; a store that has one of the first.
 struct Scene {
     imagelet: Imagelet,
     /// The image in the store.
@@ -108,7 +108,7 @@ fn questions_have_the_same_answers_beside_every_holder() {
     ];
     let ask = |args: &[&str]| {
         let done = s.imagelet.run(args);
-        // What `explain` says of images that are served is for people, and not an answer.
+        // The output of `explain` about served images is for people, and not part of the answer.
         let served = |line: &&str| !line.starts_with(" INFO `imagelet serve` has these images");
         (done.code, done.stdout, done.stderr.lines().filter(served).map(|line| format!("{line}\n")).collect::<String>())
     };

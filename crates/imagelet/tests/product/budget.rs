@@ -1,5 +1,5 @@
-//! The memory of pulls: a large image in a cgroup of 64 MiB, and ten images at once, which share what one has. Page cache
-//! counts in a cgroup, so that what is written must be let go of as well.
+//! The memory of pulls: a large image in a cgroup of 64 MiB, and ten images at once, which share the budget of one. Page cache
+//! counts in a cgroup, so written pages must be released as well.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -38,7 +38,7 @@ fn limited(scratch: &Scratch) -> Imagelet {
     imagelet.through(&cgroup.words().iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// A file of so many MiB, whose parts are alike but for their beginnings.
+/// A file of this many MiB, whose parts differ only in their beginnings.
 fn long_file(path: &Path, mebibytes: usize) {
     let part = noise_of("part", 16 << 10).repeat(64);
     let mut file = File::create(path).expect("create a file");
@@ -129,8 +129,8 @@ async fn ten_pulls_at_once_share_it_and_none_starves() {
     let held = watch.join().expect("no panic");
     assert!(held <= HELD, "{} MiB for ten pulls", held >> 20);
 
-    // Which image each request for a layer was for, in their order. One after the other the last image would begin after nine
-    // tenths of them; when all that have come take turns, it begins much earlier, also after one that was first by far.
+    // The image of each request for a layer, in order. One after the other the last image would begin after nine tenths of them;
+    // when all waiting pulls take turns, it begins much earlier, also after one that was first by far.
     let requests = s.registry.requests();
     let of = |request: &String| {
         let layers = |image: &Image| image.blobs[..LAYERS].iter().any(|b| request.contains(&b.digest.to_string()));

@@ -206,7 +206,7 @@ fn a_flipped_byte_of_a_shared_layer_makes_all_its_images_absent() {
 fn a_deleted_file_makes_its_image_absent() {
     let w = Workshop::new();
     fs::remove_file(w.file("right/file")).expect("remove a file");
-    // What was one file of a layer, or all of it.
+    // The removed file is one file of a directory layer, or the whole EROFS layer.
     w.is_found_and_repaired(if FORMAT == "dir" { "damagedLayer" } else { "missingLayer" }, &[1]);
 }
 

@@ -95,7 +95,7 @@ fn a_validator_takes_what_the_program_takes_and_refuses_what_it_refuses() {
     for ((document, errors), field) in bad.iter().zip(validate(&schema, &bad)).zip(&fields) {
         assert!(errors.iter().any(|error| error == field), "{field}: {errors:?}: {document:#}");
     }
-    // What the schema refuses, the program refuses, and says all of it at once.
+    // The program refuses everything that the schema refuses, and reports all of it at once.
     let mut all = json!({});
     for document in &mut bad {
         for (key, value) in document.as_object().expect("an object") {
@@ -131,7 +131,7 @@ fn a_check_needs_no_good_configuration_and_tells_every_error() {
     };
     let good = write("good.yaml", "imageGCHighThresholdPercent: 90\nmaxPods: 1\n");
     let broken = write("broken.yaml", "durability: fast\nimageGCHighThresholdPercent: 10\nrot: /x\n");
-    // What is in force is broken: that is no matter of the file that is checked.
+    // A broken configuration in force does not affect the check of another file.
     let imagelet = Imagelet::bare().env("IMAGELET_CONFIG", &broken).env("IMAGELET_MAX_PODS", "x");
     assert_eq!(imagelet.ok(&["config", "check", &good]), format!("{good} is good\n"));
     let done = imagelet.run(&["config", "check", &broken]);

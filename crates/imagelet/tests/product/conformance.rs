@@ -70,7 +70,7 @@ impl Published {
             }
             made.insert(fixture.content, image);
         }
-        // What the moving tag means at first.
+        // The first target of the moving tag.
         let (repository, tag) = fixtures::MOVING_TAG;
         registry.push(&layout, &made[fixtures::MOVING_OLD.content], &format!("{repository}:{tag}"));
         Self { gate, registry, layout, images: made, scratch }

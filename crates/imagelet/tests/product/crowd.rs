@@ -79,7 +79,7 @@ impl Counting {
         self.0.0.lock().get(reason).copied().unwrap_or_default()
     }
 
-    /// Ends when there are so many.
+    /// Returns when there are this many events.
     async fn until(&self, reason: &str, count: usize) {
         loop {
             let notified = self.0.1.notified();

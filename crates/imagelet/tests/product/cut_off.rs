@@ -29,7 +29,7 @@ fn records(root: &Path, directory: &str) -> Vec<(String, Vec<u8>)> {
     entries.map(|entry| entry.and_then(read).expect("a record")).collect()
 }
 
-/// Asserts that records with their final names are whole, and that all others are drafts. Returns the number of the first.
+/// Asserts that records with their final names are whole, and that all other files are drafts. Returns the number of records.
 #[track_caller]
 fn whole(root: &Path, directory: &str, context: &str) -> usize {
     let (drafts, finished): (Vec<_>, Vec<_>) =

@@ -1,5 +1,5 @@
-//! The dashboard and the alerts that packages bring: promtool takes them, and every metric that they name is one that a live agent has, or that
-//! the documentation lists as one of events that have not come yet.
+//! The dashboard and the alerts of the packages: promtool accepts them, and every metric that they name is exported by a live agent, or
+//! is documented as one that appears with its first event.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +38,7 @@ fn dashboard_and_alerts_name_metrics_that_are_there() {
     let types: BTreeSet<&str> =
         live.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).map(|(name, _)| name).collect();
     let page = text("docs/admin.md") + &text("docs/observability.md");
-    // A series with labels is there from its first use on: of these the page knows the labels.
+    // A series with labels exists from its first use on: the page lists the labels of these.
     let later = |name: &str| {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
         row.and_then(|row| row.split('|').nth(3)).is_some_and(|labels| labels.contains('`'))

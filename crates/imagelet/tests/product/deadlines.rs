@@ -19,7 +19,7 @@ struct SlowRegistry {
     gate: Gate,
     pod: String,
     id: String,
-    /// Bytes that are to come.
+    /// Bytes that are still to be sent.
     size: u64,
     s: Scene,
     _runtime: Runtime,
@@ -28,7 +28,7 @@ struct SlowRegistry {
 impl SlowRegistry {
     fn new() -> Self {
         let mut s = Scene::new();
-        // What is left of such a pull for the next one has tests of its own; without it, the store is as it was.
+        // Leftovers of such a pull for the next one are tested elsewhere; without them, the store is as before.
         s.imagelet = s.imagelet.clone().global("--resume-transfers", "off");
         let image = s.layout.image(&[s.file_layer("data", vec![0_u8; LONG], Packing::Plain)]);
         s.registry.push(&s.layout, &image, "slow/image:1");
@@ -83,7 +83,7 @@ fn a_pull_that_takes_too_long_is_given_up() {
     let slow = SlowRegistry::new();
     slow.gate.slow_answers(1 << 20);
     let imagelet = slow.s.imagelet.clone();
-    // Bytes come all the time: the one deadline has nothing to say, the other has.
+    // Bytes keep arriving: only the deadline of the whole pull applies.
     let imagelet = imagelet.global("--image-pull-progress-deadline", "1s").global("--image-pull-deadline", "2s");
     slow.gives_up(&imagelet, &["the pull took longer than 2s (imagePullDeadline); ", "bytes had come"]);
 }

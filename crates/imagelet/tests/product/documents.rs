@@ -12,7 +12,7 @@ fn every_command_and_flag_in_the_documents_exists() {
     let mut seen = 0;
     for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
         let text = fs::read_to_string(repository.join(document)).expect("a document");
-        // What is still to come has its own chapter at the end.
+        // The last chapter describes unfinished work.
         let text = text.split("\n## State of the project").next().expect("a first part");
         let mut block = false;
         for line in text.lines() {

@@ -1,4 +1,4 @@
-//! `imagelet explain` touches nothing: not the disk, not the registry, whatever it is asked and whatever is there.
+//! `imagelet explain` changes nothing, on the disk or in the registry, whatever its arguments and the state of the store.
 
 use std::fs;
 use std::path::Path;

@@ -144,7 +144,7 @@ impl Ground {
         })
     }
 
-    /// Nothing is half, left over, mounted or attached; accounts are right.
+    /// Asserts that nothing is partial, left over, mounted or attached, and that accounts are right.
     fn check_store(&self, context: &str) {
         let report = self.imagelet.json(&["check"]);
         assert_eq!(report["problems"], serde_json::json!([]), "{context}");

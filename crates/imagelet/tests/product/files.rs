@@ -124,7 +124,7 @@ fn files_are_listed_written_and_copied() {
     let kinds: Vec<_> = entries.iter().map(|e| (e["path"].as_str(), e["type"].as_str())).collect();
     assert_eq!(kinds, [(Some("/etc/one"), Some("whiteout")), (Some("/etc/three"), Some("file"))]);
 
-    // What is wrong is said, and what can be done is done.
+    // Errors are reported, and everything else is done.
     assert!(i.fails(1, &["ls", &name, "/nothing"]).contains("/nothing: no such file or directory in the image"));
     assert!(i.fails(1, &["ls", "localhost:1/no/such:1"]).contains("no such image or layer"));
     assert!(i.fails(1, &["cat", &name, "/etc"]).contains("/etc is a directory, not a file"));

@@ -43,7 +43,7 @@ fn a_restart_does_not_make_old_images_young_nor_young_ones_old() {
     assert_eq!(of(&later(HOUR + MINUTE), "clock/young:1"), "too-young");
     assert_eq!(of(&later(HOUR + 3 * MINUTE), "clock/young:1"), "remove");
 
-    // What is remembered is lost: the store still knows since when its images are here.
+    // The usage history is lost: the store still knows when its images were pulled.
     fs::remove_dir_all(s.scratch.join("disk/store/image_gc")).expect("there is something to lose");
     let plan = later(HOUR + MINUTE).plan(&["--all-unused"]);
     assert_eq!(

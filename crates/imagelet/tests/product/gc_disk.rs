@@ -12,7 +12,7 @@ use crate::support::scene::Scene;
 use crate::support::tree;
 use crate::support::{Imagelet, Packing};
 
-/// A layer of so many MiB in files of all sizes, which is small on its way here.
+/// A layer of this many MiB in files of all sizes, which compresses well.
 fn layer(s: &Scene, name: &str, mebibytes: usize) -> Layer {
     let tree = tempfile::tempdir_in(s.scratch.path()).expect("a directory");
     let line = format!("{name} has this line again and again\n");
@@ -151,7 +151,7 @@ fn to_the_byte(disk: LoopFs) {
     let explained = e.imagelet.ok(&["gc", "explain", &e.s.registry.name("disk/app-1:1")]);
     assert!(explained.contains("pinned"), "{explained}");
 
-    // So many bytes, and no more than they take.
+    // At least this many bytes are freed, and no image more than needed.
     let until = e.space().free + (70 << 20);
     e.as_promised(&["--until-free", &until.to_string()]);
     assert!(e.space().free >= until, "{} of {until}", e.space().free);

@@ -33,7 +33,7 @@ struct FullDisk {
 }
 
 impl FullDisk {
-    /// With pins on so many of the images.
+    /// Creates the scene, with pins on this many of the images.
     fn new(disk: LoopFs, full: Full, pins: usize) -> Self {
         let s = Scene::shaped(FORMAT);
         let disk = disk.mount(&s.scratch, "full");
@@ -83,7 +83,7 @@ fn a_command_frees(disk: LoopFs, full: Full) {
     // XFS gives inodes back in the background.
     eventually(&format!("there is room; before {:?}, now {:?}", f.before, free(&f.disk)), || f.is_free(full));
     assert_eq!(f.imagelet.json(&["pins"])["pins"][0]["pattern"], f.names[0], "and the pin");
-    // What was freed can be used.
+    // The freed space can be used.
     f.foreign.remove();
     f.imagelet.ok(&["pull", &f.names[1]]);
     assert_eq!(f.imagelet.ids().len(), 2);

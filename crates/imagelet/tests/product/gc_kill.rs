@@ -87,7 +87,7 @@ fn thirty_kills_leave_a_store_that_is_sound() {
     s.imagelet.ok(&collect);
     let whole = from.elapsed();
     assert_eq!(s.imagelet.ids(), [keeper.as_str()]);
-    // The kills come between these moments, which draw nearer to the time in which images go.
+    // The kills fall between these moments, which approach the time in which images are removed.
     let (mut early, mut late) = (Duration::ZERO, whole);
 
     let mut random = Random(SEED);

@@ -10,7 +10,7 @@ use crate::support::images::{self, Image};
 use crate::support::scene::Scene;
 use crate::support::{Containerd, Imagelet, Packing};
 
-/// An image whose config and manifest have everything that Go's reader accepts and other readers may not. `byte` is part of strings.
+/// An image whose config and manifest have everything that Go's decoder accepts and others may not. `byte` is part of strings.
 fn push(s: &Scene, byte: &[u8]) -> (String, Image) {
     let tree = s.scratch.directory("aufs");
     images::write(&tree.join(".wh..wh.plnk/12.34"), "linked");

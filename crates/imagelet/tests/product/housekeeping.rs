@@ -1,5 +1,5 @@
-//! Everything that is made, counted and removed: questions make no store, `df` counts what `du` does, and collection by command takes what is
-//! unused at once, and what interrupted pulls left.
+//! Content that is made, counted and removed: queries make no store, `df` counts as `du` does, and collection by command removes
+//! unused content at once, and the leftovers of interrupted pulls.
 
 use std::fs;
 use std::path::Path;

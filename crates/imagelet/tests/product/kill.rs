@@ -30,7 +30,7 @@ fn layer(s: &Scene, number: usize) -> images::Layer {
         let content = format!("{number} {i} ").repeat(20 + i * 3);
         images::write(&tree.path().join(format!("layer-{number}/d{}/f{i}", i % 7)), content);
     }
-    // What an interrupted pull leaves of a blob is kept from a mebibyte on.
+    // The received part of a blob is kept for the next pull from a mebibyte on.
     let big = format!("layer-{number}/big");
     let content = if number % 2 == 1 { noise_of(&big, 5 << 18) } else { format!("{number}").repeat(2 << 20).into() };
     images::write(&tree.path().join(big), content);
@@ -49,7 +49,7 @@ fn entries(path: &Path) -> usize {
     fs::read_dir(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).count()
 }
 
-/// Kills it `after` this long unless it has come to its end. True: it was killed.
+/// Kills it after this long unless it has ended. Returns true if it was killed.
 fn kill_after(mut child: Child, after: Duration) -> bool {
     let ended = wait(&mut child, after).is_some();
     let _ = child.kill();
@@ -75,7 +75,7 @@ struct Left {
     present: bool,
     /// Blobs of the layers that were whole already.
     whole: BTreeSet<String>,
-    /// Blobs of which a part is there.
+    /// Blobs that are present in part.
     parts: u64,
 }
 

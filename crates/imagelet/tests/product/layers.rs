@@ -15,8 +15,8 @@ use crate::support::scene::Scene;
 use crate::support::tree::{Tree, differences, read};
 use crate::support::{Containerd, Imagelet};
 
-/// Directories with modes, owners, attributes and times that no layer above the first one has an entry for, and files that
-/// go in many ways.
+/// Directories with modes, owners, attributes and times for which no layer above the first one has an entry, and files that
+/// are removed in many ways.
 struct Stack {
     base: PathBuf,
     second: PathBuf,
@@ -64,7 +64,7 @@ impl Stack {
         stack
     }
 
-    /// The layers, with so many bytes behind the end of each archive that make its blob long.
+    /// Returns the layers, with this many bytes behind the end of each archive to make its blob long.
     fn layers(&self, layout: &Layout, tails: [usize; 3]) -> [Layer; 3] {
         let parts = [(&self.base, &["."][..]), (&self.second, &SECOND), (&self.third, &THIRD)];
         let mut tails = tails.into_iter();
@@ -78,7 +78,7 @@ impl Stack {
     }
 }
 
-/// Mode, owner, time of the directories, and what the files are: what the specification says of [`Stack`].
+/// Asserts mode, owner and time of the directories, and the files: the result that the specification demands for [`Stack`].
 #[track_caller]
 fn assert_right(root: &Path) {
     let expected = "\
@@ -145,9 +145,9 @@ fn in_any_order_layers_give_the_same_tree() {
     }
 }
 
-/// Layers that containerd unpacks one after the other, each with those below in sight, have the directories of the layers
-/// below. With `max_concurrent_unpacks` of 2 and more (from containerd 2.2 on) it hands layers to its applier
-/// without what is below. The applier of Debian's containerd is the same, and is handed the same mounts here.
+/// Layers that containerd unpacks one after the other, each on top of those below, have the directories of the layers
+/// below. With `max_concurrent_unpacks` of 2 and more (from containerd 2.2 on) it passes layers to its applier
+/// without the layers below. The applier of Debian's containerd is the same, and gets the same mounts here.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn containerds_layers_without_their_parents_are_wrong() {

@@ -67,13 +67,13 @@ impl Ground {
             }
             // The loader's words where the program finds no room: none of it has run.
             (Some(127), _) if said.contains("error while loading shared libraries") => End::Ended,
-            // What a program does that gets no memory, and what the kernel does to it.
+            // The ways in which a program ends that gets no memory, by itself or by the kernel.
             (_, Some(6 | 9 | 11)) => End::Ended,
             _ => panic!("{context}: {status}:\n{said}"),
         }
     }
 
-    /// A pull that is started through these words, and what there is afterwards.
+    /// Runs a pull through these words, and checks the state afterwards.
     #[track_caller]
     fn pull(&self, format: &str, through: &[&str], cause: &str) -> End {
         let context = &through.join(" ");
@@ -92,7 +92,7 @@ impl Ground {
         end
     }
 
-    /// A collection that is started through these words, and what there is afterwards.
+    /// Runs a collection through these words, and checks the state afterwards.
     #[track_caller]
     fn collect(&self, format: &str, through: &[&str], cause: &str) -> End {
         let context = &through.join(" ");

@@ -154,7 +154,7 @@ fn dockers_file_and_its_helper_are_used_where_they_are_there() {
 fn credentials_of_peoples_tools_count_for_people() {
     let p = Person::new();
     let host = p.registry.host.clone();
-    // Where the file lies, its path, the location of the credential, and a variable that names the place.
+    // The place of the file, its path, the location of the credential, and a variable that names the place.
     let rows = [
         ("runtime directory", "runtime/containers/auth.json", host.as_str(), None),
         ("configuration in the home", "home/.config/containers/auth.json", &host, None),

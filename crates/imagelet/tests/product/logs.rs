@@ -25,7 +25,7 @@ async fn logs_are_shown() {
     let sandbox = stage.sandbox(&pod).await;
     let before = stage.container((&sandbox, &pod), "app", 0, Does::Say("the run before", 1)).await;
     stage.ended(&before).await;
-    // What has no end of its own must come last.
+    // A line without an end must be last.
     let says = "echo one; echo two >&2; sleep 1; printf 'three'";
     let app = stage.container((&sandbox, &pod), "app", 1, Does::Run(says)).await;
     stage.ended(&app).await;
@@ -111,7 +111,7 @@ async fn no_line_is_lost_when_logs_are_rotated() {
     assert_eq!(imagelet.ok(&["logs", "web", "--tail", "29000"]).lines().next(), Some("line 1001"));
 }
 
-/// Only so many files of a log are kept, and the command shows what is left.
+/// Only this many files of a log are kept, and the command shows the remaining ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 async fn a_log_keeps_its_number_of_files() {

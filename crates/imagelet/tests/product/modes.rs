@@ -1,6 +1,6 @@
-//! Every way in which a pull may go gives the same tree, entry by entry: how layers are packed, how many of them are unpacked
-//! at the same time, on how many cores, by one stream or by ranges, with blobs kept or not. The
-//! tree of the plain way is the one that [`super::tree`] holds against umoci and containerd.
+//! Every mode of a pull gives the same tree, entry by entry: how layers are packed, how many of them are unpacked
+//! at the same time, on how many cores, by one stream or by ranges, with blobs kept or not. [`super::tree`] compares the
+//! tree of the plain mode with umoci and containerd.
 
 use std::path::Path;
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn an_image_with_everything() {
     ];
     let tree = same_in_every_mode(&s, &matrix, |packing| nasty::layers(&s.scratch, &s.layout, packing));
     assert!(tree.len() > 300, "only {} entries", tree.len());
-    // What no peer reads is held against what was packed.
+    // Files that no peer reads are compared with the packed ones.
     for path in ["old-sparse/holes", "sparse/holes"] {
         let source = s.scratch.join(if path.starts_with("old") { "nasty-old" } else { "nasty-pax" });
         assert_eq!(tree[Path::new(path)], read(&source)[Path::new(path)], "{path}");

@@ -14,7 +14,7 @@ use crate::support::{Imagelet, Scratch};
 /// The forms of every command that has lists.
 const FORMS: [&[&str]; 6] = [&[], &["-o", "wide"], &["-o", "json"], &["-o", "yaml"], &["-o", "name"], &["-q"]];
 
-/// Commands and what they wrote.
+/// Commands and their output.
 struct Outputs<'a> {
     imagelet: &'a Imagelet,
     known: Vec<(String, &'a str)>,

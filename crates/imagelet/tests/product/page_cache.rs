@@ -1,5 +1,5 @@
-//! Mounted EROFS layers are in memory once, however many mounts show a layer; and the loop devices that mounts share are there
-//! as long as one of those mounts, and no longer. Memory is counted by pages: those of the readers' cgroup, and those of the layer's own file.
+//! Mounted EROFS layers are in memory once, however many mounts show a layer; and the loop devices that mounts share exist as long as
+//! one of those mounts, and no longer. Memory is counted by pages: those of the readers' cgroup, and those of the layer's own file.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

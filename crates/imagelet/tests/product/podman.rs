@@ -141,7 +141,7 @@ fn podman_lists_and_runs_what_imagelet_pulled() {
     assert_eq!(t.podman.ok(&run(&one.id[7..19], &["cat", "/etc/word"])), "one\n");
     t.s.imagelet.ok(&["check", "--deep"]);
 
-    // Two images share a layer, which is there once; nothing was copied, and podman has no image of its own.
+    // Two images share a layer, which is stored once; nothing was copied, and podman has no image of its own.
     let second = t.pull(&two, "podman/two:1");
     assert_eq!(t.podman.images(), [line("podman/one:1", &one), line("podman/two:1", &two)]);
     assert_eq!(fs::read_dir(t.view.join("overlay")).expect("layers").count(), 1 + 3);
@@ -150,7 +150,7 @@ fn podman_lists_and_runs_what_imagelet_pulled() {
     let own = podman_layers.filter(|entry| entry.as_ref().expect("an entry").file_name().len() == 64).count();
     assert_eq!(own, 0, "podman copied layers");
 
-    // Names come and go, and a removal takes the image from podman; the layer that the other one has stays.
+    // Names are added and removed, and a removal takes the image from podman; the layer of the other image stays.
     t.s.imagelet.ok(&["tag", &name, &format!("{host}/podman/more:3")]);
     assert_eq!(t.podman.images().len(), 3);
     t.s.imagelet.ok(&["untag", &name, &format!("{host}/podman/more:3")]);
@@ -275,7 +275,7 @@ fn the_shape_of_layers_follows_podman() {
     assert_eq!(report, serde_json::json!({"directory": view, "images": 1, "hidden": []}));
     s.imagelet.ok(&["convert", "--to", "erofs", "--all"]);
     assert_eq!(podman.images(), Vec::<String>::new());
-    // Where it may choose, imagelet makes directories from now on, also in an agent that was there before.
+    // Where it may choose, imagelet makes directories from now on, also in an agent that was started before.
     s.imagelet.ok(&["podman-store", "--remove"]);
     let agent = s.imagelet.serve(&s.scratch.join("cri.sock"));
     s.imagelet.ok(&["podman-store"]);
@@ -285,7 +285,7 @@ fn the_shape_of_layers_follows_podman() {
     drop(agent);
 }
 
-/// Damage to a view, and what it is.
+/// Damage to a view, with its description.
 type Damage = (&'static str, fn(&Path));
 
 fn first_of(view: &Path, directory: &str) -> PathBuf {
@@ -353,7 +353,7 @@ fn a_damaged_view_is_made_anew() {
             fs::remove_dir(t.view.join("overlay-images/images.json")).expect("remove");
             t.s.imagelet.ok(&["images"]);
         }
-        // What was half made lies there until it is made again.
+        // An incomplete file stays until the view is made again.
         let _ = fs::remove_file(t.view.join("overlay-images/images.new"));
         assert_eq!(t.check(what), std::slice::from_ref(&one.id));
         assert_eq!(t.podman.images(), before, "{what}");
@@ -398,7 +398,7 @@ fn what_is_not_ours_is_left_alone() {
     lists();
     assert_eq!(fs::read_dir(&other).expect("readable").count(), 0);
     fs::remove_file(&view).expect("remove");
-    // What a kill leaves between the first two steps is ours.
+    // Leftovers of a kill between the first two steps are ours.
     fs::create_dir(&view).expect("make");
     s.imagelet.ok(&["podman-store"]);
     // Of a later version, nothing is known.

@@ -234,7 +234,7 @@ fn pods_and_images_of_a_socket_unit_go_on_through_a_reload_and_a_restart() {
     let imagelet = systemd.tells(&node.imagelet);
     let ready = format!("READY=1\nSTATUS=running pods, and serving images on {}", unix(&socket));
     let tasks = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    // A call waits for the process as long as the unit alone is there.
+    // A call waits for the process as long as only the unit is active.
     let call = || {
         let socket = socket.clone();
         tasks.spawn(async move { client(&socket).await.list_images(None).await.expect("a list") })

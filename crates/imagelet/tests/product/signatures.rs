@@ -1,5 +1,5 @@
-//! Signature policies over the command line: what is not signed is refused with the kubelet's word before any layer is asked
-//! for, what openssl signed as cosign does is pulled, and a broken policy ends the program before it does anything.
+//! Signature policies over the command line: an unsigned image is refused with the kubelet's word before any layer is requested, an
+//! image that openssl signed as cosign does is pulled, and a broken policy ends the program before it does anything.
 
 use std::fs;
 use std::process::Command;
@@ -119,7 +119,7 @@ fn a_policy_holds_for_every_way_to_name_an_image() {
                 let ensured = remote.run(&["ensure", "-f", pod]);
                 assert_eq!(ensured.code, Some(i32::from(!here)), "{pod} over CRI: {}", ensured.stderr);
             }
-            // What may not be used is on the list, and can be taken away.
+            // An image that may not be used is listed, and can be removed.
             assert_eq!(remote.ids(), [id.as_str()]);
             let inspected = remote.run(&["inspect", &id]);
             assert_eq!(inspected.code, Some(i32::from(!here)), "{}", inspected.stderr);
@@ -173,7 +173,7 @@ fn no_spelling_of_a_host_evades_a_policy() {
     }
     assert!(s.registry.requests().is_empty(), "{:?}", s.registry.requests());
 
-    // What was pulled in one spelling is there in every other, under its normal form.
+    // An image that was pulled in one spelling is found in every other, under its normal form.
     s.write_policy(&json!({ "default": [{ "type": "insecureAcceptAnything" }] }));
     imagelet.ok(&["pull", &format!("LOCALHOST:0{port}/team/app:1")]);
     assert_eq!(imagelet.images()[0]["repoTags"], json!([format!("localhost:{port}/team/app:1")]));
@@ -296,7 +296,7 @@ impl Behind {
         self.s.write_policy(&json!({ "default": [{ "type": kind }] }));
     }
 
-    /// Ensures a pod's image with the policies Never and IfNotPresent; each answers whether it could, and what was said.
+    /// Ensures a pod's image with the policies Never and IfNotPresent; returns for each whether it succeeded, and the messages.
     fn ensure(&self, imagelet: &Imagelet, image: &str) -> [(bool, String); 2] {
         ["Never", "IfNotPresent"].map(|policy| {
             let done = imagelet.run(&["ensure", "-f", &self.s.pod("p", image, policy)]);

@@ -1,5 +1,5 @@
-//! `exec`, `attach` and `port-forward` on Debian's containerd with runc: exit codes, streams that stay apart, input that ends,
-//! terminals, many connections at once, and what is said where something is not there.
+//! `exec`, `attach` and `port-forward` on Debian's containerd with runc: exit codes, separate streams, input that ends,
+//! terminals, many connections at once, and the errors for missing targets.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -79,7 +79,7 @@ fn on_terminal(args: &str, endpoint: &str, steps: &[(&str, &str)]) -> (Option<i3
         }
     }
     stdout.read_to_end(&mut seen).expect("read");
-    // Open until now: who types does not go away.
+    // Open until now: the typing client stays connected.
     drop(stdin);
     (child.wait().expect("it is our child").code(), String::from_utf8_lossy(&seen).into_owned())
 }

@@ -75,7 +75,7 @@ impl Estate {
         manifests.write(&self.s.scratch.join("manifests.yaml"))
     }
 
-    /// Ensures an image for a tenant: how it ended, and what the registry was asked.
+    /// Ensures an image for a tenant; returns the outcome, and the requests to the registry.
     #[track_caller]
     fn ensure_image(&self, tenant: Option<Tenant>, image: &str, policy: &str) -> (Done, Vec<Access>) {
         let done = self.imagelet.run(&["ensure", "-f", &self.file_for(tenant, image, policy)]);
@@ -150,7 +150,7 @@ fn not_the_others(e: &Estate) {
             assert!(!said.contains(&secret), "{said}");
         }
     }
-    // The tenant that pulled it causes no request any more, whatever others tried meanwhile.
+    // The tenant that pulled it causes no request any more, whatever other tenants tried meanwhile.
     assert_eq!(granted(e.ensure(Some(RED_TENANT), "IfNotPresent")), []);
     assert_eq!(granted(e.ensure(Some(RED_TENANT), "Never")), []);
 
@@ -212,7 +212,7 @@ fn tenants_that_come_at_the_same_time_get_what_is_theirs() {
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_that_was_cut_off_before_its_record_leaves_doubt() {
     let e = Estate::new();
-    // The image is there, and the intent to pull it: what a kill between commit and record leaves.
+    // The image is present, and so is the intent to pull it: the state after a kill between commit and record.
     let creds = format!("{}:{}", RED.0, RED.1);
     e.imagelet.ok(&["pull", &e.image, "--creds", &creds]);
     let pulling = e.s.scratch.directory("store/image_manager/pulling");
@@ -269,7 +269,7 @@ fn a_secret_that_rotates_keeps_its_images_and_a_revoked_one_gets_no_new_ones() {
     const NEW: &str = "vermilion-and-ruby";
     e.registry.set_users(&[(RED.0, NEW), BLUE]);
     let rotated = Tenant { password: NEW, ..RED_TENANT };
-    // The object is called as before, which anybody may write: its new content is asked for, once.
+    // The object keeps its name, which any author can choose: the registry is asked about its new content, once.
     refused(e.ensure(Some(rotated), "Never"), "ErrImageNeverPull");
     let asked = granted(e.ensure(Some(rotated), "IfNotPresent"));
     assert_eq!(blobs(&asked), 0, "the image is here: {asked:?}");

@@ -93,7 +93,7 @@ fn a_trace_goes_through_an_image_service() {
     let socket = s.scratch.join("between.sock");
     let endpoint = containerd.endpoint();
     let collector = Collector::start();
-    // It begins no trace by itself: its spans are there because the client's are.
+    // It begins no trace by itself: its spans exist because of the client's.
     let between = Imagelet::remote(&endpoint).global("--runtime-endpoint", &endpoint);
     let between = between.global("--tracing-endpoint", collector.address());
     let mut serving = between.serve(&socket);
@@ -101,14 +101,14 @@ fn a_trace_goes_through_an_image_service() {
     client.ok(&["pull", &name]);
     let missing = s.registry.name("traced/missing:1");
     client.fails(1, &["pull", &missing]);
-    // What is left is exported before its end.
+    // The remaining spans are exported before the end.
     serving.stop();
     let call = "runtime.v1.ImageService/PullImage";
     let served = |span: &Span| span.name == call && !span.parent.is_empty();
     eventually("the spans of both processes are there", || collector.spans().iter().filter(|s| served(s)).count() >= 4);
     let spans = collector.spans();
     let pulls: Vec<&Span> = spans.iter().filter(|span| span.name == call && !span.failed).collect();
-    // By the client, for the image that is there: asked, and served in the trace of who asked.
+    // The client's call for the present image: it has a span here, and is served in the trace of its caller.
     let joined = pulls.iter().any(|span| {
         let parent = spans.iter().find(|other| other.id == span.parent);
         parent.is_some_and(|parent| parent.name == call && parent.trace == span.trace)

@@ -53,7 +53,7 @@ fn an_ordinary_user_pulls_lists_and_removes() {
     fs::create_dir_all(&mnt).expect("mkdir");
     let said = imagelet.fails(77, &["mount", &name, &mnt.display().to_string()]);
     assert!(said.contains("root") || said.contains("CAP_SYS_ADMIN"), "it says what mounting needs: {said}");
-    // What only root can make is shown as the image has it.
+    // Entries that only root can make are shown as the image has them.
     s.imagelet.ok(&["pull", &name]);
     let listed = |imagelet: &Imagelet| imagelet.ok(&["ls", "-R", "-o", "json", &name]);
     assert_eq!(listed(&imagelet), listed(&s.imagelet), "as an ordinary user | as root");

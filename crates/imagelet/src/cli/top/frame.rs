@@ -1,4 +1,4 @@
-//! The picture of `imagelet top` as lines that fit a terminal. Pure. Called by `top`.
+//! The view of `imagelet top` as lines that fit a terminal. Pure. Called by `top`.
 
 use image_manager::{EndedPull, PullInFlight, PullOutcome, PullStep};
 use jiff::Timestamp;
@@ -9,24 +9,24 @@ use crate::pods::age;
 
 /// The columns of plain text.
 const PLAIN_COLUMNS: usize = 120;
-/// How many ended pulls plain text has.
+/// Maximum number of ended pulls in plain text.
 const PLAIN_ENDED: usize = 10;
 
 /// The state of an agent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
     pub(super) now: Timestamp,
-    /// Which agent it is.
+    /// A label of the agent.
     pub(super) agent: String,
     pub(super) pulls: Vec<PullInFlight>,
-    /// The last pulls that ended, the last one first.
+    /// The pulls that ended last, the latest first.
     pub(super) ended: Vec<EndedPull>,
     pub(super) images: Option<u64>,
     pub(super) disk: Option<DiskFigures>,
     pub(super) has_pressure: bool,
     /// `None` where the agent runs no pods.
     pub(super) pods: Option<Vec<PodFigures>>,
-    /// Why the figures are old.
+    /// Why the figures are outdated.
     pub(super) problem: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct PodFigures {
     pub(super) created: Option<Timestamp>,
 }
 
-/// The lines for a terminal of this size; without one, all of them.
+/// Returns the lines for a terminal of this size; without one, all of them.
 pub(super) fn lines(picture: &Picture, size: Option<(usize, usize)>) -> Vec<String> {
     let (columns, rows) = size.unwrap_or((PLAIN_COLUMNS, usize::MAX));
     let mut lines = vec![head(picture), disk(picture, columns)];
@@ -77,8 +77,8 @@ pub(super) fn lines(picture: &Picture, size: Option<(usize, usize)>) -> Vec<Stri
     lines.into_iter().map(|line| cut(&line, columns)).collect()
 }
 
-/// Rooms for pulls, pods and ended pulls: each gets what it wants if there is enough; otherwise running pulls and pods share it, and
-/// ended ones get a few rows at most.
+/// Distributes the rows among pulls, pods and ended pulls. Each gets all that it needs if there is enough space; otherwise running pulls
+/// and pods share the space, and ended pulls get a few rows at most.
 fn share(room: usize, [pulls, pods, ended]: [usize; 3]) -> [usize; 3] {
     let few = ended.min(3).min(room / 4);
     let rest = room - few;
@@ -134,11 +134,11 @@ fn disk(picture: &Picture, columns: usize) -> String {
     )
 }
 
-/// Columns of the rows of running pulls behind the image, and the least that it gets.
+/// Columns of the rows of running pulls after the image, and the minimum width of the image.
 const PULL_COLUMNS: usize = 1 + 10 + 1 + 7 + 1 + 15 + 1 + 9 + 1 + 6;
 const LEAST: usize = 16;
 
-/// The columns of an image's name, and of who wants it where that has room.
+/// Returns the columns of an image's name, and of the pull's requester if there is space for it.
 fn widths(columns: usize) -> (usize, usize) {
     let rest = columns.saturating_sub(PULL_COLUMNS);
     if rest >= 2 * LEAST + 10 { (rest - rest / 3 - 1, rest / 3) } else { (rest.max(LEAST), 0) }
@@ -205,7 +205,7 @@ fn ended_row(pull: &EndedPull, now: Timestamp, columns: usize) -> String {
     format!("{:name$} {what}", cut_front(&image, name))
 }
 
-/// Columns of a pod's row behind its name.
+/// Columns of a pod's row after its name.
 const POD_COLUMNS: usize = 1 + 6 + 1 + 20 + 1 + 8 + 1 + 6;
 
 fn pod_row(columns: usize, cells: [&str; 5]) -> String {
@@ -219,7 +219,7 @@ fn pod_title(columns: usize) -> String {
     pod_row(columns, ["POD", "READY", "STATUS", "RESTARTS", "AGE"])
 }
 
-/// The rows of pods: those that are not ready come first.
+/// Returns the rows of pods: those that are not ready are first.
 fn pod_rows(pods: &[PodFigures], now: Timestamp, columns: usize) -> Vec<String> {
     let mut pods: Vec<&PodFigures> = pods.iter().collect();
     pods.sort_by_key(|pod| (pod.is_ready, &pod.namespace, &pod.name));
@@ -240,12 +240,12 @@ fn short_time(seconds: u64) -> String {
     }
 }
 
-/// The first `width` characters.
+/// Returns the first `width` characters.
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
-/// The end of a name, which tells images and pods apart.
+/// Returns the end of a name, which distinguishes images and pods.
 fn cut_front(name: &str, width: usize) -> String {
     let count = name.chars().count();
     if count <= width {

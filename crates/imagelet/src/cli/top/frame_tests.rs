@@ -1,4 +1,4 @@
-//! Pictures of an agent at work, for terminals of many sizes.
+//! Tests of the view of a busy agent, for terminals of many sizes.
 
 use cri_api::LayerState;
 use image_manager::{LayerInFlight, WantedBy};

@@ -1,5 +1,5 @@
-//! [`Screen`]: the terminal while a picture is on it: a screen of its own, keys without a line end, its size. Leaves the terminal as it was.
-//! Called by `top`.
+//! [`Screen`]: the terminal while it shows a view: the alternate screen, keys without a line end, its size. Restores the terminal at the
+//! end. Called by `top`.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -11,17 +11,17 @@ use tokio::sync::mpsc;
 
 use crate::streaming::terminal::Sizes;
 
-/// The other screen, without a cursor.
+/// Switches to the alternate screen, and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// How long a look for keys takes, and how long the thread that looks may outlive the picture.
+/// Time limit of a poll for keys, and how long its thread may outlive the view.
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// The size of a terminal that does not say its own.
+/// The size of a terminal that does not report its own.
 const USUAL: (usize, usize) = (80, 24);
 
-/// A terminal with a picture on it, until this is dropped.
+/// A terminal that shows a view, until this is dropped.
 pub(super) struct Screen {
-    /// Word that somebody wants to quit; `None` where standard input is no terminal: then only signals end the picture.
+    /// Receives the user's request to quit; `None` if standard input is no terminal: then only signals end the view.
     quits: Option<mpsc::Receiver<()>>,
     before: Option<Termios>,
     sizes: Sizes,
@@ -34,7 +34,7 @@ impl Screen {
         let before = tcgetattr(io::stdin()).ok();
         if let Some(before) = &before {
             let mut changed = before.clone();
-            // Signals still come by their keys, and lines still end as always.
+            // Signal keys still work, and lines still end as always.
             changed.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             tcsetattr(io::stdin(), OptionalActions::Now, &changed)?;
         }
@@ -44,12 +44,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Columns and rows.
+    /// Returns columns and rows.
     pub(super) fn size(&self) -> (usize, usize) {
         self.size
     }
 
-    /// Waits until `q` is pressed, which is true, or the size is another one. May be dropped and called again.
+    /// Waits until `q` is pressed, which returns true, or the size changes. Cancel-safe.
     pub(super) async fn until_quit_or_resized(&mut self) -> bool {
         tokio::select! {
             () = until_quit(self.quits.as_mut()) => true,
@@ -60,16 +60,16 @@ impl Screen {
         }
     }
 
-    /// Shows these lines in the place of the last ones.
+    /// Replaces the displayed lines with these.
     pub(super) fn paint(&self, lines: &[String]) {
-        // Where the terminal is gone there is nobody to show anything to.
+        // If the terminal is closed, there is nothing to paint on.
         let _ = write(&painted(lines));
     }
 }
 
 async fn until_quit(quits: Option<&mut mpsc::Receiver<()>>) {
     match quits {
-        // The end of the thread is the end of the terminal.
+        // A closed channel counts as a request to quit: its thread has ended.
         Some(quits) => {
             quits.recv().await;
         }
@@ -77,14 +77,14 @@ async fn until_quit(quits: Option<&mut mpsc::Receiver<()>>) {
     }
 }
 
-/// Says when `q` was pressed, or the terminal is gone. A read of a terminal cannot be given up, so that a thread looks for keys that are
-/// there, until nobody wants to know.
+/// Reports that `q` was pressed, or that the terminal is closed. A read of a terminal cannot be cancelled, so a thread polls for keys until
+/// the receiver is dropped.
 fn quits() -> mpsc::Receiver<()> {
     let (sender, quits) = mpsc::channel(1);
     let keys = move || {
         while !sender.is_closed() {
             if !matches!(quit_was_pressed(), Ok(false)) {
-                // An error means that nobody wants to know any more.
+                // An error means that the receiver is dropped.
                 let _ = sender.try_send(());
                 return;
             }
@@ -96,7 +96,7 @@ fn quits() -> mpsc::Receiver<()> {
     quits
 }
 
-/// Waits a moment for keys. Returns true if one of them means the end.
+/// Waits briefly for keys. Returns true if one of them quits, or at the end of input.
 fn quit_was_pressed() -> rustix::io::Result<bool> {
     let stdin = io::stdin();
     let mut waits = [PollFd::new(&stdin, PollFlags::IN)];
@@ -110,11 +110,11 @@ fn quit_was_pressed() -> rustix::io::Result<bool> {
     Ok(read == 0 || pressed[..read].iter().any(|key| matches!(key, b'q' | b'Q' | 0x03)))
 }
 
-/// The text that makes a terminal show these lines from its first row on, and nothing else.
+/// Returns the escape sequences and text that show exactly these lines, starting in the first row.
 fn painted(lines: &[String]) -> String {
     let mut text = "\x1b[H".to_owned();
     for (row, line) in lines.iter().enumerate() {
-        // A `String` takes all that is written to it.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "\x1b[{};1H{line}\x1b[K", row + 1);
     }
     text.push_str("\x1b[J");
@@ -152,7 +152,7 @@ mod tests {
         };
         terminal.feed("$ imagelet top\r\n");
         terminal.feed(ENTER);
-        // The last row is full: that scrolls nothing.
+        // Writing to the last row must not scroll.
         for picture in [&["one two three", "b", "c", "01234567890123456789"][..], &["x", "", "yy"], &["z"]] {
             terminal.feed(painted(&lines(picture)).as_str());
             assert_eq!(shown(&terminal), picture.join("\n"));

@@ -1,4 +1,5 @@
-//! Every name that KubeletConfiguration (v1beta1, Kubernetes 1.36) has, as data. Names without their meaning. Read by [`super::apply`].
+//! Every field name of KubeletConfiguration (v1beta1, Kubernetes 1.36), as data. Contains no meaning of the fields. Read by
+//! [`super::apply`].
 
 /// Structure below a name.
 pub(super) enum Shape {
@@ -14,7 +15,7 @@ use Shape::{Any, List, Map};
 
 const OUTPUT: &[(&str, Shape)] = &[("splitStream", Any), ("infoBufferSize", Any)];
 
-/// The fields, in the order of the alphabet.
+/// The fields, in alphabetical order.
 pub(super) const FIELDS: &[(&str, Shape)] = &[
     ("address", Any),
     ("allowedUnsafeSysctls", Any),

@@ -1,5 +1,5 @@
-//! A kubelet's configuration written as one of ours: the fields that settings declare as the kubelet's, and why the others are left
-//! out. Decides nothing else; reads one file. Called by `imagelet config migrate`.
+//! Converts a kubelet's configuration into one of ours: the fields that settings declare as the kubelet's, and the reasons why others are
+//! left out. Decides nothing else; reads one file. Called by `imagelet config migrate`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::super::{check, eviction, show};
 use super::apply;
 use crate::environment::Environment;
 
-/// A configuration of ours, and what of the kubelet's is not in it.
+/// A configuration of ours, and the kubelet's fields that are not in it.
 #[derive(Debug)]
 pub(crate) struct Migration {
     /// The file.
@@ -21,7 +21,7 @@ pub(crate) struct Migration {
     pub(crate) left_out: Vec<(String, &'static str)>,
 }
 
-/// Returns the configuration of a kubelet's file, or every error that it has.
+/// Returns the configuration of a kubelet's file, or all of its errors.
 pub(crate) fn migrate(environment: &Environment, path: &Path) -> Result<Migration, ConfigError> {
     let mut config = Config::defaults(environment);
     let mut errors = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn migrate(environment: &Environment, path: &Path) -> Result<Migratio
     Ok(Migration { document, left_out })
 }
 
-/// Reasons, each with the beginnings of the names that it is for.
+/// Reasons, each with the prefixes of the field names that it applies to.
 const REASONS: &[(&str, &[&str])] = &[
     (
         "it is about the kubelet's server; that of imagelet has `port` and `clientCAFile`",

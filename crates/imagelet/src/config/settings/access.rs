@@ -1,4 +1,4 @@
-//! Settings of credentials: where they come from, what they are for, and which pods may have an image that is on the node already.
+//! Settings of credentials: their sources, their use, and which pods may use an image that is already on the node.
 
 use std::path::PathBuf;
 use std::time::Duration;

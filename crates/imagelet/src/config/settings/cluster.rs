@@ -45,7 +45,7 @@ settings! {
     }
 }
 
-/// Taints, separated by commas. None is shown as such, since it is not the default.
+/// Taints, separated by commas. An empty list is shown, since it is not the default.
 fn taints() -> Kind<Vec<Taint>> {
     let read = |raw: Raw<'_>| {
         let parsed = raw.words()?.iter().map(|word| word.trim().parse()).collect::<Result<Vec<Taint>, _>>();

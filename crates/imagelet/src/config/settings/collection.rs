@@ -93,7 +93,7 @@ settings! {
     }
 }
 
-/// Ages of the library are minutes.
+/// Converts a duration to minutes, the precision of the library's ages.
 fn age(age: Duration) -> SignedDuration {
     SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX)
 }

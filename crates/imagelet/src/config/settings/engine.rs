@@ -9,7 +9,7 @@ use store::{Durability, LayerFormat, Sharing};
 use crate::config::declare::settings;
 use crate::config::kind::{Kind, boolean, bytes, choice, count, parsed, path_if_any};
 
-/// Largest limit on a layer in bytes: what fits a file system.
+/// Maximum limit on a layer in bytes: the size of a file system.
 const MAX_LAYER: u64 = 1 << 60;
 
 const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
@@ -26,7 +26,7 @@ const SHARINGS: &[(&str, Sharing)] =
     &[("off", Sharing::Off), ("reflink", Sharing::Reflink), ("hardlink", Sharing::Hardlink)];
 const RANGES: &[(&str, bool)] = &[("auto", true), ("off", false)];
 
-/// `auto` for the default [`RangePolicy`], `off` for one connection.
+/// Parses `auto` as the default [`RangePolicy`], and `off` as a single connection.
 fn ranges() -> Kind<RangePolicy> {
     let Kind { form, read, show } = choice(RANGES);
     let policy = |on| if on { RangePolicy::default() } else { RangePolicy::off() };

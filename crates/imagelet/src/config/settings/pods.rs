@@ -1,5 +1,5 @@
-//! Settings of the pods that `imagelet run` keeps: where they come from, what the node gives them, and their logs. Names, units
-//! and defaults are KubeletConfiguration's where it has them.
+//! Settings of the pods that `imagelet run` keeps: their sources, the resources that the node gives them, and their logs. Names, units and
+//! defaults are KubeletConfiguration's where it has them.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::config::kind::{
 };
 use crate::config::value::{Raw, Wrong};
 
-/// Where `imagelet run` looks for manifests by default.
+/// Default directory of manifests of `imagelet run`.
 pub(crate) const DEFAULT_MANIFESTS: &str = "/etc/imagelet/manifests";
 
 /// Longest time between two turns of a loop.
@@ -103,14 +103,14 @@ settings! {
 }
 
 impl Pods {
-    /// The name of the node: as configured, otherwise the host name.
+    /// Returns the name of the node: as configured, otherwise the host name.
     pub(crate) fn node_name(&self) -> String {
         self.node_name.clone().unwrap_or_else(agent::node::machine::host_name)
     }
 }
 
-/// Addresses of a node. As in the kubelet, none is unspecified, multicast or link-local; loopback is one, for a node that is tried
-/// on one machine.
+/// Addresses of a node. As in the kubelet, unspecified, multicast and link-local addresses are refused; loopback is allowed, for trying out
+/// a node on one machine.
 fn node_ips() -> Kind<Vec<IpAddr>> {
     let any: Kind<Vec<IpAddr>> = list("IP", "a list of IP addresses");
     let read = any.read;
@@ -123,7 +123,7 @@ fn node_ips() -> Kind<Vec<IpAddr>> {
     Kind { read: Box::new(checked), ..any }
 }
 
-/// Why an address is none of a node's.
+/// Returns why an address cannot be a node's.
 fn fault(ip: IpAddr) -> Option<&'static str> {
     let link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -148,7 +148,7 @@ fn url(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// The address with `xxxxx` for a password, as Go shows it, and for a query, which may have a token in it.
+/// Returns the address with `xxxxx` in place of a password, as Go shows it, and of a query, which may contain a token.
 fn without_secrets(text: &str) -> String {
     let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
     if url.password().is_none() && url.query().is_none() {
@@ -163,7 +163,7 @@ fn without_secrets(text: &str) -> String {
     url.into()
 }
 
-/// A name that may stand behind the name of a pod.
+/// Validates a name that may follow the name of a pod.
 fn node_name(text: &str) -> Result<String, String> {
     let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let inner = text.chars().all(|c| letters(c) || c == '-' || c == '.');

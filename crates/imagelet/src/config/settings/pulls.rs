@@ -1,4 +1,4 @@
-//! Settings of pulls: how many, how fast, how long, and what follows a failure.
+//! Settings of pulls: their number, rate and duration, and the back-off after a failure.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Settings of the status page: where it listens, and who may read it there.
+//! Settings of the status page: where it listens, and which readers it permits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ settings! {
 }
 
 impl StatusPage {
-    /// Returns true if the page is reached over TLS alone.
+    /// Returns true if the page is served over TLS only.
     pub(crate) fn has_tls(&self) -> bool {
         let beyond = self.address.is_some_and(|address| !address.ip().is_loopback());
         beyond || self.cert_file.is_some() || self.client_ca_file.is_some()

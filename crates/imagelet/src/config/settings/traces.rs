@@ -30,7 +30,7 @@ settings! {
     }
 }
 
-/// Reads the address of a collector, also with `http://` before it.
+/// Reads the address of a collector, with or without a leading `http://`.
 fn collector(text: &str) -> Result<String, String> {
     let address = text.strip_prefix("http://").unwrap_or(text);
     let url = url::Url::parse(&format!("http://{address}")).map_err(|error| error.to_string())?;

@@ -101,7 +101,7 @@ fn token(scene: &Namespace<'_>) {
             .output()
             .is_ok_and(|output| output.status.success())
     });
-    // What admission adds to every pod: token, authority, namespace.
+    // The files that admission adds to every pod: token, authority, namespace.
     let text = node.in_container(
         "caller/main",
         "cd /var/run/secrets/kubernetes.io/serviceaccount; cat namespace; echo; head -1 ca.crt; wc -c < token",

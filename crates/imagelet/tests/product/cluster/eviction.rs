@@ -95,7 +95,7 @@ fn on_a_small_disk() -> Cluster {
     )
 }
 
-/// A pod that requests so much of the disk, writes so many MiB to a volume, and then is ready.
+/// A pod that requests this much of the disk, writes this many MiB to a volume, and then is ready.
 fn writer(cluster: &Cluster, request: &str, mebibytes: u64) -> Value {
     let script =
         format!("dd if=/dev/zero of=/v/file bs=1M count={mebibytes} 2>/dev/null; touch /tmp/written; {FOREVER}");
@@ -151,7 +151,7 @@ fn a_full_disk_costs_the_pod_that_filled_it() {
     assert!(!runtime.images().iter().any(|image| image.to_string().contains("team/unused")), "it was collected");
     assert_eq!(cluster.node.running("modest/main"), before, "the other one runs on");
     assert!(is(&scene.get(&["pod", "modest"]), "Ready"));
-    // Pods come again, through the scheduler.
+    // Pods are scheduled to the node again.
     scene.running("later");
     scene.clear();
     cluster.node.nothing_is_left();
@@ -173,7 +173,7 @@ fn kills_during_evictions_cost_one_pod_each() {
     cluster.is_ready();
     let (mut history, starts) = (PodHistory::follow(&cluster.plane), StartLog::follow(&cluster.node.containerd));
     let scene = cluster.namespace("full");
-    // What must not be lost; it uses less than it requested.
+    // A pod that must not be evicted: it uses less than it requested.
     scene.pod("modest", writer(&cluster, "100Mi", 40));
     scene.ready("modest");
     let modest = cluster.node.running("modest/main");

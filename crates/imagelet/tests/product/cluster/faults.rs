@@ -50,7 +50,7 @@ fn the_api_server_is_killed_and_comes_back() {
     let before = cluster.node.running("stays/main");
     cluster.plane.kill_server();
 
-    // A container that ends meanwhile is started again without anybody's word.
+    // A container that ends meanwhile is started again without the API server.
     cluster.node.end_container("stays/main");
     cluster.node.eventually("it runs again", || {
         cluster.node.ran().iter().any(|ran| ran.of == "stays/main" && ran.running && ran.id != before.id)
@@ -68,7 +68,7 @@ fn the_api_server_is_killed_and_comes_back() {
     cluster.plane.wait(&["--for=condition=Ready", &format!("node/{NODE}")]);
     scene.running("later");
 
-    // What etcd forgets costs no pod.
+    // A compaction of etcd's history costs no pod.
     cluster.plane.compact();
     cluster.plane.kill_server();
     cluster.plane.start_server();

@@ -61,7 +61,7 @@ fn a_bootstrap_token_becomes_a_certificate() {
     let text = fs::read_to_string(&own).expect("a kubeconfig was written");
     assert!(!text.contains(&token), "the token is for the first time alone");
 
-    // From now on it needs no token, nor another request.
+    // It needs no token any more, nor another request.
     fs::remove_file(&first).expect("remove a kubeconfig");
     cluster.plane.kubectl(&["delete", "secret", "-n", "kube-system", &format!("bootstrap-token-{}", TOKEN.0)]);
     let before = cluster.plane.get(&["certificatesigningrequests"])["items"].as_array().map(Vec::len);

@@ -30,7 +30,7 @@ struct Kind {
     name: &'static str,
     /// The spec, for a pod of this image.
     spec: fn(&Cluster, &str) -> Value,
-    /// Returns true for a pod that has come to where it must come.
+    /// Returns true for a pod that has reached its final state.
     has_arrived: fn(&Value) -> bool,
     /// How often its container `main` is started for that.
     starts: RangeInclusive<usize>,

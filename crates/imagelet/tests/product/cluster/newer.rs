@@ -54,7 +54,7 @@ pub(super) fn generations(scene: &Namespace<'_>) {
     assert_eq!(container_status(&second, "main").expect("a status")["containerID"], before, "it ran on");
 }
 
-/// A Job whose pod has a sidecar: it is there before the container, is started again when it ends, and does not keep the Job from its end.
+/// A Job whose pod has a sidecar: it starts before the container, is restarted when it ends, and does not keep the Job from ending.
 pub(super) fn sidecars(scene: &Namespace<'_>) {
     if scene.cluster.plane.version() < (1, 28) {
         return left_out(scene, "it drops the restart policy of containers");

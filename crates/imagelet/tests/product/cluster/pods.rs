@@ -1,5 +1,5 @@
-//! Pods of an API server on a node: they run, are described, end in order, come again under the same name, and are refused with a reason
-//! where this node cannot run them.
+//! Pods of an API server on a node: they run, are described, end in order, are created again under the same name, and are refused
+//! with a reason if this node cannot run them.
 
 use serde_json::{Value, json};
 
@@ -97,7 +97,7 @@ fn grace(scene: &Namespace<'_>) {
     scene.ready("slow");
     scene.kubectl(&["delete", "pod", "slow", "--wait=false"]);
     scene.cluster.plane.until("the container is asked to end", || out.join("asked").exists());
-    // While it ends, the object is there.
+    // While the pod ends, its object still exists.
     let ending = scene.get(&["pod", "slow"]);
     assert!(ending["metadata"]["deletionTimestamp"].is_string(), "{:#}", ending["metadata"]);
     assert!(scene.kubectl(&["get", "pods"]).contains("Terminating"));

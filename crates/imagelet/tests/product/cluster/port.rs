@@ -144,7 +144,7 @@ fn attach(scene: &Namespace<'_>) {
     let numbers: String = (0..500).map(|n| format!("{n}\n")).collect();
     input.write_all(numbers.as_bytes()).expect("kubectl reads its input");
     while said.recv_timeout(PATIENCE).expect("the container answers every line") != "got 499" {}
-    // Only now: containerd 1.6 can close the output of a container that ends before it has handed on the last of it.
+    // Only now: containerd 1.6 can close the output of a container that ends before it has forwarded the last of it.
     input.write_all(b"end\n").expect("kubectl reads its input");
     let output = child.wait_with_output().expect("it is our child");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,6 @@
-//! Credential providers with service account tokens (KEP-4412): a provider is handed a token of the pod's account that the API server
-//! knows, for the provider's audience and the pod alone, and the annotations that it wants; its answer is for all pods of the account.
+//! Credential providers with service account tokens (KEP-4412): a provider receives a token of the pod's account that the API server
+//! has issued, for the provider's audience and the pod alone, and the annotations that it wants; its answer is for all pods of the
+//! account.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -47,7 +47,7 @@ fn a_server_that_misbehaves_ends_nothing_and_is_not_overrun() {
     let is_for_pods = |request: &&String| request.split(' ').nth(1).is_some_and(|uri| uri.starts_with("/api/v1/pods?"));
     for (number, (what, mood)) in moods.into_iter().enumerate() {
         let from = proxy.be(mood);
-        // Each loop waits longer and longer: the one of pods is the measure of the others.
+        // Each loop waits longer and longer: the one for pods is the measure.
         cluster.plane.until(what, || proxy.asked_after(from).iter().filter(is_for_pods).count() >= 3);
         let asked = proxy.asked_after(from);
         assert!(asked.len() <= 60, "{what}: {} requests: {asked:#?}", asked.len());

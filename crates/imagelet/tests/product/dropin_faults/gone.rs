@@ -59,7 +59,7 @@ fn a_kubelet_sees_that_containerd_is_gone_and_that_it_is_back() {
     let layers = h.layers("gone", 3, 20_000);
     let (one, two) = (h.push("gone/one:1", &layers[..2]), h.push("gone/two:1", &layers));
     let socket = h.s.scratch.join("front.sock");
-    // Before containerd is there at all.
+    // Before containerd has started at all.
     let direct = Kubelet::of(h.containerd.socket());
     h.containerd.kill();
     let gone = direct.errors(&one.name);

@@ -17,7 +17,7 @@ const KILLS: usize = 16;
 const SEED: u64 = 0x1DEA_2026_1123;
 /// Layers of the image that is pulled again and again.
 const LAYERS: usize = 14;
-/// A container is started after so many kills.
+/// A container is started after this many kills.
 const STARTS: usize = 6;
 
 struct Kills {

@@ -29,9 +29,9 @@ const PAUSE: &str = "infra/pause:1";
 
 /// A containerd on a disk of its own, imagelet in front of it, and a registry.
 struct Harbour {
-    /// Images come by our engine, or not at all.
+    /// Pulls by our engine only.
     imagelet: Imagelet,
-    /// Images come by containerd.
+    /// Pulls by containerd.
     plain: Imagelet,
     containerd: Containerd,
     disk: PathBuf,
@@ -160,7 +160,7 @@ impl Harbour {
             .collect()
     }
 
-    /// No lease of ours, no snapshot that is not committed, and nothing unpacked is there.
+    /// Asserts that there is no lease of ours, no uncommitted snapshot, and no unpacked leftover.
     #[track_caller]
     fn nothing_on_the_way(&self, context: &str) {
         assert_eq!(self.leases(), Vec::<String>::new(), "{context}");

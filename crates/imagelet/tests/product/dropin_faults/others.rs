@@ -66,7 +66,7 @@ fn pulls_while_containerd_collects_all_the_time() {
         for round in 0..6 {
             h.imagelet.ok(&["pull", &app.name]);
             is_whole(&h, &app.name, &good, &format!("round {round}"));
-            // In every other round some of the layers are there.
+            // In every other round some of the layers are already present.
             if round % 2 == 0 {
                 h.imagelet.ok(&["pull", &half.name]);
             }

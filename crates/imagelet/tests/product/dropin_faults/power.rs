@@ -1,6 +1,6 @@
-//! Power cuts on a disk that records every write and flush: our engine fills the containerd on it; then the disk is made again as it may
+//! Power cuts on a disk that records every write and flush: our engine fills the containerd on it; then the disk is rebuilt as it may
 //! be after a cut at one of these moments, and containerd starts on it. No snapshot is committed without its files, an image that was
-//! pulled is there, and the next pull succeeds.
+//! pulled is present, and the next pull succeeds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -71,8 +71,8 @@ fn record(h: &mut Harbour, disk: &Disk, base: Image) -> Record {
     Record { base, events, good, images }
 }
 
-/// The disk after a cut behind the event `end`: up to the last flush before it all is there, of the rest one write in so many is not, and
-/// some are there in part.
+/// The disk after a cut behind the event `end`: everything up to the last flush before it is present; of the later writes a share is
+/// missing, and some are present in part.
 fn after_a_cut(record: &Record, end: usize, lost: Option<f64>, random: &mut Random) -> Image {
     let events = &record.events[..end];
     let sure = events.iter().rposition(|event| *event == Event::Flush).map_or(0, |flush| flush + 1);

@@ -45,7 +45,7 @@ fn a_snapshotter_that_is_not_filled_is_left_to_containerd() {
     assert_eq!(lines.len(), 1, "{:?}", agent.lines());
     assert!(!h.workshop().exists());
 
-    // The node gets the usual snapshotter. What containerd has lies in the other one.
+    // The node gets the usual snapshotter. containerd's content is in the other one.
     h.containerd.set_snapshotter("native", "overlayfs");
     front.ok(&["pull", &app.name]);
     agent.stop();

@@ -1,4 +1,4 @@
-//! Containers that keep ending: how long they wait, by their own clock, and what the status says meanwhile.
+//! Containers that keep ending: the length of their back-off, by their own clock, and the status meanwhile.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ fn a_container_that_keeps_ending_waits_ten_and_twenty_seconds() {
     node.eventually("it was started again after twenty seconds", || starts().len() == 4);
     let starts = starts();
     let waits: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // One that failed for the first time is started at once. A relist, a start and a busy machine come on top of each.
+    // One that failed for the first time is started at once. A relist, a start and a busy machine add to each wait.
     for (wait, at_least) in waits.iter().zip([0.0, 10.0, 20.0]) {
         assert!((at_least..at_least + 6.0).contains(wait), "{waits:?}");
     }

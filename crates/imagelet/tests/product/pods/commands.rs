@@ -1,4 +1,4 @@
-//! The commands that go into containers, on a real runtime: logs of runs and of containers, exec with its exit code, and a port of
+//! The commands that work in containers, on a real runtime: logs of runs and of containers, exec with its exit code, and a port of
 //! the pod on this machine.
 
 use std::fs;

@@ -59,7 +59,7 @@ fn the_look_for_what_is_left_sees_what_is_there() {
 
     node.call(|service| service.stop_pod_sandbox(&sandbox)).expect("stop a sandbox");
     node.call(|service| service.remove_pod_sandbox(&sandbox)).expect("remove a sandbox");
-    // What the agent would do.
+    // The cleanup that the agent would do.
     std::fs::remove_dir_all(&config.log_directory).expect("remove the directory of the logs");
     for entry in std::fs::read_dir("/sys/fs/cgroup").expect("cgroups").filter_map(Result::ok) {
         let _ = std::fs::remove_dir(entry.path().join(config.linux.cgroup_parent.trim_start_matches('/')));

@@ -1,5 +1,5 @@
-//! Bad input: every manifest that cannot be a pod is refused with the place that is wrong, and nothing else changes: pods that
-//! run go on, and those that come are started.
+//! Bad input: every manifest that cannot be a pod is refused with the position of the error, and nothing else changes: running pods
+//! keep running, and new ones are started.
 
 use std::fs;
 

@@ -11,7 +11,7 @@ use crate::support::node::{FOREVER, Node, is};
 use crate::support::random::Random;
 
 const PODS: usize = 100;
-/// So many are started between two kills.
+/// Pods that are started between two kills.
 const BATCH: usize = 10;
 const SEED: u64 = 0x1DEA_2026_1122;
 
@@ -39,7 +39,7 @@ fn a_hundred_starts_with_kills_end_as_the_manifests_say() {
             node.write(&format!("pod-{number}.json"), &pod(&node, number));
             wanted.insert(number);
         }
-        // Some of the earlier ones go while these come.
+        // Some of the earlier pods are removed while these start.
         if round % 2 == 1 {
             let gone = (round - 1) * BATCH + round % BATCH;
             node.remove(&format!("pod-{gone}.json"));

@@ -1,5 +1,5 @@
-//! imagelet and containerd go away and come back, asked to end or killed. Pods go on: the same processes, the same ids, the same
-//! counts of restarts; what changed meanwhile is made up for.
+//! imagelet and containerd end and start again, on request or killed. Pods keep running: the same processes, the same ids, the same
+//! counts of restarts; changes in the meantime are applied.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Pulls, removals, collections, and pods that come and go, over and over, while the agent is watched: its memory, open files, threads
-//! and tasks stay where they were. `scripts/test-long.sh soak` runs the long form.
+//! Pulls, removals, collections, and pods that start and end, over and over, while the agent is watched: its memory, open files,
+//! threads and tasks stay constant. `scripts/test-long.sh soak` runs the long form.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use crate::support::node::{FOREVER, Node};
 use crate::support::pods::idle_image;
 use crate::support::random::{noise_of, number};
 
-/// Images in the registry; each has one layer of its own, and shares one with a third of the others.
+/// Images in the registry; each has one layer of its own, and shares one with a third of the images.
 const IMAGES: usize = 12;
 /// Bytes of a layer.
 const LAYER: usize = 400_000;
-/// The quick form: so many rounds with so few pods.
+/// The quick form: rounds and pods.
 const QUICK: (usize, usize) = (12, 4);
 /// Pods of the long form.
 const PODS: usize = 30;
-/// After so many rounds images that nothing uses are collected.
+/// Unused images are collected after this many rounds.
 const COLLECT: usize = 4;
 /// Largest difference of a count that is no leak: connections kept for the next request, and their tasks.
 const SLACK: u64 = 4;
@@ -135,7 +135,7 @@ fn memory_files_and_tasks_stay_where_they_were() {
     }
     assert_eq!(node.ran().iter().filter(|ran| ran.running).count(), pods, "{:?}", node.ran());
 
-    // What a program takes at first, it keeps for later: the first quarter is not asked.
+    // Memory that a program takes at first is kept for reuse: the first quarter does not count.
     let quarter = samples.len() / 4;
     assert!(quarter >= 3, "too few rounds: {}", samples.len());
     let before = Sample::median(&samples[quarter..2 * quarter]);

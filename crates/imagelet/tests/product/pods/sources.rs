@@ -50,7 +50,7 @@ fn pods_survive_a_restart_with_a_directory_that_does_not_exist() {
     node.start();
     node.ready("web");
     assert_eq!(node.running("web/main"), runs);
-    // A directory that is there and empty means what it says.
+    // A directory that exists and is empty means that there are no pods.
     node.stop();
     node.remove_all();
     node.start();

@@ -1,4 +1,4 @@
-//! A proxy between a node and its API server which fails on demand, as servers and what stands before them do: it refuses, answers nonsense,
+//! A proxy between a node and its API server which fails on demand, as servers and load balancers do: it refuses, answers nonsense,
 //! and cuts watches. Notes every request. Speaks plain HTTP with the node and has the node's identity towards the server.
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl ApiProxy {
         &self.url
     }
 
-    /// Behaves so from now on; every watch ends. The answer is the number of requests so far.
+    /// Behaves like this from now on; every watch ends. Returns the number of requests so far.
     pub(crate) fn be(&self, mood: Mood) -> usize {
         let asked = self.shared.asked.lock();
         self.shared.mood.send_replace(mood);

@@ -134,7 +134,7 @@ impl Browser {
         self.try_js(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
-    /// The same, where the page may be about to go.
+    /// Evaluates an expression in the same way, while the page may be about to be replaced.
     #[track_caller]
     fn try_js(&mut self, expression: &str) -> Result<Value, Value> {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
@@ -190,7 +190,7 @@ impl Browser {
         assert_eq!(found, json!([]), "{when}");
     }
 
-    /// Fails where a page of this session asked anybody but `origin`, wrote an error to the console, or broke its policy.
+    /// Fails if a page of this session sent a request to another origin than `origin`, wrote an error to the console, or broke its policy.
     #[track_caller]
     pub(crate) fn assert_clean(&mut self, origin: &str) {
         self.js("0");

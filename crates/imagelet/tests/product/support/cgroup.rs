@@ -1,4 +1,4 @@
-//! A cgroup that gives what runs in it only so much memory, page cache included, or so many threads. It is removed with the
+//! A cgroup that limits its processes' memory, page cache included, or their threads. It is removed with the
 //! scratch that it is named after. Version 1 and version 2.
 
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ impl Cgroup {
         Self::new(scratch, "memory", ["memory.limit_in_bytes", "memory.max"], bytes)
     }
 
-    /// The same with so many processes and threads.
+    /// Creates one with a limit on processes and threads.
     #[track_caller]
     pub(crate) fn of_threads(scratch: &Scratch, threads: u64) -> Self {
         Self::new(scratch, "pids", ["pids.max", "pids.max"], threads)
@@ -55,7 +55,7 @@ impl Cgroup {
         cgroup
     }
 
-    /// From now on this is the limit.
+    /// Changes the limit.
     #[track_caller]
     pub(crate) fn set(&self, most: u64) {
         fs::write(self.path.join(self.limit), most.to_string()).expect("limit a cgroup");

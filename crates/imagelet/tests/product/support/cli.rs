@@ -81,7 +81,7 @@ impl Imagelet {
         self
     }
 
-    /// So many seconds later: the time of day, and for how long the machine is up.
+    /// Runs this many seconds later: the wall clock, and the time since boot.
     pub(crate) fn later(mut self, seconds: i64) -> Self {
         self.time.passed += seconds;
         self
@@ -105,7 +105,7 @@ impl Imagelet {
         self
     }
 
-    /// A copy of the program that lies elsewhere.
+    /// Uses a copy of the program at another path.
     pub(crate) fn program(mut self, path: PathBuf) -> Self {
         self.program = path;
         self

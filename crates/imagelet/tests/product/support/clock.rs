@@ -16,7 +16,7 @@ pub(crate) struct Time {
     pub(crate) set: i64,
     /// The machine was booted this many seconds ago.
     pub(crate) booted: Option<i64>,
-    /// All clocks go so many times as quickly.
+    /// All clocks are this many times as fast.
     pub(crate) speed: Option<u32>,
 }
 
@@ -74,10 +74,10 @@ impl Clock {
         clock
     }
 
-    /// From now on it is so many seconds from the machine's.
+    /// Sets it to this many seconds from the machine's clock.
     #[track_caller]
     pub(crate) fn set_by(&self, seconds: i64) {
-        // At no moment is there half of it.
+        // A rename, so that no reader sees a partial file.
         let next = self.0.with_extension("next");
         fs::write(&next, format!("{seconds:+}\n")).expect("write a clock");
         fs::rename(&next, &self.0).expect("set a clock");

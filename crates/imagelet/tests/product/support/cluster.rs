@@ -1,5 +1,5 @@
-//! A cluster of one node: a control plane, containerd, and `imagelet run` as the node, in a network of the test's own. Several scenes may
-//! share one, each in a namespace of its own; one that fails does not keep the others from being played.
+//! A cluster of one node: a control plane, containerd, and `imagelet run` as the node, in a network of the test's own. Several scenes
+//! may share one, each in a namespace of its own; one that fails does not keep the next ones from running.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -50,7 +50,7 @@ impl Cluster {
         Self { node: Node::on(disk, &all), plane }
     }
 
-    /// Waits until the node is Ready, and pods may come to it.
+    /// Waits until the node is Ready, and pods can be scheduled to it.
     #[track_caller]
     pub(crate) fn is_ready(&self) {
         self.plane.until("the node has registered", || self.plane.try_kubectl(&["get", "node", NODE]).code == Some(0));
@@ -79,7 +79,7 @@ impl Cluster {
         Namespace { cluster: self, name: name.to_owned() }
     }
 
-    /// A namespace that is there already.
+    /// Returns an existing namespace.
     pub(crate) fn namespace_again(&self, name: &str) -> Namespace<'_> {
         Namespace { cluster: self, name: name.to_owned() }
     }

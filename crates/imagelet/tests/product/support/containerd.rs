@@ -54,7 +54,7 @@ impl Containerd {
             );
             fs::write(directory.join("hosts.toml"), text).expect("write a hosts file");
         }
-        // A path of a unix socket is short: it lies in a directory of its own.
+        // A path of a unix socket is short: the socket has a directory of its own.
         let socket = scratch.join("c.sock");
         let config = scratch.join("config.toml");
         if setup.pod_network {
@@ -125,7 +125,7 @@ impl Containerd {
         format!("unix://{}", self.socket.display())
     }
 
-    /// From now on it takes images of this registry over TLS, with a certificate of this authority.
+    /// Makes it trust a certificate of this authority for images of this registry.
     pub(crate) fn trust(&self, registry: &str, authority: &Path) {
         let directory = self.certs.join(registry);
         fs::create_dir_all(&directory).expect("create a directory of hosts");

@@ -20,7 +20,7 @@ const UNUSED: [&str; 5] = [
 /// The parts of a configuration that differ from test to test.
 pub(crate) struct Configured<'a> {
     pub(crate) root: &'a Path,
-    /// Where everything else lies: state, network.
+    /// Directory of everything else: state, network.
     pub(crate) home: &'a Path,
     pub(crate) socket: &'a Path,
     pub(crate) certs: &'a Path,
@@ -42,7 +42,7 @@ fn directory() -> Option<PathBuf> {
 pub(crate) fn program(name: &str) -> Command {
     let Some(directory) = directory() else { return tool(name) };
     let path = std::env::var("PATH").unwrap_or_default();
-    // A program that becomes the other one: what is started is known by the name of a tool, wherever it lies.
+    // A program that becomes the other one: started programs are known by the name of a tool, in whatever directory.
     let mut command = tool("env");
     command.arg(format!("PATH={}:{path}", directory.display())).arg(directory.join(name));
     command

@@ -151,7 +151,7 @@ impl ControlPlane {
         signal(self.server.as_ref().expect("an API server runs").pid(), Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Lets the stopped server continue.
     #[track_caller]
     pub(crate) fn thaw_server(&self) {
         signal(self.server.as_ref().expect("an API server runs").pid(), Signal::CONT);

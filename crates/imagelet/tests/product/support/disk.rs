@@ -1,5 +1,5 @@
-//! Small file systems in files, mounted over loop devices: disks that a test can fill, with bytes or with files. They go
-//! with the scratch that they lie in, also when the test ends badly (see [`Scratch`]).
+//! Small file systems in files, mounted over loop devices: disks that a test can fill, with bytes or with files. They are removed
+//! with their scratch, also when the test panics (see [`Scratch`]).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl LoopFs {
         Self { kind: "xfs", mebibytes, inodes: None }
     }
 
-    /// With so many inodes; an xfs takes the next percentage of its size.
+    /// Sets the number of inodes; an xfs takes the next percentage of its size.
     pub(crate) fn inodes(self, inodes: u64) -> Self {
         Self { inodes: Some(inodes), ..self }
     }
@@ -90,7 +90,7 @@ pub(crate) fn free(path: &Path) -> (u64, u64) {
 pub(crate) struct Foreign(PathBuf);
 
 impl Foreign {
-    /// A file that leaves so many bytes free, within a few blocks; with 0, none at all.
+    /// Writes a file that leaves this many bytes free, within a few blocks; with 0, none at all.
     #[track_caller]
     pub(crate) fn leaving(disk: &Path, bytes: u64) -> Self {
         let path = disk.join("foreign");
@@ -112,7 +112,7 @@ impl Foreign {
         Self(path)
     }
 
-    /// Empty files until so many inodes are free.
+    /// Creates empty files until only this many inodes are free.
     #[track_caller]
     pub(crate) fn leaving_inodes(disk: &Path, inodes: u64) -> Self {
         let path = disk.join("foreign");

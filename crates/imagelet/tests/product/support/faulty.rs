@@ -29,7 +29,7 @@ fn reading(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
 }
 
 impl Imagelet {
-    /// Runs it to its end, whatever that is. Calls about files count where they are about `root` and what is below it.
+    /// Runs it to its end, successful or not. Calls about files count if they are about `root` or a path below it.
     #[track_caller]
     pub(crate) fn faulty(&self, args: &[&str], root: &Path, fault: Fault) -> (Done, Traced) {
         let mut command = self.clone().through(WAITS).command(args);

@@ -16,9 +16,9 @@ const PIECES_PER_SECOND: u32 = 50;
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     shut: bool,
-    /// Each connection is answered so many bytes and no more.
+    /// Limit of the answer of each connection, in bytes.
     answered: Option<u64>,
-    /// Each connection is answered so many bytes in a second.
+    /// Limit of the answer of each connection, in bytes per second.
     rate: Option<usize>,
     waiting: usize,
     ever_waited: bool,
@@ -56,7 +56,7 @@ impl Gate {
         self.address.port()
     }
 
-    /// Shuts the gate: what is sent from now on waits.
+    /// Shuts the gate: later data waits.
     pub(crate) fn shut(&self) {
         self.state.send_modify(|s| {
             s.shut = true;
@@ -72,7 +72,7 @@ impl Gate {
         });
     }
 
-    /// From now on, each connection is answered so many bytes in a second.
+    /// Limits the answers of each connection to this many bytes in a second.
     pub(crate) fn slow_answers(&self, bytes_per_second: usize) {
         self.state.send_modify(|s| s.rate = Some(bytes_per_second));
     }
@@ -150,7 +150,7 @@ async fn pass(client: &mut tokio::net::tcp::OwnedReadHalf, state: &watch::Sender
     let mut opened = std::pin::pin!(async move { changes.wait_for(|s| !s.shut).await.is_ok() });
     tokio::select! {
         opened = &mut opened => opened,
-        // Bytes that come while it waits stay where they are; an end of file is an end.
+        // Bytes that arrive while it waits stay in the socket; an end of file is an end.
         n = client.peek(&mut one) => matches!(n, Ok(1..)) && opened.await,
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::cli::Imagelet;
 
 impl Imagelet {
-    /// Without the ages below which nothing is collected: what was pulled a moment ago may go.
+    /// Sets no minimum ages: an image that was pulled a moment ago may be collected.
     pub(crate) fn hasty(self) -> Self {
         self.global("--minimum-image-ttl-duration", "0s").global("--image-gc-protect-pre-pulled", "0s")
     }

@@ -38,12 +38,12 @@ impl GrpcFaults {
         format!("unix://{}", self.socket.display())
     }
 
-    /// From now on, calls whose path ends so fail with this status.
+    /// Makes calls whose path ends so fail with this status.
     pub(crate) fn fail(&self, call: &'static str, status: u16) {
         *self.fault.lock() = Some((call, status));
     }
 
-    /// From now on, nothing fails.
+    /// Makes all calls pass again.
     pub(crate) fn heal(&self) {
         *self.fault.lock() = None;
     }

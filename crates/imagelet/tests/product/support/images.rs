@@ -66,7 +66,7 @@ pub(crate) struct Image {
 pub(crate) struct Layout(PathBuf);
 
 impl Layout {
-    /// A new one, or the one that is there.
+    /// Opens the layout at a path, or creates it.
     #[track_caller]
     pub(crate) fn at(path: &Path) -> Self {
         fs::create_dir_all(path.join("blobs/sha256")).expect("create a layout");
@@ -82,7 +82,7 @@ impl Layout {
         &self.0
     }
 
-    /// Where a blob lies.
+    /// Returns the path of a blob.
     pub(crate) fn blob_path(&self, digest: &Digest) -> PathBuf {
         self.0.join("blobs/sha256").join(digest.hex())
     }
@@ -136,7 +136,7 @@ impl Layout {
         tar
     }
 
-    /// A layer of a tar that is there.
+    /// Makes a layer of an existing tar.
     #[track_caller]
     pub(crate) fn layer_from_tar(&self, tar: &Path, packing: Packing) -> Layer {
         let diff_id = digest_of_file(tar);

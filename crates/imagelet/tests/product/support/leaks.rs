@@ -65,7 +65,7 @@ impl Baseline {
 fn mounts(below: &[PathBuf]) -> BTreeSet<String> {
     let all = fs::read_to_string("/proc/self/mountinfo").expect("read the mounts");
     let points = all.lines().filter_map(|line| line.split(' ').nth(4));
-    // Layers of images, which containerd's erofs snapshotter keeps mounted as long as the image is there.
+    // Layers of images, which containerd's erofs snapshotter keeps mounted as long as the image exists.
     let points = points.filter(|point| !point.contains("/io.containerd.snapshotter.v1.erofs/snapshots/"));
     points.filter(|point| below.iter().any(|dir| Path::new(point).starts_with(dir))).map(str::to_owned).collect()
 }

@@ -11,7 +11,7 @@ use super::process::{run, tool};
 use super::random::noise_of;
 use super::scratch::Scratch;
 
-/// The layers of the image, lowest first. The last one is sparse in GNU tar's old form, which not everybody reads.
+/// The layers of the image, lowest first. The last one is sparse in GNU tar's old form, which not every reader supports.
 #[track_caller]
 pub(crate) fn layers(scratch: &Scratch, layout: &Layout, packing: Packing) -> Vec<Layer> {
     let tree = |name: &str| {

@@ -31,7 +31,7 @@ pub(crate) const NAMESPACE: &str = "shop";
 /// The port at which the health service of containerd answers over gRPC, on the node.
 pub(crate) const HEALTH_PORT: u16 = 7711;
 
-/// How long a pod may take to come to a state: back-offs of ten seconds and a busy machine are in it.
+/// How long a pod may take to reach a state: includes back-offs of ten seconds and a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The node. Fields are dropped in this order: a field before those that it uses.

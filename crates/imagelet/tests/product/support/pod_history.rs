@@ -1,5 +1,5 @@
-//! An observer of pods that asks neither imagelet nor the API server: every revision of every pod as etcd has it, also while the server is
-//! away. [`step`] says which statuses go backwards. Called by the tests of faults of a cluster.
+//! An observer of pods that asks neither imagelet nor the API server: every revision of every pod as etcd has it, also while the
+//! server is down. [`step`] finds statuses that go backwards. Called by the tests of faults of a cluster.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(crate) struct PodHistory {
 }
 
 impl PodHistory {
-    /// Watches from now on.
+    /// Starts to watch.
     #[track_caller]
     pub(crate) fn follow(plane: &ControlPlane) -> Self {
         let watch = plane.watch_etcd("/registry/pods/");
@@ -40,7 +40,7 @@ impl PodHistory {
             let result = &message["result"];
             assert!(result["canceled"] != true && message["error"].is_null(), "etcd ended the watch: {line}");
             for event in result["events"].as_array().into_iter().flatten() {
-                // What is deleted has no value.
+                // A deleted key has no value.
                 let Some(value) = event["kv"]["value"].as_str() else { continue };
                 let bytes = STANDARD.decode(value).expect("etcd writes base64");
                 self.see(serde_json::from_slice(&bytes).expect("the API server keeps JSON"));

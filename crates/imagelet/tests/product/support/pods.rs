@@ -40,7 +40,7 @@ impl Pods {
         Self { runtime, service, parent: containerd.scratch().cgroup() }
     }
 
-    /// Runs a pod whose one container is of this image, which is there.
+    /// Runs a pod whose one container is of this image, which must be present.
     #[track_caller]
     pub(crate) fn run(&self, name: &str, image: &str) -> RunningPod {
         let namespaces = NamespaceOptions { network: NamespaceMode::Node, ..NamespaceOptions::default() };

@@ -24,7 +24,7 @@ impl Random {
         usize::try_from(self.step() % number).expect("below a usize")
     }
 
-    /// So many bytes of noise.
+    /// Returns `length` bytes of noise.
     pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + 8);
         while bytes.len() < length {
@@ -35,12 +35,12 @@ impl Random {
     }
 }
 
-/// So many bytes of noise, the same every time.
+/// Returns `length` bytes of noise, the same every time.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     Random(0x9E37_79B9_7F4A_7C15).bytes(length)
 }
 
-/// So many bytes of noise that belong to a name: no other name has the same.
+/// Returns `length` bytes of noise that belong to a name: no other name has the same.
 pub(crate) fn noise_of(name: &str, length: usize) -> Vec<u8> {
     let seed =
         name.bytes().fold(0xCBF2_9CE4_8422_2325, |seed: u64, b| (seed ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));

@@ -172,7 +172,7 @@ impl GuardedRegistry {
         format!("{}/{name}", self.host)
     }
 
-    /// From now on these users and passwords are good, and no others.
+    /// Replaces the accepted users and passwords.
     #[track_caller]
     pub(crate) fn set_users(&self, users: &[(&str, &str)]) {
         write_passwords(&self.users, users);
@@ -191,7 +191,7 @@ impl GuardedRegistry {
     /// The access log since the last call.
     #[track_caller]
     pub(crate) fn asked(&self) -> Vec<Access> {
-        // A request that stands for nothing: when its line is there, all lines before it are.
+        // A marker request: when its line is in the log, all earlier lines are.
         let marker = format!("/v2/marker/manifests/{}", self.told.load(Ordering::Relaxed));
         let script = format!(
             "printf 'GET {marker} HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -connect {} -CAfile {} 2>&1",

@@ -59,7 +59,7 @@ impl Scene {
         (self.registry.push(&self.layout, &image, name), image)
     }
 
-    /// The image that is there, which must be the only one.
+    /// Returns the only image of the store; there must be exactly one.
     #[track_caller]
     pub(crate) fn only_image(&self) -> Value {
         let mut all = self.imagelet.images();

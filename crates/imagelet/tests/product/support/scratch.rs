@@ -1,5 +1,5 @@
-//! A directory for one test, and the end of everything that lies in it: mounts, loop devices, containers. A test that was
-//! killed cannot clear up; the next one that makes a directory does it in its place.
+//! A directory for one test, and the end of everything that belongs to it: mounts, loop devices, containers. A test that was
+//! killed cannot clean up; the next one that makes a directory does it in its place.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -96,8 +96,8 @@ fn clear_up_after_the_killed(parent: &Path) {
     }
 }
 
-/// Ends what runs in a scratch, unmounts what is mounted there, and lets go of its loop devices. Whatever does not work stays
-/// for the next who tries.
+/// Ends the processes of a scratch, unmounts its mounts, and detaches its loop devices. A step that fails is left to the next
+/// test that cleans up.
 fn empty(directory: &Path) {
     end_containers(directory);
     // CNI plugins record elsewhere which address they gave to which container; after the network namespace that record is stale.
@@ -156,7 +156,7 @@ fn end_containers(directory: &Path) {
     for hierarchy in controllers.chain([root.to_path_buf()]) {
         let path = hierarchy.join(cgroup.trim_start_matches('/'));
         remove_cgroup(&path);
-        // What was killed takes a moment to go.
+        // Killed processes take a moment to end.
         while path.exists() && Instant::now() < until {
             std::thread::park_timeout(Duration::from_millis(5));
             remove_cgroup(&path);

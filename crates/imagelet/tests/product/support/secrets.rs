@@ -1,6 +1,6 @@
 //! The watch over secrets in all product tests: every user and password that a registry knows or a pull secret has is noted, and
-//! whatever the program writes, to its outputs and into any store, is searched for them. The support does both; no test need think
-//! of it. What containers write is theirs, and so is what lies in a pod's volumes.
+//! all output of the program and every store is searched for them. The support does both; a test need not call it.
+//! The output of containers is not searched, and neither are a pod's volumes.
 
 use lock::Mutex;
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ const LONGEST: u64 = 16 << 20;
 /// Guards what must stand nowhere.
 static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// From now on this password must stand nowhere, in whatever form.
+/// Adds a password that must appear nowhere from now on, in whatever form.
 pub(crate) fn note(user: &str, password: &str) {
     let forms = forms_of(user, password).into_iter().chain([STANDARD.encode(password)]);
     let mut noted = NOTED.lock();
@@ -90,7 +90,7 @@ pub(crate) fn note_root(root: &Path) {
     ROOTS.lock().insert(root.to_path_buf());
 }
 
-/// Fails the test if a secret stands in a store below a directory that is about to go.
+/// Fails the test if a secret is in a store below a directory that is about to be removed.
 #[track_caller]
 pub(crate) fn look_at_stores(below: &Path) {
     let roots = std::mem::take(&mut *ROOTS.lock());
@@ -109,7 +109,7 @@ pub(crate) fn search(what: &str, bytes: &[u8]) {
     assert!(found.is_none(), "{what} tells the secret {found:?}:\n{}", String::from_utf8_lossy(bytes));
 }
 
-/// The same for what lies below a directory of the program: names and content, but for layers and volumes.
+/// Searches a directory of the program in the same way: names and content, except layers and volumes.
 #[track_caller]
 pub(crate) fn look_below(directory: &Path) {
     if NOTED.lock().is_empty() {

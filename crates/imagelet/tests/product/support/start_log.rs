@@ -39,7 +39,7 @@ pub(crate) struct StartLog {
 }
 
 impl StartLog {
-    /// Watches from now on.
+    /// Starts to watch.
     #[track_caller]
     pub(crate) fn follow(containerd: &Containerd) -> Self {
         let ctr = containerd.ctr();
@@ -165,7 +165,7 @@ fn judge(events: &[Event], names: &Names) -> (BTreeMap<(String, String), usize>,
     for event in events {
         let (Event::Started(id) | Event::Ended(id)) = event;
         let Some(named) = names.get(id) else {
-            // What ends without a start, was taken back before it was listed.
+            // A container that ends without a start was removed before it was listed.
             if matches!(event, Event::Started(_)) {
                 wrong.push(format!("{event:?}: nobody knows what it is"));
             }
