@@ -1,6 +1,6 @@
 //! [`Admission`]: the connections of a listener that have not shown who they are, in a small budget of their own. One more is always admitted: the source
 //! with the most of them loses its oldest. A connection that has shown who it is moves to a second budget, from which nothing is evicted. Knows no
-//! protocol. Called by [`crate::port`] and by the admin socket of the agent.
+//! protocol. Called by `port.rs` and by the admin socket of the agent.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
