@@ -321,11 +321,20 @@ impl PullSession {
 
     /// Returns the challenges at the root of a host's API. Some registries name the scheme there alone.
     async fn root_challenges(&self, host: usize) -> &[Challenge] {
-        let asked = async || match self.hosts[host].transport().ping().await {
-            Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED && !answer.left_origin => challenges(&answer),
-            _ => Vec::new(),
+        let transport = self.hosts[host].transport();
+        let asked = async || {
+            let answer = transport.ping().await?;
+            let is_challenge = answer.status() == StatusCode::UNAUTHORIZED && !answer.left_origin;
+            Ok::<_, Cause>(if is_challenge { challenges(&answer) } else { Vec::new() })
         };
-        self.hosts[host].root_challenges.get_or_init(asked).await
+        // An error is no answer: the next request asks again.
+        self.hosts[host].root_challenges.get_or_try_init(asked).await.map_or_else(
+            |error| {
+                tracing::debug!(host = transport.name, %error, "cannot request the challenges at the root of the API");
+                &[][..]
+            },
+            Vec::as_slice,
+        )
     }
 
     /// Asks for more of what a host redirected to: another origin, which gets nothing of the registry's credential, headers or

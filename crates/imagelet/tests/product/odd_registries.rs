@@ -134,6 +134,6 @@ fn a_missing_image_is_reported_once_by_an_endpoint_that_is_listed_twice() {
     let configured =
         s.imagelet.clone().global("--registry-config-path", &s.scratch.join("certs.d").display().to_string());
     let error = configured.fails(1, &["pull", &format!("{}/team/app:1", registry.host())]);
-    assert_eq!(error.matches("404").count(), 1, "{error}");
+    assert_eq!(error.matches("404 Not Found").count(), 1, "{error}");
     assert_eq!(registry.requests_for("/manifests/").len(), 1);
 }

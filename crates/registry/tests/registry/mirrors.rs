@@ -308,10 +308,10 @@ async fn server_and_host_of_one_file_are_one_endpoint() {
         let client = Client::new(Options { retry: quick(), ..Options::new(std::sync::Arc::new(namespace)) });
         let session = client.repository(&reference(&format!("{}/app:1", registry.host())), None).expect("hosts");
         let error = session.resolve().await.expect_err("no such image");
-        assert_eq!(error.to_string().matches("404").count(), 1, "{text}: {error}");
+        assert_eq!(error.to_string().matches("404 Not Found").count(), 1, "{text}: {error}");
         assert_eq!(registry.requests().len(), 1, "{text}: {error}");
         // The capability to push is the server's.
         let error = session.put_manifest("1", "a/b", bytes::Bytes::from_static(b"{}")).await.expect_err("no uploads");
-        assert!(error.to_string().contains("404"), "{text}: {error}");
+        assert!(error.to_string().contains("404 Not Found"), "{text}: {error}");
     }
 }
