@@ -95,7 +95,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/cri-api", 12),
     ("crates/cri-grpc", 15),
     ("crates/engine-api", 4),
-    ("crates/erofs", 32),
+    ("crates/erofs", 12),
     ("crates/image-manager", 87),
     ("crates/image-service", 47),
     ("crates/imagelet", 126),

@@ -158,7 +158,7 @@ pub enum Kind {
     Socket,
 }
 
-/// The attributes of an inode beside its kind, its content and its names.
+/// The attributes of an inode other than its kind, its content and its names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits with set-user-id, set-group-id and sticky: 12 bits.

@@ -27,7 +27,7 @@ pub enum PatchError {
 }
 
 /// Gives an implicit directory of a finished EROFS file its attributes, instead of all that it had. Extended attributes that do not
-/// fit beside it are appended to the EROFS file; the superblock is right afterwards. What is written is not synced, and an EROFS file
+/// fit next to the inode are appended to the EROFS file; the superblock is right afterwards. The writes are not synced, and an EROFS file
 /// whose patch failed half-way is of no use.
 ///
 /// # Errors

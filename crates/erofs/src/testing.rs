@@ -39,7 +39,7 @@ pub struct Exercised {
     pub good: bool,
     /// Bytes that the check has read.
     pub by_check: u64,
-    /// Inodes that were looked at beside it.
+    /// Inodes that were read in addition to those of the check.
     pub inodes: u64,
 }
 

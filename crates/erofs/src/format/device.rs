@@ -5,7 +5,7 @@ use super::{u32_at, u64_at};
 
 /// Bytes of an entry; the superblock counts in them where the table begins.
 pub(crate) const LENGTH: usize = 128;
-/// Bytes of what says which device is meant. Nobody looks at it here, but the kernel wants something there.
+/// Bytes of the tag that names a device. This crate does not read it, but the kernel requires a tag.
 pub(crate) const TAG: usize = 64;
 
 /// A device.

@@ -41,7 +41,7 @@ pub(crate) struct Superblock {
     pub(crate) uuid: [u8; 16],
     pub(crate) volume: [u8; 16],
     pub(crate) incompat: u32,
-    /// Devices beside this one.
+    /// Number of further devices.
     pub(crate) devices: u16,
     /// Where their table begins, in entries of it.
     pub(crate) table: u16,

@@ -74,7 +74,7 @@ impl<R: Source> Reader<R> {
         if file.raw.layout != Layout::Chunks {
             return Ok(at);
         }
-        // A long row of holes is told in parts, so that a call ends.
+        // A long run of holes is returned in parts, so that a call ends.
         for _ in 0..BLOCK {
             if at >= file.size {
                 break;

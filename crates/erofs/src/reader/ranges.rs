@@ -1,4 +1,4 @@
-//! [`Ranges`]: which bytes of an EROFS file somebody has claimed already.
+//! [`Ranges`]: the bytes of an EROFS file that are claimed already.
 
 use std::collections::BTreeMap;
 

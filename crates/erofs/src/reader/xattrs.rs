@@ -14,7 +14,7 @@ const OWN_PREFIX: u8 = 0x80;
 /// An extended attribute: its full name, and its value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
-/// Told an attribute: the area that its value may be in, its name, where its value is.
+/// Visits an attribute: the area that may contain its value, its name, and the location of its value.
 type XattrVisitor<'a> = dyn FnMut(&[u8], Vec<u8>, XattrValue) -> Result<(), ReadError> + 'a;
 
 /// Where a value is.

@@ -3,7 +3,7 @@
 use crate::format::BLOCK;
 use crate::format::dirent::{LENGTH, RawDirent};
 
-/// The length of a directory whose entries are told in order.
+/// The length of a directory whose entries are passed in order.
 #[derive(Default)]
 pub(super) struct Measure {
     full: u64,

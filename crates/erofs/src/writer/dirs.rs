@@ -17,7 +17,7 @@ const NONE: u64 = u64::MAX;
 pub(super) struct Record {
     pub(super) parent: u32,
     pub(super) mode: u16,
-    /// Nobody said anything of it.
+    /// The directory exists only because an entry lies below it.
     pub(super) implicit: bool,
     /// Without a name now.
     pub(super) dead: bool,

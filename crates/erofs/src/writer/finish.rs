@@ -17,7 +17,7 @@ use crate::format::{BLOCK, BLOCK_BITS, NO_BLOCK, SLOT, dirent, xattr};
 use crate::{Kind, Sink};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
-/// A directory that is to have room has no more of its entries beside its inode.
+/// Most bytes of entries that a directory with spare room keeps next to its inode.
 const TAIL_BESIDE_ROOM: u64 = 1024;
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
@@ -50,7 +50,7 @@ struct FinishPlan {
     blocks: u64,
 }
 
-/// The parts of an EROFS file beside its tree.
+/// The parts of an EROFS file other than its tree.
 pub(super) struct About {
     pub(super) uuid: [u8; 16],
     pub(super) chunked: bool,
@@ -266,7 +266,7 @@ impl<S: Sink> Parts<S> {
     }
 }
 
-/// Tells what stands in a directory, in order, with the two entries that nobody put in.
+/// Passes the entries of a directory in order, including `.` and `..`, which no caller adds.
 fn each(order: &mut InOrder<'_>, dir: Dir, spill: &mut Spill, tell: Tell<'_, Child>) -> Result<(), WriteError> {
     let mut dots = DOTS.into_iter().zip([Child::Itself, Child::Parent]).peekable();
     order.each(dir, spill, &mut |name, entry, spill| {

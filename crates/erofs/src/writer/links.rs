@@ -14,7 +14,7 @@ const RECORD: usize = 12;
 /// Bytes of a row that are read at once.
 const PIECE: usize = 16 << 10;
 
-/// Names beside the one that was written.
+/// Names of an inode in addition to the first one.
 pub(super) struct Links {
     /// By number and form.
     changes: HashMap<u64, i32>,

@@ -99,7 +99,7 @@ pub struct Writer<S: Sink> {
 }
 
 impl<S: Sink> Writer<S> {
-    /// Begins an EROFS file with a root that nobody said anything of.
+    /// Begins an EROFS file whose root directory is implicit.
     ///
     /// # Errors
     /// The spill's.

@@ -1,4 +1,4 @@
-//! [`NameTable`]: names in memory, found by a hash with a random key, so that nobody can choose names that are slow.
+//! [`NameTable`]: names in memory, found by a hash with a random key, so that names cannot be chosen to collide.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

@@ -139,7 +139,7 @@ fn files_of_every_length_by_reference() {
         [1, 4095, 4096, 4097, 8191, 8192, 12_288, 12_289, 70_000, 524_289, 3 << 20].into_iter().enumerate()
     {
         builder.file(0, format!("plain-{length}").as_bytes(), bytes(1, length), 70_001, &plain(0o640, n as i64 % 2));
-        // So many attributes that no tail fits beside them.
+        // So many attributes that no tail fits next to them.
         let mut attributes = plain(0o600, 0);
         attributes.xattrs = (0..200).map(|k| (format!("user.{n}-{k}").into_bytes(), bytes(k, 20))).collect();
         builder.file(0, format!("full-{length}").as_bytes(), bytes(3, length), 4096, &attributes);
@@ -241,7 +241,7 @@ fn a_reader_wants_the_very_devices() {
     }
 }
 
-/// A second EROFS file with the same files is told to take their blocks from the first.
+/// A second EROFS file with the same files refers to the blocks of the first.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn a_finished_image_takes_blocks_from_another() {

@@ -173,7 +173,7 @@ fn compare(dir: &OwnedFd, name: &OsStr, shown_path: &[u8], node: usize, model: &
     }
 }
 
-/// Everything of short files; of long ones the data, what is beside it, and zeros here and there.
+/// Compares all bytes of short files; of long ones the data, the bytes next to it, and samples of the zeros.
 fn compare_content(path: &Path, pieces: &[(u64, Vec<u8>)], size: u64, what: &str) {
     let file = File::open(path).unwrap();
     if size <= 4 << 20 {

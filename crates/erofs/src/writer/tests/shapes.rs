@@ -18,7 +18,7 @@ fn nothing_but_a_root() {
     assert_eq!((written.size, written.inodes, written.directories), (4096, 1, 1));
 }
 
-/// Lengths around blocks, where tails stand beside their inode or do not, with and without something between.
+/// Lengths around blocks, with tails next to their inode or not, and with and without extended attributes between.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn files_of_every_length_around_blocks() {
