@@ -95,7 +95,7 @@ fn layers_with_urls_come_from_their_registry_alone() {
                 assert!(ok, "{kind}: {said}");
             }
             for (ok, said) in s.every_way(&imagelet, &lost) {
-                assert!(!ok && said.contains("404"), "{kind}: {said}");
+                assert!(!ok && said.contains("404 Not Found"), "{kind}: {said}");
             }
         }
     }

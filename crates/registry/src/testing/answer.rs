@@ -52,11 +52,11 @@ pub(super) async fn answer(
         return Ok(refusal);
     }
     let whole = format!("{path}?{}", request.query);
-    let fault = state.faults.take(&whole);
+    let (fault, gate) = state.faults.take(&whole);
     match &fault {
         Some(Fault::Status { code, headers, body }) => return Ok(status(*code, headers, body)),
         Some(Fault::Drop) => return Err(io::Error::other("dropped on demand")),
-        Some(Fault::Hang) => state.faults.gate().cancelled().await,
+        Some(Fault::Hang) => gate.cancelled().await,
         Some(Fault::Html) => {
             let body = "<!DOCTYPE html>\n<html><title>Please sign in</title></html>";
             return Ok(status(200, &[("content-type".into(), "text/html; charset=utf-8".into())], body));
@@ -86,7 +86,7 @@ pub(super) async fn answer(
                     Err(code) => return Ok(status(code, &[], "")),
                 }
             }
-            Ok(content(state, request, reset, found, fault, transfer))
+            Ok(content(state, request, reset, found, (fault, gate), transfer))
         }
         Err(code) => {
             let body = json!({ "errors": [{ "code": code, "message": format!("{code} for {rest}") }] }).to_string();
@@ -205,7 +205,7 @@ fn content(
     request: &RequestLog,
     reset: &Arc<AtomicBool>,
     found: StoredDocument,
-    fault: Option<Fault>,
+    (fault, gate): (Option<Fault>, CancellationToken),
     transfer: Option<Transfer>,
 ) -> Response<AnswerBody> {
     let mut bytes = found.bytes;
@@ -256,14 +256,14 @@ fn content(
         builder = builder.header("content-length", bytes.len());
     }
     let size = transfer.as_ref().map_or(PIECE, |transfer| transfer.piece(PIECE));
-    let pieces = if request.method == "HEAD" { Vec::new() } else { pieces(state, bytes, fault.as_ref(), reset, size) };
+    let pieces = if request.method == "HEAD" { Vec::new() } else { pieces(bytes, fault.as_ref(), gate, reset, size) };
     builder.body(stream(pieces, Arc::clone(&state.sent), transfer)).expect("headers are our own")
 }
 
 fn pieces(
-    state: &RegistryState,
     bytes: Bytes,
     fault: Option<&Fault>,
+    gate: CancellationToken,
     reset: &Arc<AtomicBool>,
     size: usize,
 ) -> Vec<Piece> {
@@ -291,7 +291,7 @@ fn pieces(
         Some(Fault::HangAfter { after }) => {
             let after = bytes.len().min(*after);
             let mut out = cut(&bytes.slice(..after), size);
-            out.push(Piece::Gate(state.faults.gate()));
+            out.push(Piece::Gate(gate));
             out.extend(cut(&bytes.slice(after..), size));
             out
         }

@@ -152,17 +152,17 @@ impl Faults {
         self.armed.lock().iter().filter(|a| a.left > 0 && a.left < u32::MAX / 2).count()
     }
 
-    /// The fault for a request, which is used up by it.
-    pub(super) fn take(&self, path: &str) -> Option<Fault> {
+    /// Takes the fault for a request, and the gate that the request waits at if its fault hangs. Both are read under
+    /// one lock, so that a release after this call opens the gate.
+    pub(super) fn take(&self, path: &str) -> (Option<Fault>, CancellationToken) {
         let mut armed = self.armed.lock();
-        let found = armed.iter_mut().find(|a| a.left > 0 && path.contains(&a.pattern))?;
+        let gate = self.released.lock().clone();
+        let Some(found) = armed.iter_mut().find(|a| a.left > 0 && path.contains(&a.pattern)) else {
+            return (None, gate);
+        };
         if found.left != u32::MAX {
             found.left -= 1;
         }
-        Some(found.fault.clone())
-    }
-
-    pub(super) fn gate(&self) -> CancellationToken {
-        self.released.lock().clone()
+        (Some(found.fault.clone()), gate)
     }
 }
