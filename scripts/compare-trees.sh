@@ -15,8 +15,6 @@ modes=(
   "eight-layers|--max-parallel-layers=8"
   "relaxed|--durability=relaxed"
   "keep-blobs|--keep-blobs=true"
-  "share-hardlink|--share-files=hardlink"
-  "share-reflink|--share-files=reflink"
   "dir|--layer-format=dir"
   "erofs|--layer-format=erofs"
   "one-core|"

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use image_service::{Resume, SharedContent};
-use store::{LayerFormat, Sharing};
+use store::LayerFormat;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::settings::access::Credentials;
@@ -196,7 +196,7 @@ fn every_field_is_taken() {
          nodeStatusMaxImages: -1\nevictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
          containerGC: {{maximumPerContainer: 3}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\n\
-         platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nsharedContent: open\nresumeTransfers: always\nlayerFormat: dir\nshareFiles: hardlink\n\
+         platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nsharedContent: open\nresumeTransfers: always\nlayerFormat: dir\n\
          logging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
@@ -238,8 +238,7 @@ fn every_field_is_taken() {
     assert_eq!((engine.max_parallel_layers, engine.store.durability), (7, Durability::Relaxed));
     assert!(engine.check_disk_space && engine.ranges.per_blob > 1);
     assert_eq!(engine.memory, 16 << 20);
-    assert_eq!((engine.keep_blobs, engine.store.sharing), (true, Sharing::Hardlink));
-    assert_eq!(engine.store.layer_format, LayerFormat::Dir);
+    assert_eq!((engine.keep_blobs, engine.store.layer_format), (true, LayerFormat::Dir));
     assert_eq!((engine.resume, engine.shared_content), (Resume::Always, SharedContent::Open));
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LevelFilter::DEBUG));
     assert_eq!(engine.platform.to_string(), "linux/arm64");

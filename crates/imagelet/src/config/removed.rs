@@ -80,6 +80,7 @@ pub(crate) const REMOVED: &[Removed] = &[
         "a call to a remote endpoint may take 2m, and a pull has no such limit",
         seconds(120),
     ),
+    own("shareFiles", "share-files", "images share whole layers only"),
     kubelets("syncFrequency", "sync-frequency", "a pod is synced every 1m without an event", seconds(60)),
 ];
 
@@ -128,6 +129,6 @@ mod tests {
             };
             assert!(!SETTINGS.iter().any(|setting| has_name(&setting)), "{}", removed.field);
         }
-        assert_eq!((SETTINGS.len(), REMOVED.len()), (86, 19));
+        assert_eq!((SETTINGS.len(), REMOVED.len()), (85, 20));
     }
 }

@@ -4,7 +4,7 @@
 use image_service::{EngineOptions, Resume, SharedContent, UnsupportedImages};
 use oci::Platform;
 use serde_json::json;
-use store::{Durability, LayerFormat, Sharing};
+use store::{Durability, LayerFormat};
 
 use crate::config::declare::settings;
 use crate::config::kind::{boolean, bytes, choice, count, parsed, path_if_any};
@@ -19,8 +19,6 @@ const RESUMES: &[(&str, Resume)] = &[("auto", Resume::Auto), ("always", Resume::
 const DURABILITIES: &[(&str, Durability)] = &[("full", Durability::Full), ("relaxed", Durability::Relaxed)];
 const LAYER_FORMATS: &[(&str, LayerFormat)] =
     &[("auto", LayerFormat::Auto), ("erofs", LayerFormat::Erofs), ("dir", LayerFormat::Dir)];
-const SHARINGS: &[(&str, Sharing)] =
-    &[("off", Sharing::Off), ("reflink", Sharing::Reflink), ("hardlink", Sharing::Hardlink)];
 
 settings! {
     impl EngineOptions {
@@ -76,11 +74,7 @@ settings! {
             store.layer_format =>
                 "layerFormat", "layer-format", choice(LAYER_FORMATS),
                 "Shape of new layers on disk: one EROFS file, or a directory tree; auto: an EROFS file if the \
-                 kernel mounts them, or without root, and a directory otherwise, or with shareFiles";
-            store.sharing =>
-                "shareFiles", "share-files", choice(SHARINGS),
-                "Store a file that new layers of several images have in common once: as hard links to one \
-                 inode, or as shared blocks where the file system can (btrfs, XFS)";
+                 kernel mounts them, or without root, and a directory otherwise";
         }
     }
 }
