@@ -1,6 +1,5 @@
 //! The EROFS format: a tree into one file in one pass ([`Writer`]), attributes of directories that are known later
-//! ([`patch`]), files whose blocks another EROFS file has ([`refer`]), and that file read without mounting it. Uncompressed, blocks of
-//! 4096 bytes, made for Linux 5.15 and later.
+//! ([`patch`]), and that file read without mounting it. Uncompressed, blocks of 4096 bytes, made for Linux 5.15 and later.
 //!
 //! It refuses to know where bytes go and come from ([`Sink`], [`Source`]), what a layer is, and the clock. Called by the store.
 #![deny(missing_docs)]
@@ -8,7 +7,6 @@
 pub(crate) mod format;
 mod patch;
 mod reader;
-mod refer;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod writer;
@@ -18,8 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 pub use crate::patch::{PatchError, patch};
-pub use crate::reader::{Checked, DirEntry, Entries, Extent, InodeInfo, ReadError, Reader, Spot, Xattr};
-pub use crate::refer::{DEVICES_MOST, Moved, refer};
+pub use crate::reader::{Checked, DirEntry, Entries, Extent, InodeInfo, ReadError, Reader, Xattr};
 pub use crate::writer::{Device, DeviceBlock, Dir, Entry, Inode, Options, Special, WriteError, Writer, Written};
 
 /// Bytes of a block.

@@ -142,7 +142,7 @@ fn area(xattrs: &[(Vec<u8>, Vec<u8>)], room: usize, size: u64, appended: &mut Ve
     Ok(area)
 }
 
-pub(crate) fn superblock_of(first: &[u8; BLOCK]) -> Result<Superblock, PatchError> {
+fn superblock_of(first: &[u8; BLOCK]) -> Result<Superblock, PatchError> {
     let bytes = first[superblock::OFFSET..].first_chunk().expect("the first block is longer");
     let superblock = Superblock::decode(bytes);
     let ours = superblock.magic == superblock::MAGIC
@@ -153,7 +153,7 @@ pub(crate) fn superblock_of(first: &[u8; BLOCK]) -> Result<Superblock, PatchErro
     if ours { Ok(superblock) } else { Err(PatchError::Unfit("it has no superblock of this writer's")) }
 }
 
-pub(crate) fn read_block<F: Source + ?Sized>(image: &F, at: u64) -> Result<[u8; BLOCK], PatchError> {
+fn read_block<F: Source + ?Sized>(image: &F, at: u64) -> Result<[u8; BLOCK], PatchError> {
     let mut block = [0; BLOCK];
     match image.read_at(at, &mut block).map_err(PatchError::Read)? {
         BLOCK => Ok(block),

@@ -65,19 +65,9 @@ fn fuzzed(bytes: &[u8]) {
 /// Where the reader contradicts itself.
 #[must_use]
 pub fn exercise(bytes: &[u8]) -> Exercised {
-    exercise_with(bytes, &[])
-}
-
-/// The same with further devices.
-///
-/// # Panics
-/// As above.
-#[must_use]
-pub fn exercise_with(bytes: &[u8], devices: &[Vec<u8>]) -> Exercised {
     let source = Counted { bytes, read: Cell::new(0) };
-    let devices: Vec<_> = devices.iter().map(|bytes| Counted { bytes, read: Cell::new(0) }).collect();
     let mut exercised = Exercised::default();
-    let image = match Reader::open_with(&source, devices.iter().collect()) {
+    let image = match Reader::open(&source) {
         Ok(image) => image,
         Err(error) => {
             assert!(!error.to_string().is_empty());

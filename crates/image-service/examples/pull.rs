@@ -10,35 +10,30 @@ use std::time::Instant;
 
 use cri_api::{ImageService as _, PullImageRequest};
 use imagelet_image_service::{Engine, EngineOptions};
-use store::{Durability, LayerFormat, Sharing};
+use store::{Durability, LayerFormat};
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let (mut relaxed, mut together, mut keep) = (false, false, false);
-    let (mut share, mut names) = (Sharing::Off, Vec::new());
+    let mut names = Vec::new();
     let mut format = LayerFormat::Auto;
     for arg in std::env::args().skip(1) {
         match arg.as_str() {
             "--relaxed" => relaxed = true,
             "--together" => together = true,
             "--keep-blobs" => keep = true,
-            "--hardlink" => share = Sharing::Hardlink,
-            "--reflink" => share = Sharing::Reflink,
             "--erofs" => format = LayerFormat::Erofs,
             "--dir" => format = LayerFormat::Dir,
             _ => names.push(arg),
         }
     }
     if names.len() < 2 {
-        eprintln!(
-            "usage: pull [--relaxed] [--together] [--keep-blobs] [--hardlink|--reflink] [--erofs|--dir] ROOT IMAGE…"
-        );
+        eprintln!("usage: pull [--relaxed] [--together] [--keep-blobs] [--erofs|--dir] ROOT IMAGE…");
         return ExitCode::from(2);
     }
     let images = names.split_off(1);
     let mut options = EngineOptions { root: names.remove(0).into(), ..EngineOptions::default() };
     options.keep_blobs = keep;
-    options.store.sharing = share;
     options.store.layer_format = format;
     if relaxed {
         options.store.durability = Durability::Relaxed;

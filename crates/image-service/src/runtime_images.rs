@@ -15,7 +15,7 @@ use cri_api::{
 };
 use engine_api::runtime_store::{FindRuntimeStore, HandlerStore, RuntimeImageFacts, RuntimeStore, StoreDetection};
 use engine_api::{ImageLayers, LayerShape};
-use store::{Durability, LayerFormat, Sharing, Store};
+use store::{Durability, LayerFormat, Store};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -227,8 +227,6 @@ impl RuntimeImages {
         };
         // The runtime's records are durable, and must not be of files that are not.
         options.store.durability = Durability::Full;
-        // Files of others in a layer would be the runtime's to keep together.
-        options.store.sharing = Sharing::Off;
         options.store.agent_socket = None;
         // Nothing is ever removed from there that takes space.
         options.store.reserve_bytes = 0;

@@ -265,11 +265,8 @@ impl App {
         self.owner.get_or_try_init(async || self.find_owner().await.map(Arc::new)).await
     }
 
-    /// Returns the service that frees space for a pull on a full disk; `None` if that is not configured, or if no process can collect.
+    /// Returns the service that frees space for a pull on a full disk; `None` if no process can collect.
     pub(crate) async fn room(&self) -> Option<Arc<dyn MakeRoom>> {
-        if !self.config.gc.on_full_disk {
-            return None;
-        }
         match self.owner().await {
             Ok(owner) => Some(Arc::clone(owner) as Arc<dyn MakeRoom>),
             Err(failure) => {
@@ -351,7 +348,7 @@ impl App {
             (None, Some(endpoint)) => endpoint.clone(),
             (None, None) => return Ok(None),
         };
-        connect_pod_runtime(&self.config, &endpoint).await.map(|(runtime, _)| Some(runtime)).map_err(line)
+        connect_pod_runtime(&endpoint).await.map(|(runtime, _)| Some(runtime)).map_err(line)
     }
 
     /// Protects images that were pulled ahead of their use from collection for a while. The pull has succeeded already, so a protection

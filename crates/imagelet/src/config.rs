@@ -16,6 +16,7 @@ mod model;
 pub(crate) mod names;
 pub(crate) mod reference;
 pub(crate) mod reload;
+pub(crate) mod removed;
 pub(crate) mod schema;
 pub(crate) mod settings;
 pub(crate) mod show;
@@ -48,6 +49,7 @@ impl Config {
         if let Some(path) = kubelet_file(&own, &given) {
             let unused = kubelet::apply(&mut config, &path, &mut errors);
             config.notes.extend(unused.note(&path));
+            config.notes.extend(unused.constants_note(&path));
         }
         for document in &own {
             config.apply_file(document, &mut errors);
@@ -82,7 +84,7 @@ impl Config {
         for (key, node) in document.fields() {
             let fields: Vec<(String, &Node)> = match &node.value {
                 // Some settings are maps themselves.
-                Value::Map(inner) if of_field(key).is_none() => {
+                Value::Map(inner) if of_field(key).is_none() && removed::of_field(key).is_none() => {
                     inner.iter().map(|(k, node)| (format!("{key}.{k}"), node)).collect()
                 }
                 _ => vec![(key.to_owned(), node)],
@@ -92,7 +94,10 @@ impl Config {
                     Some(setting) => {
                         self.apply(setting, document.origin(node), Raw::Node { value: &node.value, base: &base })
                     }
-                    None => document.error(node, format!("unknown field {field:?}{}", names::hint(&field))),
+                    None => match removed::of_field(&field) {
+                        Some(removed) => document.error(node, removed::refusal(&format!("field {field:?}"), removed)),
+                        None => document.error(node, format!("unknown field {field:?}{}", names::hint(&field))),
+                    },
                 };
                 errors.extend(applied.err());
             }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use image_service::{Limits, Resume, SharedContent};
-use store::{LayerFormat, Sharing};
+use image_service::{Resume, SharedContent};
+use store::LayerFormat;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::settings::access::Credentials;
@@ -122,11 +122,8 @@ fn the_kubelet_validates_in_these_words() {
         ),
         ("imageMaximumGCAge: 1m\n", &["imageMaximumGCAge 1m0s must be greater than imageMinimumGCAge 2m0s (c.yaml:3)"]),
         (
-            "nodeStatusMaxImages: -2\ncontainerGC: {minimumAge: -1s}\n",
-            &[
-                "nodeStatusMaxImages (--node-status-max-images) -2 must be -1 or greater (c.yaml:3)",
-                "invalid minimum garbage collection age: -1s (c.yaml:4)",
-            ],
+            "nodeStatusMaxImages: -2\n",
+            &["nodeStatusMaxImages (--node-status-max-images) -2 must be -1 or greater (c.yaml:3)"],
         ),
         (
             "evictionHard: {imagefs.free: 1Gi, nodefs.available: 101%, memory.available: 1Gi}\n",
@@ -173,35 +170,34 @@ fn the_kubelet_validates_in_these_words() {
 fn every_field_is_taken() {
     let text = format!(
         "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\npullEngine: embedded\n\
-         containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
+         containerRuntimeEndpoint: unix:///run/y.sock\n\
          staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\nstaticPodURLHeader: {{X-Node: edge}}\n\
-         httpCheckFrequency: 8s\nsyncFrequency: 9s\ndocumentsDirectory: /documents\nnodeName: edge-1\n\
+         documentsDirectory: /documents\nnodeName: edge-1\n\
          nodeIP: [10.0.0.1, 'fd00::1']\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: /run/resolv.conf\n\
          kubeconfig: /k\nbootstrapKubeconfig: /b\nnodeLabels: [rack=7]\nregisterWithTaints: [a=b:NoExecute]\nproviderID: lab://1\nport: 7\nclientCAFile: /ca\n\
          podCgroup: /pods\nseccompDefault: true\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
-         containerLogMaxFiles: 3\ncontainerLogMaxWorkers: 2\ncontainerLogMonitorInterval: 5s\n\
+         containerLogMaxFiles: 3\ncontainerLogMonitorInterval: 5s\n\
          registryConfigPaths: [/a, /b]\n\
          allowedRegistryTargets: [10.0.0.0/8, 'http://storage.example:9000']\nmaxPods: 30\nlisten: unix:///l.sock\nadminSocket: /run/a.sock\nadminGroup: wheel\nadminOthersRead: true\nmetricsAddress: 127.0.0.1:9\n\
          statusAddress: '[::]:10260'\nstatusTokenFile: /token\nstatusClientCAFile: /readers\nstatusTLSCertFile: /cert\nstatusTLSPrivateKeyFile: /key\n\
          tracing: {{endpoint: 'localhost:4317', samplingRatePerMillion: 5}}\n\
          serializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelImagePullsPerRegistry: 2\nregistryPullQPS: 7\n\
-         registryBurst: 8\nregistryPullWait: 9s\n\
-         imagePullProgressDeadline: 3s\nimagePullMinimumRate: 4Ki\nimagePullDeadline: 5s\nmaxPullBandwidth: 10Mi\n\
+         registryBurst: 8\n\
+         imagePullProgressDeadline: 3s\nmaxPullBandwidth: 10Mi\n\
          imagePullBackOff: {{initial: 1s, max: 2s}}\n\
          imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n\
          preloadedImagesVerificationAllowlist: [a.example/x, b.example/*]\n\
          imageCredentialProviderConfig: p.yaml\nimageCredentialProviderBinDir: /bin\n\
-         credentials: {{anonymousFallback: true, dockerConfigPaths: [/c, d], providerTimeout: 6s}}\n\
+         credentials: {{dockerConfigPaths: [/c, d], providerTimeout: 6s}}\n\
          secretsDirectory: /s\nserviceAccountTokenDirectory: /t\n\
          imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 60\nimageMinimumGCAge: 3m\nimageMaximumGCAge: 24h\n\
-         imageGC: {{enabled: true, order: leastRecentlyUsed, minimumCopies: 2, keep: [a.example/*, 'b.example/x;weight=2'],\n  \
-         protectPrePulled: 2h, sandboxImage: pause, onFullDisk: false}}\n\
+         imageGC: {{enabled: true, keep: [a.example/*, 'b.example/x;weight=2'],\n  \
+         protectPrePulled: 2h, sandboxImage: pause}}\n\
          nodeStatusMaxImages: -1\nevictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
          mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
-         containerGC: {{minimumAge: 1m, maximumPerContainer: 3, maximum: 100}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\ncheckDiskSpace: false\n\
-         parallelRanges: off\n\
-         platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nsharedContent: open\nresumeTransfers: always\nlayerFormat: dir\nshareFiles: hardlink\n\
-         limits: {{layerBytes: 1Gi, layerEntries: 10, imageBytes: 2Gi, inflateRatio: 9}}\nlogging:\n  format: json\n  level: debug\n"
+         containerGC: {{maximumPerContainer: 3}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\n\
+         platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nsharedContent: open\nresumeTransfers: always\nlayerFormat: dir\n\
+         logging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
     let unset = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field);
@@ -215,7 +211,6 @@ fn every_field_is_taken() {
         "a value that is not the default arrives"
     );
     assert_eq!(config.root, Path::new("/srv/images"));
-    assert_eq!(config.runtime_request_timeout, Duration::from_secs(90));
     assert_eq!(config.registry_config_paths, [Path::new("/a"), Path::new("/b")]);
     let targets: Vec<String> = config.allowed_registry_targets.iter().map(ToString::to_string).collect();
     assert_eq!(targets, ["10.0.0.0/8", "http://storage.example:9000"]);
@@ -225,12 +220,9 @@ fn every_field_is_taken() {
         max_parallel: Some(4),
         qps: Some(7),
         burst: Some(8),
-        wait: second(9),
         per_registry: Some(2),
         progress_deadline: second(3),
-        minimum_rate: 4096,
         bandwidth: 10 << 20,
-        deadline: second(5),
     };
     assert_eq!(config.pulls, pulls);
     let back_off = BackOff { initial: second(1), max: second(2) };
@@ -244,18 +236,16 @@ fn every_field_is_taken() {
     );
     let engine = &config.engine;
     assert_eq!((engine.max_parallel_layers, engine.store.durability), (7, Durability::Relaxed));
-    assert!(!engine.check_disk_space && engine.ranges.per_blob == 1);
+    assert!(engine.check_disk_space && engine.ranges.per_blob > 1);
     assert_eq!(engine.memory, 16 << 20);
-    assert_eq!((engine.keep_blobs, engine.store.sharing), (true, Sharing::Hardlink));
-    assert_eq!(engine.store.layer_format, LayerFormat::Dir);
+    assert_eq!((engine.keep_blobs, engine.store.layer_format), (true, LayerFormat::Dir));
     assert_eq!((engine.resume, engine.shared_content), (Resume::Always, SharedContent::Open));
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LevelFilter::DEBUG));
     assert_eq!(engine.platform.to_string(), "linux/arm64");
     assert_eq!(engine.signature_policy.as_deref(), Some(Path::new("/policy.json")));
     let layer = &engine.store.limits;
-    assert_eq!((layer.layer_bytes, layer.entries), (1 << 30, 10));
-    let want = Limits { image_bytes: 2 << 30, inflate_ratio: 9, ..Limits::default() };
-    assert_eq!(engine.limits, want);
+    assert_eq!((layer.layer_bytes, layer.entries), (64 << 30, 2_500_000), "the former default is the bound");
+    assert_eq!((engine.limits.image_bytes, engine.limits.inflate_ratio), (256 << 30, 1500));
     assert_eq!(config.gc.keep, ["a.example/*", "b.example/x;weight=2"]);
     assert_eq!(
         config.notes,
@@ -296,8 +286,8 @@ fn what_is_refused() {
         ("durability: fast\n", "c.yaml:3: durability: \"fast\" is not allowed, must be one of full, relaxed"),
         ("serializeImagePulls: 1\n", "c.yaml:3: serializeImagePulls: 1 is not allowed, must be true or false"),
         (
-            "\nruntimeRequestTimeout: 120\n",
-            "c.yaml:4: runtimeRequestTimeout: 120 is not allowed, must be a duration such as 90s or 2m30s, from 1ms to 24h",
+            "\nimagePullProgressDeadline: 120\n",
+            "c.yaml:4: imagePullProgressDeadline: 120 is not allowed, must be a duration such as 90s or 2m30s, from 0s to 24h",
         ),
         (
             "evictionHard: {imagefs.available: 5}\n",
@@ -353,6 +343,24 @@ fn unknown_fields_are_named_with_those_that_were_meant() {
 }
 
 #[test]
+fn removed_settings_are_refused_with_the_rule_that_replaced_them() {
+    for removed in removed::REMOVED {
+        let text = match removed.field.split_once('.') {
+            None => format!("{HEAD}{}: 1\n", removed.field),
+            Some((outer, inner)) => format!("{HEAD}{outer}: {{{inner}: 1}}\n"),
+        };
+        let error = load(&text, Vec::new()).expect_err(removed.field);
+        let want = format!("configuration c.yaml:3: field {:?} was removed: {}", removed.field, removed.now);
+        assert_eq!(error.to_string(), want);
+        assert_eq!(Failure::from(error).code(), Code::Config);
+        let variable = format!("IMAGELET_{}", removed.flag.replace('-', "_").to_uppercase());
+        let unknown = names::UnknownVariables::among(std::slice::from_ref(&variable), Default::default);
+        let error = unknown.refuse_misspelt().expect_err(&variable).to_string();
+        assert_eq!(error, format!("variable {variable} was removed: {}", removed.now));
+    }
+}
+
+#[test]
 fn the_head_is_checked() {
     let cases = [
         ("root: /a\n", "configuration c.yaml: apiVersion is missing, must be imagelet.dev/v1alpha1"),
@@ -391,15 +399,15 @@ fn drop_ins_count_more_than_the_file_and_are_as_strict() {
     let write = |path: &Path, text: &str| std::fs::write(path, format!("{HEAD}{text}")).expect("written");
     write(
         &file,
-        "root: /a\nregistryConfigPaths: [/a, /b]\nimageGC: {minimumCopies: 1, order: leastRecentlyUsed}\nmaxPods: 1\n",
+        "root: /a\nregistryConfigPaths: [/a, /b]\nimageGC: {sandboxImage: one, protectPrePulled: 2h}\nmaxPods: 1\n",
     );
-    write(&drop_ins.join("10-one.yaml"), "registryConfigPaths: [sub]\nimageGC: {minimumCopies: 2}\nmaxPods: 2\n");
+    write(&drop_ins.join("10-one.yaml"), "registryConfigPaths: [sub]\nimageGC: {sandboxImage: two}\nmaxPods: 2\n");
     write(&drop_ins.join("20-two.conf"), "maxPods: 3\n");
     let load = |files: &NamedFiles| Config::load(&Environment::default(), files, Vec::new());
     let config = load(&NamedFiles::of(&file)).expect("loads");
-    assert_eq!((config.root.as_path(), config.max_pods, config.gc.minimum_copies), (Path::new("/a"), 3, 2));
+    assert_eq!((config.root.as_path(), config.max_pods, config.gc.sandbox_image.as_str()), (Path::new("/a"), 3, "two"));
     assert_eq!(config.registry_config_paths, [drop_ins.join("sub")], "a list takes the place of the earlier one");
-    assert_eq!(setting("imageGC.order").shown(&config), "leastRecentlyUsed", "maps are merged by field");
+    assert_eq!(setting("imageGC.protectPrePulled").shown(&config), "2h", "maps are merged by field");
     assert!(config.origins["maxPods"].to_string().ends_with("c.yaml.d/20-two.conf:3"));
     // A named directory replaces the one next to the file, and must exist.
     let other = NamedFiles { directory: Some(directory.path().join("other")), ..NamedFiles::of(&file) };
@@ -430,7 +438,7 @@ fn numbers_out_of_the_schemas_range_are_refused() {
             numbers += 1;
         }
     }
-    assert!(numbers > 30, "{numbers}");
+    assert!(numbers > 20, "{numbers}");
 }
 
 #[test]

@@ -213,6 +213,10 @@ fn exit_code(error: &std::io::Error) -> Code {
     if error.kind() == std::io::ErrorKind::PermissionDenied { Code::NotPermitted } else { Code::Failed }
 }
 
+/// How long a pull that `registryPullQPS` delays waits for its turn. A burst of pods starts well within it; a pull that would wait
+/// longer fails and backs off, so that the queue is bounded.
+const PULL_WAIT: Duration = Duration::from_secs(30);
+
 /// Returns the limits of pulls by the configuration; unset ones are the mode's.
 fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
     let pulls = &config.pulls;
@@ -225,10 +229,8 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
         // Validated to be a number of 32 bits.
         qps: pulls.qps.map_or(if agent { 5.0 } else { 0.0 }, |qps| f64::from(i32::try_from(qps).unwrap_or(i32::MAX))),
         burst: pulls.burst.filter(|burst| *burst > 0).map_or(10, |burst| u32::try_from(burst).unwrap_or(u32::MAX)),
-        pull_wait: pulls.wait,
+        pull_wait: PULL_WAIT,
         progress_deadline: Some(pulls.progress_deadline).filter(|time| !time.is_zero()),
-        minimum_rate: Some(pulls.minimum_rate).filter(|rate| *rate > 0),
-        deadline: Some(pulls.deadline).filter(|time| !time.is_zero()),
         ..PullerOptions::default()
     }
 }
@@ -290,14 +292,12 @@ fn keyring(
     mode: Mode,
     providers: Option<Providers>,
 ) -> Keyring {
-    let wanted = &config.credentials;
     let helpers = helper_options(config, environment);
     Keyring::new(KeyringOptions {
         node_files: node_files(config, environment, mode),
         node_cache: NODE_CACHE,
         helpers,
         providers,
-        anonymous_fallback: wanted.anonymous_fallback,
         clock,
         ..KeyringOptions::default()
     })

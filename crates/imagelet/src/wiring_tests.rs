@@ -34,13 +34,10 @@ fn limits_that_are_not_set_are_those_of_the_mode() {
         assert_eq!((got.serialize, got.max_parallel, got.qps, got.burst), want, "{text:?} {mode:?}");
     }
     let got = puller_options(&config(""), Agent);
-    assert_eq!((got.progress_deadline, got.minimum_rate, got.deadline), (Some(Duration::from_secs(300)), None, None));
-    let text = "imagePullProgressDeadline: 0s\nimagePullMinimumRate: 1Ki\nimagePullDeadline: 1h\n";
-    let got = puller_options(&config(text), Agent);
-    assert_eq!(
-        (got.progress_deadline, got.minimum_rate, got.deadline),
-        (None, Some(1024), Some(Duration::from_secs(3600)))
-    );
+    assert_eq!(got.progress_deadline, Some(Duration::from_secs(300)));
+    assert_eq!(got.pull_wait, Duration::from_secs(30));
+    let got = puller_options(&config("imagePullProgressDeadline: 0s\n"), Agent);
+    assert_eq!(got.progress_deadline, None);
 }
 
 #[test]

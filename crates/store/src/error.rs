@@ -92,16 +92,6 @@ pub enum OpenError {
         /// The error of the database.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Files are to be shared in a way that the file system does not have.
-    #[error("files cannot be shared by {way} in store {}: its file system cannot do that", root.display())]
-    NoSharing {
-        /// The root of the store.
-        root: PathBuf,
-        /// `reflink` or `hardlink`.
-        way: &'static str,
-        /// The answer of the file system.
-        source: io::Error,
-    },
     /// The disk refused something.
     #[error("{operation} {}", path.display())]
     Io {

@@ -42,7 +42,7 @@ pub use ingest::whole::WholeLayer;
 pub use layers::shape::Lower;
 pub use maintenance::Lease;
 pub use mount::MountError;
-pub use options::{Cancelled, Durability, LayerFormat, OpenOptions, Sharing};
+pub use options::{Cancelled, Durability, LayerFormat, OpenOptions};
 pub use podman::switch::PodmanViewError;
 pub use records::accounting::LayersOfImages;
 pub use records::entries::{ImageRecord, Layer, LayerStats, Removed, Totals};

@@ -1,4 +1,4 @@
-//! How a store is opened: durability, sharing, the format of new layers, and the limits of one layer. Plain values.
+//! How a store is opened: durability, the format of new layers, and the limits of one layer. Plain values.
 
 use std::path::PathBuf;
 
@@ -17,18 +17,6 @@ pub enum Durability {
     /// committed and not yet settled are dropped. What settles them is the clean end of an agent, an end a minute after
     /// the last change of the records, and an open with full durability.
     Relaxed,
-}
-
-/// The way in which files that several layers have are stored once. Only layers that were unpacked while it was on take part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// Every layer has its own.
-    #[default]
-    Off,
-    /// They share their blocks, on a file system that can (btrfs, XFS); attributes stay each file's own.
-    Reflink,
-    /// They are links to one inode, where owner, mode, time and extended attributes are the same as well.
-    Hardlink,
 }
 
 /// The format of layers that are unpacked from now on. Existing layers keep theirs: a store holds both.
@@ -61,8 +49,6 @@ pub struct OpenOptions {
     pub privileged: Option<bool>,
     /// Size of the file that is given up when the disk is full, so that removal always works.
     pub reserve_bytes: u64,
-    /// The way in which files that several layers have are stored once.
-    pub sharing: Sharing,
     /// The format of new layers.
     pub layer_format: LayerFormat,
     /// A name for this boot of the machine. `None`: the kernel's id. Unsynced writes are trusted within one boot.
@@ -81,7 +67,6 @@ impl Default for OpenOptions {
             limits: Limits::default(),
             privileged: None,
             reserve_bytes: 8 << 20,
-            sharing: Sharing::Off,
             layer_format: LayerFormat::Auto,
             boot: None,
             unfinished_since: None,

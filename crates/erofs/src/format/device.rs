@@ -1,8 +1,6 @@
 //! The table of further devices: 128 bytes for each, anywhere in the first megabytes, where the superblock says. The EROFS file's own
 //! blocks are device 0; the others are numbered from 1 on, in the order of the table.
 
-use super::{u32_at, u64_at};
-
 /// Bytes of an entry; the superblock counts in them where the table begins.
 pub(crate) const LENGTH: usize = 128;
 /// Bytes of the tag that names a device. This crate does not read it, but the kernel requires a tag.
@@ -25,12 +23,5 @@ impl Device {
         to[TAG..TAG + 4].copy_from_slice(&self.blocks.to_le_bytes());
         to[TAG + 4..TAG + 8].copy_from_slice(&self.unified.to_le_bytes());
         to
-    }
-
-    /// `None` if its addresses have more than 32 bits.
-    pub(crate) fn decode(from: &[u8; LENGTH]) -> Option<Self> {
-        let tag = from[..TAG].try_into().expect("64 bytes");
-        let further = u64_at(from, TAG + 8) & 0xffff_ffff_ffff;
-        (further == 0).then(|| Self { tag, blocks: u32_at(from, TAG), unified: u32_at(from, TAG + 4) })
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::data::offset_of;
 use super::ranges::Ranges;
 use super::{InodeInfo, ReadError, Reader};
 use crate::format::inode::Layout;
@@ -50,7 +51,6 @@ impl<R: Source> Reader<R> {
         };
         let superblock = superblock::OFFSET as u64;
         check.claimed.claim(superblock, superblock + superblock::LENGTH as u64);
-        check.claimed.claim(self.devices.table.0, self.devices.table.1);
         let root = self.inode(self.root())?;
         check.claim(&root)?;
         while let Some((dir, parent)) = check.left.pop() {
@@ -141,11 +141,8 @@ impl<R: Source> ErofsCheck<'_, R> {
                     end = chunks.map + chunks.map_len();
                 }
                 Layout::Plain | Layout::Inline => {
-                    let (begin, whole) = (image.spot(info.raw.union), image.whole(info));
-                    // What is on a further device may be in several files.
-                    if begin.device == 0 {
-                        data = (begin.offset, begin.offset + whole);
-                    }
+                    let (begin, whole) = (offset_of(info.raw.union), image.whole(info));
+                    data = (begin, begin + whole);
                     end = head + (info.size - whole);
                 }
             }
@@ -174,9 +171,9 @@ impl<R: Source> ErofsCheck<'_, R> {
     fn chunks(&self, info: &InodeInfo, place: u64) -> Result<(), ReadError> {
         let chunks = self.image.chunks(info, place)?;
         for number in 0..chunks.count {
-            let Some(spot) = self.image.chunk_at(info.nid, chunks, number)? else { continue };
+            let Some(at) = self.image.chunk_at(info.nid, chunks, number)? else { continue };
             let length = (info.size - (number << chunks.bits)).min(1 << chunks.bits);
-            if !self.image.holds(spot, length)? {
+            if !self.image.holds(at, length) {
                 return Err(ReadError::damaged(format!("inode {}: a chunk ends beyond the end", info.nid.0)));
             }
         }

@@ -1,6 +1,6 @@
 //! Where an inode's data is, and reading it: whole blocks, a tail behind the inode, chunks with holes.
 
-use super::{InodeInfo, ReadError, Reader, Spot};
+use super::{InodeInfo, ReadError, Reader};
 use crate::format::chunk::{self, INDEX};
 use crate::format::inode::Layout;
 use crate::format::{BLOCK, BLOCK_BITS, NO_BLOCK, u16_at, u32_at};
@@ -14,8 +14,8 @@ const TARGET_MAX: u64 = 4096;
 /// A piece of a file: so many bytes from a place on are there, or are zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where, `None` for zeros.
-    pub at: Option<Spot>,
+    /// The first byte in the EROFS file, `None` for zeros.
+    pub at: Option<u64>,
     /// How many bytes, one at least.
     pub length: u64,
 }
@@ -57,7 +57,7 @@ impl<R: Source> Reader<R> {
             let length = usize::try_from(piece.length).map_or(most - done, |length| length.min(most - done));
             let into = &mut buffer[done..done + length];
             match piece.at {
-                Some(at) => self.exactly_at(at, into)?,
+                Some(at) => self.exactly(at, into)?,
                 None => into.fill(0),
             }
             done += length;
@@ -97,8 +97,8 @@ impl<R: Source> Reader<R> {
             return Ok(None);
         }
         let extent = self.piece(file, offset)?;
-        if let Some(spot) = extent.at
-            && !self.holds(spot, extent.length)?
+        if let Some(at) = extent.at
+            && !self.holds(at, extent.length)
         {
             return Err(ReadError::damaged(format!("inode {}: its data ends beyond the end", file.nid.0)));
         }
@@ -155,9 +155,6 @@ impl<R: Source> Reader<R> {
             return Err(damaged("no file is so long"));
         }
         if info.raw.layout == Layout::Chunks {
-            if self.devices() > 0 && info.kind != Kind::File {
-                return Err(ReadError::unsupported(format!("names in chunks (inode {})", info.nid.0)));
-            }
             let chunks = self.chunks(info, place)?;
             if chunks.map.checked_add(chunks.map_len()).is_none_or(|end| end > self.size) {
                 return Err(damaged("the list of its chunks ends beyond the end"));
@@ -165,15 +162,8 @@ impl<R: Source> Reader<R> {
             return Ok(());
         }
         let whole = self.whole(info);
-        if whole > 0 {
-            let begin = self.spot(info.raw.union);
-            if info.raw.union == NO_BLOCK || !self.holds(begin, whole)? {
-                return Err(damaged("its data ends beyond the end"));
-            }
-            // The check goes through these, and must not do so twice.
-            if begin.device != 0 && info.kind != Kind::File {
-                return Err(ReadError::unsupported(format!("names on further devices (inode {})", info.nid.0)));
-            }
+        if whole > 0 && (info.raw.union == NO_BLOCK || !self.holds(offset_of(info.raw.union), whole)) {
+            return Err(damaged("its data ends beyond the end"));
         }
         let tail = info.size - whole;
         if tail > 0 {
@@ -213,8 +203,8 @@ impl<R: Source> Reader<R> {
         Ok(Chunks { bits, indexes, map, count })
     }
 
-    /// The address of a chunk; `None` for a hole.
-    pub(super) fn chunk_at(&self, nid: Nid, chunks: Chunks, number: u64) -> Result<Option<Spot>, ReadError> {
+    /// The first byte of a chunk; `None` for a hole.
+    pub(super) fn chunk_at(&self, nid: Nid, chunks: Chunks, number: u64) -> Result<Option<u64>, ReadError> {
         let mut address = [0; INDEX];
         let length = if chunks.indexes { address.len() } else { chunk::ADDRESS };
         self.exactly(chunks.map + number * chunks.address_len(), &mut address[..length])?;
@@ -222,21 +212,11 @@ impl<R: Source> Reader<R> {
         if block == NO_BLOCK {
             return Ok(None);
         }
-        if !chunks.indexes {
-            return Ok(Some(self.spot(block)));
-        }
-        if u16_at(&address, 0) != 0 {
+        // Like the kernel, the reader ignores the number of the device where there are no further devices.
+        if chunks.indexes && u16_at(&address, 0) != 0 {
             return Err(ReadError::unsupported(format!("advice on chunks (inode {})", nid.0)));
         }
-        // The kernel looks at no more bits than there are devices for.
-        let mask = (u32::from(self.devices()) + 1).next_power_of_two() - 1;
-        Ok(Some(match u32::from(u16_at(&address, 2)) & mask {
-            0 => self.spot(block),
-            number => {
-                let device = u16::try_from(number).map_err(|_| ReadError::damaged("no device has that number"))?;
-                Spot { device, offset: u64::from(block) << BLOCK_BITS }
-            }
-        }))
+        Ok(Some(offset_of(block)))
     }
 
     /// Returns the extent of a file at `offset`, which is before its end.
@@ -248,16 +228,18 @@ impl<R: Source> Reader<R> {
             let within = offset & ((1 << chunks.bits) - 1);
             let length = left.min((1 << chunks.bits) - within);
             let chunk = self.chunk_at(file.nid, chunks, offset >> chunks.bits)?;
-            let at = chunk.map(|spot| Spot { offset: spot.offset.saturating_add(within), ..spot });
+            let at = chunk.map(|begin| begin.saturating_add(within));
             return Ok(Extent { at, length });
         }
         let whole = self.whole(file);
         if offset < whole {
-            let spot = self.spot(file.raw.union);
-            let at = Spot { offset: spot.offset + offset, ..spot };
-            return Ok(Extent { at: Some(at), length: whole - offset });
+            return Ok(Extent { at: Some(offset_of(file.raw.union) + offset), length: whole - offset });
         }
-        let at = Spot { device: 0, offset: place + file.head() + (offset - whole) };
-        Ok(Extent { at: Some(at), length: left })
+        Ok(Extent { at: Some(place + file.head() + (offset - whole)), length: left })
     }
+}
+
+/// Returns the first byte of a block.
+pub(super) fn offset_of(block: u32) -> u64 {
+    u64::from(block) << BLOCK_BITS
 }

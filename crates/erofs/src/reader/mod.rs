@@ -3,13 +3,12 @@
 //! Nothing in the file is believed. Every place is held against the file's end before it is read, no number from the file makes
 //! anything larger than a few hundred kilobytes (lists of shared attributes: 16 MiB), and no call reads more than it answers, but for one
 //! directory's blocks. What contradicts itself is an error, compressed data and other features that are not known are
-//! another. It reads what the writer makes and ordinary uncompressed EROFS files of `mkfs.erofs`. It follows no symbolic link and
-//! knows no layers. Called by the store.
+//! another. An EROFS file with data on further devices is refused: without them, its files would be wrong. The reader reads what the
+//! writer makes of one layer and ordinary uncompressed EROFS files of `mkfs.erofs`. It follows no symbolic link and knows no layers.
+//! Called by the store.
 
-mod addresses;
 mod check;
 mod data;
-mod devices;
 mod directory;
 mod error;
 mod ranges;
@@ -17,7 +16,6 @@ mod xattrs;
 
 pub use check::Checked;
 pub use data::Extent;
-pub use devices::Spot;
 pub use directory::{DirEntry, Entries};
 pub use error::ReadError;
 pub use xattrs::Xattr;
@@ -26,15 +24,15 @@ use crate::format::superblock::{self, Superblock};
 use crate::format::{BLOCK, BLOCK_BITS, SLOT, inode, u16_at};
 use crate::{Kind, Nid, Source};
 
-use devices::Devices;
 use inode::RawInode;
 
 /// Features that matter for compressed files alone, of which `mkfs.erofs` notes this one in every EROFS file.
 const INCOMPAT_PADDING: u32 = 0x1;
-const KNOWN: u32 = INCOMPAT_PADDING | superblock::INCOMPAT_CHUNKED | superblock::INCOMPAT_DEVICES;
+const KNOWN: u32 = INCOMPAT_PADDING | superblock::INCOMPAT_CHUNKED;
 /// Others by name.
-const FEATURES: [(u32, &str); 6] = [
+const FEATURES: [(u32, &str); 7] = [
     (0x2, "compression settings or big clusters"),
+    (superblock::INCOMPAT_DEVICES, "further devices"),
     (0x10, "compressed tails"),
     (0x20, "packed fragments"),
     (0x40, "prefixes of attribute names of its own"),
@@ -49,7 +47,6 @@ pub struct Reader<R> {
     source: R,
     size: u64,
     superblock: Superblock,
-    devices: Devices<R>,
 }
 
 /// The attributes of an inode, without its content and its extended attributes.
@@ -95,14 +92,6 @@ impl<R: Source> Reader<R> {
     /// # Errors
     /// See [`ReadError`].
     pub fn open(source: R) -> Result<Self, ReadError> {
-        Self::open_with(source, Vec::new())
-    }
-
-    /// The same for an EROFS file that has data on further devices, which are given in the order of its table.
-    ///
-    /// # Errors
-    /// See [`ReadError`]: there are other devices than these.
-    pub fn open_with(source: R, devices: Vec<R>) -> Result<Self, ReadError> {
         let size = source.size().map_err(ReadError::Source)?;
         let mut first = [0; BLOCK];
         let there = source.read_at(0, &mut first).map_err(ReadError::Source)?;
@@ -127,8 +116,7 @@ impl<R: Source> Reader<R> {
             }
         }
         refuse_features(&superblock)?;
-        let devices = Devices::open(&source, size, &superblock, devices)?;
-        let image = Self { source, size, superblock, devices };
+        let image = Self { source, size, superblock };
         let blocks = |count: u32| u64::from(count) << BLOCK_BITS;
         if blocks(image.superblock.blocks) > size.next_multiple_of(BLOCK as u64) {
             let said = image.superblock.blocks;
@@ -151,6 +139,12 @@ impl<R: Source> Reader<R> {
     #[must_use]
     pub fn root(&self) -> Nid {
         Nid(self.superblock.root_nid.into())
+    }
+
+    /// Returns the length of the EROFS file in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// Where it is read from.
@@ -213,17 +207,16 @@ impl<R: Source> Reader<R> {
 
     /// Fills the whole buffer from a place.
     fn exactly(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.exactly_at(Spot { device: 0, offset }, buffer)
-    }
-
-    /// The same of any device.
-    fn exactly_at(&self, spot: Spot, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let Spot { device, offset } = spot;
-        let read = self.source_of(device)?.read_at(offset, buffer).map_err(ReadError::Source)?;
+        let read = self.source.read_at(offset, buffer).map_err(ReadError::Source)?;
         if read < buffer.len() {
             return Err(ReadError::damaged(format!("byte {offset} and what follows is beyond the end")));
         }
         Ok(())
+    }
+
+    /// Returns true if the EROFS file has this many bytes from `offset` on.
+    fn holds(&self, offset: u64, length: u64) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.size)
     }
 }
 
@@ -238,7 +231,7 @@ fn refuse_features(superblock: &Superblock) -> Result<(), ReadError> {
         }
         return Err(ReadError::unsupported(names.join(" and ")));
     }
-    if superblock.devices != 0 && superblock.incompat & superblock::INCOMPAT_DEVICES == 0 {
+    if superblock.devices != 0 {
         return Err(ReadError::damaged("it has further devices, and no table of them"));
     }
     if superblock.directory_bits != 0 {

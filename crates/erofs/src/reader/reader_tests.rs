@@ -210,6 +210,7 @@ fn what_is_not_read_is_named() {
     for (at, bytes, want) in [
         (80, &[0x20_u8][..], "uses packed fragments,"),
         (80, &[0x40], "prefixes of attribute names"),
+        (80, &[0x08], "uses further devices,"),
         (80, &[0, 0x80, 0, 0], "unknown features 0x8000"),
         (80, &[0xa0], "packed fragments and addresses of 48 bits"),
         (86, &[1], "further devices"),

@@ -8,7 +8,7 @@ use super::entry::Inode;
 use super::error::WriteError;
 use crate::format::inode::{Layout, RawInode};
 use crate::format::{BLOCK, NO_BLOCK, SLOT, chunk, device};
-use crate::{Attributes, Extent, InodeInfo, Kind, Nid, Reader, Sink, Source, Spot};
+use crate::{Attributes, Extent, InodeInfo, Kind, Nid, Reader, Sink, Source};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 /// Chunks that a file has at most.
@@ -105,8 +105,8 @@ impl<S: Sink> Writer<S> {
         })
     }
 
-    /// A regular file of another EROFS file, whose blocks stay where they are: `devices` are that EROFS file and its own further
-    /// devices, as they are called here. What shares a block with other things there is copied. It has no name yet.
+    /// A regular file of another EROFS file, whose blocks stay where they are: `device` is that EROFS file. What shares a block with
+    /// other things there is copied. It has no name yet.
     ///
     /// # Errors
     /// As of [`Self::file_at`]; that EROFS file cannot be read.
@@ -115,20 +115,18 @@ impl<S: Sink> Writer<S> {
         image: &Reader<R>,
         file: &InodeInfo,
         attributes: &Attributes,
-        devices: &[Device],
+        device: Device,
     ) -> Result<Inode, WriteError> {
-        let place = |spot: Spot| {
-            let device = devices.get(usize::from(spot.device)).copied();
-            let block = u32::try_from(spot.offset / BLOCK_BYTES).ok();
-            let both = device.zip(block).filter(|_| spot.offset.is_multiple_of(BLOCK_BYTES));
-            both.map(|(device, block)| DeviceBlock { device, block })
+        let place = |at: u64| {
+            let block = u32::try_from(at / BLOCK_BYTES).ok().filter(|_| at.is_multiple_of(BLOCK_BYTES));
+            block.map(|block| DeviceBlock { device, block })
         };
         let lost = WriteError::Misused("a file's blocks are not where files' blocks are");
         if let Some(bits) = image.chunk_bits(file)? {
             let length = BLOCK_BYTES << bits;
             return self.file_in_chunks(file.size, attributes, bits, &mut |number| {
-                let Some(Extent { at: Some(spot), .. }) = image.extent(file, number * length)? else { return Ok(None) };
-                place(spot).map(Some).ok_or(WriteError::Misused("a file's blocks are not where files' blocks are"))
+                let Some(Extent { at: Some(at), .. }) = image.extent(file, number * length)? else { return Ok(None) };
+                place(at).map(Some).ok_or(WriteError::Misused("a file's blocks are not where files' blocks are"))
             });
         }
         let whole = image.whole_blocks(file);

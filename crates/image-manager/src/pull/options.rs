@@ -20,7 +20,7 @@ pub struct PullerOptions {
     /// How many may begin at once after a quiet time (`registryBurst`); 0 with a rate above 0 refuses every pull, as it
     /// does in the kubelet.
     pub burst: u32,
-    /// How long a pull may wait for its turn by `qps` (`registryPullWait`). One that would wait longer fails at once; with
+    /// How long a pull may wait for its turn by `qps`. One that would wait longer fails at once; with
     /// 0 every pull that would wait fails, as in the kubelet.
     pub pull_wait: Duration,
     /// How long a pull continues after its last caller left, so that a recreated pod can join it.

@@ -67,8 +67,8 @@ pub(crate) enum GcAction {
 
 /// Remove ended containers and their logs
 ///
-/// As in the kubelet: of each container of a pod, the newest containerGC.maximumPerContainer ended ones stay for their logs,
-/// and containerGC.maximum on the node; older sandboxes without containers are removed. What belongs to a pod that may be
+/// As in the kubelet: of each container of a pod, the newest containerGC.maximumPerContainer ended ones stay for their logs;
+/// older sandboxes without containers are removed. What belongs to a pod that may be
 /// running stays. The containers are those of --runtime-endpoint, or of --image-endpoint.
 #[derive(Debug, Args)]
 #[command(after_help = "\

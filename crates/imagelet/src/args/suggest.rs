@@ -1,6 +1,7 @@
 //! Suggestions for commands and flags that do not exist: those of other programs by a table, misspelt ones by edit distance. Suggests
 //! nothing for names that are only remotely similar. Called by [`super::whole`].
 
+use crate::config::removed::REMOVED;
 use std::ffi::OsString;
 
 use clap::builder::StyledStr;
@@ -43,7 +44,7 @@ const COMMANDS: [(&str, &str); 28] = [
 ];
 
 /// Flags of the same programs.
-const FLAGS: [(&str, &str); 20] = [
+const FLAGS: [(&str, &str); 19] = [
     ("--all-platforms", "--platform says which one"),
     ("--authfile", "--docker-config-path FILE says where credentials are"),
     ("--data-root", "--root DIRECTORY"),
@@ -59,7 +60,6 @@ const FLAGS: [(&str, &str); 20] = [
     ("--password", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
     ("--storage-root", "--root DIRECTORY"),
     ("--template", "-o jsonpath=TEMPLATE"),
-    ("--timeout", "--runtime-request-timeout DURATION"),
     ("--username", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
     ("-u", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
     ("--verbose", "--log-level debug"),
@@ -123,6 +123,9 @@ fn flag_hint(word: &str, command: &Command) -> Option<String> {
         return Some((*hint).to_owned());
     }
     let name = flag.strip_prefix("--")?;
+    if let Some(removed) = REMOVED.iter().find(|removed| removed.flag == name) {
+        return Some(format!("{flag} was removed: {}", removed.now));
+    }
     let names: Vec<&str> = command.get_arguments().filter_map(|arg| arg.get_long()).collect();
     let near = nearest(name, &names);
     (!near.is_empty())

@@ -33,7 +33,6 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         ("maxPods", Some(config.max_pods)),
         ("nodeStatusMaxImages", Some(config.gc.status_max_images)),
         ("containerGC.maximumPerContainer", Some(config.container_gc.per_container)),
-        ("containerGC.maximum", Some(config.container_gc.maximum)),
     ] {
         if let Some(value) = value.filter(|value| *value > MOST) {
             found(field, format!("{field} {value} must not be larger than {MOST}"));
@@ -149,10 +148,6 @@ fn collection(config: &Config, found: &mut impl FnMut(&str, String)) {
     }
     for message in eviction::findings(&config.eviction) {
         found("evictionHard", message);
-    }
-    if config.container_gc.min_age.is_negative() {
-        let age = go_duration(config.container_gc.min_age);
-        found("containerGC.minimumAge", format!("invalid minimum garbage collection age: {age}"));
     }
 }
 

@@ -13,6 +13,7 @@ use super::declare::Zero;
 use super::document::Document;
 use super::error::{ConfigError, Origin};
 use super::model::Config;
+use super::removed;
 use super::table::{Setting, of_field};
 use super::value::Raw;
 use fields::{FIELDS, Shape};
@@ -53,6 +54,8 @@ pub(super) struct Unused {
     pub(super) passed_over: Vec<String>,
     /// Fields whose zero stands for the default.
     pub(super) zero: Vec<String>,
+    /// Those that ask for another value than the constant of imagelet, with the rule that holds.
+    pub(super) constants: Vec<(String, &'static str)>,
 }
 
 impl Unused {
@@ -61,6 +64,17 @@ impl Unused {
         let (path, names) = (path.display(), self.passed_over.join(", "));
         let note = format!("kubelet configuration {path}: passed over, as it does not concern imagelet: {names}");
         (!self.passed_over.is_empty()).then_some(note)
+    }
+
+    /// Returns a line for the log that names the fields for which imagelet has a constant of another value, if there are any.
+    pub(super) fn constants_note(&self, path: &Path) -> Option<String> {
+        let rules: Vec<String> = self.constants.iter().map(|(field, rule)| format!("{field} ({rule})")).collect();
+        let note = format!(
+            "kubelet configuration {}: constants of imagelet hold instead: {}",
+            path.display(),
+            rules.join(", ")
+        );
+        (!rules.is_empty()).then_some(note)
     }
 }
 
@@ -97,7 +111,12 @@ fn take(config: &mut Config, document: &Document, errors: &mut Vec<ConfigError>)
                 }
             }
             None if key == "featureGates" && node.get(GATE).is_some() => gate = node.get(GATE),
-            None => unused.passed_over.push(key.to_owned()),
+            None => match removed::of_field(key).filter(|removed| removed.is_kubelets()) {
+                Some(_) if is_zero(&node.value) => unused.zero.push(key.to_owned()),
+                Some(removed) if removed.agrees(Raw::Node { value: &node.value, base: &base }) => {}
+                Some(removed) => unused.constants.push((key.to_owned(), removed.now)),
+                None => unused.passed_over.push(key.to_owned()),
+            },
         }
     }
     if let Some(node) = gate {

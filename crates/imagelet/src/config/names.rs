@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::error::ConfigError;
+use super::removed::{self, REMOVED};
 use super::table::SETTINGS;
 
 /// Prefix of the names of our variables.
@@ -56,6 +57,10 @@ impl UnknownVariables {
         let bare = |name: &'_ str| name.get(PREFIX.len()..).unwrap_or_default().to_owned();
         let names: Vec<String> = known.iter().map(|name| bare(name)).collect();
         for name in doubtful {
+            if let Some(removed) = REMOVED.iter().find(|removed| removed.variable() == *name) {
+                unknown.misspelt.push(removed::refusal(&format!("variable {name}"), removed));
+                continue;
+            }
             match base::nearest(&bare(name), names.iter().map(String::as_str)) {
                 Some(meant) => {
                     let hint = did_you_mean(&[&format!("{PREFIX}{meant}")]);

@@ -37,7 +37,8 @@ names. A later file counts more; lists and `evictionHard` take the place of earl
 An editor with a YAML language server checks a file that begins with `# yaml-language-server: $schema=configuration.schema.json`.
 
 An unknown field, a bad value or a contradiction is an error (exit code 64) that names the place, and nothing is done. So is an
-`IMAGELET_…` variable that looks like one of ours and is none; one that looks like nothing is a warning.
+`IMAGELET_…` variable that looks like one of ours and is none; one that looks like nothing is a warning. A field, flag or variable of a
+setting that was removed is refused with the rule that replaced it.
 
 ## Reload
 On SIGHUP (`systemctl reload imagelet`) a running `run` or `serve` reads its configuration again. Settings with *yes* in the column *reload* take their
@@ -53,16 +54,17 @@ command pulls everything at the same time and without a limit, because a person 
 
 ## A kubelet's configuration file
 `--kubelet-config FILE` takes a KubeletConfiguration (kubelet.config.k8s.io/v1beta1). These fields count, with the kubelet's
-meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint`, `runtimeRequestTimeout`,
+meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint`,
 `serializeImagePulls`, `maxParallelImagePulls`, `registryPullQPS`, `registryBurst`, `maxPods`,
 `imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist`, `imageGCHighThresholdPercent`,
 `imageGCLowThresholdPercent`, `imageMinimumGCAge`, `imageMaximumGCAge`, `nodeStatusMaxImages`, `evictionHard` (what is about images
 and their disk), `mergeDefaultEvictionSettings`, `evictionPressureTransitionPeriod`, `podLogsDir`, `staticPodPath`, `staticPodURL`,
-`staticPodURLHeader`, `httpCheckFrequency`, `syncFrequency`, `clusterDNS`, `clusterDomain`, `resolvConf`,
-`crashLoopBackOff`, `seccompDefault`, `containerLogMaxSize`, `containerLogMaxFiles`, `containerLogMaxWorkers`, `containerLogMonitorInterval` and the
+`staticPodURLHeader`, `clusterDNS`, `clusterDomain`, `resolvConf`,
+`crashLoopBackOff`, `seccompDefault`, `containerLogMaxSize`, `containerLogMaxFiles`, `containerLogMonitorInterval` and the
 feature gate `KubeletEnsureSecretPulledImages`. As for the kubelet, the images are behind `containerRuntimeEndpoint` where no
 `imageServiceEndpoint` is given; `--image-endpoint=` (empty) keeps them in the embedded store. All other fields are passed over and
-named in one line; a field that KubeletConfiguration does not have is an error. The credential providers' settings are flags
+named in one line. `runtimeRequestTimeout` (2m), `httpCheckFrequency` (20s), `syncFrequency` (1m) and `containerLogMaxWorkers` (1) are
+constants; a note names them if the file has another value. A field that KubeletConfiguration does not have is an error. The credential providers' settings are flags
 of the kubelet, and flags here.
 ";
 

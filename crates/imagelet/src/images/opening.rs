@@ -78,9 +78,7 @@ pub(super) fn open_failure(error: &OpenError) -> Failure {
         {
             Code::NotPermitted
         }
-        OpenError::Option { .. }
-        | OpenError::SignaturePolicy(_)
-        | OpenError::Store(StoreOpenError::NoSharing { .. }) => Code::Config,
+        OpenError::Option { .. } | OpenError::SignaturePolicy(_) => Code::Config,
         _ => Code::Failed,
     };
     Failure::new(code, chain(error))

@@ -25,11 +25,15 @@ fn directory(root: &Path, endpoint: &str) -> PathBuf {
     }
 }
 
-/// Returns the options of container collection.
+/// Largest number of ended containers on the node: the kubelet's default, which is no limit. The limit for each container
+/// (`containerGC.maximumPerContainer`) bounds the number already.
+const ANY_NUMBER: i64 = -1;
+
+/// Returns the options of container collection. An ended container has no least age, as is the kubelet's default.
 pub(crate) fn of_containers(config: &Config) -> ContainerGcOptions {
     let gc = &config.container_gc;
     ContainerGcOptions {
-        policy: ContainerGcPolicy::new(gc.min_age, gc.per_container, gc.maximum).unwrap_or_default(),
+        policy: ContainerGcPolicy::new(SignedDuration::ZERO, gc.per_container, ANY_NUMBER).unwrap_or_default(),
         logs: Some(LogDirectories { pods: config.pod_logs.clone(), links: container_links(&config.pod_logs) }),
         node: ObjectRef { name: config.pods.node_name(), ..ObjectRef::default() },
         ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
@@ -49,8 +53,6 @@ pub(crate) fn of_images(config: &Config, endpoint: &str) -> GcOptions {
             min_age: age(gc.min_age),
             max_age: age(gc.max_age),
         },
-        order: gc.order,
-        minimum_copies: gc.minimum_copies,
         keep: keep::rules(&gc.keep),
         sandbox_image: gc.sandbox_image.clone(),
         directory: Some(directory(&config.root, endpoint)),

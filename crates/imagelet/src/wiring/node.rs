@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::admin::AdminAddress;
 use agent::collection::Collection;
@@ -45,25 +46,30 @@ pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
     paths.into_iter().chain(url).chain(documents).collect()
 }
 
+/// Number of logs that are rotated at the same time: the kubelet's default. A rotation is a rename and a call of the runtime.
+const LOG_WORKERS: usize = 1;
+/// How often a pod is synced without an event: the kubelet's default. Events and probes cause a sync at once.
+const SYNC_PERIOD: Duration = Duration::from_secs(60);
+
 /// Returns how logs of containers are rotated.
 fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
     let pods = &config.pods;
     LogRotationOptions {
         max_size: pods.log_size,
         max_files: pods.log_files,
-        workers: pods.log_workers,
+        workers: LOG_WORKERS,
         interval: pods.log_period,
         ..LogRotationOptions::new(config.pod_logs.clone(), clock)
     }
 }
 
 /// Connects to the runtime behind an endpoint, and fails if it is none.
-async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
+async fn runtime(endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
     let of_setting = |failure: Failure| match failure.code() {
         Code::Config => Failure::new(Code::Config, format!("containerRuntimeEndpoint: {}", failure.lines().join("; "))),
         _ => failure,
     };
-    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await.map_err(of_setting)?;
+    let (runtime, version) = connect_pod_runtime(endpoint).await.map_err(of_setting)?;
     let (runtime_name, runtime_version) = (version.runtime_name, version.runtime_version);
     tracing::info!(%endpoint, runtime_name, runtime_version, "pods run on this runtime");
     Ok(runtime)
@@ -77,7 +83,6 @@ pub(crate) fn admin_address(config: &Config) -> AdminAddress {
 /// Returns how manifests are read by the configuration, for a long-running node or for a command in the foreground.
 pub(crate) fn reading(config: &Config, stays: bool) -> Reading {
     let mut reading = Reading::new(config.pods.node_name(), stays);
-    reading.options.http_check = config.pods.http_period;
     reading.options.seccomp_default = config.pods.seccomp_default;
     reading
 }
@@ -95,7 +100,7 @@ pub(crate) async fn open(
     let pods = pods.with_server(server);
     let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
     let waits = stays.then(|| admin_address(&app.config));
-    let runtime = until_there(app, waits.as_ref(), async || runtime(app, &endpoint).await).await?;
+    let runtime = until_there(app, waits.as_ref(), async || runtime(&endpoint).await).await?;
     let images = until_there(app, waits.as_ref(), async || app.images().await).await?;
     let mut parts =
         collection_parts(&app.config, images, images.service(), Ok(Some(Arc::clone(&runtime))), pods.events());
@@ -121,7 +126,7 @@ pub(crate) async fn open(
         volumes,
         evictor,
         logs: rotation(&app.config, clock),
-        sync_period: app.config.pods.sync_period,
+        sync_period: SYNC_PERIOD,
     };
     Ok(Node::new(pods, parts))
 }

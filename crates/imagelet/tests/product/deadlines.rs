@@ -76,24 +76,3 @@ fn a_pull_that_stands_still_is_given_up() {
     let seen = format!(" of {} bytes had come", slow.size);
     slow.gives_up(&imagelet, &["the pull made no progress for 1", "(imagePullProgressDeadline: 1s); ", &seen]);
 }
-
-#[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_pull_that_takes_too_long_is_given_up() {
-    let slow = SlowRegistry::new();
-    slow.gate.slow_answers(1 << 20);
-    let imagelet = slow.s.imagelet.clone();
-    // Bytes keep arriving: only the deadline of the whole pull applies.
-    let imagelet = imagelet.global("--image-pull-progress-deadline", "1s").global("--image-pull-deadline", "2s");
-    slow.gives_up(&imagelet, &["the pull took longer than 2s (imagePullDeadline); ", "bytes had come"]);
-}
-
-#[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_pull_that_trickles_is_given_up() {
-    let slow = SlowRegistry::new();
-    slow.gate.slow_answers(100 << 10);
-    // The rate is measured over half a minute of the program's own clock, which is ten times as fast here.
-    let imagelet = slow.s.imagelet.clone().global("--image-pull-minimum-rate", "1Mi").hurried(10);
-    slow.gives_up(&imagelet, &["the pull is too slow: ", "bytes per second over 30s (imagePullMinimumRate: 1048576)"]);
-}

@@ -115,7 +115,7 @@ fn wrong_words_are_refused() {
         &["pin", "a b"],
         &["unpin", ""],
         &["--image-gc-keep", "x;weight=0", "gc"],
-        &["--image-gc-order", "random", "gc"],
+        &["--image-gc-order", "leastRecentlyUsed", "gc"],
     ];
     for args in usage {
         assert_eq!(s.imagelet.run(args).code, Some(2), "{args:?}");

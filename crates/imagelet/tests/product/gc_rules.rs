@@ -1,4 +1,4 @@
-//! Pins, keep rules, minimum copies and the goals that a person can set: the same on the embedded store, through an agent that
+//! Pins, keep rules and the goals that a person can set: the same on the embedded store, through an agent that
 //! holds it, and on containerd. What a dry run says is what then happens, and it removes nothing itself.
 
 use serde_json::Value;
@@ -23,7 +23,6 @@ fn rules(s: &Scene, imagelet: Imagelet) -> Imagelet {
     imagelet
         .hasty()
         .global("--image-gc-keep", &format!("{}/base/*", s.registry.host()))
-        .global("--image-gc-minimum-copies", "1")
         .global("--pod-infra-container-image", &s.registry.name("infra/pause:1"))
 }
 
@@ -111,8 +110,7 @@ impl Ground {
             assert_eq!(explained["id"], row(&plan, name)["id"], "{explained:#}");
         }
         let webs = ["team/web:1", "team/web:2", "team/web:3"].map(|name| decision(&plan, name).to_owned());
-        assert_eq!(webs.iter().filter(|w| *w == "remove").count(), 2, "{webs:?}");
-        assert!(webs.contains(&"minimum-copies".to_owned()), "{webs:?}");
+        assert!(webs.iter().all(|web| web == "remove"), "{webs:?}");
 
         // Next to nothing is needed: one image, and not more.
         let available = plan["disk"]["before"]["availableBytes"].as_u64().expect("a number");
@@ -122,14 +120,14 @@ impl Ground {
         self.as_said(&["--all-unused"]);
         let left = self.imagelet.plan(&["--all-unused"]);
         assert_eq!(going(&left), Vec::<String>::new());
-        assert_eq!(self.imagelet.ids().len(), 5, "{left:#}");
+        assert_eq!(self.imagelet.ids().len(), 4, "{left:#}");
 
         let unpin = self.imagelet.json(&["unpin", &self.name("team/db"), &self.name("tool/x:1")]);
         assert_eq!(unpin["pins"][0]["changed"], true, "{unpin:#}");
         assert_eq!(self.imagelet.json(&["pins"])["pins"], serde_json::json!([]));
         let (plan, _) = self.as_said(&["--all-unused"]);
-        assert_eq!(going(&plan), Vec::<String>::new(), "the last of each repository stays");
-        assert_eq!(decision(&plan, "team/db:1"), "minimum-copies");
+        assert_eq!(going(&plan).len(), 2, "{plan:#}");
+        assert_eq!(decision(&plan, "team/db:1"), "remove");
     }
 }
 
@@ -162,6 +160,6 @@ fn two_that_collect_do_not_come_into_each_others_way() {
         // The store has one owner: a command that starts meanwhile waits or reports it.
         assert!(matches!(status.code(), Some(0 | 1 | 69)), "{status}");
     }
-    assert_eq!(ground.imagelet.ids().len(), 2, "one of each repository");
+    assert_eq!(ground.imagelet.ids(), Vec::<String>::new());
     assert!(ground.s.scratch.join("disk/store/image_gc").exists());
 }

@@ -5,9 +5,8 @@ use redb::WriteTransaction;
 
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
-use crate::records::entries::Share;
-use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals, encode};
-use crate::records::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, RecordsMut, SHARES};
+use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};
+use crate::records::tables::{BLOBS, BY_CHAIN_ID, BY_DIFF_ID, DOCUMENTS, IMAGES, LAYERS, RecordsMut};
 
 /// A change that puts something right.
 pub(super) enum Fix {
@@ -25,8 +24,6 @@ pub(super) enum Fix {
     DeleteLayer(LayerId, LayerEntry),
     PutImage(Digest, ImageEntry),
     PutTotals(Totals),
-    /// The share of a set of layers, by its key; `None` removes the row.
-    PutShare(String, Option<Share>),
     PutBlob(Digest, BlobEntry),
     /// A blob's record, by its key, which may be none.
     DropBlob(String),
@@ -53,10 +50,6 @@ impl Fix {
             Self::DeleteLayer(id, entry) => transaction.delete_layer(*id, entry)?,
             Self::PutImage(id, entry) => transaction.put_image(id, entry)?,
             Self::PutTotals(totals) => transaction.put_totals(totals)?,
-            Self::PutShare(key, Some(share)) => {
-                drop(transaction.open_table(SHARES)?.insert(key.as_str(), encode(share).as_slice())?)
-            }
-            Self::PutShare(key, None) => drop(transaction.open_table(SHARES)?.remove(key.as_str())?),
             Self::PutBlob(digest, entry) => transaction.put_blob(digest, entry)?,
             Self::DropBlob(key) => drop(transaction.open_table(BLOBS)?.remove(key.as_str())?),
         }

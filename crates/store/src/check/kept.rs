@@ -1,5 +1,4 @@
-//! The part of the check that covers data shared between images and between layers: kept blobs, whose loss damages no image, and
-//! the shares of sets of layers.
+//! The part of the check that covers kept blobs, whose loss damages no image.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,66 +7,10 @@ use oci::Digest;
 
 use super::fix::Fix;
 use super::records::{Examiner, RecordChange, text};
-use crate::disk::layer::LayerId;
 use crate::error::StoreError;
-use crate::records::entries::LayerEntry;
-use crate::records::entries::{LayerSet, key_of};
 use crate::records::tables::Records;
 
 impl<R: Records> Examiner<'_, R> {
-    /// Gives what layers that are to go shared with one other to that one. After this, the sets are as they are to be.
-    pub(super) fn shares(&mut self) -> Result<(), StoreError> {
-        for (key, row) in self.records.share_rows()? {
-            match row {
-                Ok((set, share)) => drop(self.shares.before.insert(set, share)),
-                Err(error) => {
-                    self.blind = true;
-                    self.add_problem(ProblemKind::DamagedRecord, format!("share {key}"), text(&error));
-                    self.out.fixes.push(Fix::PutShare(key, None));
-                }
-            }
-        }
-        let stays = |id: &LayerId| {
-            let kept = |row: &RecordChange<LayerEntry>| row.after.references > 0 || (self.is_leased)(*id);
-            self.layers.get(id).is_some_and(|row| kept(row) && !row.after.damaged)
-        };
-        let mut lost = Vec::new();
-        let mut given = Vec::new();
-        for (set, share) in &self.shares.before {
-            if !set.iter().all(|id| self.layers.contains_key(id)) {
-                lost.push(key_of(set));
-            }
-            let left: LayerSet = set.iter().copied().filter(stays).collect();
-            match left.iter().collect::<Vec<_>>().as_slice() {
-                [] => {}
-                [only] => given.push((**only, *share)),
-                _ => {
-                    let sum = self.shares.after.entry(left).or_default();
-                    (sum.bytes, sum.inodes) = (sum.bytes + share.bytes, sum.inodes + share.inodes);
-                }
-            }
-        }
-        for (id, share) in given {
-            if let Some(row) = self.layers.get_mut(&id) {
-                row.after.stats.give(share);
-            }
-        }
-        for key in lost {
-            if !self.blind {
-                self.add_problem(ProblemKind::DamagedRecord, format!("share {key}"), "one of its layers has no record");
-            }
-        }
-        for set in self.shares.before.keys().filter(|set| !self.shares.after.contains_key(*set)) {
-            self.out.fixes.push(Fix::PutShare(key_of(set), None));
-        }
-        for (set, share) in &self.shares.after {
-            if self.shares.before.get(set) != Some(share) {
-                self.out.fixes.push(Fix::PutShare(key_of(set), Some(*share)));
-            }
-        }
-        Ok(())
-    }
-
     /// After this, images have the blobs that they are to have.
     pub(super) fn blobs(&mut self) -> Result<(), StoreError> {
         for (key, row) in self.records.blob_rows()? {

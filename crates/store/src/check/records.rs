@@ -13,7 +13,6 @@ use super::problem::new_problem;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Totals};
-use crate::records::entries::{LayerSet, Share};
 use crate::records::tables::{DOCUMENTS, DocumentKind, IMAGES, Records};
 
 #[derive(Default)]
@@ -41,8 +40,6 @@ pub(super) struct Examiner<'a, R> {
     pub(super) images: BTreeMap<Digest, RecordChange<ImageEntry>>,
     /// Kept blobs: no references are to be left where one is to go.
     pub(super) blobs: BTreeMap<Digest, RecordChange<BlobEntry>>,
-    /// Shares of sets of layers, as they are and as they are to be.
-    pub(super) shares: RecordChange<BTreeMap<LayerSet, Share>>,
     /// Images that are to go, as far as their records could be read.
     pub(super) dropped: Vec<ImageEntry>,
     /// Some record could not be read: what it had cannot be counted.
@@ -79,7 +76,6 @@ pub(super) fn examine<R: Records>(
         layers: BTreeMap::new(),
         images: BTreeMap::new(),
         blobs: BTreeMap::new(),
-        shares: RecordChange::new(BTreeMap::new()),
         dropped: Vec::new(),
         blind: false,
         out: Examination::default(),
@@ -90,7 +86,6 @@ pub(super) fn examine<R: Records>(
     examiner.damaged_layers();
     examiner.names()?;
     examiner.references();
-    examiner.shares()?;
     examiner.blobs()?;
     examiner.sizes();
     examiner.ways()?;
@@ -281,12 +276,8 @@ impl<R: Records> Examiner<'_, R> {
                 let rows = image.blobs.iter().filter_map(|digest| self.blobs.get(digest));
                 rows.map(|row| row.before.disk_bytes).sum::<u64>()
             };
-            let shares = |shares: &BTreeMap<LayerSet, Share>| {
-                shares.iter().filter(|(set, _)| !set.is_disjoint(&layers)).map(|(_, share)| share.bytes).sum::<u64>()
-            };
-            let (before, after) = (&self.shares.before, &self.shares.after);
-            let before = documents + sum(&|row| row.before.stats.disk_bytes) + blobs(&image.before) + shares(before);
-            image.after.size = documents + sum(&|row| row.after.stats.disk_bytes) + blobs(&image.after) + shares(after);
+            let before = documents + sum(&|row| row.before.stats.disk_bytes) + blobs(&image.before);
+            image.after.size = documents + sum(&|row| row.after.stats.disk_bytes) + blobs(&image.after);
             if image.before.size != before || image.before.document_bytes != documents {
                 let detail = format!("its size is said to be {}, and is {before}", image.before.size);
                 told.push((id.clone(), detail));
@@ -304,10 +295,6 @@ impl<R: Records> Examiner<'_, R> {
             if row.after.references > 0 || self.out.leased.contains(id) {
                 after.add_layer(&row.after.stats);
             }
-        }
-        for (sum, shares) in [(&mut before, &self.shares.before), (&mut after, &self.shares.after)] {
-            sum.bytes += shares.values().map(|share| share.bytes).sum::<u64>();
-            sum.inodes += shares.values().map(|share| share.inodes).sum::<u64>();
         }
         for row in self.blobs.values() {
             before.add_blob(&row.before);

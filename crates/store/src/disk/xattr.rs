@@ -1,4 +1,4 @@
-//! Extended attributes of a file, read whole. Follows no symbolic link, changes nothing. Called wherever layers are compared, shared,
+//! Extended attributes of a file, read whole. Follows no symbolic link, changes nothing. Called wherever layers are compared,
 //! copied or shown.
 
 use std::ffi::CString;

@@ -12,7 +12,6 @@ use crate::content::blobs::{Linked, NewBlob, named_by};
 use crate::disk::layer::LayerId;
 use crate::error::{CommitError, StoreError};
 use crate::images::image_commit::{ImageCommit, LayerSource};
-use crate::images::joins::Joins;
 use crate::images::step::{Move, Step, has_implicit_root};
 use crate::images::verify_digests;
 use crate::maintenance::{Lease, LeaseTable};
@@ -21,7 +20,7 @@ use crate::records::catalog::Catalog;
 use crate::records::entries::{BlobEntry, ImageEntry, ImageRecord, LayerEntry};
 use crate::records::release::{release_blobs, release_layers};
 use crate::records::tables::{DocumentKind, Records, RecordsMut};
-use crate::records::{digests, images, shares};
+use crate::records::{digests, images};
 use crate::store::Store;
 
 impl Store {
@@ -50,7 +49,6 @@ impl Store {
         let blobs: Vec<&NewBlob> =
             commit.blobs.iter().map(Arc::as_ref).filter(|b| named.contains(b.digest())).collect();
         let mut linked = Linked::new(&self.content, blobs, &mut next_layer)?;
-        let joins = self.find_shares(&steps)?;
         let mut moved = Moved::new(self);
         for step in &moves {
             moved.rename(step)?;
@@ -63,7 +61,7 @@ impl Store {
         let mut leases = self.maintenance.lease_table();
         let written = self.catalog.db.write(|transaction| {
             let write = Write { transaction, id: &id, commit: &commit, tag, repo_digest, next_layer: *next_layer };
-            write.image(&self.catalog, &steps, &joins, &mut linked, &named)
+            write.image(&self.catalog, &steps, &mut linked, &named)
         });
         if written.as_ref().is_err_and(CommitError::is_unsure) {
             // Records without files would be worse than files without records.
@@ -171,12 +169,11 @@ impl Write<'_> {
         self,
         catalog: &Catalog,
         steps: &[Step],
-        joins: &Joins,
         blobs: &mut Linked<'_>,
         named: &[Digest],
     ) -> Result<(ImageRecord, Vec<BlobEntry>), CommitError> {
         let Self { transaction, id, commit, .. } = self;
-        put_new_layers(transaction, catalog, steps, joins)?;
+        put_new_layers(transaction, catalog, steps)?;
         transaction.put_next_layer(self.next_layer)?;
         let before = transaction.image(id)?;
         let layers: Vec<LayerId> = steps.iter().map(Step::id).collect();
@@ -212,7 +209,7 @@ impl Write<'_> {
             transaction.put_layer(layer, &layer_entry)?;
         }
         blobs.give(transaction, &mut entry, named)?;
-        entry.size = shares::size_of(transaction, &entry)?;
+        entry.size = images::size_of(transaction, &entry)?;
         let mut released = Vec::new();
         if let Some(before) = &before {
             release_layers(transaction, before)?;
@@ -241,11 +238,9 @@ pub(crate) fn put_new_layers(
     transaction: &WriteTransaction,
     catalog: &Catalog,
     steps: &[Step],
-    joins: &Joins,
 ) -> Result<(), StoreError> {
     for step in steps.iter().filter_map(Step::as_move) {
         new_layer(transaction, catalog, step)?;
-        shares::join(transaction, step.id, joins.get(&step.id).map_or(&[], Vec::as_slice))?;
         if step.replaces.is_some() {
             resize_images(transaction, step.id)?;
         }
@@ -264,9 +259,6 @@ fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> 
         unsynced_boot: catalog.unsynced_boot(),
         damaged: false,
     };
-    if let Some(old) = step.replaces {
-        shares::leave(transaction, old)?;
-    }
     let mut totals = transaction.totals()?;
     totals.add_layer(&entry.stats);
     if let Some(old) = step.replaces
@@ -293,7 +285,7 @@ fn new_layer(transaction: &WriteTransaction, catalog: &Catalog, step: &Move) -> 
 fn resize_images(transaction: &WriteTransaction, layer: LayerId) -> Result<(), StoreError> {
     for (image, mut entry) in transaction.images()? {
         if entry.layers.contains(&layer) {
-            entry.size = shares::size_of(transaction, &entry)?;
+            entry.size = images::size_of(transaction, &entry)?;
             transaction.put_image(&image, &entry)?;
         }
     }

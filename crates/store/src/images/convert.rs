@@ -173,7 +173,6 @@ impl Store {
             return Ok(());
         }
         self.patch_implicit(&steps)?;
-        let joins = self.find_shares(&steps)?;
         let mut moved = Moved::new(self);
         for step in &moves {
             moved.rename(step)?;
@@ -202,7 +201,7 @@ impl Store {
             for step in &moves {
                 before.push((replaced(step), transaction.layer_of_image(replaced(step))?));
             }
-            put_new_layers(transaction, &self.catalog, &steps, &joins)?;
+            put_new_layers(transaction, &self.catalog, &steps)?;
             transaction.put_next_layer(*next_layer)?;
             let after = moves.iter().map(|step| transaction.layer_of_image(step.id));
             Ok::<_, StoreError>((before, after.collect::<Result<Vec<_>, _>>()?))

@@ -4,7 +4,6 @@ pub(crate) mod commit;
 pub(crate) mod convert;
 pub(crate) mod find_stack;
 pub(crate) mod image_commit;
-pub(crate) mod joins;
 pub(crate) mod plan;
 pub(crate) mod remove;
 pub(crate) mod step;

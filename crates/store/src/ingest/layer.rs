@@ -19,7 +19,7 @@ use crate::disk::layout;
 use crate::error::StoreError;
 use crate::ingest::Ingests;
 use crate::maintenance::Lease;
-use crate::options::{Cancelled, Durability, Sharing};
+use crate::options::{Cancelled, Durability};
 use crate::records::entries::LayerStats;
 use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome};
 
@@ -97,31 +97,17 @@ impl LayerIngest {
             shape.apply(tar, directory, &options)
         };
         let applied = confined(directory, ingests.catalog.disk.layout.root.as_fd(), apply);
-        let (outcome, mut stats) = applied.map_err(|source| UnpackError::Io {
+        let (outcome, stats) = applied.map_err(|source| UnpackError::Io {
             operation: "starting a thread for",
             path: "the layer".into(),
             source,
         })??;
-        let mut shares = false;
-        let mut apart = 0;
-        if ingests.sharing != Sharing::Off && !hollow {
-            let saved = match shape {
-                Shape::Dir => ingests.share_files(self.directory.as_fd(), cancelled)?,
-                Shape::Erofs => ingests.share_erofs(self.directory.as_fd(), cancelled)?,
-            };
-            apart = saved.bytes;
-            shares = saved.bytes > 0 || saved.devices > 0;
-            stats.disk_bytes = (stats.disk_bytes + saved.list_bytes).saturating_sub(saved.bytes);
-            stats.inodes = (stats.inodes + 1).saturating_sub(saved.inodes);
-        }
         Ok(UnpackedLayer {
             ingests,
             outcome,
             stats: Mutex::new(stats),
             shape,
             since: self.since,
-            shares,
-            apart,
             is_left: false,
             state: Mutex::new(LayerOwner::Private(self.private, None)),
         })
@@ -138,10 +124,6 @@ pub struct UnpackedLayer {
     since: u64,
     /// Guards the numbers, of which those of the disk are taken once more by the commit.
     stats: Mutex<LayerStats>,
-    /// True if it has files of other layers. They are not in its numbers.
-    pub(crate) shares: bool,
-    /// Bytes in it that are other layers'.
-    apart: u64,
     /// An earlier pull left it: what was unpacked now was a copy of it.
     is_left: bool,
     /// Guards where the directory is.
@@ -180,8 +162,6 @@ impl UnpackedLayer {
             stats: Mutex::new(stats),
             shape,
             since: NO_SYNC_FAILED,
-            shares: false,
-            apart: 0,
             is_left: true,
             state: Mutex::new(LayerOwner::Private(private, None)),
         }
@@ -215,16 +195,15 @@ impl UnpackedLayer {
     /// Takes the size once more that the layer has on the disk: attributes of implicit directories may have made it longer, and
     /// the file system knows it for sure when it has written it.
     pub(crate) fn measure(&self, directory: BorrowedFd<'_>) -> io::Result<()> {
-        // Files of other layers in a tree were subtracted with the sizes that were counted for them. Unwritten files are assumed
-        // to take what was counted.
+        // Before a tree is written, what was counted is the best known size.
         let is_written = self.ingests.catalog.durability == Durability::Full || self.is_left;
-        if self.shape.is_dir() && (self.shares || !is_written) {
+        if self.shape.is_dir() && !is_written {
             return Ok(());
         }
         let counted = (!self.is_left).then_some(&self.outcome);
         let (disk_bytes, inodes) = self.shape.measure(directory, counted)?;
         let mut stats = self.stats.lock();
-        *stats = LayerStats { disk_bytes: disk_bytes.saturating_sub(self.apart), inodes, ..*stats };
+        *stats = LayerStats { disk_bytes, inodes, ..*stats };
         Ok(())
     }
 

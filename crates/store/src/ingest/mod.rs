@@ -1,9 +1,8 @@
-//! Layers in progress: unpacked in private, sharing files with other layers, copied and verified. No image has them yet.
+//! Layers in progress: unpacked in private, copied and verified. No image has them yet.
 
 pub(crate) mod copy;
 mod hand_over;
 pub(crate) mod layer;
-pub(crate) mod share;
 pub(crate) mod verify;
 pub(crate) mod whole;
 
@@ -13,7 +12,6 @@ use crate::content::Content;
 use crate::disk::layer::Shape;
 use crate::layers::Layers;
 use crate::maintenance::Maintenance;
-use crate::options::Sharing;
 use crate::podman::view::View;
 use crate::records::catalog::Catalog;
 use crate::store::choice::NewLayers;
@@ -26,7 +24,6 @@ pub(crate) struct Ingests {
     pub(crate) content: Arc<Content>,
     pub(crate) layers: Arc<Layers>,
     pub(crate) limits: Limits,
-    pub(crate) sharing: Sharing,
     /// Of layers that are unpacked from now on.
     shape: Shape,
     /// Set where the shape is not configured: podman reads directories alone.
@@ -34,13 +31,12 @@ pub(crate) struct Ingests {
 }
 
 impl Ingests {
-    pub(crate) fn new(maintenance: &Maintenance, limits: Limits, sharing: Sharing, shape: Shape, chosen: bool) -> Self {
+    pub(crate) fn new(maintenance: &Maintenance, limits: Limits, shape: Shape, chosen: bool) -> Self {
         Self {
             catalog: Arc::clone(&maintenance.catalog),
             content: Arc::clone(&maintenance.content),
             layers: Arc::clone(&maintenance.layers),
             limits,
-            sharing,
             shape,
             view: chosen.then(|| Arc::clone(&maintenance.mounts.view)),
         }

@@ -15,6 +15,7 @@ use crate::disk::layout;
 use crate::error::StoreError;
 use crate::ingest::Ingests;
 use crate::ingest::layer::UnpackedLayer;
+use crate::maintenance::shared_files;
 use crate::options::Cancelled;
 use crate::records::entries::LayerStats;
 use crate::store::Store;
@@ -78,6 +79,8 @@ impl WholeLayer {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(private.failed("open", error)),
         };
+        shared_files::remove_list(directory.as_fd())
+            .map_err(|error| private.failed("remove the list of files of", error))?;
         let copy = match ingests.compare_with_own_stream(&directory, diff_id, *shape, cancelled) {
             Ok(Some(copy)) => copy,
             Ok(None) => {
@@ -110,15 +113,13 @@ impl WholeLayer {
 
 impl UnpackedLayer {
     /// Notes its diff id, and that its blob was the right one: from now on a stop of the process does not lose it. This holds for
-    /// layers whose stream can be rebuilt and that share no file with other layers. `origin` says where the blob was fetched
-    /// from.
+    /// layers whose stream can be rebuilt. `origin` says where the blob was fetched from.
     ///
     /// # Errors
     /// The record could not be written. The layer is as good as before.
     pub fn note_whole(&self, blob: &Digest, size: u64, diff_id: &Digest, origin: &str) -> Result<(), StoreError> {
         let stats = self.stats();
         if self.ingests.content.unfinished_since.is_none()
-            || self.shares
             || !stats.exact
             || self.ingests.catalog.disk.has_failed_to_write()
         {

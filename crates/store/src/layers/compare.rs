@@ -166,7 +166,7 @@ impl Trees<'_> {
                 format!("{}:{}", was.st_uid, was.st_gid),
             );
         }
-        // A file that other layers share has more links than this one gives it.
+        // A file that an earlier version shared with other layers has more links than this layer gives it.
         let has_links =
             is.st_nlink >= was.st_nlink && (kind(&is) == FileType::RegularFile || is.st_nlink == was.st_nlink);
         if !is_directory && ((is.st_size, is.st_rdev) != (was.st_size, was.st_rdev) || !has_links) {

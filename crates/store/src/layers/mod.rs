@@ -2,7 +2,6 @@
 
 pub(crate) mod compare;
 pub(crate) mod compare_erofs;
-pub(crate) mod file_list;
 pub(crate) mod lookup;
 pub(crate) mod shape;
 

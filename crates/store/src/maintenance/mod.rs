@@ -3,6 +3,7 @@
 //! Leases: what a pull relies on stays, even when an image that has it is removed meanwhile. They live in memory, since
 //! one process has the store; a layer that only a lease kept is swept when the lease ends, or at the next open.
 
+pub(crate) mod shared_files;
 pub(crate) mod strays;
 pub(crate) mod sweep;
 pub(crate) mod sweep_at_open;

@@ -66,6 +66,10 @@ impl Maintenance {
                 Err(error) => return Err(error),
             }
         }
+        if self.convert_shared_files()? {
+            found = self.catalog.db.read(|records| sort_records(records, &self.catalog.boot))?;
+            self.layers.distrust(found.damaged.iter().copied());
+        }
         let mut keep = found.known.clone();
         keep.extend(self.mounts.live_mounts()?.into_iter().flat_map(|(_, mount)| mount.layers));
         let users = self.mounts.view.users();

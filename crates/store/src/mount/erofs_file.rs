@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use base::{LoopDevice, LoopFlags};
+use erofs::{ReadError, Reader};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -20,7 +21,6 @@ use rustix::mount::{
 use super::failure::Failure;
 use super::kernel_features::KernelFeatures;
 use super::overlay::{Names, explain};
-use crate::recipe;
 
 /// How a loop device shows a layer: by blocks of EROFS.
 const LAYER_DEVICE: LoopFlags = LoopFlags { block_bytes: 4096, read_only: true, direct: true };
@@ -44,16 +44,15 @@ pub(super) fn mount(path: &Path, ways: KernelFeatures) -> Result<OwnedFd, ErofsF
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| ErofsFailure::Failed(Failure::at("open a layer for", path, error)))?;
     let file = File::from(file);
-    let devices = devices_beside(path).map_err(ErofsFailure::Failed)?;
+    check_devices(&file, path).map_err(ErofsFailure::Failed)?;
     forget_pages(&file);
     let size = file.metadata().map_or(0, |meta| meta.len());
-    // A file system has its further devices for itself.
-    if !devices.is_empty() || size < ways.shared_from {
-        return mount_open(&file, path, &devices, ways);
+    if size < ways.shared_from {
+        return mount_open(&file, path, &[], ways);
     }
     match mount_shared(&file, path) {
         Err(NotShared::NoDevice(error)) if ways.from_file => {
-            mount_open(&file, path, &devices, ways).inspect(|_| say_no_device(&error))
+            mount_open(&file, path, &[], ways).inspect(|_| say_no_device(&error))
         }
         Err(NotShared::NoDevice(error)) => Err(no_device(error)),
         Err(NotShared::Otherwise(failure)) => Err(failure),
@@ -92,16 +91,14 @@ fn forget_pages(file: &File) {
     }
 }
 
-/// The files with blocks of other layers that a layer's EROFS file needs.
-pub(super) fn devices_beside(erofs: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let mut devices = Vec::new();
-    loop {
-        let device = erofs.with_file_name(recipe::device_name(devices.len() + 1));
-        match rustix::fs::lstat(&device) {
-            Ok(_) => devices.push(device),
-            Err(Errno::NOENT) => return Ok(devices),
-            Err(error) => return Err(Failure::at("open a layer for", &device, error)),
+/// Refuses a layer whose EROFS file needs further devices. The kernel would mount it without them and show other content.
+pub(super) fn check_devices(file: &File, path: &Path) -> Result<(), Failure> {
+    match Reader::open(file) {
+        Err(error @ ReadError::Unsupported { .. }) => {
+            Err(Failure { operation: "mount a layer for", source: error.into() }.naming(path))
         }
+        // The kernel says what is wrong with any other file.
+        _ => Ok(()),
     }
 }
 

@@ -2,11 +2,13 @@
 //! program serves a file system as an ordinary process, which ends with the mount. Spawns it and `fusermount3`, nothing else.
 //! Called by [`super`] when the kernel has refused.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use super::erofs_file::check_devices;
 use super::failure::Failure;
 use super::own_mounts::SOURCE;
 
@@ -21,14 +23,9 @@ pub(super) fn is_installed() -> bool {
 pub(super) fn mount(image: &Path, on: &Path) -> Result<(), Failure> {
     let options = format!("ro,nosuid,nodev,fsname={SOURCE},subtype=erofs");
     let operation = "mount a layer by erofsfuse for";
-    let devices: Vec<OsString> = super::erofs_file::devices_beside(image)?
-        .into_iter()
-        .map(|device| [OsStr::new("--device="), device.as_os_str()].into_iter().collect())
-        .collect();
-    let mut arguments: Vec<&OsStr> = vec!["-o".as_ref(), options.as_ref()];
-    arguments.extend(devices.iter().map(OsString::as_os_str));
-    arguments.extend([image.as_os_str(), on.as_os_str()]);
-    let output = run(PROGRAM, &arguments);
+    let file = File::open(image).map_err(|source| Failure { operation, source }.naming(image))?;
+    check_devices(&file, image)?;
+    let output = run(PROGRAM, &["-o".as_ref(), options.as_ref(), image.as_os_str(), on.as_os_str()]);
     let output = output.map_err(|source| Failure { operation, source })?;
     succeed(&output).map_err(|source| Failure { operation, source }.naming(image))
 }

@@ -47,8 +47,7 @@ pub(super) fn mount(root: &Path, stack: &Stack, points: &Points, ways: KernelFea
     let composed = compose(&view, writing, spill).map_err(compose_failed)?;
     drop(view);
     let layers = root.join(LAYERS);
-    let path_of = |(at, device): &(usize, u16)| stack.device_path(&layers, *at, *device);
-    let devices: Vec<PathBuf> = composed.devices.iter().map(path_of).collect();
+    let devices: Vec<PathBuf> = composed.devices.iter().map(|at| stack.erofs_path(&layers, *at)).collect();
     tracing::debug!(
         layers = stack.layers.len(),
         devices = devices.len(),

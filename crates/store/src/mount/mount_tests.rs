@@ -167,3 +167,31 @@ fn mounts_of_a_layer_share_a_device_and_small_layers_go_without() {
     drop((again, third));
     bench.assert_nothing_left();
 }
+
+/// The kernel would mount such a file without its devices and show zeros or other files.
+#[test]
+fn layer_on_further_devices_is_refused() {
+    let top = tempfile::tempdir().expect("tempdir");
+    let path = top.path().join("layer.erofs");
+    let file = fs::File::options().read(true).write(true).create_new(true).open(&path).expect("creates");
+    let options = erofs::Options {
+        uuid: [0; 16],
+        time: None,
+        memory: erofs::Options::MEMORY,
+        spill: Box::new(|| unreachable!("nothing is long")),
+    };
+    let mut writer = erofs::Writer::new(file, options).expect("begins");
+    writer.reserve_devices(1).expect("has room");
+    let device = writer.add_device(b"other", 1).expect("has room");
+    let (root, attributes) = (writer.root(), erofs::Attributes::implicit());
+    writer.set_directory(root, &attributes, false).expect("sets");
+    let inode = writer.file_at(4096, &attributes, erofs::DeviceBlock { device, block: 0 }, b"").expect("refers");
+    writer.link(root, b"file", inode).expect("names");
+    writer.finish().expect("finishes");
+    for ways in KERNELS {
+        let error = format!("{:?}", erofs_file::mount(&path, ways).expect_err("it is incomplete"));
+        assert!(error.contains("layer.erofs: the image uses further devices"), "{error}");
+    }
+    let error = format!("{:?}", fuse::mount(&path, top.path()).expect_err("it is incomplete"));
+    assert!(error.contains("layer.erofs: the image uses further devices"), "{error}");
+}

@@ -67,29 +67,9 @@ pub(crate) fn open_erofs(layer_dir: BorrowedFd<'_>, flags: OFlags) -> io::Result
     Ok(File::from(rustix::fs::openat(layer_dir, EROFS_FILE, flags, Mode::empty())?))
 }
 
-/// Returns the name of the file in a layer that has blocks of its EROFS file: 0 is the EROFS file itself, the others belong to
-/// other layers, which this one holds.
-pub(crate) fn device_name(number: usize) -> String {
-    if number == 0 { EROFS_FILE.to_owned() } else { format!("device.{number}") }
-}
-
-/// The further devices of a layer's EROFS file, in their order: most layers have none.
-pub(crate) fn open_devices(layer_dir: BorrowedFd<'_>) -> io::Result<Vec<File>> {
-    let mut devices = Vec::new();
-    loop {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match rustix::fs::openat(layer_dir, device_name(devices.len() + 1), flags, Mode::empty()) {
-            Ok(file) => devices.push(File::from(file)),
-            Err(rustix::io::Errno::NOENT) => return Ok(devices),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// A layer's EROFS file with its devices, to be read.
+/// Opens a layer's EROFS file to be read.
 pub(crate) fn read_erofs(layer_dir: BorrowedFd<'_>) -> io::Result<Reader<File>> {
-    let file = open_erofs(layer_dir, OFlags::RDONLY)?;
-    Ok(Reader::open_with(file, open_devices(layer_dir)?)?)
+    Ok(Reader::open(open_erofs(layer_dir, OFlags::RDONLY)?)?)
 }
 
 fn open(layer_dir: BorrowedFd<'_>) -> Result<Reader<File>, RecipeError> {
@@ -98,7 +78,7 @@ fn open(layer_dir: BorrowedFd<'_>) -> Result<Reader<File>, RecipeError> {
         _ => RecipeError::Read { path: EROFS_FILE.into(), source },
     };
     let file = open_erofs(layer_dir, OFlags::RDONLY).map_err(read)?;
-    Reader::open_with(file, open_devices(layer_dir).map_err(read)?).map_err(failed)
+    Reader::open(file).map_err(failed)
 }
 
 /// Checks every inode and name of an EROFS file, without reading the content of files.

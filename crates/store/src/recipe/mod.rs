@@ -19,7 +19,7 @@ mod error;
 mod rebuild;
 mod writer;
 
-pub(crate) use erofs::{check_erofs, device_name, open_devices, open_erofs, read_erofs};
+pub(crate) use erofs::{check_erofs, open_erofs, read_erofs};
 pub use error::RecipeError;
 pub use rebuild::rebuild;
 pub(crate) use rebuild::{examine, inodes};

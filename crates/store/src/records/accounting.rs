@@ -14,8 +14,7 @@ use crate::store::Store;
 /// Result of [`crate::Store::layers_of_images`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayersOfImages {
-    /// Bytes on disk of each layer, and after them of each kept blob and of what sets of layers have in common, which are
-    /// shared and freed as a layer is.
+    /// Bytes on disk of each layer, and after them of each kept blob, which is shared and freed as a layer is.
     pub layers: Vec<u64>,
     /// Of each image: its id, bytes of its documents, and numbers of its layers and blobs, each once. The documents lie in the
     /// database, whose file keeps its size and is used again: their removal gives nothing back to the file system.
@@ -34,16 +33,6 @@ impl Store {
             for layer in entry.distinct_layers() {
                 let layer = records.layer_of_image(layer)?;
                 *(if layer.references > 1 { &mut shared } else { &mut unique }) += layer.stats.disk_bytes;
-            }
-            let layers = entry.distinct_layers();
-            for (set, share) in records.shares()? {
-                let mut alone = set.is_subset(&layers);
-                for layer in set.intersection(&layers) {
-                    alone &= records.layer_of_image(*layer)?.references <= 1;
-                }
-                if !set.is_disjoint(&layers) {
-                    *(if alone { &mut unique } else { &mut shared }) += share.bytes;
-                }
             }
             for digest in &entry.blobs {
                 let Some(blob) = records.blob(digest)? else { continue };
@@ -86,18 +75,11 @@ impl Store {
                 blobs.insert(digest, next(&found.layers)?);
                 found.layers.push(entry.disk_bytes);
             }
-            let mut sets = Vec::new();
-            for (set, share) in records.shares()? {
-                sets.push((set, next(&found.layers)?));
-                found.layers.push(share.bytes);
-            }
             for (id, entry) in records.images()? {
                 // A damaged image may name a layer that has no record: that one frees nothing.
                 let layers = entry.distinct_layers();
                 let layers = layers.iter().filter_map(|layer| numbers.get(layer));
-                let own = entry.distinct_layers();
-                let sets = sets.iter().filter(|(set, _)| !set.is_disjoint(&own)).map(|(_, number)| number);
-                let parts = layers.chain(sets).chain(entry.blobs.iter().filter_map(|blob| blobs.get(blob)));
+                let parts = layers.chain(entry.blobs.iter().filter_map(|blob| blobs.get(blob)));
                 found.images.push((id, entry.document_bytes, parts.copied().collect()));
             }
             Ok(found)

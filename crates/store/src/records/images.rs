@@ -15,6 +15,18 @@ use crate::store::Store;
 const SHORTEST_PREFIX: usize = 3;
 const ID_DIGITS: usize = 64;
 
+/// Returns the bytes on disk of an image: documents, layers and kept blobs.
+pub(crate) fn size_of(records: &impl Records, image: &ImageEntry) -> Result<u64, StoreError> {
+    let mut size = image.document_bytes;
+    for layer in image.distinct_layers() {
+        size += records.layer_of_image(layer)?.stats.disk_bytes;
+    }
+    for digest in &image.blobs {
+        size += records.blob(digest)?.map_or(0, |blob| blob.disk_bytes);
+    }
+    Ok(size)
+}
+
 impl Store {
     /// All images, ordered by id.
     ///

@@ -9,5 +9,4 @@ pub(crate) mod entries;
 pub(crate) mod images;
 pub(crate) mod release;
 pub(crate) mod respell;
-pub(crate) mod shares;
 pub(crate) mod tables;

@@ -7,7 +7,6 @@ use redb::WriteTransaction;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, Removed};
-use crate::records::shares;
 use crate::records::tables::{Records, RecordsMut};
 
 /// Layers and blobs that end with one image.
@@ -110,10 +109,8 @@ pub(crate) fn release_layers(
     Ok(unused)
 }
 
-/// Removes an unreferenced layer from the records. What it shared with only one other layer is charged to that layer from now on,
-/// and it may itself have been charged for some that way. Returns the record as it was at the end.
+/// Takes an unreferenced layer out of the records. Returns the record as it was.
 pub(crate) fn unrecord_layer(transaction: &WriteTransaction, id: LayerId) -> Result<LayerEntry, StoreError> {
-    shares::leave(transaction, id)?;
     let entry = transaction.layer_of_image(id)?;
     transaction.delete_layer(id, &entry)?;
     let mut totals = transaction.totals()?;

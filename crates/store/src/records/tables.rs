@@ -9,7 +9,6 @@ use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTra
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry, LayerEntry, MountEntry, Totals, decode, encode};
-use crate::records::entries::{LayerSet, Share, key_of, set_of};
 
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(crate) const LAYERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("layers");
@@ -23,9 +22,6 @@ pub(crate) const MOUNTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::ne
 /// Kept blobs by digest. Stores of earlier versions do not have it: it is made with the first blob.
 pub(crate) const BLOBS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("blobs");
 
-/// Shares of sets of layers, by the numbers of the layers. Stores of earlier versions do not have it.
-pub(crate) const SHARES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("shares");
-
 /// A document of an image, as the last part of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DocumentKind {
@@ -33,9 +29,6 @@ pub(crate) enum DocumentKind {
     Manifest = 1,
     Index = 2,
 }
-
-/// A share by its key, if its record can be read.
-pub(crate) type ShareRow = (String, Result<(LayerSet, Share), StoreError>);
 
 /// A kept blob by the text of its digest, if its record can be read.
 pub(crate) type BlobRow = (String, Result<(Digest, BlobEntry), StoreError>);
@@ -168,42 +161,6 @@ pub(crate) trait Records {
         Ok(found)
     }
 
-    /// Returns true if layers ever shared anything.
-    fn has_shares(&self) -> Result<bool, StoreError>;
-
-    /// The share of this set of layers; nothing where it has no row.
-    fn share(&self, set: &LayerSet) -> Result<Share, StoreError> {
-        if !self.has_shares()? {
-            return Ok(Share::default());
-        }
-        let (table, key) = (self.table(SHARES)?, key_of(set));
-        let value = table.get(key.as_str())?;
-        value.map_or_else(|| Ok(Share::default()), |value| decode(format_args!("the share of {key}"), value.value()))
-    }
-
-    /// The shares of all sets of layers.
-    fn shares(&self) -> Result<Vec<(LayerSet, Share)>, StoreError> {
-        self.share_rows()?.into_iter().map(|(_, row)| row).collect()
-    }
-
-    /// The same, also where a record cannot be read.
-    fn share_rows(&self) -> Result<Vec<ShareRow>, StoreError> {
-        let mut found = Vec::new();
-        if !self.has_shares()? {
-            return Ok(found);
-        }
-        for row in self.table(SHARES)?.iter()? {
-            let (key, value) = row?;
-            let key = key.value().to_owned();
-            let row = match set_of(&key) {
-                Some(set) => decode(format_args!("the share of {key}"), value.value()).map(|share| (set, share)),
-                None => Err(StoreError::Corrupt(format!("{key:?} is no set of layers"))),
-            };
-            found.push((key, row));
-        }
-        Ok(found)
-    }
-
     fn image(&self, id: &Digest) -> Result<Option<ImageEntry>, StoreError> {
         let table = self.table(IMAGES)?;
         let value = table.get(id.to_string().as_str())?;
@@ -285,10 +242,6 @@ impl Records for ReadTransaction {
     fn has_blobs(&self) -> Result<bool, StoreError> {
         is_there(self.open_table(BLOBS))
     }
-
-    fn has_shares(&self) -> Result<bool, StoreError> {
-        is_there(self.open_table(SHARES))
-    }
 }
 
 impl Records for WriteTransaction {
@@ -301,10 +254,6 @@ impl Records for WriteTransaction {
 
     fn has_blobs(&self) -> Result<bool, StoreError> {
         // To open it is to make it.
-        Ok(true)
-    }
-
-    fn has_shares(&self) -> Result<bool, StoreError> {
         Ok(true)
     }
 }
@@ -356,17 +305,6 @@ pub(crate) trait RecordsMut: Records {
         // A newer generation of the same layer may have taken the key over.
         if table.get(key.as_str())?.is_some_and(|value| value.value() == id.0) {
             table.remove(key.as_str())?;
-        }
-        Ok(())
-    }
-
-    /// Writes the share of a set, or removes the row of an empty one.
-    fn put_share(&self, set: &LayerSet, share: Share) -> Result<(), StoreError> {
-        let (mut table, key) = (self.table_mut(SHARES)?, key_of(set));
-        if share == Share::default() {
-            table.remove(key.as_str())?;
-        } else {
-            table.insert(key.as_str(), encode(&share).as_slice())?;
         }
         Ok(())
     }

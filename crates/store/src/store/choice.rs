@@ -3,7 +3,7 @@
 
 use crate::disk::layer::Shape;
 use crate::mount::probe::Support;
-use crate::options::{LayerFormat, Sharing};
+use crate::options::LayerFormat;
 
 /// The format of new layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +19,12 @@ impl Shape {
     /// the right to mount is missing.
     pub(crate) fn of_new_layers(
         format: LayerFormat,
-        sharing: Sharing,
         privileged: bool,
         support: impl FnOnce() -> Option<Support>,
     ) -> (Self, &'static str) {
         match format {
             LayerFormat::Dir => (Self::Dir, CONFIGURED),
             LayerFormat::Erofs => (Self::Erofs, CONFIGURED),
-            // A setting that was made by name has priority over one that is chosen.
-            LayerFormat::Auto if sharing != Sharing::Off => {
-                (Self::Dir, "shareFiles is on, and directories share whole files")
-            }
             LayerFormat::Auto if !privileged => {
                 (Self::Erofs, "they keep owners, devices and attributes which only root can give to files")
             }
@@ -70,32 +65,25 @@ mod tests {
     fn what_decides() {
         use LayerFormat::{Auto, Dir, Erofs};
         let (own, user) = (true, false);
-        for (format, sharing, privileged, support, expected, word) in [
-            (Dir, Sharing::Off, own, Some(Support::File), Dir, "layerFormat"),
-            (Erofs, Sharing::Hardlink, own, Some(Support::None), Erofs, "layerFormat"),
-            (Auto, Sharing::Hardlink, user, Some(Support::File), Dir, "shareFiles"),
-            (Auto, Sharing::Reflink, own, Some(Support::File), Dir, "shareFiles"),
-            (Auto, Sharing::Off, user, Some(Support::None), Erofs, "root"),
-            (Auto, Sharing::Off, own, Some(Support::File), Erofs, "from the file"),
-            (Auto, Sharing::Off, own, Some(Support::Loop), Erofs, "loop devices"),
-            (Auto, Sharing::Off, own, Some(Support::None), Dir, "cannot"),
-            (Auto, Sharing::Off, own, None, Erofs, "CAP_SYS_ADMIN"),
+        for (format, privileged, support, expected, word) in [
+            (Dir, own, Some(Support::File), Dir, "layerFormat"),
+            (Erofs, own, Some(Support::None), Erofs, "layerFormat"),
+            (Auto, user, Some(Support::None), Erofs, "root"),
+            (Auto, own, Some(Support::File), Erofs, "from the file"),
+            (Auto, own, Some(Support::Loop), Erofs, "loop devices"),
+            (Auto, own, Some(Support::None), Dir, "cannot"),
+            (Auto, own, None, Erofs, "CAP_SYS_ADMIN"),
         ] {
-            let chosen = NewLayers::of(Shape::of_new_layers(format, sharing, privileged, || support));
-            assert_eq!(chosen.format, expected, "{format:?} {sharing:?} {privileged} {support:?}");
+            let chosen = NewLayers::of(Shape::of_new_layers(format, privileged, || support));
+            assert_eq!(chosen.format, expected, "{format:?} {privileged} {support:?}");
             assert!(chosen.why.contains(word), "{chosen:?}");
         }
     }
 
     #[test]
     fn the_kernel_is_asked_only_where_nothing_else_decides() {
-        for (format, sharing, privileged) in [
-            (LayerFormat::Dir, Sharing::Off, true),
-            (LayerFormat::Erofs, Sharing::Off, true),
-            (LayerFormat::Auto, Sharing::Hardlink, true),
-            (LayerFormat::Auto, Sharing::Off, false),
-        ] {
-            Shape::of_new_layers(format, sharing, privileged, || panic!("{format:?} {sharing:?} {privileged}"));
+        for (format, privileged) in [(LayerFormat::Dir, true), (LayerFormat::Erofs, true), (LayerFormat::Auto, false)] {
+            Shape::of_new_layers(format, privileged, || panic!("{format:?} {privileged}"));
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::layers::Layers;
 use crate::maintenance::Maintenance;
 use crate::mount::mounts::Mounts;
 use crate::mount::{points, probe};
-use crate::options::{Durability, LayerFormat, OpenOptions, Sharing};
+use crate::options::{Durability, LayerFormat, OpenOptions};
 use crate::podman::view::View;
 use crate::records::catalog::Catalog;
 use crate::records::db::Db;
@@ -87,8 +87,7 @@ impl Store {
         let db = Db::open(&database, Arc::clone(&reserve), youth)
             .map_err(|error| OpenError::of_database(&database, error))?;
         let privileged = options.privileged.unwrap_or_else(is_privileged);
-        let (shape, why_shape) =
-            Shape::of_new_layers(options.layer_format, options.sharing, privileged, || probe::support(&layout));
+        let (shape, why_shape) = Shape::of_new_layers(options.layer_format, privileged, || probe::support(&layout));
         tracing::debug!(?shape, reason = why_shape, "what new layers are made into");
         if fresh {
             ground::try_file_system(&layout, shape, privileged)?;
@@ -104,13 +103,8 @@ impl Store {
         let view = Arc::new(View::open(&layers));
         let mounts = Arc::new(Mounts::new(&layers, &view));
         let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
-        let ingests = Arc::new(Ingests::new(
-            &maintenance,
-            options.limits,
-            options.sharing,
-            shape,
-            options.layer_format == LayerFormat::Auto,
-        ));
+        let ingests =
+            Arc::new(Ingests::new(&maintenance, options.limits, shape, options.layer_format == LayerFormat::Auto));
         let new_layers = NewLayers::of((shape, why_shape));
         let store = Self { catalog, content, layers, mounts, maintenance, ingests, new_layers };
         store.maintenance.sweep_at_open()?;
@@ -124,11 +118,6 @@ impl Store {
         });
         store.catalog.respell_names()?;
         store.catalog.report_unverified_names()?;
-        store.ingests.try_sharing().map_err(|source| OpenError::NoSharing {
-            root: root.to_owned(),
-            way: if options.sharing == Sharing::Reflink { "reflink" } else { "hardlink" },
-            source: source.into(),
-        })?;
         // A store that was made just now grows up with its first commit.
         if options.durability == Durability::Full && !fresh {
             store.catalog.settle()?;

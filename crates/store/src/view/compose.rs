@@ -42,9 +42,8 @@ pub(crate) enum ComposeError {
 /// The result of a composition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Composed {
-    /// The further devices of the EROFS file, in their order: layers, as they are counted in the stack, from the topmost on, and which
-    /// of a layer's files, its EROFS file being the first.
-    pub(crate) devices: Vec<(usize, u16)>,
+    /// The further devices of the EROFS file, in their order: layers, as they are counted in the stack, from the topmost on.
+    pub(crate) devices: Vec<usize>,
     /// Bytes of the EROFS file.
     pub(crate) size: u64,
 }
@@ -59,11 +58,7 @@ pub(crate) fn compose<S: Sink>(
     // Composed EROFS files need not be distinguished.
     let options = Options { uuid: [0; 16], time: None, memory: MEMORY, spill };
     let mut writer = Writer::new(sink, options).map_err(failed)?;
-    let files = |layer: &OpenLayer| match layer {
-        OpenLayer::Dir(_) => 0,
-        OpenLayer::Erofs(image) => usize::from(image.devices()) + 1,
-    };
-    let most: usize = view.layers.iter().map(|(_, layer)| files(layer)).sum();
+    let most = view.layers.iter().filter(|(_, layer)| matches!(layer, OpenLayer::Erofs(_))).count();
     let most = u16::try_from(most).unwrap_or(u16::MAX);
     if most > 0 {
         writer.reserve_devices(most).map_err(failed)?;
@@ -96,9 +91,9 @@ fn write_failed(node: &Node, source: WriteError) -> ComposeError {
 struct Composer<'a, S: Sink> {
     view: &'a View,
     writer: Writer<S>,
-    /// The layers' files that are devices, and which devices those of a layer are.
-    devices: Vec<(usize, u16)>,
-    known: HashMap<usize, Vec<Device>>,
+    /// The layers whose EROFS files are devices, in the order of the devices.
+    devices: Vec<usize>,
+    known: HashMap<usize, Device>,
     /// Files that have several names in their layer.
     linked: HashMap<(usize, u64), Inode>,
 }
@@ -154,19 +149,18 @@ impl<S: Sink> Composer<'_, S> {
         let (layer, at, part) = self.view.place(node);
         let OpenLayer::Erofs(layer) = layer else { return self.copy(node, attributes) };
         let (image, file) = layer.inode(at.nid).map_err(|error| self.view.failed(part.layer, &node.path, error))?;
-        if !self.known.contains_key(&part.layer) {
-            let mut devices = Vec::new();
-            for number in 0..=layer.devices() {
-                let blocks = layer.blocks(number);
-                let blocks = blocks.map_err(|error| self.view.failed(part.layer, &node.path, error))?;
-                let tag = format!("layer-{}-{number}", part.layer);
-                devices.push(self.writer.add_device(tag.as_bytes(), blocks).map_err(failed)?);
-                self.devices.push((part.layer, number));
+        let device = match self.known.get(&part.layer) {
+            Some(device) => *device,
+            None => {
+                let blocks = layer.blocks().map_err(|error| self.view.failed(part.layer, &node.path, error))?;
+                let tag = format!("layer-{}", part.layer);
+                let device = self.writer.add_device(tag.as_bytes(), blocks).map_err(failed)?;
+                self.devices.push(part.layer);
+                self.known.insert(part.layer, device);
+                device
             }
-            self.known.insert(part.layer, devices);
-        }
-        let devices = self.known.get(&part.layer).map_or(&[][..], Vec::as_slice);
-        self.writer.file_of(image, &file, attributes, devices).map_err(failed)
+        };
+        self.writer.file_of(image, &file, attributes, device).map_err(failed)
     }
 
     /// A file whose bytes are in no EROFS file.

@@ -64,14 +64,9 @@ impl ErofsLayer {
         Ok((&self.0, self.0.inode(Nid(file))?))
     }
 
-    /// How many devices the EROFS file has in addition to itself.
-    pub(super) fn devices(&self) -> u16 {
-        self.0.devices()
-    }
-
-    /// How many blocks a device has, of which the EROFS file itself is the first.
-    pub(super) fn blocks(&self, device: u16) -> io::Result<u32> {
-        u32::try_from(self.0.device_size(device)? / erofs::BLOCK).map_err(io::Error::other)
+    /// Returns the number of blocks of the EROFS file.
+    pub(super) fn blocks(&self) -> io::Result<u32> {
+        u32::try_from(self.0.size() / erofs::BLOCK).map_err(io::Error::other)
     }
 
     pub(super) fn content(&self, file: u64) -> io::Result<ErofsContent<'_>> {

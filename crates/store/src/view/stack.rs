@@ -7,8 +7,8 @@ use oci::Digest;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::layer::{LayerId, Shape};
-use crate::recipe;
 use crate::records::entries::Layer;
+use crate::unpack::EROFS_FILE;
 
 /// The layers of one image in the order in which they hide each other, or a single layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,9 +33,9 @@ pub(crate) struct StackLayer {
 }
 
 impl Stack {
-    /// Where a file of a layer is that is an EROFS file, or has blocks of one; `layers` is the store's directory of layers.
-    pub(crate) fn device_path(&self, layers: &Path, at: usize, device: u16) -> PathBuf {
-        layers.join(self.layers[at].number.to_string()).join(recipe::device_name(device.into()))
+    /// Returns the path of a layer's EROFS file; `layers` is the store's directory of layers.
+    pub(crate) fn erofs_path(&self, layers: &Path, at: usize) -> PathBuf {
+        layers.join(self.layers[at].number.to_string()).join(EROFS_FILE)
     }
 
     /// Layers that no store knows, the topmost first.

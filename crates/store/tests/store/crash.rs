@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use imagelet_store::Store;
 use imagelet_store::check::Depth;
-use imagelet_store::{OpenOptions, Sharing, Store};
 
 use super::support::{Image, Tar, check_accounts, list, open, options, plain_layer, run, run_check};
 
@@ -38,7 +38,7 @@ fn child() {
     let root = std::env::var_os(ROOT).map(PathBuf::from).expect("started by another test");
     #[expect(clippy::disallowed_methods, reason = "the parent test tells its child by the environment")]
     let work = std::env::var(WORK).expect("the parent says what to do");
-    let store = Store::open(&root, OpenOptions { sharing: Sharing::Hardlink, ..options() }).expect("opens");
+    let store = Store::open(&root, options()).expect("opens");
     let say = |step: &str| writeln!(std::io::stdout(), "STEP {step}").expect("the parent reads");
     match work.as_str() {
         PULL_AND_REMOVE => pull_and_remove(&store),

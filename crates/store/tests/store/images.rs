@@ -44,8 +44,8 @@ mod power_cut;
 mod quota;
 #[path = "remove.rs"]
 mod remove;
-#[path = "sharing_images.rs"]
-mod sharing;
+#[path = "shared_files.rs"]
+mod shared_files;
 #[path = "support.rs"]
 mod support;
 #[path = "unfinished.rs"]

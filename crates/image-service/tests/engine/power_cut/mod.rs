@@ -10,7 +10,7 @@ mod syncs;
 mod work;
 
 use image_service::Resume;
-use store::{Durability, LayerFormat, Sharing};
+use store::{Durability, LayerFormat};
 use testdisk::{Event, Kind};
 
 use cuts::{Cut, Cuts};
@@ -26,10 +26,9 @@ const QUICK_MORE: usize = 6;
 const EXT4: (Kind, u64) = (Kind::Ext4, 96 << 20);
 const XFS: (Kind, u64) = (Kind::Xfs, 300 << 20);
 
-/// A store of full durability without sharing.
+/// A store of full durability.
 fn setting((kind, bytes): (Kind, u64), format: LayerFormat) -> Setting {
-    let (durability, sharing) = (Durability::Full, Sharing::Off);
-    Setting { kind, bytes, format, durability, sharing, keep_blobs: false, resume: Resume::Off, mounts: false }
+    Setting { kind, bytes, format, durability: Durability::Full, keep_blobs: false, resume: Resume::Off, mounts: false }
 }
 
 /// How many cuts are to be tried: so many, or, in the long form, this many different losses after every flush.
@@ -96,8 +95,7 @@ fn survives(setting: &Setting, quick: usize, promise: Promise) {
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn directories_on_ext4() {
-    let setting = Setting { sharing: Sharing::Hardlink, ..setting(EXT4, LayerFormat::Dir) };
-    survives(&setting, QUICK, Promise::Durable);
+    survives(&setting(EXT4, LayerFormat::Dir), QUICK, Promise::Durable);
 }
 
 #[test]
@@ -122,22 +120,21 @@ fn relaxed(disk: (Kind, u64), format: LayerFormat) -> Setting {
     Setting { durability: Durability::Relaxed, ..setting(disk, format) }
 }
 
-/// Pulls that are interrupted and gone on with, and files that layers share: links to one inode, or devices of one another.
+/// Pulls that are interrupted and resumed.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn resumed_pulls_and_linked_files_on_ext4() {
+fn resumed_pulls_on_ext4() {
     for format in [LayerFormat::Dir, LayerFormat::Erofs] {
-        let setting = Setting { sharing: Sharing::Hardlink, resume: Resume::Always, ..setting(EXT4, format) };
+        let setting = Setting { resume: Resume::Always, ..setting(EXT4, format) };
         survives(&setting, QUICK_MORE, Promise::Durable);
     }
 }
 
-/// The same with blocks that files share.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn resumed_pulls_and_shared_blocks_on_xfs() {
+fn resumed_pulls_on_xfs() {
     for format in [LayerFormat::Dir, LayerFormat::Erofs] {
-        let setting = Setting { sharing: Sharing::Reflink, resume: Resume::Always, ..setting(XFS, format) };
+        let setting = Setting { resume: Resume::Always, ..setting(XFS, format) };
         survives(&setting, QUICK_MORE, Promise::Durable);
     }
 }

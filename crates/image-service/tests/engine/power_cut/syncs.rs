@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use image_service::Resume;
-use store::{Durability, LayerFormat, Sharing};
+use store::{Durability, LayerFormat};
 use testdisk::{Event, Kind};
 use testfault::Sync;
 
@@ -55,7 +55,6 @@ fn child() {
         bytes: 0,
         format: if format == "erofs" { LayerFormat::Erofs } else { LayerFormat::Dir },
         durability: if durability == "full" { Durability::Full } else { Durability::Relaxed },
-        sharing: Sharing::Off,
         keep_blobs: keep_blobs == "true",
         resume: Resume::Off,
         mounts: false,

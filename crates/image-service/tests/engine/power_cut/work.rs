@@ -8,7 +8,7 @@ use cri_api::{ImageService as _, ImageSpec, LayerState, PullEvent, PullImageRequ
 use engine_api::{ConvertRequest, ImageEngine as _, LayerShape};
 use image_service::{Engine, EngineOptions, Resume};
 use registry::testing::{BuiltImage, BuiltLayer, Fault, LayerBuilder, TestRegistry};
-use store::{Durability, LayerFormat, OpenOptions, Sharing};
+use store::{Durability, LayerFormat, OpenOptions};
 use testdisk::{Disk, Event, Image, Kind};
 
 use crate::support::{Watch, blob, image, layer, noise, options};
@@ -20,7 +20,6 @@ pub(crate) struct Setting {
     pub(crate) bytes: u64,
     pub(crate) format: LayerFormat,
     pub(crate) durability: Durability,
-    pub(crate) sharing: Sharing,
     pub(crate) keep_blobs: bool,
     /// Setting of resumption; unless `Off`, the day has pulls that are interrupted and gone on with.
     pub(crate) resume: Resume,
@@ -45,7 +44,6 @@ impl Setting {
         OpenOptions {
             durability: self.durability,
             layer_format: self.format,
-            sharing: self.sharing,
             // What is relaxed is settled at the end of an agent only.
             agent_socket: Some("/nowhere".into()),
             reserve_bytes: 1 << 20,
@@ -82,8 +80,6 @@ fn tree(name: &str, seed: u64, bytes: usize) -> BuiltLayer {
             noise(seed * 100 + file, 300 + 97 * usize::try_from(file).expect("small")),
         );
     }
-    // Every one of these has it.
-    layer = layer.file(&format!("{name}/common"), noise(7, 30_000));
     layer.symlink(&format!("{name}/link"), "f1").file(&format!("{name}/big"), noise(seed, bytes)).build()
 }
 
@@ -109,17 +105,6 @@ pub(crate) fn images(setting: &Setting) -> Vec<(&'static str, BuiltImage)> {
         // Layers that are large enough to be kept when their pull is interrupted.
         let first = image().layer(shared).layer(tree("six", 11, 1_300_000));
         images.push(("six:v1", first.layer(dependent("six", 12)).layer(tree("last", 13, 3_000_000)).build()));
-    }
-    if setting.sharing != Sharing::Off {
-        // A file that is most of a layer, in layers of two images.
-        let alike = |name: &str, seed| {
-            LayerBuilder::new()
-                .dir("usr/")
-                .file("usr/alike", noise(99, 1_600_000))
-                .file(&format!("usr/{name}"), noise(seed, 40_000))
-        };
-        images.push(("seven:v1", image().layer(alike("seven", 14)).build()));
-        images.push(("eight:v1", image().layer(alike("eight", 15)).build()));
     }
     if setting.mounts {
         let many = (0..MANY).fold(image(), |image, n| image.layer(layer(&format!("many/f{n}"), 100 + n, 3_000)));
@@ -290,10 +275,6 @@ async fn day(setting: &Setting) -> Recorded {
     day.pull("four:v1", id("four:v1")).await;
     registry.push("three", "v1", &newer);
     day.pull("three:v1", newer.id().to_string()).await;
-    if setting.sharing != Sharing::Off {
-        day.pull("seven:v1", id("seven:v1")).await;
-        day.pull("eight:v1", id("eight:v1")).await;
-    }
     if setting.mounts {
         day.pull("many:v1", id("many:v1")).await;
         day.mount("many:v1").await;
@@ -308,10 +289,6 @@ async fn day(setting: &Setting) -> Recorded {
     day.end().await;
     let day = begin().await;
     tokio::join!(day.pull("five:v1", id("five:v1")), day.remove(&["two:v1"]));
-    if setting.sharing != Sharing::Off {
-        // What the other one shares with it stays.
-        day.remove(&["seven:v1"]).await;
-    }
     if setting.resume != Resume::Off {
         day.pull("six:v1", id("six:v1")).await;
     }

@@ -33,6 +33,7 @@ pub(crate) fn migrate(environment: &Environment, path: &Path) -> Result<Migratio
     ConfigError::all(errors)?;
     let mut left_out: Vec<_> = unused.passed_over.into_iter().map(|name| (name.clone(), reason(&name))).collect();
     left_out.extend(unused.zero.into_iter().map(|name| (name, "it is zero, which stands for the default")));
+    left_out.extend(unused.constants);
     let taken = SETTINGS.iter().filter(|setting| config.origins.contains_key(setting.field));
     let (secret, taken): (Vec<_>, Vec<_>) = taken.partition(|setting| setting.is_secret());
     let unsaid = "its values may be passwords, which are not written: add them";

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::config::declare::settings;
 use crate::config::kind::POLICIES;
-use crate::config::kind::{boolean, directories, duration, path, text, unset, words};
+use crate::config::kind::{directories, duration, path, text, unset, words};
 
 /// The kubelet's default `imagePullCredentialsVerificationPolicy`.
 pub(crate) const DEFAULT_POLICY: &str = "NeverVerifyPreloadedImages";
@@ -42,9 +42,6 @@ settings! {
             provider_bin_dir: Option<PathBuf> = None =>
                 "imageCredentialProviderBinDir", "image-credential-provider-bin-dir", unset(path("DIR")),
                 "Directory of the credential providers' programs";
-            anonymous_fallback: bool = false =>
-                "credentials.anonymousFallback", "credential-anonymous-fallback", boolean(),
-                "Try without a credential after all were refused", reloads();
             /// `None`: the kubelet's search paths.
             docker_config_paths: Option<Vec<PathBuf>> = None =>
                 "credentials.dockerConfigPaths", "docker-config-path", unset(directories()),

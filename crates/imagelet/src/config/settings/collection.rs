@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use image_manager::gc::{GcPolicy, Order};
+use image_manager::gc::GcPolicy;
 use jiff::SignedDuration;
 
 use crate::config::declare::settings;
 use crate::config::keep;
 use crate::config::kind::MOST;
-use crate::config::kind::{boolean, choice, count, duration, integer, named, signed_duration, text, unset, words};
+use crate::config::kind::{boolean, duration, integer, signed_duration, text, unset, words};
 
 /// Longest age that may be demanded, and longest protection.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
-
-const ORDERS: &[(&str, Order)] = &[("leastHarm", Order::LeastHarm), ("leastRecentlyUsed", Order::LeastRecentlyUsed)];
 
 settings! {
     /// When images are collected, and which stay. Numbers and ages are as they were written; [`crate::config::check`] validates them.
@@ -40,13 +38,6 @@ settings! {
                 "Whether an agent collects by itself. `serve` then needs to know the containers \
                  (containerRuntimeEndpoint) [default: true for run; false for serve, since a kubelet in front \
                  collects by itself]";
-            order: Order = Order::LeastHarm =>
-                "imageGC.order", "image-gc-order", named("ORDER", choice(ORDERS)),
-                "Which images are removed first. leastHarm: those that free much, were unused for long and \
-                 are cheap to pull again. leastRecentlyUsed: as in the kubelet", reloads();
-            minimum_copies: usize = 0 =>
-                "imageGC.minimumCopies", "image-gc-minimum-copies", count(0..=1_000_000),
-                "Number of images of each repository that stay, the last used ones", reloads();
             /// Texts that were checked, see [`crate::config::keep`].
             keep: Vec<String> = Vec::new() =>
                 "imageGC.keep", "image-gc-keep", words("RULE", keep::checked),
@@ -62,9 +53,6 @@ settings! {
             sandbox_image: String = String::new() =>
                 "imageGC.sandboxImage", "pod-infra-container-image", text("IMAGE", "an image by name or id"),
                 "The image of pod sandboxes, which always counts as used [default: none: the runtime pins it]", reloads();
-            on_full_disk: bool = true =>
-                "imageGC.onFullDisk", "image-gc-on-full-disk", boolean(),
-                "When a pull of the embedded engine runs out of space, collect images and retry it once";
             status_max_images: i64 = 50 =>
                 "nodeStatusMaxImages", "node-status-max-images", integer(-1..=MOST),
                 "Number of images in the node's status, the largest first. -1: all", kubelet_with_zero(), reloads();
@@ -77,18 +65,11 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct ContainerGc() {
         Collection {
-            min_age: SignedDuration = SignedDuration::ZERO =>
-                "containerGC.minimumAge", "minimum-container-ttl-duration", signed_duration(YEAR),
-                "Least age of an ended container that is collected", reloads();
             /// Below zero: any number.
             per_container: i64 = 1 =>
                 "containerGC.maximumPerContainer", "maximum-dead-containers-per-container", integer(i64::MIN..=MOST),
                 "Number of ended instances of each container of a pod that stay, for their logs. Below 0: any \
                  number", reloads();
-            /// Below zero: any number.
-            maximum: i64 = -1 =>
-                "containerGC.maximum", "maximum-dead-containers", integer(i64::MIN..=MOST),
-                "Number of ended containers that stay on the node. Below 0: any number", reloads();
         }
     }
 }

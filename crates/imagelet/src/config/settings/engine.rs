@@ -1,16 +1,13 @@
-//! Settings of the embedded engine. Their values are fields of [`EngineOptions`] themselves, and so are their defaults.
+//! Settings of the embedded engine. The values are fields of [`EngineOptions`] themselves, and so are the defaults. The limits
+//! on layers and images, parallel ranges and the check of the disk space are no settings: their defaults are the bounds.
 
 use image_service::{EngineOptions, Resume, SharedContent, UnsupportedImages};
 use oci::Platform;
-use registry::RangePolicy;
 use serde_json::json;
-use store::{Durability, LayerFormat, Sharing};
+use store::{Durability, LayerFormat};
 
 use crate::config::declare::settings;
-use crate::config::kind::{Kind, boolean, bytes, choice, count, parsed, path_if_any};
-
-/// Maximum limit on a layer in bytes: the size of a file system.
-const MAX_LAYER: u64 = 1 << 60;
+use crate::config::kind::{boolean, bytes, choice, count, parsed, path_if_any};
 
 const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
 
@@ -22,16 +19,6 @@ const RESUMES: &[(&str, Resume)] = &[("auto", Resume::Auto), ("always", Resume::
 const DURABILITIES: &[(&str, Durability)] = &[("full", Durability::Full), ("relaxed", Durability::Relaxed)];
 const LAYER_FORMATS: &[(&str, LayerFormat)] =
     &[("auto", LayerFormat::Auto), ("erofs", LayerFormat::Erofs), ("dir", LayerFormat::Dir)];
-const SHARINGS: &[(&str, Sharing)] =
-    &[("off", Sharing::Off), ("reflink", Sharing::Reflink), ("hardlink", Sharing::Hardlink)];
-const RANGES: &[(&str, bool)] = &[("auto", true), ("off", false)];
-
-/// Parses `auto` as the default [`RangePolicy`], and `off` as a single connection.
-fn ranges() -> Kind<RangePolicy> {
-    let Kind { form, read, show } = choice(RANGES);
-    let policy = |on| if on { RangePolicy::default() } else { RangePolicy::off() };
-    Kind::new(form, move |raw| read(raw).map(policy), move |value| show(&(value.per_blob > 1)))
-}
 
 settings! {
     impl EngineOptions {
@@ -46,14 +33,6 @@ settings! {
                 "Memory that all pulls of the embedded engine together may use for buffers and decoders. A \
                  layer waits until it has the 1.8 to 2.8 MiB that it needs. A zstd window above a quarter of \
                  the limit is still used, one at a time";
-            check_disk_space =>
-                "checkDiskSpace", "check-disk-space", boolean(),
-                "Refuse a pull whose compressed layers alone do not fit on the disk, before they are fetched. \
-                 false: for a file system on which layers are smaller than their blobs";
-            ranges =>
-                "parallelRanges", "parallel-ranges", ranges(),
-                "auto: a large layer is fetched over several connections if the registry is slow on each, \
-                 that is faster, and there is memory; off: over one";
             platform =>
                 "platform", "platform", parsed(
                     "OS/ARCH[/VARIANT]",
@@ -95,26 +74,7 @@ settings! {
             store.layer_format =>
                 "layerFormat", "layer-format", choice(LAYER_FORMATS),
                 "Shape of new layers on disk: one EROFS file, or a directory tree; auto: an EROFS file if the \
-                 kernel mounts them, or without root, and a directory otherwise, or with shareFiles";
-            store.sharing =>
-                "shareFiles", "share-files", choice(SHARINGS),
-                "Store a file that new layers of several images have in common once: as hard links to one \
-                 inode, or as shared blocks where the file system can (btrfs, XFS)";
-            store.limits.layer_bytes =>
-                "limits.layerBytes", "limit-layer-bytes", bytes(1..=MAX_LAYER),
-                "Largest uncompressed size of a layer";
-            store.limits.entries =>
-                "limits.layerEntries", "limit-layer-entries", count(1..=1_000_000_000),
-                "Largest number of files, directories and other entries of a layer; all layers of an image \
-                 together may have twice as many. limits.inflateRatio relates them to the compressed size";
-            limits.image_bytes =>
-                "limits.imageBytes", "limit-image-bytes", bytes(1..=MAX_LAYER),
-                "Largest size of the files of all layers of an image";
-            limits.inflate_ratio =>
-                "limits.inflateRatio", "limit-inflate-ratio", count(1..=1_000_000_000),
-                "Largest ratio of a layer's uncompressed to its compressed size; 1Gi is always allowed, and \
-                 gzip reaches 1032 at most. Above 200000 entries of a layer or an image, each entry counts as \
-                 128Ki: with 1500 it needs 87 compressed bytes";
+                 kernel mounts them, or without root, and a directory otherwise";
         }
     }
 }

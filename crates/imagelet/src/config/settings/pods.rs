@@ -41,12 +41,6 @@ settings! {
                 "staticPodURLHeader", "manifest-url-header", headers(),
                 "Headers that are sent to staticPodURL; may be given again. Their values are never shown \
                  [default: none]", kubelet();
-            http_period: Duration = Duration::from_secs(20) =>
-                "httpCheckFrequency", "http-check-frequency", duration(OFTEN..=DAY),
-                "How often staticPodURL is fetched", kubelet();
-            sync_period: Duration = Duration::from_secs(60) =>
-                "syncFrequency", "sync-frequency", duration(SECOND..=DAY),
-                "How often a pod is synced without an event", kubelet();
             documents: Option<PathBuf> = None =>
                 "documentsDirectory", "documents-dir", unset(path("DIR")),
                 "Directory of ConfigMap and Secret manifests (*.yaml, *.yml, *.json) for the variables and \
@@ -92,9 +86,6 @@ settings! {
             log_files: usize = 5 =>
                 "containerLogMaxFiles", "container-log-max-files", count(2..=1000),
                 "Largest number of files of a container's log", kubelet();
-            log_workers: usize = 1 =>
-                "containerLogMaxWorkers", "container-log-max-workers", count(1..=64),
-                "Number of logs that are rotated at the same time", kubelet();
             log_period: Duration = Duration::from_secs(10) =>
                 "containerLogMonitorInterval", "container-log-monitor-interval", duration(OFTEN..=DAY),
                 "How often the sizes of logs are checked", kubelet();

@@ -37,23 +37,10 @@ settings! {
                 "registryBurst", "registry-burst", unset(integer(0..=MOST)),
                 "Pulls that may start at once, while registryPullQPS limits the rate in the long run; 0 is \
                  the default [default: 10]", kubelet(), reloads();
-            wait: Duration = Duration::from_secs(30) =>
-                "registryPullWait", "registry-pull-wait", duration(Duration::ZERO..=DAY),
-                "How long a pull that registryPullQPS delays waits for its turn. 0: it fails at once and \
-                 backs off, as in the kubelet", reloads();
             /// Zero: none.
             progress_deadline: Duration = Duration::from_secs(300) =>
                 "imagePullProgressDeadline", "image-pull-progress-deadline", duration(Duration::ZERO..=DAY),
                 "A pull of the embedded engine that makes no progress for this long is given up. 0: never", reloads();
-            /// Bytes per second. Zero: none.
-            minimum_rate: u64 = 0 =>
-                "imagePullMinimumRate", "image-pull-minimum-rate", bytes(0..=1 << 40),
-                "A pull of the embedded engine that receives fewer bytes per second than this for half a \
-                 minute is given up. 0: never", reloads();
-            /// Zero: none.
-            deadline: Duration = Duration::ZERO =>
-                "imagePullDeadline", "image-pull-deadline", duration(Duration::ZERO..=DAY),
-                "A pull that takes longer than this is given up. 0: never", reloads();
             /// Bytes per second of all pulls together. Zero: no limit.
             bandwidth: u64 = 0 =>
                 "maxPullBandwidth", "max-pull-bandwidth", bytes(0..=1 << 40),

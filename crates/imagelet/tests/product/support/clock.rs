@@ -16,8 +16,6 @@ pub(crate) struct Time {
     pub(crate) set: i64,
     /// The machine was booted this many seconds ago.
     pub(crate) booted: Option<i64>,
-    /// All clocks are this many times as fast.
-    pub(crate) speed: Option<u32>,
 }
 
 impl Time {
@@ -47,16 +45,14 @@ impl Time {
     /// The environment variables of a program with this time.
     #[track_caller]
     pub(crate) fn environment(self) -> Vec<(&'static str, String)> {
-        let words = match (self.passed + self.set, self.speed) {
-            (0, None) => return Vec::new(),
-            (seconds, None) => format!("{seconds:+}"),
-            (seconds, Some(times)) => format!("{seconds:+} x{times}"),
-        };
-        let monotonic = if self.speed.is_some() { "0" } else { "1" };
+        let seconds = self.passed + self.set;
+        if seconds == 0 {
+            return Vec::new();
+        }
         vec![
             ("LD_PRELOAD", library()),
-            ("FAKETIME", words),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", monotonic.to_owned()),
+            ("FAKETIME", format!("{seconds:+}")),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             ("NO_FAKE_STAT", "1".to_owned()),
         ]
     }

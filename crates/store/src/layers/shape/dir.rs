@@ -13,7 +13,6 @@ use super::file_type::kind_of;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{self, FS};
 use crate::disk::usage::bytes_on_disk;
-use crate::layers::file_list::LIST;
 use crate::recipe;
 use crate::records::entries::LayerStats;
 use crate::unpack::{
@@ -21,7 +20,7 @@ use crate::unpack::{
 };
 
 /// The parts of a layer's directory other than its tree, including the directory itself. `replaced/` is counted with the tree.
-const BESIDE: [&str; 5] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW, LIST];
+const BESIDE: [&str; 4] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW];
 
 pub(super) fn begin(private: &OwnedFd) -> io::Result<()> {
     let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;

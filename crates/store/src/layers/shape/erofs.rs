@@ -14,7 +14,6 @@ use super::file_type::kind_of;
 use crate::disk::layer::LayerId;
 use crate::disk::usage::bytes_on_disk;
 use crate::disk::xattr::{Xattrs, is_of_overlayfs};
-use crate::layers::file_list::LIST;
 use crate::recipe;
 use crate::records::entries::LayerStats;
 use crate::tar::shown;
@@ -56,23 +55,13 @@ pub(super) fn measure(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
         bytes += bytes_on_disk(|| rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW))?;
         inodes += 1;
     }
-    // Files of other layers that this one holds are no part of it by themselves.
-    match rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => {
-            bytes += bytes_on_disk(|| rustix::fs::statat(layer, LIST, AtFlags::SYMLINK_NOFOLLOW))?;
-            inodes += 1;
-        }
-        Err(rustix::io::Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
     Ok((bytes, inodes))
 }
 
 pub(super) fn patch(layer: BorrowedFd<'_>, implicit: &[Vec<u8>], below: Below<'_>) -> io::Result<()> {
     let mut file = recipe::open_erofs(layer, OFlags::RDWR)?;
     // All are found first: what is written for one may lie beyond what the reader took for the end.
-    let devices = recipe::open_devices(layer)?;
-    let erofs = Reader::open_with(&file, devices.iter().collect())?;
+    let erofs = Reader::open(&file)?;
     let mut places = Vec::with_capacity(implicit.len());
     for path in implicit {
         // An opaque directory of the layer itself, above this one, hides everything below.
