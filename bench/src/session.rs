@@ -3,7 +3,7 @@
 //! A *janitor*, this very program once more, waits at the end of a pipe which closes when the run ends in whatever way, by a kill
 //! too. Then it ends the processes by their ids, takes the mounts away and removes the directories. It knows nothing of engines.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;

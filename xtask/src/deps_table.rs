@@ -48,37 +48,29 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-cri-api",
-        uses: &["imagelet-lock", "imagelet-oci"],
+        uses: &["imagelet-base", "imagelet-oci"],
         third_party: Some(&["async-trait", "futures-core", "schemars", "serde", "serde_json", "thiserror"]),
         never_reaches: IO,
-        reason: "cri-api is the waist: traits and plain types, no I/O",
-        ..ALONE
-    },
-    Border {
-        package: "imagelet-engine-api",
-        uses: &["imagelet-oci", "imagelet-cri-api"],
-        third_party: Some(&["async-trait", "schemars", "serde", "serde_json"]),
-        never_reaches: IO,
-        reason: "engine-api is the waist's other half: what only a store of ours can do, as a trait and plain types",
+        reason: "cri-api is the waist: traits and plain types, those of our own engine among them; no I/O",
         ..ALONE
     },
     Border {
         package: "imagelet-containerd",
-        uses: &["imagelet-lock", "imagelet-oci", "imagelet-cri-api", "imagelet-engine-api"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-store", "imagelet-registry"],
         reason: "containerd speaks containerd's API; what is pulled, and from where, is decided above it",
         ..ALONE
     },
     Border {
         package: "imagelet-cri-grpc",
-        uses: &["imagelet-lock", "imagelet-base", "imagelet-oci", "imagelet-cri-api"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-image-manager", "imagelet-image-service"],
         reason: "cri-grpc converts, it decides nothing and stores nothing",
         ..ALONE
     },
     Border {
         package: "imagelet-credentials",
-        uses: &["imagelet-lock", "imagelet-base", "imagelet-oci", "imagelet-single-flight"],
+        uses: &["imagelet-base", "imagelet-oci"],
         never_reaches: &[
             "hyper",
             "reqwest",
@@ -100,21 +92,6 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
-        package: "imagelet-lock",
-        third_party: Some(&[]),
-        never_reaches: IO,
-        reason: "lock is the standard library's locks without poison",
-        ..ALONE
-    },
-    Border {
-        package: "imagelet-single-flight",
-        uses: &["imagelet-lock"],
-        third_party: Some(&["tokio", "tokio-util", "tracing"]),
-        never_reaches: &["reqwest", "hyper", "tonic", "axum", "redb"],
-        reason: "single-flight shares work between callers, and knows nothing of the work",
-        ..ALONE
-    },
-    Border {
         package: "imagelet-inflate",
         third_party: Some(&["bytes", "crc32fast", "flate2", "thiserror", "zstd"]),
         never_reaches: IO,
@@ -130,7 +107,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-registry",
-        uses: &["imagelet-lock", "imagelet-base", "imagelet-oci"],
+        uses: &["imagelet-base", "imagelet-oci"],
         never_reaches: &["redb", "tonic", "axum", "imagelet-store", "imagelet-cri-api"],
         reason: "registry is HTTP only: no disk, no CRI",
         ..ALONE
@@ -145,24 +122,21 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-store",
-        uses: &["imagelet-lock", "imagelet-oci", "imagelet-base", "imagelet-engine-api", "imagelet-erofs"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-erofs"],
         tests_use: &["imagelet-testdisk", "imagelet-testfault"],
         never_reaches: NETWORK,
-        reason: "store is disk only: no network, no async; reports of its work are the plain types of engine-api",
+        reason: "store is disk only: no network, no async; reports of its work are the plain types of cri-api",
         ..ALONE
     },
     Border {
         package: "imagelet-image-service",
         uses: &[
-            "imagelet-lock",
             "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
-            "imagelet-engine-api",
             "imagelet-inflate",
             "imagelet-registry",
             "imagelet-signature",
-            "imagelet-single-flight",
             "imagelet-store",
         ],
         tests_use: &["imagelet-testdisk", "imagelet-testfault"],
@@ -172,15 +146,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-image-manager",
-        uses: &[
-            "imagelet-lock",
-            "imagelet-base",
-            "imagelet-oci",
-            "imagelet-cri-api",
-            "imagelet-credentials",
-            "imagelet-engine-api",
-            "imagelet-single-flight",
-        ],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-credentials"],
         never_reaches: GRPC_OR_HTTP,
         reason: "image-manager decides: no wire format, no HTTP, no store, no Kubernetes client types; collection asks a store \
                  of ours for what layers share",
@@ -196,14 +162,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-kuberuntime",
-        uses: &[
-            "imagelet-lock",
-            "imagelet-base",
-            "imagelet-oci",
-            "imagelet-cri-api",
-            "imagelet-image-manager",
-            "imagelet-probe",
-        ],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-probe"],
         never_reaches: &["tonic", "prost", "reqwest", "axum", "redb", "k8s-openapi", "imagelet-image-service"],
         reason: "kuberuntime runs pods over the waist: no wire format, no engine",
         ..ALONE
@@ -218,21 +177,14 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-kubelet-api",
-        uses: &["imagelet-lock", "imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-kuberuntime"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-kuberuntime"],
         never_reaches: &["tonic", "prost", "axum", "redb", "clap", "kube", "imagelet-store", "imagelet-image-service"],
         reason: "kubelet-api answers the API server: it runs no pod, and asks through a trait who may",
         ..ALONE
     },
     Border {
         package: "imagelet-cluster",
-        uses: &[
-            "imagelet-lock",
-            "imagelet-base",
-            "imagelet-oci",
-            "imagelet-cri-api",
-            "imagelet-image-manager",
-            "imagelet-kubelet-api",
-        ],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-kubelet-api"],
         never_reaches: &["tonic", "prost", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
         reason: "cluster speaks with the API server, and only it: it runs no pod and pulls no image",
         ..ALONE
@@ -240,12 +192,10 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-agent",
         uses: &[
-            "imagelet-lock",
             "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-cri-grpc",
-            "imagelet-engine-api",
             "imagelet-image-manager",
             "imagelet-kubelet-api",
             "imagelet-kuberuntime",
@@ -268,9 +218,8 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet",
         uses: &[
-            "imagelet-lock",
-            "imagelet-agent",
             "imagelet-base",
+            "imagelet-agent",
             "imagelet-cluster",
             "imagelet-kubelet-api",
             "imagelet-containerd",
@@ -278,7 +227,6 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-cri-api",
             "imagelet-cri-grpc",
             "imagelet-credentials",
-            "imagelet-engine-api",
             "imagelet-image-manager",
             "imagelet-image-service",
             "imagelet-kuberuntime",
@@ -293,7 +241,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-testdisk",
-        uses: &["imagelet-lock", "imagelet-base"],
+        uses: &["imagelet-base"],
         third_party: Some(&["fuser", "rustix"]),
         never_reaches: &["tokio", "hyper", "redb", "imagelet-store"],
         reason: "testdisk is a disk for tests: it knows nothing of what is kept on it, and nothing that is shipped has it",
@@ -315,7 +263,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-bench",
-        uses: &["imagelet-lock", "imagelet-cri-api", "imagelet-cri-grpc"],
+        uses: &["imagelet-base", "imagelet-cri-api", "imagelet-cri-grpc"],
         third_party: Some(&["anyhow", "clap", "serde", "serde_json", "tokio"]),
         never_reaches: &["imagelet-store", "imagelet-registry", "imagelet-image-service", "redb"],
         reason: "the benchmark measures programs, its own build among them; of the product it has the client of CRI, with which it asks them, and locks",

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cri_api::engine::ImageLayers;
 use cri_api::{ImageService, Kind, RuntimeService};
-use engine_api::ImageLayers;
 use image_manager::gc::{
     DiskProbe, DiskSpace, EvictPods, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern,
     ReclaimContainers, Volumes,

@@ -1,8 +1,10 @@
-//! Small mechanisms of the node that several crates need: [`blocking`] work with its panics handed on, [`GoDuration`], the
-//! table of [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks](FileLock) and [states](FileIdentity) of files, files that [no other user
-//! reads](write_private), the error of a [full disk](is_disk_full), reads that [`fill`] a buffer, [walks](walk_tree) over trees that others change, the encodings of certificates ([`der`], [`pem`]),
-//! [sizes and durations](units) for people, the names [`nearest`] to a wrong one, trace context in headers, and parts of
-//! TLS clients.
+//! Small mechanisms of the node that several crates need: [locks](lock) that a panic does not poison, [work that several
+//! callers share](single_flight), [`blocking`] work with its panics handed on, [`GoDuration`], the table of
+//! [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks](FileLock) and
+//! [states](FileIdentity) of files, files that [no other user reads](write_private), the error of a
+//! [full disk](is_disk_full), reads that [`fill`] a buffer, [walks](walk_tree) over trees that other processes change,
+//! the encodings of certificates ([`der`], [`pem`]), [sizes and durations](units) for people, the names [`nearest`] to a
+//! wrong one, trace context in headers, and parts of TLS clients.
 //!
 //! No module of this crate knows images, pods or settings.
 #![deny(missing_docs)]
@@ -15,6 +17,7 @@ mod file_identity;
 mod file_lock;
 mod fill;
 mod go_duration;
+pub mod lock;
 mod loop_device;
 pub mod mount;
 mod nearest;
@@ -22,6 +25,8 @@ mod overlay;
 pub mod peer_groups;
 pub mod pem;
 mod private_file;
+#[cfg(feature = "tokio")]
+pub mod single_flight;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(feature = "trace")]

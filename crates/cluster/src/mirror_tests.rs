@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::sync::Arc;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use tracing::instrument::WithSubscriber as _;
 
 use super::*;

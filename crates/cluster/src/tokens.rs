@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
-use lock::Mutex;
 use oci::Secret;
 use serde_json::{Value, json};
 

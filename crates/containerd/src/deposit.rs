@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use engine_api::runtime_store::{
+use base::lock::Mutex;
+use cri_api::engine::runtime_store::{
     Deposit, Destination, Documents, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer,
 };
-use lock::Mutex;
 use oci::{Digest, Reference};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 

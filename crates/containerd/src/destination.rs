@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine_api::runtime_store::{Destination, LowerLayer};
+use cri_api::engine::runtime_store::{Destination, LowerLayer};
 
 use crate::Mount;
 

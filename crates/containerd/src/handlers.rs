@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use cri_api::engine::runtime_store::HandlerStore;
 use cri_api::{Error, Kind, Result};
-use engine_api::runtime_store::HandlerStore;
 use serde::Deserialize;
 
 /// The CRI plugin's configuration, as far as it concerns handlers.

@@ -1,6 +1,6 @@
 //! Labels of objects in containerd's store: those that containerd knows, and our own.
 
-use engine_api::runtime_store::{LayerFacts, StackedLayer};
+use cri_api::engine::runtime_store::{LayerFacts, StackedLayer};
 use oci::{Digest, Reference};
 
 use crate::Labels;

@@ -4,7 +4,7 @@
 //! A [`Client`] reads, a [`Lease`] of it writes: whatever a lease makes is safe from containerd's collection until the lease
 //! is deleted. Every call that changes something may be repeated: what is there already is success. The crate knows no
 //! registry and decides nothing about images. [`ContainerdStore`] and [`ContainerdDeposit`] put these calls behind the traits of
-//! `engine_api::runtime_store`: nothing above knows that it is containerd.
+//! `cri_api::engine::runtime_store`: nothing above knows that it is containerd.
 #![deny(missing_docs)]
 
 mod client;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use cri_api::{FsInfo, RuntimeService};
-use engine_api::LayerShape;
-use engine_api::runtime_store::{
+use cri_api::engine::LayerShape;
+use cri_api::engine::runtime_store::{
     Deposit, FindRuntimeStore, HandlerStore, NamedImage, RuntimeRecord, RuntimeStore, StackedLayer, StoreDetection,
     UnfinishedDeposit,
 };
+use cri_api::{FsInfo, RuntimeService};
 use futures::future::{try_join, try_join_all};
 use jiff::{SignedDuration, Timestamp};
 use oci::Digest;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use engine_api::runtime_store::{
+use cri_api::engine::runtime_store::{
     Deposit as _, Destination, Document, Documents, LayerFacts, OpenSlot, Slot, StackedLayer,
 };
 use imagelet_containerd::{

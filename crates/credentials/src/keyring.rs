@@ -4,7 +4,7 @@
 //! It does not decide presence or access, and turns an error of a source into a note: only a pull secret of the right
 //! type with broken content fails the look-up, as in the kubelet. The image manager calls it.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::sync::Arc;

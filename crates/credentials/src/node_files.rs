@@ -4,7 +4,7 @@
 //! The first file that can be read wins, as in the kubelet, or all of them count, as for podman; a file that cannot be read
 //! is noted and skipped. It reads no environment variables: the directories are arguments. The keyring calls this.
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read as _};

@@ -4,7 +4,7 @@
 //! Only the two types that kubelets take are taken; any other is noted, never guessed at. Helpers that a secret names are
 //! never run: only the node's own files may name programs. The keyring calls this.
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;

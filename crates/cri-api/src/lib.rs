@@ -1,11 +1,13 @@
 //! The waist of imagelet: what an image service and a runtime service are.
 //!
-//! Two traits, [`ImageService`] and [`RuntimeService`], with plain types and one [`Error`] that carries a kind. The
+//! Two traits, [`ImageService`] and [`RuntimeService`], with plain types and one [`Error`] that carries a kind; and
+//! [`engine`], the operations that only our own store has. The
 //! embedded engine, a remote CRI runtime and the fake all stand behind them; deciders above see nothing else. No
 //! protobuf, no I/O, no clock here. With feature `testing`: an in-memory fake, and the conformance suite which every
 //! implementation runs.
 #![deny(missing_docs)]
 
+pub mod engine;
 mod error;
 mod filesystem;
 mod image;

@@ -2,7 +2,7 @@
 
 extern crate imagelet_cri_api as cri_api;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

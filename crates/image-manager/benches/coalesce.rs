@@ -1,7 +1,7 @@
 //! 10,000 requests for 100 images at the same moment: the cost of sharing a pull, and the savings compared with the kubelet,
 //! where every request pulls. Run by `cargo bench -p imagelet-image-manager --bench coalesce`.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::Arc;

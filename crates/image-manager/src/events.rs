@@ -1,7 +1,7 @@
 //! [`EventRecorder`] and its two recorders: the log, and a ring of the last events. Which outcome makes which event is
 //! decided in `outcome`.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

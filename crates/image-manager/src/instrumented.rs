@@ -2,7 +2,7 @@
 //! runtime. It changes no call and no answer, and decides nothing. The binary puts it around the service that the
 //! manager, or a server, is given.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 

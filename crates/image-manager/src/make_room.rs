@@ -1,7 +1,7 @@
 //! [`MakeRoom`]: the manager's interface to garbage collection. A pull that found the disk full asks for space; images of
 //! pulls under way are held, so that they are not removed. The collector implements it; no pull waits for another in it.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl Holds {
         names.keys().cloned().collect()
     }
 
-    fn lock(&self) -> lock::MutexGuard<'_, BTreeMap<String, ImagePulls>> {
+    fn lock(&self) -> base::lock::MutexGuard<'_, BTreeMap<String, ImagePulls>> {
         self.names.lock()
     }
 }

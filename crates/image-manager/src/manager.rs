@@ -3,7 +3,7 @@
 
 mod pulling;
 
-use lock::{Mutex, MutexGuard, RwLock};
+use base::lock::{Mutex, MutexGuard, RwLock};
 use std::borrow::Borrow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

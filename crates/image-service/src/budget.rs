@@ -4,7 +4,7 @@
 //! budget counts what it is asked for and measures nothing. It also keeps used buffers for reuse. Called by layer jobs
 //! and by the code that they call.
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

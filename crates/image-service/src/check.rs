@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use cri_api::engine::{CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, UnfinishedPulls};
 use cri_api::{Error, Kind, Result};
-use engine_api::{CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, UnfinishedPulls};
 use store::check::{CheckError, CheckOptions, Depth};
 use store::{LayerFormat, Unfinished};
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use cri_api::engine::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
 use cri_api::{Error, Kind, Result};
-use engine_api::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
 use oci::Digest;
 use store::{ConvertError, LayerFormat};
 

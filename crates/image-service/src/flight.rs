@@ -1,11 +1,11 @@
 //! [`Flights`]: jobs in flight by key, shared by all callers that want the same result at the same time, over
-//! [`single_flight`]. A job runs as a task of its own and is cancelled when its last waiter is dropped. Used for pulls,
+//! [`base::single_flight`]. A job runs as a task of its own and is cancelled when its last waiter is dropped. Used for pulls,
 //! layers and configs.
 
 use std::hash::Hash;
 
+use base::single_flight::{Group, Shared};
 use cri_api::{Error, Kind, Result};
-use single_flight::{Group, Shared};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
@@ -41,7 +41,7 @@ impl Shared for Context {
 
 /// A waiter's share of a job. Dropping it is leaving.
 pub(crate) struct Ticket<K: Hash + Eq, T> {
-    ticket: single_flight::Ticket<K, Context, Result<T>>,
+    ticket: base::single_flight::Ticket<K, Context, Result<T>>,
     /// This waiter started the job.
     pub(crate) led: bool,
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use oci::{Algorithm, Digest, Hasher};
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 /// Work that a thread can do while it waits.
 pub(crate) trait Chore: Send + Sync {
@@ -102,7 +102,7 @@ impl<P: AsRef<[u8]> + Send> Chore for Hashing<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lock::Mutex;
+    use base::lock::Mutex;
     use std::sync::Arc;
 
     #[test]

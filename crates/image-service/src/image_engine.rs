@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
-use engine_api::{
+use cri_api::engine::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
     ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
     PodmanStoreReport, PodmanStoreRequest, UnfinishedPulls,
 };
+use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use oci::Digest;
 use store::{ResolveError, StoreError};
 

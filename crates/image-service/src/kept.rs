@@ -2,7 +2,7 @@
 //! a blob from the store instead of the registry. A written blob is finished only after its bytes are verified. A blob
 //! that is read is verified by its reader, and dropped if it is damaged. Called by layer jobs and their sources.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;

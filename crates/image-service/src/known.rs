@@ -3,7 +3,7 @@
 //! who may use content of other repositories, is trusted; it errs on the side of fetching. Filled at the opening and by
 //! every commit.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use oci::{Digest, Document, ImageConfig};
@@ -101,7 +101,7 @@ impl ContentHints {
         self.lock().is_made_of(diff_id, blob)
     }
 
-    fn lock(&self) -> lock::MutexGuard<'_, Maps> {
+    fn lock(&self) -> base::lock::MutexGuard<'_, Maps> {
         self.0.lock()
     }
 }

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use engine_api::runtime_store::UnfinishedDeposit;
-use lock::Mutex;
+use base::lock::Mutex;
+use cri_api::engine::runtime_store::UnfinishedDeposit;
 use oci::Digest;
 
 use crate::options::RuntimeTarget;

@@ -1,5 +1,5 @@
 //! The embedded image service: registry client and store put together, behind [`cri_api::ImageService`] and
-//! [`engine_api::ImageEngine`].
+//! [`cri_api::engine::ImageEngine`].
 //!
 //! [`Engine`] pulls (resolve, choose, fetch, verify, unpack, commit; one job per image at a time, layers shared between
 //! jobs), answers for what is present, and imports and exports archives by the same pipeline. [`Registries`] uploads. It has no opinion on when

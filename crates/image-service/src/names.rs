@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use cri_api::engine::ImageDocuments;
 use cri_api::{Error, Kind, Result};
-use engine_api::ImageDocuments;
 use oci::Reference;
 use store::ImageRecord;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cri_api::ImageService;
-use engine_api::runtime_store::RuntimeStore;
+use cri_api::engine::runtime_store::RuntimeStore;
 use oci::Platform;
 
 use crate::error::OpenError;

@@ -1,8 +1,8 @@
 //! The view for podman on request: the store makes it; here its errors become those of the image service. Called on threads that
 //! may block.
 
+use cri_api::engine::{PodmanStoreReport, PodmanStoreRequest};
 use cri_api::{Error, Kind, Result};
-use engine_api::{PodmanStoreReport, PodmanStoreRequest};
 use store::{PodmanViewError, Store};
 
 use crate::error;

@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 
+use base::single_flight::{Progress, Subscription};
 use cri_api::{LayerState, ProgressSink, PullEvent};
 use oci::Digest;
-use single_flight::{Progress, Subscription};
 
 /// Fans events out.
 #[derive(Clone, Default)]
-pub(crate) struct Hub(single_flight::Hub<PullProgress>);
+pub(crate) struct Hub(base::single_flight::Hub<PullProgress>);
 
 /// The present state of a pull or of a layer.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Hub {
 mod tests {
     use std::sync::Arc;
 
-    use lock::Mutex;
+    use base::lock::Mutex;
 
     use super::*;
 

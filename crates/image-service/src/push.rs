@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use cri_api::engine::ImageDocuments;
 use cri_api::{Error, Kind, LayerState, ProgressSink, PullEvent, Result};
-use engine_api::ImageDocuments;
 use futures::{StreamExt as _, TryStreamExt as _};
 use oci::{Descriptor, Digest, Document, Manifest, Reference, RegistryAuth};
 use registry::{BlobUpload, Repository};

@@ -4,7 +4,7 @@
 //! of it with the blob at the end; wrong bytes are never kept. [`crate::pull::layer`] leaves whole layers. It knows no
 //! registry and no layer.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use inflate::{BUFFER, Sink, Stopped};
 
 use crate::budget::{Budget, Share};
 use crate::hashing::{Chore, Hashing};
-use lock::{Condvar, Mutex};
+use base::lock::{Condvar, Mutex};
 
 /// How many buffers a ring may always have, and how many it has at most, where there is memory to spare. It makes them as they
 /// are first needed.

@@ -1,6 +1,6 @@
 //! The ring between the thread that inflates and the one that unpacks.
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 use super::*;
 use oci::{Algorithm, Digest};

@@ -3,7 +3,7 @@
 //! the bytes fetched so far; at least that much is written. It asks no file system: the caller passes in the free
 //! bytes. [`crate::pull::assemble`] makes the claims, the layer jobs report progress.
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cri_api::engine::runtime_store::{FindRuntimeStore, HandlerStore, RuntimeImageFacts, RuntimeStore, StoreDetection};
+use cri_api::engine::{ImageLayers, LayerShape};
 use cri_api::{
     Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Reason, Result,
 };
-use engine_api::runtime_store::{FindRuntimeStore, HandlerStore, RuntimeImageFacts, RuntimeStore, StoreDetection};
-use engine_api::{ImageLayers, LayerShape};
 use store::{Durability, LayerFormat, Store};
 use tokio::sync::Mutex;
 use tokio::time::Instant;

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use cri_api::engine::runtime_store::RuntimeStore;
+use cri_api::engine::{ImageLayers, LayersOf};
 use cri_api::{ImageService, ImageSpec, Result};
-use engine_api::runtime_store::RuntimeStore;
-use engine_api::{ImageLayers, LayersOf};
 use tokio::sync::Mutex;
 
 use crate::pull::deposit::chain_id;

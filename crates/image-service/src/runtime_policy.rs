@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cri_api::engine::runtime_store::RuntimeStore;
 use cri_api::{Error, Image, Kind, Result};
-use engine_api::runtime_store::RuntimeStore;
 use oci::{Digest, Reference};
 
 use crate::error::OpenError;

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
+use cri_api::engine::runtime_store::{RuntimeRecord, RuntimeStore};
 use cri_api::{Image, ImageService, ImageSpec, Result};
-use engine_api::runtime_store::{RuntimeRecord, RuntimeStore};
 use oci::Digest;
 
 /// Age from which a record counts, in seconds: the runtime shows an image some time after its record was written.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
+use cri_api::engine::CheckReport;
 use cri_api::{Error, Kind, Reason, Result};
-use engine_api::CheckReport;
 use oci::Digest;
 use registry::Client;
 use store::{ImageRecord, Store};

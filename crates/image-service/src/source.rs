@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
+use base::lock::Mutex;
 use bytes::Bytes;
 use cri_api::{Error, Result};
-use lock::Mutex;
 use oci::{Descriptor, Digest};
 use registry::{BlobStream, Repository};
 

@@ -4,7 +4,7 @@
 //! of the stream only after the first has verified the blob, so that nothing unverified is ever a whole layer. It knows no
 //! network and no image. Called by the layer job.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

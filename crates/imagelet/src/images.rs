@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::collection::owner::Owner;
+use cri_api::engine::runtime_store::RuntimeImageFacts;
+use cri_api::engine::{ImageEngine, ImageUsage, UnfinishedPulls};
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
-use engine_api::runtime_store::RuntimeImageFacts;
-use engine_api::{ImageEngine, ImageUsage, UnfinishedPulls};
 use image_service::{EngineOptions, Registries, RuntimeImages};
 use registry::Bandwidth;
 use tokio_util::sync::CancellationToken;

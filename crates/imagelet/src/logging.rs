@@ -132,7 +132,7 @@ pub(crate) fn failure(lines: &[String], format: LogFormat, stderr: &Stderr) {
 
 #[cfg(test)]
 mod tests {
-    use lock::Mutex;
+    use base::lock::Mutex;
     use std::sync::Arc;
 
     use super::*;

@@ -4,7 +4,7 @@
 mod frame;
 mod painter;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
 

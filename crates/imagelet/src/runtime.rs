@@ -3,7 +3,7 @@
 //! for a thread that starts and gets no memory for its signal stack, since its waiters would wait forever. Does not know what runs on it.
 //! Called by `main`.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::lock::Mutex;
 use hashlink::LruCache;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
-use lock::Mutex;
 use oci::Secret;
 use tokio::time::Instant;
 

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

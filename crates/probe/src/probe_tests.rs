@@ -1,6 +1,6 @@
 //! Requests to servers on loopback that answer byte by byte as scripted.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

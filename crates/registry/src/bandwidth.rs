@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use tokio::time::Instant;
 use url::Url;
 

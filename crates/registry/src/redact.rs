@@ -2,8 +2,8 @@
 //! log goes through here: queries and user information of URLs are cut, known secrets and things that look like tokens
 //! are replaced, control characters become spaces, and the length is limited.
 
+use base::lock::Mutex;
 use base64::Engine as _;
-use lock::Mutex;
 use oci::{RegistryAuth, Secret};
 use url::Url;
 

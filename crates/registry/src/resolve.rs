@@ -8,9 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use base::lock::Mutex;
 use futures::future::BoxFuture;
 use hyper_util::client::legacy::connect::dns::Name;
-use lock::Mutex;
 use tower::Service;
 use url::Url;
 

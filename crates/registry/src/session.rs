@@ -1,7 +1,7 @@
 //! [`PullSession`]: the hosts of one pull, with the credential for each, and the way of a request: the order of hosts, the
 //! answers to their challenges, and the record of failures. `repository`, `document` and `blob` ask through it.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

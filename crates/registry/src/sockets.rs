@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use lock::Mutex;
+use base::lock::Mutex;
 use tokio::sync::watch;
 
 /// The sockets of one HTTP client, by origin.

@@ -1,7 +1,7 @@
 //! The process that serves a disk's file over FUSE: the file itself, and a second one that takes commands. Requests are handled
 //! one after the other, so that the record has them in their order. The process ends when the file system is no longer in use.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -103,7 +103,7 @@ impl State {
 }
 
 impl Server {
-    fn state(&self) -> lock::MutexGuard<'_, State> {
+    fn state(&self) -> base::lock::MutexGuard<'_, State> {
         self.state.lock()
     }
 

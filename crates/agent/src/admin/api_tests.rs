@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::body::Body;
+use cri_api::engine::ImageEngine;
 use cri_api::{Container, ContainerState, ImageService, Kind};
-use engine_api::ImageEngine;
 use image_manager::{ImageManager, LogRecorder, Options, PullBoard, WantedBy, WatchedPulls};
 use image_service::{Engine, EngineOptions};
 use registry::testing::{ImageBuilder, LayerBuilder, TestRegistry};

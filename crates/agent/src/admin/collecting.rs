@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use axum::extract::RawQuery;
 use axum::routing::{get, post};
+use cri_api::engine::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ImageEngine, LayerShape};
 use cri_api::{Error, Kind};
-use engine_api::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ImageEngine, LayerShape};
 use image_manager::Room;
 use image_manager::gc::NodeStatus;
 use serde::Serialize;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cri_api::Reason;
-use engine_api::testing::{Bench, run_all};
+use cri_api::engine::testing::{Bench, run_all};
 use image_service::{Engine, EngineOptions};
 use registry::testing::{ImageBuilder, LayerBuilder, TestRegistry};
 

@@ -1,14 +1,14 @@
-//! The calls of [`ImageEngine`](engine_api::ImageEngine) and [`ImageService`](cri_api::ImageService) and their answers as they
+//! The calls of [`ImageEngine`](cri_api::engine::ImageEngine) and [`ImageService`](cri_api::ImageService) and their answers as they
 //! travel over the store's socket, in JSON. Written and read by both ends: [`super::engine`] and
 //! [`RemoteStore`](super::remote_store::RemoteStore).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cri_api::{Error, ImageSpec, Kind, PullEvent, Reason};
-use engine_api::{
+use cri_api::engine::{
     CheckProgress, CheckRequest, ConvertRequest, ExportOptions, MountRequest, Platforms, PodmanStoreRequest,
 };
+use cri_api::{Error, ImageSpec, Kind, PullEvent, Reason};
 use oci::{RegistryAuth, Secret};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 /// Streams of callers who may change things.
 const PRIVILEGED: usize = 64;

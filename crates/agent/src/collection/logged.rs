@@ -108,9 +108,9 @@ impl ImageService for Logged {
 mod tests {
     use std::io::{self, Write};
 
+    use base::lock::Mutex;
     use cri_api::testing::{CallKind, FakeImage, FakeImageService};
     use cri_api::{Kind, Reason};
-    use lock::Mutex;
     use tracing::instrument::WithSubscriber as _;
 
     use super::*;

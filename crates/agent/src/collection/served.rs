@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use base::lock::RwLock;
 use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
 use image_manager::gc::{ImageGcManager, Pins};
 use image_manager::{Cause, MakeRoom as _};
-use lock::RwLock;
 
 /// The current pins, for lists of images that are made while a collection runs.
 pub(super) type Board = Arc<RwLock<Arc<Pins>>>;

@@ -1,7 +1,7 @@
 //! [`EventBook`]: the last events of this node with their times. An event that repeats is counted, not stored again, as in
 //! Kubernetes. Wakes readers that wait for more. Written by everything that has events; read by the admin endpoint.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::VecDeque;
 
 use image_manager::{Event, EventRecorder, EventRef, WallClock};

@@ -2,7 +2,7 @@
 //! directory, which is read again and again; accounts lie in the latter. What cannot be read leaves what was known before.
 //! Called by the syncs of pods.
 
-use lock::{Mutex, RwLock};
+use base::lock::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_api::{ImageLayers, ImageUsage};
+use cri_api::engine::{ImageLayers, ImageUsage};
 use image_manager::gc::PlannedImage;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(row.image.first_detected.map(Timestamp::as_second), Some(1));
         let planned = PlannedImage { id: image.id.clone(), decision: "in-use".to_owned(), ..PlannedImage::default() };
         let mut layers = ImageLayers { layers: vec![5], ..ImageLayers::default() };
-        layers.images.insert(image.id.clone(), engine_api::LayersOf { layers: vec![0], ..Default::default() });
+        layers.images.insert(image.id.clone(), cri_api::engine::LayersOf { layers: vec![0], ..Default::default() });
         let rows = super::rows(vec![planned], &[image], Some(&layers));
         assert_eq!((rows.len(), rows[0].pinned, rows[0].usage.map(|u| u.unique_bytes)), (1, true, Some(5)));
     }

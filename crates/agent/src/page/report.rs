@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::lock::Mutex;
 use image_manager::{EndedPull, PullInFlight};
 use jiff::Timestamp;
-use lock::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use engine_api::{ImageLayers, ImageUsage};
+use cri_api::engine::{ImageLayers, ImageUsage};
 
 /// The largest number of groups of layers that are drawn: those that save the most.
 const GROUPS: usize = 40;
@@ -53,13 +53,13 @@ pub(super) struct ImageGroup {
 /// The bytes that each image has alone and shares, by id.
 pub(super) fn usage(layers: &ImageLayers) -> HashMap<&str, ImageUsage> {
     let mut users = vec![0_usize; layers.layers.len()];
-    let indices = |of: &engine_api::LayersOf| of.layers.iter().map(|layer| *layer as usize).collect::<Vec<_>>();
+    let indices = |of: &cri_api::engine::LayersOf| of.layers.iter().map(|layer| *layer as usize).collect::<Vec<_>>();
     for layer in layers.images.values().flat_map(indices) {
         if let Some(count) = users.get_mut(layer) {
             *count += 1;
         }
     }
-    let one = |of: &engine_api::LayersOf| {
+    let one = |of: &cri_api::engine::LayersOf| {
         let mut usage = ImageUsage { unique_bytes: of.own_bytes, shared_bytes: 0 };
         for layer in indices(of) {
             let bytes = layers.layers.get(layer).copied().unwrap_or_default();
@@ -115,7 +115,7 @@ impl Sharing {
 
 #[cfg(test)]
 mod tests {
-    use engine_api::LayersOf;
+    use cri_api::engine::LayersOf;
 
     use super::*;
 

@@ -8,9 +8,9 @@ mod writer;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use base::lock::Mutex;
 use image_manager::{Event, EventRecorder, EventRef, WallClock};
 use jiff::Timestamp;
-use lock::Mutex;
 use tokio::sync::Notify;
 
 pub use writer::EventWriter;

@@ -9,11 +9,11 @@ mod store;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use base::lock::Mutex;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
-use lock::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::BoxError;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base::lock::Mutex;
 use image_manager::{EventRecorder, EventRef, EventType, ObjectRef};
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use lock::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

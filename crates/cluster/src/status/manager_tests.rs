@@ -1,6 +1,6 @@
 //! The status manager on an API server in memory.
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 use super::*;
 use crate::fake::FakeServer;

@@ -1,7 +1,7 @@
 //! [`Cache`]: answers of a credential provider until they expire, and their keys. It reads no clock and runs nothing. Each
 //! provider has one.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ impl<T: Clone> Cache<T> {
         state.answers.insert(key, (answer, expires));
     }
 
-    fn state(&self) -> lock::MutexGuard<'_, AnswerTable<T>> {
+    fn state(&self) -> base::lock::MutexGuard<'_, AnswerTable<T>> {
         // Nothing of what is done under the lock leaves it half done.
         self.state.lock()
     }

@@ -24,9 +24,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use base::single_flight::Group;
 use futures::future::join_all;
 use oci::Secret;
-use single_flight::Group;
 use tokio_util::task::TaskTracker;
 
 use self::cache::Cache;

@@ -11,8 +11,8 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::single_flight::Group;
 use oci::{RegistryAuth, Secret};
-use single_flight::Group;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::debug;

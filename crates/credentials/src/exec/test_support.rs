@@ -1,7 +1,7 @@
 //! Shared by the tests of credential providers: a directory with scripts as providers, a configuration for them, a
 //! clock that does not advance by itself, and tokens. Not part of the product.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;

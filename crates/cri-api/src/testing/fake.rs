@@ -1,7 +1,7 @@
 //! [`FakeImageService`]: an image service in memory, with the whole semantics: ids, names, retagging, removal,
 //! filters, accounting. It pulls from a registry inside of it; it keeps no bytes.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

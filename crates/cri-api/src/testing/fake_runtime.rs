@@ -1,7 +1,7 @@
 //! [`FakeRuntimeService`]: a runtime in memory. Sandboxes and containers live through the states of CRI, by calls or
 //! because a test puts them there or ends them; every call can meet faults.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;

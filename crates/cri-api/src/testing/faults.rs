@@ -1,7 +1,7 @@
 //! Faults that a test injects into a fake: errors, delays, lost answers, absence, and gates at which calls wait. It knows
 //! nothing of what the calls do; the fakes ask [`Faults::pass`] before they do anything.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

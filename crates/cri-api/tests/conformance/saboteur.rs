@@ -1,6 +1,6 @@
 //! A fake that is wrong in one way, to prove that the suite notices.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 

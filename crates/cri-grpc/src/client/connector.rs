@@ -4,7 +4,7 @@
 //! During a pause of the back-off an attempt fails at once with the last error, so that no caller waits for a runtime
 //! that is away. A peer that takes the connection and says nothing counts as away too.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;

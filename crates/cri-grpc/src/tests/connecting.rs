@@ -1,6 +1,6 @@
 //! Connecting: no listener, a peer that never answers, a peer without CRI, a connection that is lost and made again.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::lock::Mutex;
 use cri_api::{AttachRequest, ContainerConfig, ExecRequest, ImageSpec, PodSandboxConfig, RuntimeService};
 use futures::StreamExt as _;
-use lock::Mutex;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 

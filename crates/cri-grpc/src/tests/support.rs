@@ -121,7 +121,7 @@ pub(crate) struct Answers {
     pub(crate) image_ref: Option<String>,
     pub(crate) fs_info: Option<pb::ImageFsInfoResponse>,
     /// Paths of the calls so far.
-    pub(crate) calls: Arc<lock::Mutex<Vec<&'static str>>>,
+    pub(crate) calls: Arc<base::lock::Mutex<Vec<&'static str>>>,
 }
 
 impl Answers {

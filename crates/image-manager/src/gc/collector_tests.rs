@@ -100,7 +100,7 @@ async fn images_of_handlers_are_removed_as_such_and_volumes_count_for_all() {
 #[tokio::test]
 async fn a_clock_that_is_set_removes_nothing() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let up = std::sync::Arc::new(lock::Mutex::new(("first", 1000)));
+    let up = std::sync::Arc::new(base::lock::Mutex::new(("first", 1000)));
     let rig = || {
         let (at, clock) = (directory.path().to_owned(), std::sync::Arc::clone(&up));
         let images = vec![image("job", 100), image("never", 100)];

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::blocking;
+use base::lock::RwLock;
+use cri_api::engine::{ImageLayers, UnfinishedPulls};
 use cri_api::{Container, FsInfo, Image, RuntimeService};
-use engine_api::{ImageLayers, UnfinishedPulls};
-use lock::RwLock;
 
 use super::disk::DiskSpace;
 use super::images::CollectedImages;

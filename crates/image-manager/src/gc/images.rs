@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use cri_api::engine::runtime_store::RuntimeImageFacts;
+use cri_api::engine::{ImageEngine, ImageLayers, UnfinishedPulls};
 use cri_api::{ImageService, ImageSpec, ImageStatus, Result};
-use engine_api::runtime_store::RuntimeImageFacts;
-use engine_api::{ImageEngine, ImageLayers, UnfinishedPulls};
 use tokio::time::Instant;
 
 use super::options::GcOptions;

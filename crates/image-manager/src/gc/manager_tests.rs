@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use cri_api::testing::FakeRuntimeService;
-use cri_api::{
-    Container, Error, FilesystemUsage, FsInfo, ImageFilter, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
-};
-use engine_api::{
+use base::lock::Mutex;
+use cri_api::engine::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageEngine, ImageLayers,
     ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, LayersOf, MountRequest, MountedImage,
     UnfinishedPulls,
 };
-use lock::Mutex;
+use cri_api::testing::FakeRuntimeService;
+use cri_api::{
+    Container, Error, FilesystemUsage, FsInfo, ImageFilter, ImageSpec, ImageStatus, Kind, PullImageRequest, Result,
+};
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -62,7 +62,7 @@ impl Shelf {
         self.other + own + layers.iter().map(|&layer| known.layers[layer as usize]).sum::<u64>()
     }
 
-    pub(in crate::gc) fn lock(&self) -> lock::MutexGuard<'_, Content> {
+    pub(in crate::gc) fn lock(&self) -> base::lock::MutexGuard<'_, Content> {
         self.content.lock()
     }
 

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
+use base::lock::Mutex;
+use cri_api::engine::UnfinishedPulls;
 use cri_api::{FilesystemUsage, Image};
-use engine_api::UnfinishedPulls;
 use jiff::Timestamp;
-use lock::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine_api::ImageEngine;
-use engine_api::runtime_store::RuntimeImageFacts;
+use cri_api::engine::ImageEngine;
+use cri_api::engine::runtime_store::RuntimeImageFacts;
 use tokio::time::Instant;
 
 use super::disk::DiskProbe;

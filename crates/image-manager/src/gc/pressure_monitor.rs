@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::blocking;
 use cri_api::FsInfo;
-use engine_api::UnfinishedPulls;
+use cri_api::engine::UnfinishedPulls;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 

@@ -101,7 +101,7 @@ async fn the_loop_tells_once_and_tries_less_often_what_does_not_help() {
 
 /// Keeps why it was asked to end pods.
 #[derive(Default)]
-struct Pods(lock::Mutex<Vec<EvictionCause>>);
+struct Pods(base::lock::Mutex<Vec<EvictionCause>>);
 
 #[async_trait]
 impl EvictPods for Pods {

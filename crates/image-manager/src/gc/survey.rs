@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use cri_api::engine::ImageLayers;
 use cri_api::{Container, Image};
-use engine_api::ImageLayers;
 use jiff::Timestamp;
 use tokio::time::Instant;
 

@@ -1,6 +1,6 @@
 //! Pulls that find the disk full: collection is asked once, and the pull is tried once more where that helped.
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 use async_trait::async_trait;
 use cri_api::{Error, Kind, Reason};

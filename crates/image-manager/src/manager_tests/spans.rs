@@ -1,6 +1,6 @@
 //! The span around a request: its fields, and that it is made only if there is a subscriber.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 
 use tracing::field::{Field, Visit};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base::lock::Mutex;
 use jiff::Timestamp;
-use lock::Mutex;
 use tokio::sync::watch;
 
 use super::in_flight::{EndedPull, PullInFlight, PullOutcome, PullStep, WantedBy};
@@ -51,7 +51,7 @@ struct State {
 /// The part of a running pull that its waiters and the board share.
 pub(super) struct RunningPull {
     image: String,
-    progress: single_flight::Hub<Progress>,
+    progress: base::single_flight::Hub<Progress>,
     slot: Option<SlotId>,
     since: Timestamp,
     begun: Duration,
@@ -143,7 +143,12 @@ impl PullBoard {
     }
 
     /// Shows a pull that begins or, with a `slot`, waits for its turn.
-    pub(super) fn enter(&self, image: &str, progress: single_flight::Hub<Progress>, slot: Option<SlotId>) -> OnBoard {
+    pub(super) fn enter(
+        &self,
+        image: &str,
+        progress: base::single_flight::Hub<Progress>,
+        slot: Option<SlotId>,
+    ) -> OnBoard {
         let pull = Arc::new(RunningPull {
             image: image.to_owned(),
             progress,

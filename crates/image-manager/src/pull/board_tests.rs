@@ -20,7 +20,7 @@ fn pod(name: &str) -> WantedBy {
 async fn a_pull_is_shown_with_its_layers_and_rate_and_remembered_when_it_ends() {
     let board = board();
     let mut changes = board.changes();
-    let hub = single_flight::Hub::<Progress>::default();
+    let hub = base::single_flight::Hub::<Progress>::default();
     let mut on_board = board.enter("app:1", hub.clone(), None);
     assert!(changes.has_changed().expect("it is open"));
     changes.mark_unchanged();
@@ -77,7 +77,7 @@ async fn a_pull_is_shown_with_its_layers_and_rate_and_remembered_when_it_ends() 
 async fn the_board_remembers_the_last_ends_and_no_more() {
     let board = board();
     for index in 0..ENDED_PULLS + 5 {
-        let mut pull = board.enter(&format!("app:{index}"), single_flight::Hub::default(), None);
+        let mut pull = board.enter(&format!("app:{index}"), base::single_flight::Hub::default(), None);
         if index % 2 == 0 {
             pull.failed(Cause::NotFound, &format!("{}\nsecond line", "é".repeat(LONGEST_MESSAGE)));
         }

@@ -1,12 +1,12 @@
 //! The flights of pulls: the shared state of their waiters, the data of each waiter, and the endings of a flight. Plain data
-//! over [`single_flight`].
+//! over [`base::single_flight`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base::single_flight::{Flight, Group, Shared, WaiterId};
 use credentials::Source;
-use single_flight::{Flight, Group, Shared, WaiterId};
 
 use super::attempts::Try;
 use super::board::RunningPull;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::single_flight::Subscription;
 use cri_api::{ProgressSink, PullEvent};
-use single_flight::Subscription;
 
 use super::progress::{Exceeded, Limits, Progress, Seen};
 use super::time::Timeline;
@@ -13,12 +13,12 @@ use crate::Metrics;
 /// Fans events out.
 #[derive(Clone)]
 pub(super) struct Hub {
-    hub: single_flight::Hub<Progress>,
+    hub: base::single_flight::Hub<Progress>,
     time: Timeline,
     metrics: Arc<Metrics>,
 }
 
-impl single_flight::Progress for Progress {
+impl base::single_flight::Progress for Progress {
     type Event = PullEvent;
 
     fn replay(&self) -> impl Iterator<Item = PullEvent> {
@@ -28,11 +28,11 @@ impl single_flight::Progress for Progress {
 
 impl Hub {
     pub(super) fn new(time: Timeline, metrics: Arc<Metrics>) -> Self {
-        Self { hub: single_flight::Hub::default(), time, metrics }
+        Self { hub: base::single_flight::Hub::default(), time, metrics }
     }
 
     /// Returns the state of the pull, for readers that poll it.
-    pub(super) fn state(&self) -> single_flight::Hub<Progress> {
+    pub(super) fn state(&self) -> base::single_flight::Hub<Progress> {
         self.hub.clone()
     }
 

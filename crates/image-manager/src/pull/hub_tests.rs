@@ -4,7 +4,7 @@ use cri_api::LayerState;
 use oci::Digest;
 use tokio::time::Instant;
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 use super::*;
 

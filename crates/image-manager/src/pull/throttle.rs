@@ -1,6 +1,6 @@
 //! [`Throttle`]: waits for a token of the [`Bucket`]. Every attempt to pull takes one, as in the kubelet.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! [`Turns`]: waits in the [`Line`] for the right to pull. It decides no order and knows nothing of pulls.
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

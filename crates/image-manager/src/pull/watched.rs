@@ -49,7 +49,7 @@ impl ImageService for WatchedPulls {
     }
 
     async fn pull_image(&self, mut request: PullImageRequest) -> Result<String> {
-        let hub = single_flight::Hub::<Progress>::default();
+        let hub = base::single_flight::Hub::<Progress>::default();
         let image = match request.image.user_specified_image.as_str() {
             "" => &request.image.image,
             written => written,

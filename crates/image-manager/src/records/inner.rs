@@ -1,7 +1,7 @@
 //! [`Inner`]: what the clones of [`PullRecords`](super::PullRecords) share: files, memory, the pulls of this process, and
 //! the work that was begun. It orders steps; what is granted is judged in `check.rs`.
 
-use lock::{Mutex, MutexGuard, RwLock};
+use base::lock::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

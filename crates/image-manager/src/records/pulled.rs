@@ -2,7 +2,7 @@
 //!
 //! [`PullRecords`]: super::PullRecords
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashSet};
 use std::num::NonZero;
 use std::path::PathBuf;

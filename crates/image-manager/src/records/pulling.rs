@@ -4,7 +4,7 @@
 //! During a pull its process shares a lock on the intent's file. So the last of several processes with the same intent
 //! removes it, and an intent that a killed process left can be distinguished from one that is in use.
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! not fetched in another one at the same time; and how many pulls have begun without knowing the diff ids of what they
 //! fetch. It knows jobs by their keys only. Used by [`super::assemble`].
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cri_api::engine::runtime_store::{Deposit, Document, Documents, RuntimeStore};
 use cri_api::{Error, Image, ImageSpec, ImageStatus, Kind, PullEvent, Result};
-use engine_api::runtime_store::{Deposit, Document, Documents, RuntimeStore};
 use oci::{Digest, Platform, Reference};
 use tokio::time::{Instant, sleep};
 

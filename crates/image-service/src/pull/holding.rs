@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cri_api::Result;
-use engine_api::runtime_store::Deposit;
+use cri_api::engine::runtime_store::Deposit;
 use oci::{Digest, chain_id};
 use store::Lease;
 

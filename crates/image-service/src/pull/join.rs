@@ -5,8 +5,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use cri_api::engine::runtime_store::StackedLayer;
 use cri_api::{LayerState, ProgressSink, PullEvent};
-use engine_api::runtime_store::StackedLayer;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};

@@ -1,7 +1,7 @@
 //! [`ReadyLayer`]: a layer that a job made and no commit has taken yet; and [`ReadyLayers`], the index of those that some pull still has.
 //! Made by [`super::layer`], taken by assemblies, which hand the [`Part`]s of an image to its commit.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cri_api::engine::runtime_store::{Deposit, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer};
 use cri_api::{Error, Result};
-use engine_api::runtime_store::{Deposit, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer};
 use oci::Digest;
 use store::Lower;
 use tokio::sync::mpsc;

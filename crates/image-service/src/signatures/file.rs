@@ -2,7 +2,7 @@
 //! has changed, so that a new key counts at once; a policy that cannot be read any more is an error for every image, and never
 //! replaced by what stood there before. Called by the guard, on threads that may block.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! are evidence and not a verdict, as in our own store ([`super::evidence`]). The record of a name can be pointed to another image by
 //! the runtime's own pull, and keeps the text; so the text says of which image it is, and counts for no other.
 
-use engine_api::runtime_store::NamedImage;
+use cri_api::engine::runtime_store::NamedImage;
 use oci::Digest;
 use serde::{Deserialize, Serialize};
 use signature::Signature;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cri_api::Result;
-use engine_api::{Compress, ExportOptions, Format};
+use cri_api::engine::{Compress, ExportOptions, Format};
 use oci::{Algorithm, Descriptor, Digest, Document, Hasher, media_type};
 use serde_json::json;
 use store::{Layer, Store};

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use cri_api::engine::{ImportOptions, ImportReport, ImportedImage, PassedBy, Platforms};
 use cri_api::{BeforeVisible, Result};
-use engine_api::{ImportOptions, ImportReport, ImportedImage, PassedBy, Platforms};
 use oci::{Digest, Reference};
 use signature::Signature;
 

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use cri_api::engine::Platforms;
 use cri_api::{Error, Kind, Result};
-use engine_api::Platforms;
 use oci::{Descriptor, Document, Index, Platform, Reference};
 use signature::Signature;
 

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cri_api::engine::Platforms;
 use cri_api::{Error, Kind, Result};
-use engine_api::Platforms;
 use oci::{Digest, Document, ImageConfig, Manifest, Reference};
 use store::{ImageRecord, Layer, Store};
 

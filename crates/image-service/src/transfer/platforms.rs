@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use cri_api::Result;
-use engine_api::Platforms;
+use cri_api::engine::Platforms;
 use futures::future::{BoxFuture, FutureExt as _};
 use oci::{Document, Index, Platform};
 

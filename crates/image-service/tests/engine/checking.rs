@@ -1,10 +1,10 @@
 //! Checks through the image service: what is damaged is absent, comes back with one layer, and an unclean stop is seen.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 
 use cri_api::Kind;
-use engine_api::{CheckReport, CheckRequest, CheckSink, ImageEngine as _, ProblemKind};
+use cri_api::engine::{CheckReport, CheckRequest, CheckSink, ImageEngine as _, ProblemKind};
 use image_service::Engine;
 
 use crate::support::{Node, blob, image, layer, noise, options};

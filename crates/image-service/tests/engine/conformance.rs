@@ -121,6 +121,6 @@ async fn the_engine_conforms_to_the_other_half_of_the_waist() {
     let names = [node.name("one:v1"), node.name("two:v1")];
     let scratch = node.directory.path().join("scratch");
     std::fs::create_dir(&scratch).expect("creates");
-    let bench = engine_api::testing::Bench { service: Arc::clone(&engine) as _, engine, names, scratch };
-    engine_api::testing::run_all(&bench).await;
+    let bench = cri_api::engine::testing::Bench { service: Arc::clone(&engine) as _, engine, names, scratch };
+    cri_api::engine::testing::run_all(&bench).await;
 }

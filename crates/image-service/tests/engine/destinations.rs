@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::Path;
 
 use cri_api::Kind;
-use engine_api::Format;
+use cri_api::engine::Format;
 use rustix::fs::{CWD, FileType, Mode};
 use store::LayerFormat;
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use cri_api::engine::ImportOptions;
 use cri_api::{ImageService as _, Kind};
-use engine_api::ImportOptions;
 use oci::{Digest, Reference};
 use registry::testing::{BuiltImage, BuiltIndex, ImageBuilder, LayerBuilder};
 use serde_json::json;

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use async_trait::async_trait;
+use base::lock::Mutex;
+use cri_api::engine::LayerShape;
+use cri_api::engine::runtime_store::{
+    Deposit, Destination, Documents, FindRuntimeStore, HandlerStore, LayerFacts, LowerLayer, NamedImage, OpenSlot,
+    RuntimeRecord, RuntimeStore, Slot, StackedLayer, StoreDetection, UnfinishedDeposit,
+};
 use cri_api::{
     Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest,
     Reason, Result,
 };
-use engine_api::LayerShape;
-use engine_api::runtime_store::{
-    Deposit, Destination, Documents, FindRuntimeStore, HandlerStore, LayerFacts, LowerLayer, NamedImage, OpenSlot,
-    RuntimeRecord, RuntimeStore, Slot, StackedLayer, StoreDetection, UnfinishedDeposit,
-};
 use image_service::{EngineOptions, PullEngine, RuntimeImages};
-use lock::Mutex;
 use oci::{Digest, Reference};
 use registry::testing::{BuiltImage, TestRegistry};
 

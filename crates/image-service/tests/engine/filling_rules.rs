@@ -3,8 +3,8 @@
 
 use std::fs;
 
+use cri_api::engine::runtime_store::NamedImage;
 use cri_api::{Error, ImageService as _, ImageSpec, Kind, PodSandboxConfig, PullImageRequest, Reason, Result};
-use engine_api::runtime_store::NamedImage;
 use image_service::{PullEngine, UnsupportedImages};
 use oci::{Descriptor, Digest, media_type};
 use registry::testing::{BuiltImage, TestRegistry};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cri_api::Kind;
-use engine_api::ImportOptions;
+use cri_api::engine::ImportOptions;
 use oci::Reference;
 use registry::testing::{BuiltImage, Entry, EntryKind, LayerBuilder};
 use store::LayerFormat;

@@ -4,10 +4,10 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use cri_api::{ImageService as _, ImageSpec};
-use engine_api::{
+use cri_api::engine::{
     CheckRequest, CheckSink, Compress, ExportOptions, Format, ImageEngine as _, ImportOptions, ProblemKind,
 };
+use cri_api::{ImageService as _, ImageSpec};
 use image_service::Engine;
 use oci::Digest;
 use registry::testing::{BuiltImage, Fault};
@@ -56,7 +56,7 @@ async fn damage_lowest(node: &Node, id: &str) {
     assert_eq!(report.incomplete_images, [id.to_owned()]);
 }
 
-async fn repair(engine: &Engine) -> engine_api::CheckReport {
+async fn repair(engine: &Engine) -> cri_api::engine::CheckReport {
     let request = CheckRequest { repair: true, deep: false, since_unclean_only: false };
     engine.check_images(&request, &CheckSink::default()).await.expect("ends")
 }

@@ -1,7 +1,7 @@
 //! Content that is present: nothing of it is fetched again, what was damaged comes back, names move.
 
+use cri_api::engine::ImageEngine as _;
 use cri_api::{ImageFilter, ImageService as _, ImageSpec, Kind};
-use engine_api::ImageEngine as _;
 use registry::testing::{Compression, LayerBuilder, TestRegistry};
 
 use crate::support::{Node, blob, image, layer, noise};

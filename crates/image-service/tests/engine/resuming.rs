@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use cri_api::engine::ImageEngine as _;
 use cri_api::{ImageService as _, LayerState, ProgressSink, PullEvent, PullImageRequest};
-use engine_api::ImageEngine as _;
 use image_service::{Engine, EngineOptions, Resume};
 use oci::Digest;
 use registry::testing::{BuiltImage, Fault, Line, TestRegistry};
@@ -128,7 +128,7 @@ async fn what_came_before_a_restart_is_not_fetched_again() {
         assert_eq!(ranges(&node, &blob(&image, 0)), Vec::<String>::new(), "it was whole");
         let all = image.layers.iter().map(|layer| layer.descriptor.size).sum::<u64>();
         assert!(node.registry.bytes_sent() < all + SLACK, "{} of {all}", node.registry.bytes_sent());
-        assert_eq!(node.engine.unfinished_pulls().await.expect("known"), engine_api::UnfinishedPulls::default());
+        assert_eq!(node.engine.unfinished_pulls().await.expect("known"), cri_api::engine::UnfinishedPulls::default());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Traces, answers, progress and files of an engine that pulls with tokens and by signed addresses: no
 //! secret is in any of it, at the finest level and by every library.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use cri_api::engine::{ImageEngine as _, ImportOptions, MountRequest};
 use cri_api::{BeforeVisible, ImageService as _, ImageSpec, Kind, PullImageRequest};
-use engine_api::{ImageEngine as _, ImportOptions, MountRequest};
 use image_service::{Engine, OpenError};
 use oci::{Descriptor, Digest, Reference, media_type};
 use registry::testing::{BuiltImage, BuiltIndex, Fault, ImageBuilder};

@@ -1,7 +1,7 @@
 //! Tools that the topics share: a node (engine, registry, directories), layers and images, progress that can be waited for.
 #![expect(clippy::disallowed_methods, reason = "tests may spawn tasks of their own")]
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
+use cri_api::engine::ImportOptions;
 use cri_api::{Error, ImageService as _, Kind, LayerState, PullImageRequest};
-use engine_api::ImportOptions;
 use image_service::{Engine, Resume, SharedContent};
 use oci::{Digest, RegistryAuth};
 use registry::testing::{BuiltImage, Compression, Fault, LayerBuilder, TestRegistry};

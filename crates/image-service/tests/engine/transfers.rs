@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use cri_api::engine::{Compress, ExportOptions, Format, ImportOptions};
 use cri_api::{ImageService as _, Kind};
-use engine_api::{Compress, ExportOptions, Format, ImportOptions};
 use oci::{Document, Reference};
 use registry::testing::{BuiltImage, BuiltIndex, ImageBuilder, LayerBuilder};
 use store::LayerFormat;

@@ -85,12 +85,12 @@ fn platform(text: &str) -> Result<String, String> {
 }
 
 /// Returns the platforms of arguments, which their parser has checked.
-pub(crate) fn platforms(texts: &[String]) -> engine_api::Platforms {
+pub(crate) fn platforms(texts: &[String]) -> cri_api::engine::Platforms {
     let parsed: Vec<Platform> = texts.iter().filter_map(|text| text.parse().ok()).collect();
     match texts {
-        [] => engine_api::Platforms::Own,
-        _ if parsed.len() < texts.len() => engine_api::Platforms::All,
-        _ => engine_api::Platforms::These(parsed),
+        [] => cri_api::engine::Platforms::Own,
+        _ if parsed.len() < texts.len() => cri_api::engine::Platforms::All,
+        _ => cri_api::engine::Platforms::These(parsed),
     }
 }
 
@@ -239,10 +239,10 @@ mod tests {
     #[test]
     fn platforms_are_some_or_all() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        assert_eq!(platforms(&[]), engine_api::Platforms::Own);
-        assert_eq!(platforms(&texts(&["linux/arm64", "all"])), engine_api::Platforms::All);
+        assert_eq!(platforms(&[]), cri_api::engine::Platforms::Own);
+        assert_eq!(platforms(&texts(&["linux/arm64", "all"])), cri_api::engine::Platforms::All);
         let these = platforms(&texts(&["linux/aarch64"]));
-        assert_eq!(these, engine_api::Platforms::These(vec!["linux/arm64".parse().expect("parses")]));
+        assert_eq!(these, cri_api::engine::Platforms::These(vec!["linux/arm64".parse().expect("parses")]));
         assert!(platform("arm64").is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agent::admin::gc::NamedImage;
-use engine_api::{
+use cri_api::engine::{
     CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind, UnfinishedPulls,
 };
 use serde::Serialize;
@@ -45,8 +45,8 @@ fn named(ids: Vec<String>, names: &BTreeMap<String, Vec<String>>) -> Vec<NamedIm
 
 impl Checked {
     fn new(report: CheckReport, names: &BTreeMap<String, Vec<String>>) -> Self {
-        let problem = |problem: engine_api::Problem| {
-            let engine_api::Problem { kind, subject, detail, images, repaired } = problem;
+        let problem = |problem: cri_api::engine::Problem| {
+            let cri_api::engine::Problem { kind, subject, detail, images, repaired } = problem;
             Problem { kind, subject, detail, images: named(images, names), repaired }
         };
         Self {
@@ -184,7 +184,7 @@ pub(super) async fn run(app: &App, args: &Check) -> Outcome {
 
 /// Returns the report on a runtime's store, of which only the records are verified.
 fn of_records(hidden: Vec<String>, repaired: bool) -> CheckReport {
-    let problem = |name| engine_api::Problem {
+    let problem = |name| cri_api::engine::Problem {
         kind: ProblemKind::DamagedRecord,
         subject: name,
         detail: "the runtime shows no image for this record".to_owned(),
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_report_names_images_and_says_what_is_left() {
         let id = oci::Digest::sha256(b"i").to_string();
-        let problem = |repaired| engine_api::Problem {
+        let problem = |repaired| cri_api::engine::Problem {
             kind: ProblemKind::DamagedLayer,
             subject: "layer 7".into(),
             detail: "etc/passwd is not what it was".into(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine_api::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
+use cri_api::engine::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
 use serde::Serialize;
 
 use crate::app::App;
@@ -125,7 +125,7 @@ mod tests {
             inodes_after: 9,
             ..ConvertedImage::default()
         };
-        let left = engine_api::LeftLayer { diff_id: id("l"), why: "it is mounted on /mnt".to_owned() };
+        let left = cri_api::engine::LeftLayer { diff_id: id("l"), why: "it is mounted on /mnt".to_owned() };
         let mounted = ConvertedImage { id: id("m"), left: vec![left], ..ConvertedImage::default() };
         let names = BTreeMap::from([(id("i"), vec!["r.example/app:1".to_owned()])]);
         let report = ConvertReport { images: vec![done, mounted] };

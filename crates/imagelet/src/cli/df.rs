@@ -1,7 +1,7 @@
 //! `imagelet df`: the disk usage of images, individually and in total. All figures are from accounting; no tree is walked.
 
+use cri_api::engine::{ImageUsage, UnfinishedPulls};
 use cri_api::{FilesystemUsage, Image, ImageSpec};
-use engine_api::{ImageUsage, UnfinishedPulls};
 use serde::Serialize;
 
 use crate::app::App;

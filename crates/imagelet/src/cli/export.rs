@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::path::Path;
 
-use engine_api::{Compress, ExportOptions, Format};
+use cri_api::engine::{Compress, ExportOptions, Format};
 
 use crate::app::App;
 use crate::args::archives::{PLATFORM_HINT, format_of, platforms};

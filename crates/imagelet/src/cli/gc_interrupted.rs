@@ -1,6 +1,6 @@
 //! `imagelet gc --interrupted`: removes data that interrupted pulls left for later ones. Removes no image.
 
-use engine_api::UnfinishedPulls;
+use cri_api::engine::UnfinishedPulls;
 use serde::Serialize;
 
 use crate::app::App;

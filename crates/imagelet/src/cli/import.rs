@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::path::Path;
 
-use engine_api::{ImportOptions, ImportedImage, PassedBy};
+use cri_api::engine::{ImportOptions, ImportedImage, PassedBy};
 use oci::Reference;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! `imagelet inspect`: all facts about images, as JSON or YAML.
 
+use cri_api::engine::ImageUsage;
 use cri_api::{Image, ImageSpec};
-use engine_api::ImageUsage;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine_api::ImportOptions;
+use cri_api::engine::ImportOptions;
 
 use super::import;
 use crate::app::App;

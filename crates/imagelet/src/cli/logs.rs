@@ -1,7 +1,7 @@
 //! `imagelet logs`: output of containers, from the files that the runtime writes. Asks the runtime for the files and, while following one,
 //! whether its container is still running; [`kuberuntime::logs`] reads them.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::io::{self, Stdout, Write};
 use std::path::Path;
 use std::sync::Arc;

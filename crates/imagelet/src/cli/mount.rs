@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cri_api::ImageSpec;
-use engine_api::{ImageMount, MountRequest};
+use cri_api::engine::{ImageMount, MountRequest};
 use serde::Serialize;
 use store::MountError;
 

@@ -2,7 +2,7 @@
 
 use std::path::absolute;
 
-use engine_api::{HiddenImage, PodmanStoreReport, PodmanStoreRequest};
+use cri_api::engine::{HiddenImage, PodmanStoreReport, PodmanStoreRequest};
 
 use crate::app::App;
 use crate::args::PodmanStore;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use credentials::Requester;
+use cri_api::engine::{Compress, ExportOptions, Format as ArchiveFormat, ImageDocuments, ImageEngine, Platforms};
 use cri_api::{ImageSpec, Kind};
-use engine_api::{Compress, ExportOptions, Format as ArchiveFormat, ImageDocuments, ImageEngine, Platforms};
 use image_service::{Pushed, Registries, Upload};
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! `imagelet save`: an export with the arguments of podman and docker.
 
-use engine_api::Compress;
+use cri_api::engine::Compress;
 
 use super::export;
 use crate::app::App;

@@ -1,7 +1,7 @@
 //! `imagelet status`: the state of a node's images and their disk. `-o json` has the form of a Node's `status.images` and
 //! `status.conditions`.
 
-use engine_api::UnfinishedPulls;
+use cri_api::engine::UnfinishedPulls;
 use serde::Deserialize;
 
 use crate::app::App;

@@ -1,6 +1,6 @@
 //! Opens the file tree of an image or a layer within the store, while its layers are leased. Displays and writes nothing.
 
-use engine_api::LayerLease;
+use cri_api::engine::LayerLease;
 use store::view::{Kind, Stack, Stat, View, ViewError};
 
 use crate::app::App;

@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
-use engine_api::{
+use cri_api::engine::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
     ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage,
     PodmanStoreReport, PodmanStoreRequest, UnfinishedPulls,
 };
+use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
 
 use super::root::{Holder, Root, can_be_repeated};
 

@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use cri_api::{
-    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest,
-    Result,
-};
-use engine_api::{
+use cri_api::engine::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageEngine,
     ImageLayers, ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage,
     UnfinishedPulls,
+};
+use cri_api::{
+    Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest,
+    Result,
 };
 
 /// An image service without images.

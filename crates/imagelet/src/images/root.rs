@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use agent::admin::engine::StoreServer;
 use agent::admin::remote_store::RemoteStore;
+use base::lock::Mutex;
 use cri_api::{Error, ImageService, Kind, Result};
 use image_service::{Engine, EngineOptions, OpenError};
-use lock::Mutex;
 use store::OpenError as StoreOpenError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

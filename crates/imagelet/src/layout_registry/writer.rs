@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lock::Mutex;
+use base::lock::Mutex;
 use oci::{Algorithm, Descriptor, Digest, Document, Hasher, media_type};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};

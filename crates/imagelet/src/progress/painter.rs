@@ -10,8 +10,8 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::lock::{Condvar, Mutex};
 use cri_api::PullEvent;
-use lock::{Condvar, Mutex};
 
 use super::frame::{self, PullView};
 

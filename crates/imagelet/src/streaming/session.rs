@@ -2,7 +2,7 @@
 //! stream with a slow reader blocks the others of its connection: the streams of one command belong together, and each forwarded port has a
 //! connection of its own.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::node::{Node, ServerSide};
+use base::lock::Mutex;
 use cluster::ClusterClient;
 use cluster::mirror::Mirrors;
 use cluster::node::OwnNode;
@@ -17,7 +18,6 @@ use cluster::tokens::TokenManager;
 use cluster::watch::{Objects, Selected, Selection, follow};
 use kuberuntime::sources::{self, DesiredPods, Source};
 use kuberuntime::workers::{PodView, WorkerState};
-use lock::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -1,7 +1,7 @@
 //! Many pods at once, through the library: each image is pulled once, a caller that cancels takes nothing from the others, and
 //! when all have cancelled the traffic stops. On the embedded engine and on Debian's containerd.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Registries that want TLS and a password, `hosts.toml` files with mirrors and certificates, and proxies: which host gets which
 //! requests, and that no secret is printed.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

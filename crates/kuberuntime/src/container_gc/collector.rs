@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base::lock::RwLock;
 use cri_api::{Container, ContainerState, Kind, RuntimeService};
 use image_manager::gc::{ReclaimContainers, Turns};
 use image_manager::{EventRecorder, EventRef, EventType, ObjectRef, WallClock};
-use lock::RwLock;
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use base::blocking;
+use base::lock::Mutex;
 use cri_api::RuntimeService;
 use image_manager::gc::{EvictPods, EvictionCause};
-use lock::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -1,6 +1,6 @@
 //! Rotation on the runtime in memory, whose logs the test writes.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -9,7 +9,7 @@ mod metrics;
 mod schedule;
 mod state;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //! A new manifest waits for a moment before it replaces another one: it may be a file that is being renamed, and then
 //! both changes are applied together.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

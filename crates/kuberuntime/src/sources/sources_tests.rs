@@ -1,7 +1,7 @@
 //! Sources on real directories with the kernel's own events: what is written is known soon, and what is not whole changes
 //! nothing.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 //! file; the sources fill it. Called by the code that makes environments and volumes, and by the lookup of pull
 //! secrets.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

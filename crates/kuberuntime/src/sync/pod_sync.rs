@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base::lock::Mutex;
 use cri_api::PodSandboxConfig;
 use jiff::Timestamp;
-use lock::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::{Halt, StartFailure, SyncStep};

@@ -3,7 +3,7 @@
 //! and the container that needs the image takes the answer out: so every request is made, reported and counted once, as
 //! if it had been made in its turn. Decides nothing about images. Called by the syncs of pods.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use base::lock::Mutex;
 use cri_api::{DnsConfig, RuntimeService};
 use futures::future::BoxFuture;
 use image_manager::{EventRecorder, ImageManager, PullSecret, ServiceAccount, WallClock};
-use lock::Mutex;
 
 use super::metrics::PodMetrics;
 use super::prefetch::Prefetch;

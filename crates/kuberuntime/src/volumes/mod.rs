@@ -13,7 +13,7 @@ mod sub_path;
 mod tear_down;
 mod walk;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use tokio::sync::watch;
 
 use crate::labels::PodOwner;

@@ -1,7 +1,7 @@
 //! [`Health`]: whether the runtime answers. One line is logged when it stops, and one when it is back, however many
 //! pods notice. Updated by the relist, read by the node's health check and by workers.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;

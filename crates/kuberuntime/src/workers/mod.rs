@@ -33,7 +33,7 @@ mod timing;
 mod unknown;
 mod worker;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! [`WorkerSlot`]: what the sync loop and the worker of one pod have in common: orders one way, what is known of the pod the other
 //! way. It decides nothing and calls no runtime.
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! [`Faults`]: what a test registry does wrong, for which requests, and how often.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

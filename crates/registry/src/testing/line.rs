@@ -1,7 +1,7 @@
 //! [`Line`]: how fast a test registry's blobs come, how late an answer begins, and how many it sends at once; and the
 //! count of what is on its way.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! [`TestRegistry`]: the read side of the distribution specification on a port of its own, filled by calls, with a log
 //! of what was asked and with [`Faults`].
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;

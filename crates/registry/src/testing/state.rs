@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
+use base::lock::Mutex;
 use bytes::Bytes;
-use lock::Mutex;
 use oci::Digest;
 
 use super::faults::Faults;

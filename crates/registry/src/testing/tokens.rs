@@ -1,6 +1,6 @@
 //! The token service of a test registry.
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 use base64::Engine as _;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Proxies: used for what is elsewhere, never for this machine.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 
 use oci::RegistryAuth;

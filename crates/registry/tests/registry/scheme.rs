@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use oci::{RegistryAuth, Secret};
 use registry::testing::{Auth, ImageBuilder, Options, TestRegistry, TestTls, ca_pem};
 use registry::{Client, ErrorKind, HostConfig};

@@ -1,6 +1,6 @@
 //! Helpers of all topics: clients that are quick to give up, references to the test registry, namespaces by hand.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;

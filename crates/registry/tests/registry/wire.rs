@@ -1,7 +1,7 @@
 //! Answers as no honest server writes them, byte by byte: two lengths, chunks without end, unsolicited answers, another
 //! protocol, an encoding that was not asked for. The client returns an error in time, or the right bytes.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 
-use engine_api::ProblemKind;
+use cri_api::engine::ProblemKind;
 
 use super::problem::{Fault, Verdict};
 use super::{BlobTarget, Checker, Depth, LayerTarget};

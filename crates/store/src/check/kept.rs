@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine_api::ProblemKind;
+use cri_api::engine::ProblemKind;
 use oci::Digest;
 
 use super::fix::Fix;

@@ -15,8 +15,8 @@ mod settle;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use engine_api::{CheckProgress, CheckReport};
-use lock::Mutex;
+use base::lock::Mutex;
+use cri_api::engine::{CheckProgress, CheckReport};
 use oci::Digest;
 use problem::{Faults, Verdict};
 

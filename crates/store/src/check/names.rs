@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine_api::ProblemKind;
+use cri_api::engine::ProblemKind;
 use oci::Digest;
 use redb::ReadableTable;
 

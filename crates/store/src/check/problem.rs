@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use engine_api::{Problem, ProblemKind};
+use cri_api::engine::{Problem, ProblemKind};
 
 use crate::disk::layer::LayerId;
 use crate::maintenance::strays::Stray;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine_api::{Problem, ProblemKind};
+use cri_api::engine::{Problem, ProblemKind};
 use oci::{Digest, ImageConfig};
 use redb::ReadableTable;
 

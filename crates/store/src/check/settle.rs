@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use engine_api::CheckReport;
+use cri_api::engine::CheckReport;
 use oci::Digest;
 
 use super::problem::{Faults, of_stray};

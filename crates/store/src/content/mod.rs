@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 use crate::content::left::LeftWork;
 use crate::records::catalog::Catalog;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::sync::Arc;
 
-use lock::MutexGuard;
+use base::lock::MutexGuard;
 use oci::Digest;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use rustix::fs::{Mode, OFlags};
 
 use crate::disk::layout::forget_layers;

@@ -15,7 +15,7 @@ pub(crate) mod young;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ::lock::RwLock;
+use base::lock::RwLock;
 
 use crate::disk::flush::{Flusher, NO_SYNC_FAILED};
 use crate::disk::layout::Layout;

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use base::is_disk_full;
-use lock::Mutex;
+use base::lock::Mutex;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 /// Bytes that the records of an image need in addition to its documents: the pages that redb copies.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine_api::{ConvertedImage, LeftLayer};
+use cri_api::engine::{ConvertedImage, LeftLayer};
 use oci::Digest;
 
 use crate::disk::layer::{LayerId, Shape};

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use lock::RwLock;
+use base::lock::RwLock;
 
 use crate::content::Content;
 use crate::disk::layer::{LayerId, Shape};

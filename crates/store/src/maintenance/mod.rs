@@ -11,7 +11,7 @@ pub(crate) mod sweep_at_open;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 
 use crate::content::Content;
 use crate::disk::layer::LayerId;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::lock::Mutex;
 use base::mount::{mounts_lenient, topmost};
-use engine_api::ImageMount;
-use lock::Mutex;
+use cri_api::engine::ImageMount;
 use oci::Digest;
 use rustix::fs::AtFlags;
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine_api::HiddenImage;
+use cri_api::engine::HiddenImage;
 use oci::{Digest, Document, ImageConfig, Manifest};
 
 use super::documents::{PodmanImageRow, PodmanLayerRow, compression, layer_id, link_name, time};

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use engine_api::PodmanStoreReport;
+use cri_api::engine::PodmanStoreReport;
 
 use super::DIRECTORY;
 use crate::disk::remove_tree::remove_tree;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine_api::HiddenImage;
-use lock::Mutex;
+use base::lock::Mutex;
+use cri_api::engine::HiddenImage;
 use serde::{Deserialize, Serialize};
 
 use super::DIRECTORY;

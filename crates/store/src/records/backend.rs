@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::is_disk_full;
-use lock::{Mutex, MutexGuard};
+use base::lock::{Mutex, MutexGuard};
 use redb::StorageBackend;
 
 use crate::disk::reserve::Reserve;

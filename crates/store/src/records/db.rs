@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use lock::RwLock;
+use base::lock::RwLock;
 use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::disk::ground::Ground;

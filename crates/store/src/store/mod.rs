@@ -23,7 +23,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine_api::ImageMount;
+use cri_api::engine::ImageMount;
 use rustix::fs::{Mode, OFlags};
 
 use crate::content::Content;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine_api::{CheckReport, ProblemKind};
+use cri_api::engine::{CheckReport, ProblemKind};
 use imagelet_store::check::{CheckError, CheckOptions, Depth};
 use imagelet_store::{Durability, ImageRecord, OpenOptions, Store};
 use redb::{ReadableTable as _, TableDefinition};
@@ -476,7 +476,7 @@ fn a_check_can_be_given_up_and_tells_how_far_it_is() {
         progress: &|_| {},
     };
     assert!(matches!(store.check(&options), Err(CheckError::Cancelled)));
-    let greatest = lock::Mutex::new(None);
+    let greatest = base::lock::Mutex::new(None);
     let progress = |now| *greatest.lock() = Some(now);
     let report = store.check(&CheckOptions { cancelled: &|| false, progress: &progress, ..options }).expect("ends");
     let last = greatest.into_inner().expect("told");

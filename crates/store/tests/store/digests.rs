@@ -1,10 +1,10 @@
 //! Names with a digest: only that of the manifest, or of an index that leads to it, is recorded and leads anywhere.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
-use engine_api::ProblemKind;
+use cri_api::engine::ProblemKind;
 use imagelet_store::check::Depth;
 use imagelet_store::{CommitError, ImageCommit, Store};
 use oci::{Algorithm, Digest};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use engine_api::ProblemKind;
+use cri_api::engine::ProblemKind;
 use imagelet_store::check::{CheckError, CheckOptions, Depth};
 use imagelet_store::{ImageCommit, LayerFormat, LayerSource, Store};
 use oci::{Digest, chain_id};
@@ -136,7 +136,7 @@ impl Ground {
 const OF_THE_MEDIUM: [Errno; 8] =
     [Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::NODATA, Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::ISDIR];
 
-fn check(store: &Store, repair: bool) -> Result<engine_api::CheckReport, CheckError> {
+fn check(store: &Store, repair: bool) -> Result<cri_api::engine::CheckReport, CheckError> {
     let options =
         CheckOptions { depth: Depth::Files, repair, recent_only: false, cancelled: &|| false, progress: &|_| {} };
     store.check(&options)

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use engine_api::ProblemKind;
+use cri_api::engine::ProblemKind;
 use imagelet_store::check::Depth;
 use imagelet_store::{OpenError, Store, StoreError};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine_api::{CheckProgress, ProblemKind};
+use cri_api::engine::{CheckProgress, ProblemKind};
 use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{Durability, ImageCommit, OpenOptions, Store, Totals};
 use oci::Digest;

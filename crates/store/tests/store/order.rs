@@ -2,7 +2,7 @@
 //! unpacked, the mounted image is the result of applying them one after the other. Against a model of the specification's rules
 //! that knows nothing of overlays. Needs root.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

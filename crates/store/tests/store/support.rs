@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine_api::CheckReport;
+use cri_api::engine::CheckReport;
 use imagelet_store::check::{CheckOptions, Depth};
 use imagelet_store::{
     CommitError, Durability, ImageCommit, ImageRecord, LayerFormat, LayerSource, Lease, NewBlob, OpenOptions, Store,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cri_api::LayerState;
-use engine_api::{ImageLayers, LayersOf};
+use cri_api::engine::{ImageLayers, LayersOf};
 use image_manager::gc::PlannedImage;
 use image_manager::{
     EndedPull, Event, EventType, LayerInFlight, ObjectRef, PullInFlight, PullOutcome, PullStep, WantedBy,

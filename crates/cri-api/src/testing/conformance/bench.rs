@@ -1,7 +1,7 @@
 //! [`Bench`]: what a case works with: calls that fail the case with a telling text, names of fixtures, and the sweep
 //! that leaves the service as it was.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use tokio::task::JoinSet;
 
 use super::bench::{Bench, Checked, Outcome, Stop, check, check_eq, fails_with, needs};

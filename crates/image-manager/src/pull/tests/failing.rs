@@ -1,6 +1,6 @@
 //! Attempts that fail, services that panic, and the end.
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 use async_trait::async_trait;
 use cri_api::{FsInfo, Image, ImageFilter, ImageStatus, PullImageRequest};

@@ -1,6 +1,6 @@
 //! Pull records after pulls, also those that several requests share.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::convert::Infallible;
 use std::fs;
 use std::path::Path;

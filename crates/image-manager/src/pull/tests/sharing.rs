@@ -1,6 +1,6 @@
 //! Pulls that several requests share, requests that leave, and the reports to each.
 
-use lock::Mutex;
+use base::lock::Mutex;
 
 use cri_api::{ProgressSink, PullEvent};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender};
 
+use cri_api::engine::{ConvertRequest, ImageEngine as _, LayerShape};
 use cri_api::{ImageService as _, ImageSpec, LayerState, PullEvent, PullImageRequest};
-use engine_api::{ConvertRequest, ImageEngine as _, LayerShape};
 use image_service::{Engine, EngineOptions, Resume};
 use registry::testing::{BuiltImage, BuiltLayer, Fault, LayerBuilder, TestRegistry};
 use store::{Durability, LayerFormat, OpenOptions};

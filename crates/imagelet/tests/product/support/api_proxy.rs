@@ -9,9 +9,9 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::Version;
 use axum::response::Response;
+use base::lock::Mutex;
 use cluster::ClusterClient;
 use futures::StreamExt as _;
-use lock::Mutex;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 

@@ -2,7 +2,7 @@
 //! known when the program has ended. Understands as much HTTP/1.1 as a reader of registries speaks: heads without
 //! bodies. A connection on which something is written is passed through from then on.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;

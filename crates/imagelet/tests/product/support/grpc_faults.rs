@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::lock::Mutex;
 use http_body_util::{Either, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use lock::Mutex;
 use tokio::net::{UnixListener, UnixStream};
 
 /// The call that fails, as the end of its path, and the number of the status.

@@ -1,6 +1,6 @@
 //! Starts programs: tools that run to their end, and daemons that die with their test. Knows none of them by name.
 
-use lock::{Condvar, Mutex};
+use base::lock::{Condvar, Mutex};
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

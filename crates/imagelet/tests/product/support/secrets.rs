@@ -2,7 +2,7 @@
 //! all output of the program and every store is searched for them. The support does both; a test need not call it.
 //! The output of containers is not searched, and neither are a pod's volumes.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use base::lock::Mutex;
 use cri_api::RuntimeService as _;
 use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, connect_runtime_service};
-use lock::Mutex;
 use serde_json::Value;
 
 use super::Containerd;

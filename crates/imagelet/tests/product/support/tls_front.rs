@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use lock::Mutex;
+use base::lock::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;

@@ -1,7 +1,7 @@
 //! [`Bench`]: hands over the runtime and the images in memory, with a real image manager between them, a clock that only a
 //! test moves, and directories of their own.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

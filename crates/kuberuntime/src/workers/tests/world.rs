@@ -1,6 +1,6 @@
 //! [`World`]: a node whose runtime, images and disk outlive the agents that work on it.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! [`RuntimeBench`]: the tools of a case: sandboxes and containers that are removed after the case, and calls that fail the case
 //! with a descriptive text.
 
-use lock::Mutex;
+use base::lock::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 

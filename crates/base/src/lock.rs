@@ -1,6 +1,6 @@
-//! The locks of all crates: the standard library's, never poisoned. A thread that takes a lock continues after a panic of another one, so
-//! that the guarded value must be valid at every point where the code that holds the lock can panic.
-#![expect(clippy::disallowed_types, reason = "this crate makes of them what the others use")]
+//! The locks of all crates: those of the standard library, never poisoned. A thread that takes a lock continues after a
+//! panic of another thread, so the guarded value must be valid at every point where the code that holds the lock can panic.
+#![expect(clippy::disallowed_types, reason = "the wrappers of this module are built on them")]
 
 use std::fmt;
 use std::sync::{self, PoisonError, TryLockError};

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cri_api::{Error, ImageService, ImageSpec, Kind, ProgressSink, PullImageRequest};
+use crate::{Error, ImageService, ImageSpec, Kind, ProgressSink, PullImageRequest};
 
-use crate::{
+use crate::engine::{
     CheckProgress, CheckRequest, CheckSink, ConvertRequest, Format, ImageEngine, ImportOptions, LayerShape,
     MountRequest, UnfinishedPulls,
 };

@@ -1,6 +1,6 @@
 //! Plain types of imports and exports.
 
-use cri_api::ProgressSink;
+use crate::ProgressSink;
 use oci::{Platform, Reference};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use lock::Mutex;
+use crate::lock::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::Flight;
-use crate::call::{Call, Shared, Table, Waiter, Waiters, remove};
+use crate::single_flight::Flight;
+use crate::single_flight::call::{Call, Shared, Table, Waiter, Waiters, remove};
 
 /// The flights under way by key `K`. `S` is the state that the waiters of a flight share, `A` its answer, and `W` the data
 /// that each waiter passes to [`Group::join`].

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use lock::Mutex;
+use crate::lock::Mutex;
 
 /// The present state of some work.
 pub trait Progress: Send + 'static {

@@ -1,4 +1,4 @@
-//! Plain types of a check of the store. Asked for with [`ImageEngine::check_images`](crate::ImageEngine::check_images).
+//! Plain types of a check of the store. Asked for with [`ImageEngine::check_images`](crate::engine::ImageEngine::check_images).
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::convert::LayerShape;
-use crate::layers::UnfinishedPulls;
+use crate::engine::convert::LayerShape;
+use crate::engine::layers::UnfinishedPulls;
 
 /// Scope of a check, and whether problems are repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

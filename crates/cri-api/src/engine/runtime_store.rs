@@ -7,11 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::{FsInfo, Result};
 use async_trait::async_trait;
-use cri_api::{FsInfo, Result};
 use oci::{Digest, Reference};
 
-use crate::{ImageLayers, LayerShape};
+use crate::engine::{ImageLayers, LayerShape};
 
 /// Answer of a runtime about its store. A call that failed is an error of the detection and never one of these.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::call::{Call, Shared, Table, WaiterId};
+use crate::single_flight::call::{Call, Shared, Table, WaiterId};
 
 /// A flight that runs. It leaves its [`Group`](crate::Group) when it is dropped, also by a panic; only then do its waiters
 /// get the answer, so that a later caller starts another flight.

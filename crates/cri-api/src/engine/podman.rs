@@ -1,5 +1,5 @@
 //! Plain types of the view of a store that podman and CRI-O read. Asked for with
-//! [`ImageEngine::podman_store`](crate::ImageEngine::podman_store).
+//! [`ImageEngine::podman_store`](crate::engine::ImageEngine::podman_store).
 
 use std::path::PathBuf;
 

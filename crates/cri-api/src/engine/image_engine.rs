@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use crate::{Error, ImageSpec, ImageStatus, Kind, Result};
 use async_trait::async_trait;
-use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 
-use crate::{
+use crate::engine::{
     CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ExportOptions, ImageDocuments, ImageLayers,
     ImageMount, ImageUsage, ImportOptions, ImportReport, LayerLease, MountRequest, MountedImage, PodmanStoreReport,
     PodmanStoreRequest, UnfinishedPulls,
@@ -13,14 +13,14 @@ use crate::{
 
 /// A store of images that is ours: in this process, or in an agent that holds its root.
 ///
-/// The images are those of the accompanying [`ImageService`](cri_api::ImageService). Errors have the kinds of that
+/// The images are those of the accompanying [`ImageService`](crate::ImageService). Errors have the kinds of that
 /// trait. Dropping a future cancels the call.
 #[async_trait]
 pub trait ImageEngine: Send + Sync + 'static {
     /// The verbose status of an image for inspection rather than for use: also of one that the signature policy refuses.
     ///
     /// # Errors
-    /// Those of [`ImageService::image_status`](cri_api::ImageService::image_status).
+    /// Those of [`ImageService::image_status`](crate::ImageService::image_status).
     async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus>;
 
     /// The bytes that an image takes on disk; `None` for an absent image.
@@ -29,7 +29,7 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// The layers of all images, and the bytes that each layer takes on disk.
     async fn image_layers(&self) -> Result<ImageLayers>;
 
-    /// Removes images in one step, as [`ImageService::remove_image`](cri_api::ImageService::remove_image) does each; one that
+    /// Removes images in one step, as [`ImageService::remove_image`](crate::ImageService::remove_image) does each; one that
     /// fails does not keep the others. Results are in the order of the request.
     async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>>;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use cri_api::ImageSpec;
+use crate::ImageSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +96,7 @@ impl fmt::Debug for LayerLease {
     }
 }
 
-/// Request of [`ImageEngine::mount_image`](crate::ImageEngine::mount_image).
+/// Request of [`ImageEngine::mount_image`](crate::engine::ImageEngine::mount_image).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MountRequest {
@@ -108,7 +108,7 @@ pub struct MountRequest {
     pub writable: Option<PathBuf>,
 }
 
-/// Answer of [`ImageEngine::mount_image`](crate::ImageEngine::mount_image).
+/// Answer of [`ImageEngine::mount_image`](crate::engine::ImageEngine::mount_image).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MountedImage {

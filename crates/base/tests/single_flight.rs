@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use imagelet_single_flight::{Flight, Group, Shared, Ticket};
+use imagelet_base::single_flight::{Flight, Group, Shared, Ticket};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;

@@ -5,11 +5,10 @@
 //! [`ImageEngine`] can make every call of it. The store of such a runtime, when our engine fills it, is a
 //! [`runtime_store::RuntimeStore`]. No I/O, no clock, no wire format in this crate. With feature `testing`: the
 //! conformance suite of both.
-#![deny(missing_docs)]
 
 mod check;
 mod convert;
-mod engine;
+mod image_engine;
 mod layers;
 mod podman;
 pub mod runtime_store;
@@ -19,7 +18,7 @@ mod transfer;
 
 pub use check::{CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShapes, Problem, ProblemKind};
 pub use convert::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape, LeftLayer};
-pub use engine::ImageEngine;
+pub use image_engine::ImageEngine;
 pub use layers::{
     ImageLayers, ImageMount, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
 };

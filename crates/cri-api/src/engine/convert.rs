@@ -1,5 +1,5 @@
 //! Plain types of a conversion of layers from one shape on disk to another. Asked for with
-//! [`ImageEngine::convert_images`](crate::ImageEngine::convert_images).
+//! [`ImageEngine::convert_images`](crate::engine::ImageEngine::convert_images).
 
 use std::fmt;
 
